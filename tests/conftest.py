@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# A first call compiles, so an example has no deadline.
+settings.register_profile(
+    "default", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("ci", settings.get_profile("default"), derandomize=True)
+settings.register_profile("thorough", settings.get_profile("default"), max_examples=1000)
+settings.load_profile("default")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--slow", action="store_true", help="run the tests marked slow too")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    skips = {}
+    if not config.getoption("--slow"):
+        skips["slow"] = pytest.mark.skip(reason="slow: runs with --slow")
+    if os.environ.get("NUMBA_DISABLE_JIT", "0") != "0":
+        skips["compiled"] = pytest.mark.skip(reason="compiled: NUMBA_DISABLE_JIT is set")
+    for item in items:
+        for name, skip in skips.items():
+            if name in item.keywords:
+                item.add_marker(skip)
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Return the directory of reference tables beside the repository; skip where there is none."""
+    path = ROOT.parent / "shared" / "data"
+    if not path.is_dir():
+        pytest.skip("no ../shared/data beside the repository")
+    return path
