@@ -1,0 +1,102 @@
+"""Scoring of naive Bayes in numpy: the twin of `kernels.log_joint`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes.batch import Codes
+
+Floats = NDArray[np.float64]
+Gaussian = tuple[Floats, Floats, Floats]
+
+
+def tie_width(log_prior: Floats, tables: Floats, offsets: NDArray[np.int64], unit: float) -> float:
+    """Return how close two log joints must be to count as equal.
+
+    A few roundings (`unit`) of the largest sum the tables can form: classes that tie on paper
+    then tie whatever the order of the columns, and the lowest class index wins.
+    """
+    sizes = np.abs(np.where(np.isfinite(tables), tables, 0.0)).max(axis=1, initial=0.0)
+    largest = np.maximum.reduceat(sizes, offsets[:-1]).sum() if len(sizes) else 0.0
+    prior = np.abs(log_prior[np.isfinite(log_prior)]).max(initial=0.0)
+    return float(unit * (largest + prior))
+
+
+class Scorer:
+    """Log joints, posteriors and predictions of a naive Bayes model; immutable, thread-safe.
+
+    Parameters
+    ----------
+    log_prior
+        (n_classes,) nats.
+    tables
+        (n_slots, n_classes) log likelihoods; each feature has S_j + 2 rows: its values, missing,
+        unseen. -inf is a legal entry.
+    offsets
+        (n_categorical + 1,) first row of each feature in `tables`.
+    gaussian
+        None, or mean, 1/(2σ²) and -½ ln(2πσ²), each (n_numeric, n_classes). A missing value (NaN)
+        contributes 0.
+    precision
+        "exact" or "fast"; numpy computes both in float64.
+    """
+
+    def __init__(
+        self,
+        log_prior: Floats,
+        tables: Floats,
+        offsets: NDArray[np.int64],
+        gaussian: Gaussian | None = None,
+        precision: str = "exact",
+    ) -> None:
+        self._log_prior = np.asarray(log_prior, np.float64)
+        self._tables = np.asarray(tables, np.float64)
+        self._offsets = np.asarray(offsets, np.int64)
+        self._gaussian = gaussian
+        self._tie = tie_width(self._log_prior, self._tables, self._offsets, 8 * 2.0**-53)
+
+    def log_joint(
+        self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: Floats
+    ) -> None:
+        """Write ln P(c) + Σ ln P(x_j | c) of every row and class into `out` (n_rows, n_classes)."""
+        out[:] = self._log_prior
+        for group in batch_codes:
+            for feature, column in zip(group.features, group.codes, strict=True):
+                out += self._tables[self._offsets[feature] + column.astype(np.int64)]
+        if self._gaussian is None:
+            return
+        with np.errstate(over="ignore", invalid="ignore"):
+            for x, mean, half, constant in zip(numeric, *self._gaussian, strict=True):
+                term = constant - (x[:, None] - mean) ** 2 * half
+                out += np.where(np.isnan(term), 0.0, term)
+
+    def posterior(
+        self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: Floats
+    ) -> int:
+        """Write P(c | x) into `out` (n_rows, n_classes); return how many rows took the prior."""
+        self.log_joint(batch_codes, numeric, out)
+        lost = self._take_prior(out)
+        out -= out.max(axis=1, keepdims=True)
+        out[out >= -self._tie] = 0.0
+        np.exp(out, out=out)
+        out /= out.sum(axis=1, keepdims=True)
+        return lost
+
+    def predict(
+        self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: NDArray[np.intp]
+    ) -> int:
+        """Write the most probable class of every row; return how many rows took the prior."""
+        joint = np.empty((len(out), len(self._log_prior)))
+        self.log_joint(batch_codes, numeric, joint)
+        lost = self._take_prior(joint)
+        np.argmax(joint >= joint.max(axis=1, keepdims=True) - self._tie, axis=1, out=out)
+        return lost
+
+    def _take_prior(self, joint: Floats) -> int:
+        """Give the prior to every row that no class can have made; return how many there are."""
+        lost = np.isneginf(joint).all(axis=1)
+        joint[lost] = self._log_prior
+        return int(lost.sum())
