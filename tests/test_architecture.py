@@ -49,11 +49,8 @@ def imports(tree: ast.AST) -> list[str]:
         elif isinstance(node, ast.ImportFrom):
             found += [f"{'.' * node.level}{node.module or ''}.{a.name}" for a in node.names]
         elif isinstance(node, ast.Call) and called(node) in ("import_module", "__import__"):
-            found += [
-                part.value
-                for part in ast.walk(node)
-                if isinstance(part, ast.Constant) and isinstance(part.value, str)
-            ]
+            starts = [getattr(a, "values", [a])[0] for a in node.args]  # of an f-string, its start
+            found += [s.value for s in starts if isinstance(s, ast.Constant)]
     return found
 
 
