@@ -1,0 +1,235 @@
+"""Codes of Arrow columns: dictionary indices, integers in a range, booleans.
+
+Bitmaps are Arrow's: least significant bit first, starting at any bit. What lies under a null
+may be garbage and is never used as an index. Kernels take bits as bytes: numpy unpacks them
+into a block that stays in the second-level cache for a twentieth of a nanosecond each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes._jit import kernel, readonly, reads, writes
+
+# Rows of one block of unpacked bits.
+BLOCK = 65_536
+
+_ALL_KNOWN = np.empty(0, np.uint8)
+
+_INDICES = ("uint8", "uint16", "uint32", "uint64")
+_CODES = ("uint8", "uint16", "uint32")
+
+SIGNATURES = {
+    "narrow": [
+        (reads(index), reads("uint8"), reads(code), writes(code), writes("uint64"))
+        for index in _INDICES
+        for code in _CODES
+    ],
+    "look_up": [
+        (reads(index), reads("uint8"), "uint64", reads(code), writes(code), writes("int64"))
+        for index in _INDICES
+        for code in _CODES
+    ],
+    "extremes": [(reads("int64"), reads("uint8"), writes("int64"))],
+}
+
+
+def take(
+    indices: NDArray[np.integer],
+    validity: NDArray[np.uint8] | None,
+    bit_offset: int,
+    table: NDArray[np.uint32] | None,
+    missing: int,
+    out: NDArray[np.unsignedinteger],
+) -> bool:
+    """Write the codes of dictionary indices; return whether all known indices were inside.
+
+    out[r] = table[indices[r]], or indices[r] without a table, or `missing` where null. If an
+    index is outside the table (without one: not below `missing`), `out` holds no valid codes.
+
+    indices     IN   (n,) any integer type
+    validity    IN   bitmap or None; row r is bit bit_offset + r
+    table       IN   (n_entries,) uint32, or None for the identity
+    missing     IN   code of a null
+    out         OUT  (n,) uint8 | uint16 | uint32
+    """
+    # A negative index, read as unsigned, is beyond any table.
+    unsigned = indices.view(f"u{indices.itemsize}")
+    if table is not None:
+        entries = np.append(table, [missing, missing]).astype(out.dtype)
+        return _look_up(unsigned, 0, entries, validity, bit_offset, out)
+    code = np.full(1, missing, out.dtype)
+    largest = np.zeros(1, np.uint64)
+    for rows, known in _blocks(len(out), validity, bit_offset):
+        narrow(readonly(unsigned[rows]), known, readonly(code), out[rows], largest)
+    return bool(largest[0] < missing) or not len(out)
+
+
+def spread(
+    values: NDArray[np.int64],
+    minimum: int,
+    table: NDArray[np.uint32],
+    missing: int,
+    validity: NDArray[np.uint8] | None,
+    bit_offset: int,
+    out: NDArray[np.unsignedinteger],
+) -> bool:
+    """Write the codes of integers in a range; return whether all known values were inside.
+
+    out[r] = table[values[r] - minimum], `missing` where null, `missing` + 1 ("unseen") outside.
+
+    values      IN   (n,) int64
+    minimum     IN   value of the first entry; that of the last one must be an int64 too
+    table       IN   (n_entries,) uint32
+    missing     IN   code of a null
+    validity    IN   bitmap or None; row r is bit bit_offset + r
+    out         OUT  (n,) uint8 | uint16 | uint32
+    """
+    entries = np.append(table, [missing + 1, missing]).astype(out.dtype)
+    # Modulo 2^64 the difference is below n_entries for the values inside and for no other.
+    return _look_up(values.view(np.uint64), minimum, entries, validity, bit_offset, out)
+
+
+def unpack(
+    bitmap: NDArray[np.uint8],
+    bit_offset: int,
+    n: int,
+    validity: NDArray[np.uint8] | None,
+    validity_offset: int,
+    codes: NDArray[np.unsignedinteger],
+    out: NDArray[np.unsignedinteger],
+) -> None:
+    """Write the codes of Arrow booleans.
+
+    bitmap      IN   values; row r is bit bit_offset + r
+    validity    IN   bitmap or None; row r is bit validity_offset + r
+    codes       IN   (3,) codes of false, true and missing
+    out         OUT  (n,) uint8 | uint16 | uint32
+    """
+    entries = readonly(codes[[0, 1, 2, 2]].astype(out.dtype))
+    outside = np.zeros(1, np.int64)
+    for (rows, values), (_, known) in zip(
+        _blocks(n, bitmap, bit_offset), _blocks(n, validity, validity_offset), strict=True
+    ):
+        look_up(values, known, np.uint64(0), entries, out[rows], outside)
+
+
+def min_max(
+    values: NDArray[np.int64], validity: NDArray[np.uint8] | None, bit_offset: int
+) -> tuple[int, int]:
+    """Return the least and the greatest known value, (1, 0) if there is none.
+
+    values      IN   (n,) int64
+    validity    IN   bitmap or None; row r is bit bit_offset + r
+    """
+    limits = np.iinfo(np.int64)
+    found = np.array([limits.max, limits.min])
+    for rows, known in _blocks(len(values), validity, bit_offset):
+        extremes(readonly(values[rows]), known, found)
+    return (int(found[0]), int(found[1])) if found[0] <= found[1] else (1, 0)
+
+
+def _look_up(
+    values: NDArray[np.unsignedinteger],
+    minimum: int,
+    entries: NDArray[np.unsignedinteger],
+    validity: NDArray[np.uint8] | None,
+    bit_offset: int,
+    out: NDArray[np.unsignedinteger],
+) -> bool:
+    outside = np.zeros(1, np.int64)
+    wrapped = np.uint64(minimum % 2**64)
+    for rows, known in _blocks(len(out), validity, bit_offset):
+        look_up(readonly(values[rows]), known, wrapped, readonly(entries), out[rows], outside)
+    return not outside[0]
+
+
+def _blocks(
+    n: int, bitmap: NDArray[np.uint8] | None, bit_offset: int
+) -> Iterator[tuple[slice, NDArray[np.uint8]]]:
+    """Yield the rows of each block and their bits as bytes; without a bitmap, one block."""
+    if bitmap is None:
+        yield slice(0, n), readonly(_ALL_KNOWN)
+        return
+    for first in range(0, n, BLOCK):
+        last = min(first + BLOCK, n)
+        start, stop = bit_offset + first, bit_offset + last
+        bits = np.unpackbits(bitmap[start // 8 : (stop + 7) // 8], bitorder="little")
+        yield slice(first, last), readonly(bits[start % 8 :][: last - first])
+
+
+@kernel
+def narrow(indices, known, missing, out, largest):
+    """Copy into a narrower type: out[r] = indices[r] if known[r] else missing.
+
+    indices  IN   (n,) uint8 | uint16 | uint32 | uint64
+    known    IN   (n,) uint8, 0 where null; empty if nothing is
+    missing  IN   (1,) code of a null
+    out      OUT  (n,) uint8 | uint16 | uint32
+    largest  OUT  (1,) uint64   raised to the largest known index
+    """
+    zero = indices.dtype.type(0)
+    top = zero
+    if known.size == 0:
+        for r in range(out.size):
+            index = indices[r]
+            top = max(top, index)
+            out[r] = index
+    else:
+        null = missing[0]
+        for r in range(out.size):
+            index = indices[r]
+            top = max(top, index if known[r] else zero)
+            out[r] = index if known[r] else null
+    largest[0] = max(largest[0], np.uint64(top))
+
+
+@kernel
+def look_up(values, known, minimum, entries, out, outside):
+    """Map values: out[r] = entries[values[r] - minimum], modulo 2^64.
+
+    values   IN   (n,) uint8 | uint16 | uint32 | uint64
+    known    IN   (n,) uint8, 0 where null; empty if nothing is
+    minimum  IN   value of the first entry
+    entries  IN   (n_entries + 2,) codes; the last two are those of outside and of null
+    out      OUT  (n,) uint8 | uint16 | uint32
+    outside  OUT  (1,) int64   raised by the number of known values outside
+    """
+    end = np.uint64(entries.size - 2)
+    null = entries[end + np.uint64(1)]
+    count = 0
+    if known.size == 0:
+        for r in range(out.size):
+            index = np.uint64(values[r]) - minimum
+            count += index >= end
+            out[r] = entries[min(index, end)]
+    else:
+        for r in range(out.size):
+            index = np.uint64(values[r]) - minimum
+            count += index >= end and known[r] != 0
+            code = entries[min(index, end)]
+            out[r] = code if known[r] else null
+    outside[0] += count
+
+
+@kernel
+def extremes(values, known, found):
+    """Lower found[0] and raise found[1] to the least and greatest known value.
+
+    values  IN   (n,) int64
+    known   IN   (n,) uint8, 0 where null; empty if nothing is
+    found   OUT  (2,) int64
+    """
+    least, greatest = found[0], found[1]
+    if known.size == 0:
+        for r in range(values.size):
+            least = min(least, values[r])
+            greatest = max(greatest, values[r])
+    else:
+        for r in range(values.size):
+            least = min(least, values[r]) if known[r] else least
+            greatest = max(greatest, values[r]) if known[r] else greatest
+    found[0], found[1] = least, greatest

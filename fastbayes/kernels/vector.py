@@ -1,0 +1,1 @@
+"""Integer vectors as values inside kernels."""
