@@ -1,0 +1,51 @@
+"""One block of encoded rows: what statistics count and models score."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Rows of one block. Floating-point partial sums are formed per block and folded in order,
+# so this constant is part of the meaning of a result's last bits: threads are not.
+BLOCK_ROWS = 65_536
+
+
+class Codes(NamedTuple):
+    """Categorical columns whose codes share one width.
+
+    features  (m,) int64: positions among the categorical features
+    codes     (m, n_rows) uint8 | uint16 | uint32, C-contiguous: codes[i, r] < sizes[i]
+    sizes     (m,) int64: values known to the encoder, plus one if a missing value occurs here
+              (its code is then sizes[i] - 1); at predict S_j + 2, with missing = S_j, unseen = S_j + 1
+    """
+
+    features: NDArray[np.int64]
+    codes: NDArray[np.unsignedinteger]
+    sizes: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Encoded rows. Codes were validated when they were made; nobody below checks them again.
+
+    n_rows   rows
+    classes  (n_rows,) uint8 | uint16 class codes < n_classes; None when there is no target
+    n_classes  classes known to the encoder
+    codes    categorical columns, grouped by width
+    missing  (n_categorical,) bool: the column has missing values in this batch
+    numeric  one (n_rows,) float64 array per numeric feature, NaN where missing
+    weight   (n_rows,) float64, finite and not negative; None when every row weighs 1
+    cells    rows x columns of the whole job: whether compiling pays is decided once, not per block
+    """
+
+    n_rows: int
+    classes: NDArray[np.unsignedinteger] | None
+    n_classes: int
+    codes: tuple[Codes, ...]
+    missing: NDArray[np.bool_]
+    numeric: tuple[NDArray[np.float64], ...]
+    weight: NDArray[np.float64] | None
+    cells: float

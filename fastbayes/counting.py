@@ -1,0 +1,245 @@
+"""`count` and `plan`: one scan of a source into statistics, and what it will need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fastbayes import engine
+from fastbayes.batch import BLOCK_ROWS
+from fastbayes.data.encode import Encoder, Place
+from fastbayes.data.join import Joined, declared_domains, is_name, to_array
+from fastbayes.data.source import Source, open_source
+from fastbayes.engine import Progress
+from fastbayes.errors import MemoryLimitError, SchemaError
+from fastbayes.statistics.bundle import Statistics
+
+
+def open_labelled(
+    source: Any,
+    target: Any,
+    *,
+    sample_weight: Any = None,
+    columns: Sequence[str] | None = None,
+    null_values: Sequence[str] | None = None,
+    filesystem: Any = None,
+) -> tuple[Source | Joined, str | None, str | None]:
+    """Return (source, name of the class column, name of the weight column).
+
+    Labels and weights may be names of columns or arrays beside the data.
+    """
+    beside: dict[str, Any] = {}
+    names = [n for n in (target, sample_weight) if is_name(n)]
+    wanted = None if columns is None else [*dict.fromkeys([*columns, *names])]
+    opened = open_source(source, columns=wanted, null_values=null_values, filesystem=filesystem)
+
+    def name_of(values: Any, default: str) -> str | None:
+        if values is None or is_name(values):
+            return None if values is None else str(values)
+        own = getattr(values, "name", None)
+        name = own if isinstance(own, str) and own else default
+        while name in opened.schema.names or name in beside:
+            name += "_"
+        beside[name] = to_array(name, values)
+        return name
+
+    target_name = name_of(target, "class")
+    weight_name = name_of(sample_weight, "weight")
+    if not beside:
+        return opened, target_name, weight_name
+    return Joined(opened, beside), target_name, weight_name
+
+
+def count(
+    source: Any,
+    target: Any,
+    *,
+    moments: bool = True,
+    sample_weight: Any = None,
+    domains: Mapping[str, Any] | None = None,
+    categorical: Iterable[str | int] | None = None,
+    missing: str = "marginalize",
+    columns: Sequence[str] | None = None,
+    null_values: Sequence[str] | None = None,
+    filesystem: Any = None,
+    threads: int | None = None,
+    memory_limit: int | None = None,
+    progress: Progress | None = None,
+) -> Statistics:
+    """Read the data once into statistics from which every model can be had.
+
+    Parameters
+    ----------
+    source
+        A path, glob, list of paths, directory or URI of Parquet, Arrow IPC, CSV, JSON lines or
+        ORC; a table, data frame, array, dataset, reader or iterator of record batches.
+    target
+        Name of the class column, or (n_rows,) labels beside data in memory. None counts without
+        classes.
+    moments
+        Whether to take the moments of numeric columns.
+    sample_weight
+        Name of the weight column, or (n_rows,) weights. Weight w counts as w rows, 0 as none.
+    domains
+        Declared values by column name; smoothing counts them even if they never occur.
+    categorical
+        Names or indices of columns to treat as categorical whatever their type.
+    missing
+        "marginalize" leaves missing values out; "category" makes them a value of their own.
+    columns
+        Columns to read, beside target and weight; all by default.
+    null_values
+        Strings that mean missing.
+    filesystem
+        A pyarrow or fsspec file system for paths.
+    threads
+        Worker threads, all processors by default; they never change a bit of the result.
+    memory_limit
+        Bytes that the counts may take.
+    progress
+        Called with the number of rows done since the last call.
+
+    Returns
+    -------
+    Statistics
+        Counts with sorted domains.
+
+    Raises
+    ------
+    DataError
+        When the data cannot be read or hold values that cannot be used; the message names file,
+        column, row and remedy.
+    MemoryLimitError
+        When the counts would not fit; the message names the column.
+
+    Notes
+    -----
+    One scan; memory is bounded by a few blocks of rows and the counts themselves.
+    """
+    opened, target_name, weight_name = open_labelled(
+        source,
+        target,
+        sample_weight=sample_weight,
+        columns=columns,
+        null_values=null_values,
+        filesystem=filesystem,
+    )
+    encoder = Encoder.learning(
+        opened.schema,
+        target_name,
+        weight=weight_name,
+        domains={**declared_domains(source), **(domains or {})},
+        categorical=categorical,
+        missing=missing,
+        null_values=null_values or (),
+    )
+    names = ("values", "moments") if moments else ("values",)
+    return engine.scan(
+        opened, encoder, names, threads=threads, memory_limit=memory_limit, progress=progress
+    )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Bytes that counting will take, before anything is allocated.
+
+    Parameters
+    ----------
+    columns
+        Bytes of the counts of each column.
+    total
+        Bytes of all counts, one copy per worker thread and one of the result included.
+    n_rows
+        Rows of the source, None where it does not tell.
+    n_classes
+        Classes known.
+    exact
+        Whether every domain was declared or read to its end; otherwise the figures are those of
+        the first block, and more values need more.
+    """
+
+    columns: dict[str, int]
+    total: int
+    n_rows: int | None
+    n_classes: int
+    exact: bool
+
+
+def plan(
+    source: Any,
+    target: Any,
+    *,
+    domains: Mapping[str, Any] | None = None,
+    categorical: Iterable[str | int] | None = None,
+    columns: Sequence[str] | None = None,
+    threads: int | None = None,
+    memory_limit: int | None = None,
+) -> Plan:
+    """Return the bytes that `count` will need, from the schema and the first block of rows.
+
+    Parameters
+    ----------
+    source
+        As in `count`; a one-shot stream cannot be planned, since that would consume it.
+    target
+        Name of the class column, or labels.
+    domains
+        Declared values by column name.
+    categorical
+        Names or indices of columns to treat as categorical.
+    columns
+        Columns to read.
+    threads
+        Worker threads.
+    memory_limit
+        Bytes allowed.
+
+    Returns
+    -------
+    Plan
+        Bytes by column and in total.
+
+    Raises
+    ------
+    MemoryLimitError
+        When the total exceeds `memory_limit`; the message names the largest column.
+    SchemaError
+        When the source can be read only once.
+    """
+    opened, target_name, _ = open_labelled(source, target, columns=columns)
+    if not opened.rereadable:
+        raise SchemaError(f"{opened.description} can be read only once; plan with a table or path")
+    encoder = Encoder.learning(
+        opened.schema,
+        target_name,
+        domains={**declared_domains(source), **(domains or {})},
+        categorical=categorical,
+    )
+    rows = 0
+    for segment in opened.segments(BLOCK_ROWS):
+        for block in segment.batches():
+            encoder.encode(block, Place(segment.origin, segment.first_row))
+            rows += block.num_rows
+            break
+        if rows:
+            break
+    copies = engine.resolved_threads(threads) + 1
+    n_classes = 1 if encoder.target is None else max(1, len(encoder.target))
+    sizes = {
+        feature.name: 8 * n_classes * copies * (3 if book is None else len(book) + 1)
+        for feature, book in encoder.features
+    }
+    total = sum(sizes.values()) + 8 * n_classes * copies
+    if memory_limit is not None and total > memory_limit:
+        name = max(sizes, key=lambda n: sizes[n])
+        raise MemoryLimitError(
+            f"counting needs {total:,} bytes, over memory_limit={memory_limit:,}: column {name!r} "
+            f"needs {sizes[name]:,}; leave it out with `columns`, or raise memory_limit"
+        )
+    exact = rows == opened.n_rows or bool(
+        np.all([book.fixed for book in [*encoder.books, encoder.target] if book is not None])
+    )
+    return Plan(sizes, total, opened.n_rows, n_classes, exact)

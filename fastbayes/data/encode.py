@@ -1,0 +1,506 @@
+"""Record batches in, integer codes out: the door where every value is checked once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from fastbayes import _jit
+from fastbayes.batch import Batch, Codes
+from fastbayes.data.infer import MISSING, SPAN, UNSEEN, Codebook, Lookup
+from fastbayes.errors import DataError, SchemaError
+from fastbayes.schema import (
+    Feature,
+    Schema,
+    chosen,
+    common_type,
+    default_kind,
+    domain,
+    sorted_domain,
+    value_type,
+)
+
+MAX_CLASSES = 65_535
+
+
+class Place(NamedTuple):
+    """Where a batch stands, for messages."""
+
+    origin: str
+    first_row: int
+
+    def row(self, index: int) -> str:
+        """Return the words for the row at `index` of the batch."""
+        known = self.first_row >= 0
+        row = f"row {self.first_row + index}" if known else f"row {index} of a batch"
+        return f"{row} of {self.origin}" if self.origin else row
+
+
+class Encoded(NamedTuple):
+    """A batch and what could not be encoded."""
+
+    batch: Batch
+    unseen: NDArray[np.int64]  # (n_categorical,) values outside the schema
+    dropped: int  # rows without a class
+    unlabelled: pa.RecordBatch | None  # those rows, where asked for
+
+
+class Prepared(NamedTuple):
+    """A column whose codes are known but not yet written."""
+
+    size: int  # values known to the codebook when the column was prepared
+    missing: bool
+    unseen: bool
+    write: Callable[[int, NDArray[np.unsignedinteger]], None]
+
+
+class Encoder:
+    """Turns record batches into `Batch`es by open codebooks (learning) or a schema (applying).
+
+    Parameters
+    ----------
+    columns
+        Arrow schema of the batches to come.
+    features
+        The features to encode, with the codebook of each categorical one.
+    target
+        Codebook of the class column; None when there is none to encode.
+    weight
+        Name of the weight column.
+    applying
+        Whether sizes are S_j + 2 with a code for unseen values, rather than S_j (+ 1).
+    unseen
+        "ignore", "smooth" or "error": what an unseen value does while applying.
+    template
+        Schema whose options the learned schema takes over.
+    """
+
+    def __init__(
+        self,
+        features: Sequence[tuple[Feature, Codebook | None]],
+        target: Codebook | None,
+        *,
+        template: Schema,
+        weight: str | None = None,
+        applying: bool = False,
+        unseen: str = "ignore",
+        keep_unlabelled: bool = False,
+    ) -> None:
+        self.features = list(features)
+        self.books = [book for _, book in features if book is not None]
+        self.target = target
+        self.weight = weight
+        self.applying = applying
+        self.unseen = unseen
+        self.template = template
+        self.keep_unlabelled = keep_unlabelled
+        self.cells: float | None = None  # of the whole job, where the source knows its rows
+
+    @classmethod
+    def learning(
+        cls,
+        columns: pa.Schema,
+        target: str | None,
+        *,
+        weight: str | None = None,
+        domains: Mapping[str, Any] | None = None,
+        categorical: Iterable[str | int] | None = None,
+        missing: str = "marginalize",
+        null_values: Sequence[str] = (),
+        keep_unlabelled: bool = False,
+    ) -> Encoder:
+        """Return an encoder that learns the domains of these columns.
+
+        Raises
+        ------
+        SchemaError
+            When the target is not among the columns, a name stands twice, a type cannot be used,
+            or `domains` names a column that is not there.
+        """
+        if missing not in ("marginalize", "category"):
+            raise ValueError(f"missing={missing!r}: use 'marginalize' or 'category'")
+        names = columns.names
+        for name in (n for n in (target, weight) if n is not None):
+            if name not in names:
+                raise SchemaError(f"there is no column {name!r}; the columns are {names}")
+        repeated = sorted({n for n in names if names.count(n) > 1}) if len(set(names)) < len(
+            names
+        ) else []
+        if repeated:
+            raise SchemaError(f"column {repeated[0]!r} stands more than once; rename one of them")
+        wanted = [n for n in names if n not in (target, weight)]
+        forced = chosen(wanted, categorical)
+        declared = {n: domain(n, values) for n, values in (domains or {}).items()}
+        if unknown := sorted(set(declared) - {*wanted, target}):
+            raise SchemaError(f"domains: there is no column {unknown[0]!r}; there are {names}")
+        features: list[tuple[Feature, Codebook | None]] = []
+        for name in wanted:
+            kind = columns.field(name).type
+            if name in forced or name in declared or default_kind(name, kind) == "categorical":
+                book = _book(name, kind, declared.get(name), null_values)
+                feature = Feature(name, "categorical", None, name in declared)
+                features.append((feature, book))
+            else:
+                features.append((Feature(name, "numeric"), None))
+        template = Schema(
+            target,
+            pa.array([], pa.null()),
+            (),
+            target in declared,
+            missing,
+            tuple(null_values),
+        )
+        classes = None
+        if target is not None:
+            kind = columns.field(target).type
+            classes = _book(target, kind, declared.get(target), null_values)
+        return cls(
+            features, classes, template=template, weight=weight, keep_unlabelled=keep_unlabelled
+        )
+
+    @classmethod
+    def applying_to(
+        cls,
+        schema: Schema,
+        columns: pa.Schema,
+        *,
+        unseen: str = "ignore",
+        target: bool = False,
+        weight: str | None = None,
+    ) -> Encoder:
+        """Return an encoder that applies a schema to batches of these columns.
+
+        Raises
+        ------
+        SchemaError
+            When a column is not there or its type does not fit; the message names it.
+        """
+        if unseen not in ("ignore", "smooth", "error"):
+            raise ValueError(f"unseen={unseen!r}: use 'ignore', 'smooth' or 'error'")
+        features: list[tuple[Feature, Codebook | None]] = []
+        for feature in schema.features:
+            kind = _type_of(feature.name, columns)
+            if feature.values is None:
+                _check_number(feature.name, kind)
+                features.append((feature, None))
+            else:
+                features.append((feature, _closed(feature.name, kind, feature.values, schema)))
+        classes = None
+        if target and schema.target is not None:
+            kind = _type_of(schema.target, columns)
+            classes = _closed(schema.target, kind, schema.classes, schema)
+        return cls(
+            features, classes, template=schema, weight=weight, applying=True, unseen=unseen
+        )
+
+    def schema(self) -> Schema:
+        """Return the schema as known by now; domains are in order of appearance, not sorted."""
+        features = []
+        for feature, book in self.features:
+            features.append(feature if book is None else replace(feature, values=book.values()))
+        none = pa.array([None], pa.null())
+        classes = none if self.target is None else self.target.values()
+        return replace(self.template, features=tuple(features), classes=classes)
+
+    def sorted_schema(self, schema: Schema) -> Schema:
+        """Return a schema with every domain in ascending order."""
+        features = tuple(
+            f if f.values is None else replace(f, values=sorted_domain(f.values))
+            for f in schema.features
+        )
+        classes = schema.classes if self.target is None else sorted_domain(schema.classes)
+        return replace(schema, features=features, classes=classes)
+
+    def encode(self, rows: pa.RecordBatch, place: Place) -> Encoded:
+        """Return the encoded rows, without those that have no class or weigh 0.
+
+        Raises
+        ------
+        DataError
+            For an infinite number, a value outside a declared domain (or unseen, if that is an
+            error), a negative or non-finite weight; the message names column, value and row.
+        """
+        where = np.arange(rows.num_rows)
+        weight = self._weights(rows, place)
+        classes, n_classes, labelled = self._classes(rows, place)
+        keep = labelled if weight is None else labelled & (weight > 0)
+        dropped, unlabelled = int(rows.num_rows - labelled.sum()), None
+        if not keep.all():
+            if self.keep_unlabelled and dropped:
+                unlabelled = rows.filter(pa.array(~labelled))
+            rows, where = rows.filter(pa.array(keep)), where[keep]
+            classes = None if classes is None else np.ascontiguousarray(classes[keep])
+            weight = None if weight is None else np.ascontiguousarray(weight[keep])
+        n = rows.num_rows
+        numeric = []
+        prepared: list[Prepared] = []
+        for feature, book in self.features:
+            column = rows.column(feature.name)
+            if book is None:
+                numeric.append(self._numbers(feature.name, column, where, place))
+            else:
+                prepared.append(_prepare(book, column, n))
+        codes, unseen = self._write(prepared, n, where, rows, place)
+        missing = np.array([p.missing for p in prepared], dtype=np.bool_)
+        cells = n * max(1, len(self.features)) if self.cells is None else self.cells
+        batch = Batch(n, classes, n_classes, codes, missing, tuple(numeric), weight, cells)
+        return Encoded(batch, unseen, dropped, unlabelled)
+
+    def _write(
+        self,
+        prepared: list[Prepared],
+        n: int,
+        where: NDArray[np.int64],
+        rows: pa.RecordBatch,
+        place: Place,
+    ) -> tuple[tuple[Codes, ...], NDArray[np.int64]]:
+        unseen = np.zeros(len(prepared), dtype=np.int64)
+        extra = [2 if self.applying else int(p.missing) for p in prepared]
+        sizes = np.array([p.size + e for p, e in zip(prepared, extra, strict=True)], np.int64)
+        widths = np.array([_width(p.size + 2) for p in prepared], dtype=np.int64)
+        groups = []
+        for width in np.unique(widths):
+            members = np.flatnonzero(widths == width)
+            matrix = np.empty((len(members), n), dtype=f"u{width}")
+            for i, j in enumerate(members):
+                p = prepared[j]
+                p.write(p.size, matrix[i])
+                if p.unseen:
+                    unseen[j] = np.count_nonzero(matrix[i] == p.size + 1)
+                    if unseen[j] and (not self.applying or self.unseen == "error"):
+                        at = int(np.flatnonzero(matrix[i] == p.size + 1)[0])
+                        self._outside(self.books[j], rows, at, int(where[at]), place)
+            groups.append(Codes(members.astype(np.int64), matrix, sizes[members]))
+        return tuple(groups), unseen
+
+    def _outside(
+        self, book: Codebook, rows: pa.RecordBatch, at: int, row: int, place: Place
+    ) -> None:
+        value = rows.column(book.name)[at].as_py()
+        what = "was not seen at fit" if self.applying else "is outside the declared domain"
+        remedy = (
+            "use unseen='ignore' or 'smooth', or fit again with it"
+            if self.applying
+            else f"add it to domains[{book.name!r}] or correct the row"
+        )
+        raise DataError(f"column {book.name!r}, {place.row(row)}: value {value!r} {what}; {remedy}")
+
+    def _classes(
+        self, rows: pa.RecordBatch, place: Place
+    ) -> tuple[NDArray[np.unsignedinteger] | None, int, NDArray[np.bool_]]:
+        n = rows.num_rows
+        if self.target is None:
+            every = np.ones(n, dtype=np.bool_)
+            return (None if self.applying else np.zeros(n, np.uint8)), 1, every
+        prepared = _prepare(self.target, rows.column(self.target.name), n)
+        if prepared.size > MAX_CLASSES:
+            raise DataError(
+                f"column {self.target.name!r} has more than {MAX_CLASSES} distinct values; it "
+                "cannot be the target: choose a column with fewer classes"
+            )
+        codes = np.empty(n, dtype=f"u{min(_width(prepared.size + 2), 4)}")
+        prepared.write(prepared.size, codes)
+        if prepared.unseen and (codes == prepared.size + 1).any():
+            at = int(np.flatnonzero(codes == prepared.size + 1)[0])
+            value = rows.column(self.target.name)[at].as_py()
+            raise DataError(
+                f"column {self.target.name!r}, {place.row(at)}: class {value!r} is not among the "
+                f"{prepared.size} known classes; correct the row or fit again with it"
+            )
+        labelled = codes != prepared.size if prepared.missing else np.ones(n, dtype=np.bool_)
+        narrow = np.uint8 if prepared.size <= 256 else np.uint16
+        return codes.astype(narrow, copy=False), prepared.size, labelled
+
+    def _weights(self, rows: pa.RecordBatch, place: Place) -> NDArray[np.float64] | None:
+        if self.weight is None:
+            return None
+        column = rows.column(self.weight)
+        _check_number(self.weight, column.type)
+        weight = _floats(column)
+        bad = ~(np.isfinite(weight) & (weight >= 0))
+        if bad.any():
+            at = int(np.flatnonzero(bad)[0])
+            raise DataError(
+                f"weight {self.weight!r}, {place.row(at)}: {weight[at]!r} is not a finite number "
+                ">= 0; correct it, or give weight 0 to leave the row out"
+            )
+        return weight
+
+    def _numbers(
+        self, name: str, column: pa.Array, where: NDArray[np.int64], place: Place
+    ) -> NDArray[np.float64]:
+        values = _floats(column)
+        # The sum is finite unless a value is NaN or infinite, or it overflows: look closer then.
+        with np.errstate(all="ignore"):
+            suspicious = not np.isfinite(values.sum())
+        if suspicious and np.isinf(values).any():
+            at = int(np.flatnonzero(np.isinf(values))[0])
+            raise DataError(
+                f"column {name!r}, {place.row(int(where[at]))}: value {values[at]} is infinite; "
+                "replace it by a number, or by null to treat it as missing"
+            )
+        return values
+
+
+def _width(codes: int) -> int:
+    return 1 if codes <= 1 << 8 else 2 if codes <= 1 << 16 else 4
+
+
+def _book(
+    name: str, kind: pa.DataType, values: pa.Array | None, null_values: Sequence[str]
+) -> Codebook:
+    canonical = value_type(name, kind)
+    if values is None:
+        return Codebook(name, canonical, null_values=null_values)
+    common = common_type(name, values.type, canonical)
+    listed = values.cast(common).to_pylist()
+    return Codebook(name, common, listed, fixed=True, null_values=null_values)
+
+
+def _closed(name: str, kind: pa.DataType, values: pa.Array, schema: Schema) -> Codebook:
+    common_type(name, values.type, value_type(name, kind))
+    return Codebook(
+        name, values.type, values.to_pylist(), fixed=True, null_values=schema.null_values
+    )
+
+
+def _type_of(name: str, columns: pa.Schema) -> pa.DataType:
+    if columns.names.count(name) != 1:
+        how = "is missing" if name not in columns.names else "stands more than once"
+        raise SchemaError(
+            f"column {name!r} {how}; the model needs it and the data have {columns.names}"
+        )
+    return columns.field(name).type
+
+
+def _check_number(name: str, kind: pa.DataType) -> None:
+    t = pa.types
+    number = t.is_integer(kind) or t.is_floating(kind) or t.is_decimal(kind)
+    if not (number or t.is_boolean(kind) or t.is_null(kind)):
+        value_type(name, kind)
+        raise SchemaError(
+            f"column {name!r} is {kind}, but numbers are needed there; cast it to a number"
+        )
+
+
+def _floats(column: pa.Array) -> NDArray[np.float64]:
+    """Return a column as float64 with NaN where it is null; zero-copy where it can be."""
+    if column.type != pa.float64():
+        column = column.cast(pa.float64(), safe=False)
+    return np.ascontiguousarray(column.to_numpy(zero_copy_only=False))
+
+
+def _view(column: pa.Array, index: int = 1) -> NDArray[Any]:
+    """Return the values of a fixed-width array without copying, nulls holding garbage."""
+    buffer = column.buffers()[index]
+    kind = column.type.to_pandas_dtype()
+    if buffer is None:
+        return np.zeros(len(column), dtype=kind)
+    return np.frombuffer(buffer, dtype=kind)[column.offset : column.offset + len(column)]
+
+
+def _bits(column: pa.Array, index: int = 0) -> NDArray[np.uint8] | None:
+    buffer = column.buffers()[index]
+    if buffer is None or (index == 0 and column.null_count == 0):
+        return None
+    return np.frombuffer(buffer, dtype=np.uint8)
+
+
+def _prepare(book: Codebook, column: pa.Array, n: int) -> Prepared:
+    """Look up a column's values; the codes are written once all sizes are known."""
+    t, kind = pa.types, column.type
+    if t.is_null(kind):
+        return Prepared(len(book), n > 0, False, lambda missing, out: out.fill(missing))
+    if t.is_boolean(kind):
+        return _prepare_booleans(book, column, n)
+    if t.is_integer(kind) and not t.is_uint64(kind):
+        quick = _prepare_integers(book, column.cast(pa.int64()), n)
+        if quick is not None:
+            return quick
+    if t.is_floating(kind) or t.is_decimal(kind):
+        values = column.cast(pa.float64(), safe=False)
+        # -0.0 and 0.0 are one value, and NaN is missing.
+        column = pc.if_else(pc.is_nan(values), pa.scalar(None, pa.float64()), pc.add(values, 0.0))
+    elif t.is_string_view(kind):
+        column = column.cast(pa.string())
+    if not t.is_dictionary(kind):
+        column = column.dictionary_encode()
+    indices = column.indices
+    found = book.lookup(column.dictionary)
+    size = len(book)
+    validity = _bits(indices)
+
+    def write(missing: int, out: NDArray[np.unsignedinteger]) -> None:
+        table = None
+        if not (found.identity and len(found.table) == missing):
+            table = _with_codes(found, missing)
+        take = _jit.load("encode", n).take
+        if not take(_view(indices), validity, indices.offset, table, missing, out):
+            raise DataError(
+                f"column {book.name!r} has dictionary indices outside its dictionary; the data "
+                "are corrupt: write them again"
+            )
+
+    return Prepared(size, found.has_missing or validity is not None, found.has_unseen, write)
+
+
+def _with_codes(found: Lookup, missing: int) -> NDArray[np.uint32]:
+    if not (found.has_missing or found.has_unseen):
+        return found.table
+    table = found.table.copy()
+    table[found.table == MISSING] = missing
+    table[found.table == UNSEEN] = missing + 1
+    return table
+
+
+def _prepare_booleans(book: Codebook, column: pa.Array, n: int) -> Prepared:
+    both = book.encode([False, True])
+    size = len(book)
+    validity = _bits(column)
+    bitmap = np.frombuffer(column.buffers()[1], dtype=np.uint8) if n else np.zeros(1, np.uint8)
+
+    def write(missing: int, out: NDArray[np.unsignedinteger]) -> None:
+        codes = np.array([*both, missing], dtype=np.uint32)
+        codes[codes == UNSEEN] = missing + 1
+        unpack = _jit.load("encode", n).unpack
+        unpack(bitmap, column.offset, n, validity, column.offset, codes, out)
+
+    return Prepared(size, validity is not None, bool((both == UNSEEN).any()), write)
+
+
+def _prepare_integers(book: Codebook, column: pa.Array, n: int) -> Prepared | None:
+    """Look integers up by their distance from the smallest; None when they are spread too far."""
+    encode = _jit.load("encode", n)
+    values, validity = _view(column), _bits(column)
+    low, high = encode.min_max(values, validity, column.offset)
+    if high < low:
+        return Prepared(len(book), n > 0, False, lambda missing, out: out.fill(missing))
+    if high - low >= SPAN:
+        return None
+    found = np.empty(n, dtype=np.uint32)
+
+    def spread() -> bool:
+        first, table = book.integers(low, high)
+        # MISSING - 1 is UNSEEN, so both stand outside every code.
+        encode.spread(values, first, table, int(UNSEEN) - 1, validity, column.offset, found)
+        return bool((found == UNSEEN).any())
+
+    unseen = spread()
+    if unseen and not book.fixed:
+        book.encode(pc.unique(column).to_pylist())
+        unseen = spread()
+    hidden = UNSEEN - np.uint32(1)
+
+    def write(missing: int, out: NDArray[np.unsignedinteger]) -> None:
+        codes = found
+        if validity is not None or unseen:
+            codes = np.where(found == hidden, missing, np.where(found == UNSEEN, missing + 1, found))
+        out[...] = codes
+
+    return Prepared(len(book), validity is not None, unseen, write)

@@ -1,0 +1,150 @@
+"""Codebooks: the values of a categorical column, numbered as they come, sorted at the end."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from fastbayes.errors import DataError
+
+MISSING = np.uint32(0xFFFFFFFF)
+UNSEEN = np.uint32(0xFFFFFFFE)
+# Integers spanning at most this range are looked up by offset instead of hashed.
+SPAN = 1 << 20
+
+
+class Lookup(NamedTuple):
+    """Codes of the entries of one dictionary.
+
+    `table` (n,) uint32 may hold MISSING and UNSEEN; `identity` says that it is 0, 1, 2 …
+    """
+
+    table: NDArray[np.uint32]
+    identity: bool
+    has_missing: bool
+    has_unseen: bool
+
+
+class Codebook:
+    """The values of one categorical column and their codes.
+
+    Parameters
+    ----------
+    name
+        Name of the column, for messages.
+    kind
+        Canonical Arrow type of the values.
+    values
+        Values known from the start, coded 0, 1, 2 …
+    fixed
+        Whether the book is closed: other values are then UNSEEN.
+    null_values
+        Strings that mean missing.
+
+    Notes
+    -----
+    Several threads may look up at once. Codes only ever get added, so a code once handed out
+    stays right, whatever the threads' order; the final domain is sorted.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        kind: pa.DataType,
+        values: Iterable[Any] = (),
+        *,
+        fixed: bool = False,
+        null_values: Iterable[str] = (),
+    ) -> None:
+        self.name = name
+        self.kind = kind
+        self.fixed = fixed
+        self.null_values = frozenset(null_values)
+        self.codes: dict[Any, int] = {value: code for code, value in enumerate(values)}
+        self._lock = threading.Lock()
+        self._last: tuple[pa.Array, Lookup] | None = None
+        self._integers: tuple[int, NDArray[np.uint32], int] | None = None
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def values(self) -> pa.Array:
+        """Return the values in code order."""
+        return pa.array(list(self.codes), type=self.kind)
+
+    def lookup(self, dictionary: pa.Array) -> Lookup:
+        """Return the codes of a dictionary's entries, adding new ones to an open book."""
+        last = self._last
+        if last is not None and _same_buffers(last[0], dictionary):
+            return last[1]
+        try:
+            entries = dictionary.to_pylist()
+        except UnicodeDecodeError as error:
+            raise DataError(
+                f"column {self.name!r} holds bytes that are not UTF-8 text ({error.reason}); "
+                "write the file again as UTF-8"
+            ) from error
+        table = self.encode(entries)
+        found = Lookup(
+            table,
+            bool(np.array_equal(table, np.arange(len(table), dtype=np.uint32))),
+            bool((table == MISSING).any()),
+            bool((table == UNSEEN).any()),
+        )
+        self._last = (dictionary, found)
+        return found
+
+    def encode(self, entries: list[Any]) -> NDArray[np.uint32]:
+        """Return the codes of Python values, adding new ones to an open book."""
+        codes, null_values = self.codes, self.null_values
+        table = np.empty(len(entries), dtype=np.uint32)
+        if self.fixed:
+            for i, value in enumerate(entries):
+                table[i] = codes.get(value, UNSEEN)
+                if value is None or value != value or value in null_values:
+                    table[i] = MISSING
+            return table
+        with self._lock:
+            for i, value in enumerate(entries):
+                if value is None or value != value or value in null_values:
+                    table[i] = MISSING
+                else:
+                    table[i] = codes.setdefault(value, len(codes))
+        return table
+
+    def integers(self, low: int, high: int) -> tuple[int, NDArray[np.uint32]]:
+        """Return (first, table): the code of integer v is table[v - first], UNSEEN if unknown."""
+        cached = self._integers
+        if cached is not None and cached[2] == len(self.codes):
+            first, table, _ = cached
+            if first <= low and high < first + len(table):
+                return first, table
+        known = [v for v in list(self.codes) if v == int(v)]
+        inside = [int(v) for v in known if abs(v - low) < SPAN and abs(v - high) < SPAN]
+        first, last = min([low, *inside]), max([high, *inside])
+        if last - first >= SPAN:
+            first, last = low, high
+        table = np.full(last - first + 1, UNSEEN, dtype=np.uint32)
+        for value in inside:
+            if first <= value <= last:
+                table[value - first] = self.codes[value]
+        self._integers = (first, table, len(self.codes))
+        return first, table
+
+
+def _same_buffers(a: pa.Array, b: pa.Array) -> bool:
+    """Return whether two dictionaries are the same memory (both are alive, so no reuse)."""
+    if a is b:
+        return True
+    if a.type != b.type or len(a) != len(b) or a.offset != b.offset:
+        return False
+    mine, theirs = a.buffers(), b.buffers()
+    return len(mine) == len(theirs) and all(
+        (x is None and y is None) or (x is not None and y is not None and x.address == y.address)
+        for x, y in zip(mine, theirs, strict=True)
+    )

@@ -1,0 +1,130 @@
+"""Columns that stand beside the data: labels and weights given as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from fastbayes.data.source import Segment, Source
+from fastbayes.errors import DataError, SchemaError
+
+
+def to_array(name: str, values: Any) -> pa.Array:
+    """Return labels or weights as one Arrow array, categories kept.
+
+    Raises
+    ------
+    SchemaError
+        When the values are of several types or cannot be held in one column.
+    """
+    if isinstance(values, pa.ChunkedArray):
+        return values.unify_dictionaries().combine_chunks()
+    if isinstance(values, pa.Array):
+        return values
+    if hasattr(values, "__arrow_c_stream__"):
+        return pa.chunked_array(values).unify_dictionaries().combine_chunks()
+    if hasattr(values, "__arrow_c_array__"):
+        return pa.array(values)
+    if not hasattr(values, "dtype"):
+        values = list(values)
+    try:
+        return pa.array(values, from_pandas=True)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        raise SchemaError(f"{name!r} holds values of several types ({error}); use one") from error
+
+
+class Joined:
+    """A source with further columns, given row by row from memory.
+
+    Parameters
+    ----------
+    source
+        A source held in memory, so that rows have a position.
+    columns
+        Arrow arrays by name, as long as the source.
+    """
+
+    def __init__(self, source: Source, columns: Mapping[str, pa.Array]) -> None:
+        if not source.in_memory or source.n_rows is None:
+            raise SchemaError(
+                f"{source.description} is read as a stream: name a column of it instead of "
+                "passing an array of labels or weights"
+            )
+        self.source = source
+        self.columns = dict(columns)
+        self.n_rows = source.n_rows
+        self.in_memory = True
+        self.rereadable = source.rereadable
+        self.description = source.description
+        schema = source.schema
+        for name, column in self.columns.items():
+            if len(column) != self.n_rows:
+                raise DataError(
+                    f"{name!r} has {len(column)} entries, but there are {self.n_rows} rows"
+                )
+            if name in schema.names:
+                raise SchemaError(f"there is a column {name!r} already; rename the array")
+            schema = schema.append(pa.field(name, column.type))
+        self.schema = schema
+
+    def segments(self, block_rows: int) -> Iterator[JoinedSegment]:
+        """Yield the segments of the source with the columns beside them."""
+        start = 0
+        for segment in self.source.segments(block_rows):
+            yield JoinedSegment(segment, self.columns, start)
+            assert segment.n_rows is not None
+            start += segment.n_rows
+
+
+class JoinedSegment:
+    """A segment with further columns."""
+
+    def __init__(self, segment: Segment, columns: Mapping[str, pa.Array], start: int) -> None:
+        self.segment = segment
+        self.columns = columns
+        self.start = start
+        self.index = segment.index
+        self.origin = segment.origin
+        self.first_row = segment.first_row
+        self.n_rows = segment.n_rows
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the batches of the segment, columns appended."""
+        at = self.start
+        for batch in self.segment.batches():
+            arrays, names = list(batch.columns), list(batch.schema.names)
+            for name, column in self.columns.items():
+                arrays.append(column.slice(at, batch.num_rows))
+                names.append(name)
+            at += batch.num_rows
+            yield pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def declared_domains(frame: Any) -> dict[str, list[Any]]:
+    """Return the categories that a pandas or polars frame declares for its columns.
+
+    They are read off the object: a pandas CategoricalDtype or a polars Enum is a promise about
+    the domain, the dictionary of an Arrow array is only an encoding.
+    """
+    module = type(frame).__module__.partition(".")[0]
+    if module == "pandas" and hasattr(frame, "dtypes") and hasattr(frame, "columns"):
+        return {
+            str(name): list(kind.categories)
+            for name, kind in zip(frame.columns, frame.dtypes, strict=True)
+            if hasattr(kind, "categories") and len(kind.categories)
+        }
+    if module == "polars" and hasattr(frame, "schema"):
+        return {
+            name: kind.categories.to_list()
+            for name, kind in frame.schema.items()
+            if type(kind).__name__ == "Enum"
+        }
+    return {}
+
+
+def is_name(y: Any) -> bool:
+    """Return whether `y` names a column rather than being labels."""
+    return isinstance(y, (str, np.str_))

@@ -1,0 +1,302 @@
+"""One scan: a source through an encoder into statistics, on a thread pool of its own."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from fastbayes.batch import BLOCK_ROWS, Batch
+from fastbayes.data.encode import Encoder, Place
+from fastbayes.data.source import Segment, Source
+from fastbayes.errors import DataError, MemoryLimitError
+from fastbayes.schema import Shape
+from fastbayes.statistics import REGISTRY, Statistic, ValueCounts
+from fastbayes.statistics.bundle import Statistics
+
+T = TypeVar("T")
+U = TypeVar("U")
+Progress = Callable[[int], None]
+
+_local = threading.local()
+_pools: dict[tuple[int, int], ThreadPoolExecutor] = {}
+_pools_lock = threading.Lock()
+
+
+def default_threads() -> int:
+    """Return the threads to use: the processors this process may run on, 1 inside a worker."""
+    if getattr(_local, "worker", False) or _inside_worker():
+        return 1
+    # os.process_cpu_count is new in Python 3.13; the affinity mask is what containers set.
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    limit = os.environ.get("OMP_NUM_THREADS", "")
+    return max(1, min(allowed or 1, int(limit) if limit.isdigit() and int(limit) else 1 << 30))
+
+
+def _inside_worker() -> bool:
+    """Return whether a scheduler that has its own processes or threads is calling."""
+    if "LOKY_WORKER" in os.environ or "JOBLIB_SPAWNED_PROCESS" in os.environ:
+        return True
+    distributed = sys.modules.get("distributed.worker")
+    if distributed is None:
+        return False
+    try:
+        distributed.get_worker()
+    except ValueError:  # distributed's way to say: not in a worker
+        return False
+    return True
+
+
+def resolved_threads(threads: int | None) -> int:
+    """Return the number of threads asked for, or the default.
+
+    Raises
+    ------
+    ValueError
+        When it is not a positive whole number.
+    """
+    if threads is None:
+        return default_threads()
+    if isinstance(threads, bool) or not isinstance(threads, (int, np.integer)) or threads < 1:
+        raise ValueError(f"threads={threads!r}: use a whole number >= 1, or None for all")
+    return 1 if getattr(_local, "worker", False) else int(threads)
+
+
+def _pool(threads: int) -> ThreadPoolExecutor:
+    # A pool inherited through fork has no threads in the child: key it by process.
+    key = (os.getpid(), threads)
+    with _pools_lock:
+        if key not in _pools:
+            _pools[key] = ThreadPoolExecutor(
+                threads, "fastbayes", initializer=lambda: setattr(_local, "worker", True)
+            )
+        return _pools[key]
+
+
+def _after_fork() -> None:
+    # A child forked while another thread held the lock would wait for ever.
+    global _pools_lock
+    _pools_lock = threading.Lock()
+    _pools.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def in_order(function: Callable[[T], U], items: Iterable[T], threads: int) -> Iterator[U]:
+    """Yield function(item) in the order of the items, working up to `threads` + 1 ahead.
+
+    The read-ahead is what bounds memory. An error or an interrupt cancels what has not begun
+    and waits for what has.
+    """
+    if threads == 1:
+        yield from map(function, items)
+        return
+    pool, ahead = _pool(threads), threads + 1
+    waiting: deque[Future[U]] = deque()
+    try:
+        for item in items:
+            waiting.append(pool.submit(function, item))
+            if len(waiting) > ahead:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        for future in waiting:
+            future.cancel()
+        for future in waiting:
+            if not future.cancelled():
+                future.exception()
+
+
+class Parts:
+    """The statistics of one scan while its codebooks may still grow."""
+
+    def __init__(self, names: Iterable[str], *, weighted: bool) -> None:
+        self.names = tuple(names)
+        self.weighted = weighted
+        self.held: dict[str, Statistic] = {}
+
+    def update(self, batch: Batch, shape: Shape) -> None:
+        for name in self.names:
+            part = self.held.get(name)
+            if part is None:
+                part = REGISTRY[name].zeros(shape, weighted=self.weighted)
+            part = part.grown(shape)
+            part.update(batch)
+            self.held[name] = part
+
+    def add(self, other: Parts) -> None:
+        for name, theirs in other.held.items():
+            mine = self.held.get(name)
+            if mine is not None:
+                mine = mine.grown(theirs.shape)
+                theirs = mine + theirs.grown(mine.shape)
+            self.held[name] = theirs
+
+
+class _Budget:
+    """Refuses to allocate beyond the memory limit, naming the column that needs the most."""
+
+    def __init__(self, limit: int | None, copies: int) -> None:
+        self.limit = limit
+        self.copies = copies
+
+    def check(self, encoder: Encoder, shape: Shape) -> None:
+        if self.limit is None:
+            return
+        cells = int((shape.sizes + 1).sum() + 1) + 3 * shape.n_numeric
+        # A value of an open codebook is a Python object in a dictionary: about 120 bytes.
+        need = self.copies * 8 * cells * shape.n_classes + 120 * int(shape.sizes.sum())
+        if need <= self.limit:
+            return
+        what = "the numeric columns need"
+        if len(shape.sizes):
+            j = int(np.argmax(shape.sizes))
+            what = f"column {encoder.books[j].name!r} with {len(encoder.books[j])} values needs"
+        raise MemoryLimitError(
+            f"counting needs {need:,} bytes, over memory_limit={self.limit:,}: {what} the most; "
+            "leave it out with `columns`, group its values, or raise memory_limit"
+        )
+
+
+def _capacity(encoder: Encoder) -> Shape:
+    """Return room for what the codebooks know, doubling so that growth is rare."""
+    sizes = np.array([len(book) for book in encoder.books], dtype=np.int64)
+    open_ = np.array([not book.fixed for book in encoder.books], dtype=np.bool_)
+    room = np.maximum(4, 2 ** np.ceil(np.log2(np.maximum(sizes, 1)))).astype(np.int64)
+    n_classes = 1 if encoder.target is None else len(encoder.target)
+    return Shape(np.where(open_, room, sizes), len(encoder.features) - len(sizes), n_classes)
+
+
+class _Counted(NamedTuple):
+    """What one segment left behind apart from exact counts."""
+
+    ordered: Parts
+    rows: int
+    dropped: int
+    unlabelled: list[pa.RecordBatch]
+
+
+def scan(
+    source: Source,
+    encoder: Encoder,
+    names: Iterable[str] = ("values", "moments"),
+    *,
+    threads: int | None = None,
+    memory_limit: int | None = None,
+    progress: Progress | None = None,
+    unlabelled: list[pa.RecordBatch] | None = None,
+) -> Statistics:
+    """Count a source once and return its statistics.
+
+    Parameters
+    ----------
+    source
+        Where the rows come from.
+    encoder
+        An encoder that learns.
+    names
+        Names of the statistics to count, from `REGISTRY`.
+    threads
+        Worker threads; they never change a bit of the result.
+    memory_limit
+        Bytes that the counts may take.
+    progress
+        Called with the number of rows done since the last call.
+    unlabelled
+        Receives the rows without a class, in order, if the encoder keeps them.
+
+    Returns
+    -------
+    Statistics
+        Domains sorted, values that never occur left out.
+
+    Raises
+    ------
+    MemoryLimitError
+        When the counts would exceed the limit; the message names the column.
+    DataError
+        When no row has a class.
+    """
+    threads = resolved_threads(threads)
+    weighted = encoder.weight is not None
+    exact = [name for name in names if REGISTRY[name].order_free(weighted)]
+    ordered = [name for name in names if not REGISTRY[name].order_free(weighted)]
+    budget = _Budget(memory_limit, threads + 1)
+    if source.n_rows is not None:
+        encoder.cells = float(source.n_rows * max(1, len(encoder.features)))
+    # Exact counts do not depend on the order of addition, so workers pick up whichever set is
+    # idle; floating-point sums are made afresh per segment and folded in segment order.
+    idle: list[Parts] = []
+
+    def count(segment: Segment) -> _Counted:
+        own = Parts(ordered, weighted=weighted)
+        rows = dropped = 0
+        left = []
+        for block in segment.batches():
+            place = Place(segment.origin, segment.first_row + rows if segment.first_row >= 0 else -1)
+            encoded = encoder.encode(block, place)
+            rows += block.num_rows
+            dropped += encoded.dropped
+            if encoded.unlabelled is not None:
+                left.append(encoded.unlabelled)
+            shape = _capacity(encoder)
+            budget.check(encoder, shape)
+            own.update(encoded.batch, shape)
+            try:
+                shared = idle.pop()
+            except IndexError:
+                shared = Parts(exact, weighted=weighted)
+            shared.update(encoded.batch, shape)
+            idle.append(shared)
+        return _Counted(own, rows, dropped, left)
+
+    total = Parts(ordered, weighted=weighted)
+    rows = dropped = 0
+    for counted in in_order(count, source.segments(BLOCK_ROWS), threads):
+        total.add(counted.ordered)
+        rows += counted.rows
+        dropped += counted.dropped
+        if unlabelled is not None:
+            unlabelled += counted.unlabelled
+        if progress is not None:
+            progress(counted.rows)
+    for parts in idle:
+        total.add(parts)
+    if rows and dropped == rows:
+        raise DataError(
+            f"column {encoder.template.target!r} is null in all {rows} rows: there is no class to "
+            "learn; choose another target or fill it in"
+        )
+    return _finished(encoder, total, names, dropped, source.description)
+
+
+def _finished(
+    encoder: Encoder, total: Parts, names: Iterable[str], dropped: int, description: str
+) -> Statistics:
+    """Leave out what never occurred, sort what did, and lay the cells out accordingly."""
+    grown = encoder.schema()
+    for name in names:
+        if name not in total.held:
+            total.held[name] = REGISTRY[name].zeros(_capacity(encoder), weighted=total.weighted)
+    values = total.held["values"]
+    assert isinstance(values, ValueCounts)
+    seen = values.counts.any(axis=1)
+    marks = [
+        seen[first : first + feature.size]
+        for first, feature in zip(values.offsets, grown.categorical, strict=False)
+    ]
+    kept = grown.only(marks, values.class_counts[: len(grown.classes)] != 0)
+    schema = encoder.sorted_schema(kept)
+    to = schema.alignment(grown)
+    parts = {name: total.held[name].take(to) for name in names}
+    return Statistics(schema, parts, dropped, (description,))

@@ -1,0 +1,41 @@
+"""What can go wrong, said so that it can be mended: column, value, row, remedy."""
+
+from __future__ import annotations
+
+import sys
+
+
+class FastBayesError(Exception):
+    """Base of every error that fastbayes raises on purpose."""
+
+
+class DataError(FastBayesError, ValueError):
+    """The data cannot be used as they are; the message names where and what to do."""
+
+
+class SchemaError(DataError):
+    """Columns, types or domains do not fit the schema that was learned or asked for."""
+
+
+class FileFormatError(DataError):
+    """A file is not what its name or header says."""
+
+
+class MemoryLimitError(FastBayesError, MemoryError):
+    """The plan needs more bytes than `memory_limit` allows; nothing was allocated."""
+
+
+class NotFittedError(FastBayesError, ValueError, AttributeError):
+    """The model has not seen data yet."""
+
+
+class FastBayesWarning(UserWarning):
+    """Something was done that the caller may not expect; said once."""
+
+
+def not_fitted(name: str) -> Exception:
+    """Return the error of an unfitted model, scikit-learn's own class where it is loaded."""
+    message = f"this {name} instance is not fitted yet: call 'fit', 'partial_fit' or 'fit_statistics' first"
+    loaded = sys.modules.get("sklearn.exceptions")
+    error: type[Exception] = loaded.NotFittedError if loaded is not None else NotFittedError
+    return error(message)

@@ -1,0 +1,424 @@
+"""What the columns are: names, kinds, domains, classes. A schema is a value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from fastbayes.errors import SchemaError
+
+Kind = Literal["categorical", "numeric"]
+
+
+class Shape(NamedTuple):
+    """The sizes that statistics are allocated for."""
+
+    sizes: NDArray[np.int64]  # (n_categorical,) values per categorical feature, missing not counted
+    n_numeric: int
+    n_classes: int
+
+    @property
+    def offsets(self) -> NDArray[np.int64]:
+        """First slot of each categorical feature: S_j values and one missing slot each."""
+        return np.concatenate(([0], np.cumsum(self.sizes + 1))).astype(np.int64)
+
+
+class Alignment(NamedTuple):
+    """Where each cell of a wanted shape stands in a statistic that exists; -1 is nowhere."""
+
+    shape: Shape
+    categorical: NDArray[np.int64]  # (n_categorical,) feature of the existing statistic
+    values: list[NDArray[np.int64]]  # per wanted feature: (S_j,) code of the existing statistic
+    numeric: NDArray[np.int64]  # (n_numeric,)
+    classes: NDArray[np.int64]  # (n_classes,)
+
+
+@dataclass(frozen=True, eq=False)
+class Feature:
+    """One column: a categorical one with its sorted domain, or a numeric one.
+
+    Parameters
+    ----------
+    name
+        Name of the column.
+    kind
+        "categorical" or "numeric".
+    values
+        The domain S_j of a categorical feature, sorted, without nulls; None for a numeric one.
+    declared
+        Whether the domain was given rather than observed: then it never grows nor shrinks.
+    """
+
+    name: str
+    kind: Kind
+    values: pa.Array | None = None
+    declared: bool = False
+
+    @property
+    def size(self) -> int:
+        """S_j, the number of values; 0 for a numeric feature."""
+        return 0 if self.values is None else len(self.values)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Feature):
+            return NotImplemented
+        return (self.name, self.kind, self.declared) == (
+            other.name,
+            other.kind,
+            other.declared,
+        ) and same_values(self.values, other.values)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@dataclass(frozen=True, eq=False)
+class Schema:
+    """Features and classes of a statistic or a model, with the options that shape counting.
+
+    Parameters
+    ----------
+    target
+        Name of the class column; None where there is none.
+    classes
+        Sorted class labels.
+    features
+        The features in column order.
+    classes_declared
+        Whether the classes were given rather than observed.
+    missing
+        "marginalize" or "category".
+    null_values
+        Strings read as missing.
+    """
+
+    target: str | None
+    classes: pa.Array
+    features: tuple[Feature, ...]
+    classes_declared: bool = False
+    missing: str = "marginalize"
+    null_values: tuple[str, ...] = field(default=())
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Schema):
+            return NotImplemented
+        return (
+            self.target == other.target
+            and self.missing == other.missing
+            and self.null_values == other.null_values
+            and self.classes_declared == other.classes_declared
+            and self.features == other.features
+            and same_values(self.classes, other.classes)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Feature names in column order."""
+        return tuple(f.name for f in self.features)
+
+    @cached_property
+    def categorical(self) -> tuple[Feature, ...]:
+        """The categorical features in column order."""
+        return tuple(f for f in self.features if f.kind == "categorical")
+
+    @cached_property
+    def numeric(self) -> tuple[Feature, ...]:
+        """The numeric features in column order."""
+        return tuple(f for f in self.features if f.kind == "numeric")
+
+    @cached_property
+    def shape(self) -> Shape:
+        """The sizes that statistics of this schema are allocated for."""
+        sizes = np.array([f.size for f in self.categorical], dtype=np.int64)
+        return Shape(sizes, len(self.numeric), len(self.classes))
+
+    @cached_property
+    def class_labels(self) -> NDArray[Any]:
+        """The classes as a numpy array, (n_classes,)."""
+        return labels(self.classes)
+
+    def union(self, other: Schema) -> Schema:
+        """Return the smallest schema that holds the values and classes of both.
+
+        Raises
+        ------
+        SchemaError
+            When targets, columns, kinds, options or types differ, or a value of one lies outside
+            the declared domain of the other; the message names the column.
+        """
+        if self.target != other.target:
+            raise SchemaError(
+                f"targets differ: {self.target!r} and {other.target!r}; count both with one target"
+            )
+        if self.missing != other.missing or self.null_values != other.null_values:
+            raise SchemaError(
+                f"options differ: missing={self.missing!r}, null_values={self.null_values!r} and "
+                f"missing={other.missing!r}, null_values={other.null_values!r}"
+            )
+        theirs = {f.name: f for f in other.features}
+        for name in sorted(set(self.names) ^ set(theirs)):
+            raise SchemaError(
+                f"column {name!r} is in only one of the two; count both with the same `columns`"
+            )
+        features = []
+        for mine in self.features:
+            their = theirs[mine.name]
+            if _is_void(mine):
+                features.append(their)
+                continue
+            if _is_void(their):
+                features.append(mine)
+                continue
+            if mine.kind != their.kind:
+                raise SchemaError(
+                    f"column {mine.name!r} is {mine.kind} in one and {their.kind} in the other; "
+                    "name it in `categorical` for both"
+                )
+            if mine.values is not None and their.values is not None:
+                values, declared = _union(
+                    mine.name, (mine.values, mine.declared), (their.values, their.declared)
+                )
+                mine = replace(mine, values=values, declared=declared)
+            features.append(mine)
+        classes, declared = _union(
+            self.target or "class",
+            (self.classes, self.classes_declared),
+            (other.classes, other.classes_declared),
+        )
+        return replace(
+            self, classes=classes, classes_declared=declared, features=tuple(features)
+        )
+
+    def alignment(self, existing: Schema) -> Alignment:
+        """Return where each cell of this schema stands in a statistic of `existing`."""
+        cat = {f.name: i for i, f in enumerate(existing.categorical)}
+        num = {f.name: i for i, f in enumerate(existing.numeric)}
+        where = np.array([cat[f.name] for f in self.categorical], dtype=np.int64)
+        values = [
+            positions(f.values, existing.categorical[i].values)
+            for f, i in zip(self.categorical, where, strict=True)
+        ]
+        # A column that was all null so far has no moments yet: -1.
+        numeric = np.array([num.get(f.name, -1) for f in self.numeric], dtype=np.int64)
+        classes = positions(self.classes, existing.classes)
+        return Alignment(self.shape, where, values, numeric, classes)
+
+    def only(self, values: Iterable[NDArray[np.bool_]], classes: NDArray[np.bool_]) -> Schema:
+        """Return the schema without the undeclared values and classes that are not marked."""
+        keep = iter(values)
+        features = tuple(
+            f
+            if f.kind == "numeric"
+            else _kept(f, next(keep))
+            for f in self.features
+        )
+        kept = self.classes if self.classes_declared else self.classes.filter(pa.array(classes))
+        return replace(self, features=features, classes=kept)
+
+
+def _kept(feature: Feature, marked: NDArray[np.bool_]) -> Feature:
+    if feature.declared or marked.all() or feature.values is None:
+        return feature
+    return replace(feature, values=feature.values.filter(pa.array(marked)))
+
+
+def _is_void(feature: Feature) -> bool:
+    """Return whether only nulls of no type were seen: such a column unifies with any other."""
+    return feature.values is not None and pa.types.is_null(feature.values.type)
+
+
+def same_values(a: pa.Array | None, b: pa.Array | None) -> bool:
+    """Return whether two domains hold the same values in the same order."""
+    if a is None or b is None:
+        return a is b
+    if len(a) == len(b) == 0:
+        return True
+    return bool(a.type == b.type and a.equals(b))
+
+
+def labels(values: pa.Array) -> NDArray[Any]:
+    """Return a domain as a numpy array: str, int64, bool or float64."""
+    if pa.types.is_string(values.type):
+        return np.array(values.to_pylist(), dtype=np.str_)
+    if pa.types.is_null(values.type):
+        return np.empty(0)
+    return np.array(values.to_numpy(zero_copy_only=False))
+
+
+def _union(
+    name: str, a: tuple[pa.Array, bool], b: tuple[pa.Array, bool]
+) -> tuple[pa.Array, bool]:
+    (x, x_declared), (y, y_declared) = a, b
+    if same_values(x, y):
+        return (y if len(x) == 0 else x), x_declared or y_declared
+    kind = common_type(name, x.type, y.type)
+    x, y = x.cast(kind), y.cast(kind)
+    for domain, declared, extra in ((x, x_declared, y), (y, y_declared, x)):
+        if declared:
+            outside = extra.filter(pc.invert(pc.is_in(extra, value_set=domain)))
+            if len(outside):
+                raise SchemaError(
+                    f"column {name!r}: value {outside[0].as_py()!r} is outside the declared "
+                    "domain of the other; declare one domain for both"
+                )
+            return domain, True
+    return sorted_domain(pa.concat_arrays([x, y])), False
+
+
+def common_type(name: str, a: pa.DataType, b: pa.DataType) -> pa.DataType:
+    """Return the type that holds the values of both: null with anything, int with float."""
+    if a == b or pa.types.is_null(b):
+        return a
+    if pa.types.is_null(a):
+        return b
+    number = {pa.int64(), pa.uint64(), pa.float64()}
+    if a in number and b in number:
+        return pa.float64()
+    raise SchemaError(
+        f"column {name!r} holds {a} in one place and {b} in another; cast it to one type"
+    )
+
+
+def sorted_domain(values: pa.Array) -> pa.Array:
+    """Return the distinct non-null values in ascending order (strings by code point)."""
+    distinct = pc.unique(values).drop_null()
+    if pa.types.is_null(distinct.type):
+        return distinct
+    return distinct.take(pc.array_sort_indices(distinct))
+
+
+def positions(wanted: pa.Array, existing: pa.Array | None) -> NDArray[np.int64]:
+    """Return the index in `existing` of each wanted value, -1 where it is not there."""
+    if existing is None or len(existing) == 0 or len(wanted) == 0:
+        return np.full(len(wanted), -1, dtype=np.int64)
+    if wanted.type != existing.type:
+        kind = common_type("", wanted.type, existing.type)
+        wanted, existing = wanted.cast(kind), existing.cast(kind)
+    found = pc.index_in(wanted, value_set=existing)
+    return np.asarray(pc.fill_null(found, -1).to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+def domain(name: str, values: Any) -> pa.Array:
+    """Return declared values as a sorted domain array.
+
+    Raises
+    ------
+    SchemaError
+        When values repeat, are missing, or are of a type that cannot be a category.
+    """
+    try:
+        given = values if isinstance(values, pa.Array) else pa.array(list(values))
+        given = given.cast(value_type(name, given.type))
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError) as error:
+        raise SchemaError(f"domains[{name!r}]: {error}") from error
+    result = sorted_domain(given)
+    if len(result) != len(given):
+        raise SchemaError(f"domains[{name!r}] has repeated or missing values; list each value once")
+    return result
+
+
+def value_type(name: str, kind: pa.DataType) -> pa.DataType:
+    """Return the canonical type of categorical values stored as `kind`.
+
+    Raises
+    ------
+    SchemaError
+        For temporal, nested and binary types, naming the column and the remedy.
+    """
+    t = pa.types
+    if t.is_dictionary(kind):
+        return value_type(name, kind.value_type)
+    if t.is_string(kind) or t.is_large_string(kind) or t.is_string_view(kind):
+        return pa.string()
+    if t.is_boolean(kind) or t.is_null(kind):
+        return kind
+    if t.is_uint64(kind):
+        return pa.uint64()
+    if t.is_integer(kind):
+        return pa.int64()
+    if t.is_floating(kind) or t.is_decimal(kind):
+        return pa.float64()
+    if t.is_temporal(kind):
+        remedy = "cast it to a number, or extract hour, weekday or month as a column of its own"
+    elif t.is_nested(kind):
+        remedy = "flatten it into one column per part"
+    else:
+        remedy = "cast it to string or to a number"
+    raise SchemaError(f"column {name!r} has type {kind}, which cannot be a feature: {remedy}")
+
+
+def default_kind(name: str, kind: pa.DataType) -> Kind:
+    """Return how a column of this Arrow type enters a model unless the user says otherwise."""
+    canonical = value_type(name, kind)
+    t = pa.types
+    if t.is_dictionary(kind) or t.is_string(canonical) or t.is_boolean(canonical):
+        return "categorical"
+    return "categorical" if t.is_null(canonical) else "numeric"
+
+
+def to_header(schema: Schema) -> tuple[dict[str, Any], dict[str, pa.Array]]:
+    """Return a schema as a JSON-able header and the domains as named arrays."""
+    arrays: dict[str, pa.Array] = {"classes": schema.classes}
+    for i, f in enumerate(schema.categorical):
+        arrays[f"values.{i}"] = f.values
+    header = {
+        "target": schema.target,
+        "missing": schema.missing,
+        "null_values": list(schema.null_values),
+        "classes_declared": schema.classes_declared,
+        "features": [[f.name, f.kind, f.declared] for f in schema.features],
+    }
+    return header, arrays
+
+
+def from_header(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Schema:
+    """Return the schema written by `to_header`."""
+    features: list[Feature] = []
+    n_categorical = 0
+    for name, kind, declared in header["features"]:
+        values = None
+        if kind == "categorical":
+            values = arrays[f"values.{n_categorical}"]
+            n_categorical += 1
+        features.append(Feature(name, kind, values, declared))
+    return Schema(
+        header["target"],
+        arrays["classes"],
+        tuple(features),
+        header["classes_declared"],
+        header["missing"],
+        tuple(header["null_values"]),
+    )
+
+
+def chosen(names: Sequence[str], picks: Iterable[str | int] | str | int | None) -> set[str]:
+    """Return the column names that `picks` (names or indices) stands for.
+
+    Raises
+    ------
+    SchemaError
+        When a name or an index is not there.
+    """
+    if picks is None:
+        return set()
+    if isinstance(picks, (str, int)):
+        picks = [picks]
+    result = set()
+    for pick in picks:
+        if isinstance(pick, (int, np.integer)) and not isinstance(pick, bool):
+            if not -len(names) <= pick < len(names):
+                raise SchemaError(f"categorical: no column {pick}; there are {len(names)} features")
+            result.add(names[int(pick)])
+        elif pick in names:
+            result.add(str(pick))
+        else:
+            raise SchemaError(f"categorical: no column {pick!r}; the features are {list(names)}")
+    return result

@@ -1,0 +1,324 @@
+"""`Statistics`: several statistics of one scan under one schema."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from fastbayes import files
+from fastbayes.errors import DataError, FileFormatError, SchemaError
+from fastbayes.schema import Schema, from_header, to_header
+from fastbayes.statistics import REGISTRY, ClassMoments, Statistic, ValueCounts
+from fastbayes.statistics.table import from_table, to_table
+
+
+@dataclass(frozen=True, eq=False)
+class Statistics:
+    """What one scan of the data left behind: everything the models need, as a value.
+
+    Statistics add (`+`), subtract (`-`), scale (`*`), compare, save and load. Adding aligns the
+    domains by value, so that parts counted by different machines merge exactly.
+
+    Parameters
+    ----------
+    schema
+        Columns, domains and classes.
+    parts
+        The statistics by name: "values" (`ValueCounts`), "moments" (`ClassMoments`).
+    dropped_rows
+        Rows left out because their class is missing.
+    provenance
+        Where the counts came from; ignored by `==`.
+
+    Examples
+    --------
+    >>> import fastbayes as fb
+    >>> stats = fb.count({"x": ["a", "b", "a"], "y": ["no", "yes", "yes"]}, "y")
+    >>> stats.values.of(0)
+    array([[1, 1],
+           [0, 1]])
+    >>> (stats + stats - stats) == stats
+    True
+    """
+
+    schema: Schema
+    parts: Mapping[str, Statistic]
+    dropped_rows: int = 0
+    provenance: tuple[str, ...] = field(default=())
+
+    @property
+    def values(self) -> ValueCounts:
+        """The counts of categorical values and of classes."""
+        return self._part(ValueCounts)
+
+    @property
+    def moments(self) -> ClassMoments:
+        """The moments of the numeric features."""
+        return self._part(ClassMoments)
+
+    def _part(self, kind: type[Any]) -> Any:
+        if kind.name not in self.parts:
+            raise SchemaError(
+                f"these statistics hold no {kind.name}; count again with {kind.name}=True"
+            )
+        return self.parts[kind.name]
+
+    @property
+    def weighted(self) -> bool:
+        """Whether rows carried weights."""
+        return self.values.weighted
+
+    @property
+    def n_rows(self) -> float:
+        """Rows counted, or the sum of their weights."""
+        return self.values.class_counts.sum().item()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held by the arrays."""
+        return sum(part.nbytes for part in self.parts.values())
+
+    def aligned(self, schema: Schema) -> Statistics:
+        """Return the statistics with cells laid out as `schema` has them; new cells are empty."""
+        if self.schema == schema:
+            return self
+        to = schema.alignment(self.schema)
+        parts = {name: part.take(to) for name, part in self.parts.items()}
+        return Statistics(schema, parts, self.dropped_rows, self.provenance)
+
+    def pruned(self) -> Statistics:
+        """Return the statistics without undeclared values and classes that never occur."""
+        values = self.values
+        seen = values.counts.any(axis=1)
+        marks = [
+            seen[a : b - 1] for a, b in zip(values.offsets, values.offsets[1:], strict=False)
+        ]
+        return self.aligned(self.schema.only(marks, values.class_counts != 0))
+
+    def __add__(self, other: Statistics) -> Statistics:
+        if not isinstance(other, Statistics):
+            return NotImplemented
+        mine, theirs = self._matched(other)
+        parts = {name: mine.parts[name] + theirs.parts[name] for name in mine.parts}
+        return Statistics(
+            mine.schema,
+            parts,
+            self.dropped_rows + other.dropped_rows,
+            self.provenance + other.provenance,
+        )
+
+    def __sub__(self, other: Statistics) -> Statistics:
+        if not isinstance(other, Statistics):
+            return NotImplemented
+        mine, theirs = self._matched(other)
+        parts = {name: mine.parts[name] - theirs.parts[name] for name in mine.parts}
+        result = Statistics(
+            mine.schema, parts, self.dropped_rows - other.dropped_rows, self.provenance
+        )
+        result._check_not_negative()
+        return result.pruned()
+
+    def __mul__(self, factor: float) -> Statistics:
+        if not (np.isscalar(factor) and np.isfinite(factor) and factor >= 0):
+            raise ValueError(f"statistics can be scaled by a finite number >= 0, not {factor!r}")
+        parts = {name: part * float(factor) for name, part in self.parts.items()}
+        return Statistics(self.schema, parts, self.dropped_rows, self.provenance)
+
+    __rmul__ = __mul__
+
+    def _matched(self, other: Statistics) -> tuple[Statistics, Statistics]:
+        if set(self.parts) != set(other.parts):
+            raise SchemaError(
+                f"statistics differ: {sorted(self.parts)} and {sorted(other.parts)}; count both "
+                "with the same options"
+            )
+        schema = self.schema.union(other.schema)
+        return self.aligned(schema), other.aligned(schema)
+
+    def _check_not_negative(self) -> None:
+        values = self.values
+        # Differences of float sums may be off by rounding; counts of rows may not.
+        least = -1e-9 * max(1.0, float(values.class_counts.sum())) if values.weighted else 0
+        if values.weighted:
+            for array in values.arrays().values():
+                array[np.abs(array) <= -least] = 0.0
+        for j, feature in enumerate(self.schema.categorical):
+            rows, columns = np.nonzero(values.of(j) < least)
+            if len(rows):
+                value = feature.values[int(rows[0])].as_py()  # type: ignore[index]
+                label = self.schema.classes[int(columns[0])].as_py()
+                raise DataError(
+                    f"column {feature.name!r}: value {value!r} would occur fewer than 0 times "
+                    f"with class {label!r}; these rows were never added"
+                )
+        below = np.flatnonzero(values.class_counts < least)
+        if len(below) or (values.missing < least).any():
+            label = self.schema.classes[int(below[0])].as_py() if len(below) else "any"
+            raise DataError(
+                f"class {label!r} would have fewer than 0 rows; these rows were never added"
+            )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Statistics):
+            return NotImplemented
+        return (
+            self.schema == other.schema
+            and set(self.parts) == set(other.parts)
+            and all(self.parts[name] == other.parts[name] for name in self.parts)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def allclose(self, other: Statistics, rtol: float = 1e-12) -> bool:
+        """Return whether schemas are equal and all numbers agree.
+
+        Parameters
+        ----------
+        other
+            The statistics to compare with.
+        rtol
+            Relative tolerance, scaled by the largest number of each array.
+
+        Returns
+        -------
+        bool
+            True when they agree.
+        """
+        if self.schema != other.schema or set(self.parts) != set(other.parts):
+            return False
+        for name, part in self.parts.items():
+            theirs = other.parts[name].arrays()
+            for key, array in part.arrays().items():
+                scale = float(np.abs(array).max(initial=0.0))
+                if not np.allclose(array, theirs[key], rtol=rtol, atol=rtol * scale):
+                    return False
+        return True
+
+    def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
+        """Write the statistics to a file; `load` reads them back, equal bit for bit.
+
+        Parameters
+        ----------
+        path
+            The file to write, by custom `*.fbs`.
+        force
+            Whether to replace a file that is there.
+
+        Raises
+        ------
+        DataError
+            When the file exists and `force` is not set, or it cannot be written.
+        """
+        header, arrays = self.state()
+        files.write(path, {"kind": "statistics", **header}, arrays, force=force)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Statistics:
+        """Read statistics written by `save`.
+
+        Parameters
+        ----------
+        path
+            The file to read.
+
+        Returns
+        -------
+        Statistics
+            Equal to what was saved.
+
+        Raises
+        ------
+        FileFormatError
+            When the file is not one of statistics, or is damaged.
+        """
+        header, arrays = files.read(path)
+        if header.get("kind") != "statistics":
+            raise FileFormatError(
+                f"{path}: holds a {header.get('kind')}, not statistics; read it with fastbayes.load"
+            )
+        return cls.from_state(header, arrays, str(path))
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return a JSON-able header and named arrays from which `from_state` rebuilds."""
+        schema, arrays = to_header(self.schema)
+        named = {f"schema.{key}": value for key, value in arrays.items()}
+        for name, part in self.parts.items():
+            named |= {f"{name}.{key}": value for key, value in part.arrays().items()}
+        header = {
+            "schema": schema,
+            "parts": list(self.parts),
+            "dropped_rows": self.dropped_rows,
+            "provenance": list(self.provenance),
+        }
+        return header, named
+
+    @classmethod
+    def from_state(
+        cls, header: Mapping[str, Any], arrays: Mapping[str, Any], source: str
+    ) -> Statistics:
+        """Return the statistics of a header and arrays; `source` names the file in messages."""
+        try:
+            prefix = "schema."
+            domains = {
+                k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)
+            }
+            schema = from_header(header["schema"], domains)
+            parts = {}
+            for name in header["parts"]:
+                mine = {
+                    k.removeprefix(f"{name}."): v
+                    for k, v in arrays.items()
+                    if k.startswith(f"{name}.")
+                }
+                parts[name] = REGISTRY[name].from_arrays(schema.shape, mine)
+            dropped, provenance = int(header["dropped_rows"]), tuple(header["provenance"])
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise FileFormatError(
+                f"{source}: the header and the arrays do not fit together ({error}); write the "
+                "file again"
+            ) from error
+        return cls(schema, parts, dropped, provenance)
+
+    def to_table(self) -> pa.Table:
+        """Return the statistics as one Arrow table, one row a cell that is not empty.
+
+        Returns
+        -------
+        pyarrow.Table
+            Columns part, class, feature, value, n, mean, scatter; value is text. The schema
+            metadata hold domains and types, so that `from_table` gives back an equal statistic.
+        """
+        return to_table(self.schema, self.parts, self.dropped_rows)
+
+    @classmethod
+    def from_table(cls, table: Any, **options: Any) -> Statistics:
+        """Return the statistics of a table made by `to_table`, or by a GROUP BY.
+
+        Parameters
+        ----------
+        table
+            Anything Arrow with columns class, feature, value, n. A null value counts missing
+            cells, and a null class rows to be left out. Rows of a feature must add up to the
+            rows of each class.
+        **options
+            `target` (name of the class column, default "class"), `domains`, and `types`
+            ({feature: "int64" | "double" | "bool"}, text by default) for tables without metadata.
+
+        Returns
+        -------
+        Statistics
+            The statistics.
+
+        Raises
+        ------
+        DataError
+            When columns are missing, counts are negative, or features disagree on the class
+            counts; the message names the feature.
+        """
+        schema, parts, dropped = from_table(table, **options)
+        return cls(schema, parts, dropped)
