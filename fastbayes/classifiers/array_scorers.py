@@ -1,0 +1,324 @@
+"""Scoring of rows of arrays: log joints, posteriors and predictions, block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes import _jit
+from fastbayes.batch import BLOCK_ROWS, Codes
+
+Floats = NDArray[np.float64]
+
+FEW_CLASSES = 16  # below, one numpy call per class beats numpy's reductions of short rows
+BLOCK_CELLS = 1 << 17  # 1 MiB of float64: a block stays in cache
+
+
+class RowScorer:
+    """A fitted model as arrays: immutable, so that blocks may be scored in any order or thread.
+
+    Parameters
+    ----------
+    log_prior
+        (n_classes,) nats; what a row gets that no class can have made.
+    n_features
+        Columns of the rows.
+    """
+
+    def __init__(self, log_prior: Floats, n_features: int) -> None:
+        self.log_prior = log_prior
+        self.n_classes = len(log_prior)
+        self.block_rows = max(256, BLOCK_CELLS // max(n_features, self.n_classes))
+
+    def log_joint(self, X: Any, out: Floats) -> None:
+        """Write the log joint of each row and class into `out` (n_rows, n_classes)."""
+        raise NotImplementedError
+
+    def settled(self, X: Any, out: Floats) -> None:
+        """Write log joints in which every row has a finite maximum.
+
+        A row that is -inf in every class gets the prior; where classes are +inf they share it.
+        """
+        self.log_joint(X, out)
+        top = row_max(out)
+        lost = ~np.isfinite(top)
+        if lost.any():
+            certain = np.where(np.isposinf(out[lost]), 0.0, -np.inf)
+            out[lost] = np.where(np.isposinf(top[lost])[:, None], certain, self.log_prior)
+
+    def posterior(self, X: Any, out: Floats) -> None:
+        """Write P(c | x) into `out` (n_rows, n_classes); rows sum to 1."""
+        self.settled(X, out)
+        out -= row_max(out)[:, None]
+        np.exp(out, out=out)
+        out /= row_sum(out)[:, None]
+
+    def log_posterior(self, X: Any, out: Floats) -> None:
+        """Write ln P(c | x) into `out` (n_rows, n_classes)."""
+        self.settled(X, out)
+        out -= row_max(out)[:, None]
+        out -= np.log(row_sum(np.exp(out)))[:, None]
+
+    def predict(self, X: Any, out: NDArray[np.intp]) -> None:
+        """Write the index of the most probable class of each row, the lowest of equals."""
+        joint = np.empty((len(out), self.n_classes))
+        self.settled(X, joint)
+        out[:] = row_argmax(joint)
+
+    def blocks(self, X: Any) -> Iterator[slice]:
+        """Return the row ranges to score one after the other; a sparse matrix is one block."""
+        n_rows = X.shape[0]
+        rows = self.block_rows if isinstance(X, np.ndarray) else n_rows
+        return (slice(start, start + rows) for start in range(0, n_rows, rows))
+
+
+class LinearScorer(RowScorer):
+    """Log joints that are linear in the row: constant + X @ weights.T.
+
+    Parameters
+    ----------
+    log_prior
+        (n_classes,) nats.
+    constant
+        (n_classes,) added to every row.
+    weights
+        (n_classes, n_features); an infinite weight counts where the number is not 0.
+    above
+        Score indicators of the numbers above this threshold; None to score the numbers.
+    absent
+        (n_classes, n_features) weights of 1 - X beside those of X; only their infinities are
+        read, finite ones being folded into `weights` and `constant`. None for none.
+    """
+
+    def __init__(
+        self,
+        log_prior: Floats,
+        constant: Floats,
+        weights: Floats,
+        above: float | None = None,
+        absent: Floats | None = None,
+    ) -> None:
+        super().__init__(log_prior, weights.shape[1])
+        self.constant, self.above = constant, above
+        self._finite, self._infinite = _split(weights)
+        self._absent = None if absent is None else _split(absent)[1]
+
+    def log_joint(self, X: Any, out: Floats) -> None:
+        """Write the log joint of each row and class into `out` (n_rows, n_classes)."""
+        X = indicators(X, self.above)
+        out[:] = X @ self._finite.T
+        out += self.constant
+        for marks, rows in ((self._infinite, X), (self._absent, None)):
+            if marks is None:
+                continue
+            sign, features = marks
+            # How much of each row falls on infinite weights: for absent features, of 1 - X.
+            mass = (X if rows is None else rows) @ features.T
+            if rows is None:
+                mass = features.sum(axis=1) - mass
+            out[mass > 0] = sign
+
+
+def _split(weights: Floats) -> tuple[Floats, tuple[float, Floats] | None]:
+    """Return the weights with 0 for infinities, and the sign and places of these."""
+    infinite = np.isinf(weights)
+    if not infinite.any():
+        return weights, None
+    sign = float(weights[infinite][0])
+    return np.where(infinite, 0.0, weights), (sign, infinite.astype(np.float64))
+
+
+def indicators(X: Any, above: float | None) -> Any:
+    """Return rows as float64: the numbers, or 1 for those above a threshold and 0 for others.
+
+    Parameters
+    ----------
+    X
+        Array or CSR matrix.
+    above
+        The threshold, at least 0 for a sparse matrix; None for the numbers themselves.
+
+    Returns
+    -------
+    numpy.ndarray or scipy.sparse.csr_array
+        Of the same shape.
+    """
+    if isinstance(X, np.ndarray):
+        return np.asarray(X if above is None else above < X, dtype=np.float64)
+    if above is None:
+        return X.astype(np.float64)
+    return type(X)(((X.data > above).astype(np.float64), X.indices, X.indptr), shape=X.shape)
+
+
+class TableScorer(RowScorer):
+    """Naive Bayes over category codes held in the rows of an integer array.
+
+    Parameters
+    ----------
+    log_prior
+        (n_classes,) nats.
+    tables
+        (n_slots, n_classes) log likelihoods, S_j + 2 rows per feature: values, missing, unseen.
+    sizes
+        (n_features,) S_j; a code of S_j or more is unseen.
+    cells
+        Cells that will be scored, on which numpy or compiled kernels are chosen.
+    """
+
+    def __init__(
+        self, log_prior: Floats, tables: Floats, sizes: NDArray[np.int64], cells: int
+    ) -> None:
+        super().__init__(log_prior, len(sizes))
+        offsets = np.concatenate(([0], np.cumsum(sizes + 2))).astype(np.int64)
+        self._scorer = _jit.load("log_joint", cells).Scorer(log_prior, tables, offsets)
+        self._sizes = sizes
+        self.block_rows = BLOCK_ROWS
+
+    def _codes(self, X: NDArray[Any]) -> tuple[Codes, ...]:
+        return column_codes(X, self._sizes, extra=2)
+
+    def log_joint(self, X: NDArray[Any], out: Floats) -> None:
+        """Write the log joint of each row and class into `out` (n_rows, n_classes)."""
+        self._scorer.log_joint(self._codes(X), (), out)
+
+    def posterior(self, X: NDArray[Any], out: Floats) -> None:
+        """Write P(c | x) into `out` (n_rows, n_classes); rows sum to 1."""
+        self._scorer.posterior(self._codes(X), (), out)
+
+    def predict(self, X: NDArray[Any], out: NDArray[np.intp]) -> None:
+        """Write the index of the most probable class of each row, the lowest of equals."""
+        self._scorer.predict(self._codes(X), (), out)
+
+
+def column_codes(X: NDArray[Any], sizes: NDArray[np.int64], *, extra: int) -> tuple[Codes, ...]:
+    """Return the columns of an array of category codes as narrow codes, grouped by width.
+
+    Parameters
+    ----------
+    X
+        (n_rows, n_features) numbers that are not negative; fractions are cut off.
+    sizes
+        (n_features,) S_j.
+    extra
+        0 when every code is known to be below S_j; 2 to add places for a missing and an unseen
+        value, where codes of S_j or more become unseen, S_j + 1.
+
+    Returns
+    -------
+    tuple
+        One `Codes` for each of uint8, uint16, uint32 that is needed.
+    """
+    groups = []
+    widths = np.select([sizes + extra <= 1 << 8, sizes + extra <= 1 << 16], [0, 1], 2)
+    for width, dtype in enumerate((np.uint8, np.uint16, np.uint32)):
+        features = np.flatnonzero(widths == width)
+        if not len(features):
+            continue
+        every = len(features) == X.shape[1]
+        codes = np.empty((len(features), len(X)), dtype)
+        # A few rows at a time: the transposition stays in cache.
+        step = max(64, BLOCK_CELLS // (4 * len(features)))
+        for start in range(0, len(X), step):
+            part = slice(start, start + step)
+            rows = X[part] if every else X[part][:, features]
+            if extra:
+                known = sizes[features]
+                if rows.dtype.kind == "f":
+                    rows = np.trunc(rows)
+                if (rows >= known).any():
+                    rows = np.where(rows >= known, known + 1, rows)
+            codes[:, part] = rows.T
+        groups.append(Codes(features, codes, sizes[features] + extra))
+    return tuple(groups)
+
+
+class GaussianScorer(RowScorer):
+    """Naive Bayes over normal distributions.
+
+    Parameters
+    ----------
+    log_prior
+        (n_classes,) nats.
+    mean, half_precision, constant
+        (n_classes, n_features): ln N(x) = constant - half_precision (x - mean)².
+    cells
+        Cells that will be scored, on which numpy or compiled kernels are chosen.
+    """
+
+    def __init__(
+        self, log_prior: Floats, mean: Floats, half_precision: Floats, constant: Floats, cells: int
+    ) -> None:
+        super().__init__(log_prior, mean.shape[1])
+        self._mean, self._half = mean, half_precision
+        with np.errstate(invalid="ignore"):
+            self._constant = log_prior + constant.sum(axis=1)
+        self._scorer = None
+        if _jit.compiled(cells):
+            gaussian = tuple(np.ascontiguousarray(a.T) for a in (mean, half_precision, constant))
+            empty = np.empty((0, self.n_classes)), np.zeros(1, np.int64)
+            self._scorer = _jit.load("log_joint").Scorer(log_prior, *empty, gaussian)
+            self.block_rows = BLOCK_ROWS
+
+    def log_joint(self, X: NDArray[Any], out: Floats) -> None:
+        """Write the log joint of each row and class into `out` (n_rows, n_classes)."""
+        if self._scorer is not None:
+            self._scorer.log_joint((), _columns(X), out)
+            return
+        with np.errstate(over="ignore"):
+            for c in range(self.n_classes):
+                deviation = X - self._mean[c]
+                np.multiply(deviation, deviation, out=deviation)
+                out[:, c] = self._constant[c] - deviation @ self._half[c]
+
+    def posterior(self, X: NDArray[Any], out: Floats) -> None:
+        """Write P(c | x) into `out` (n_rows, n_classes); rows sum to 1."""
+        if self._scorer is None:
+            super().posterior(X, out)
+        else:
+            self._scorer.posterior((), _columns(X), out)
+
+    def predict(self, X: NDArray[Any], out: NDArray[np.intp]) -> None:
+        """Write the index of the most probable class of each row, the lowest of equals."""
+        if self._scorer is None:
+            super().predict(X, out)
+        else:
+            self._scorer.predict((), _columns(X), out)
+
+
+def _columns(X: NDArray[Any]) -> list[Floats]:
+    """Return the columns of a block as contiguous float64 arrays."""
+    return list(np.ascontiguousarray(X.T, dtype=np.float64))
+
+
+def row_max(joint: Floats) -> Floats:
+    """Return the largest number of each row, (n_rows,)."""
+    return _reduced(np.maximum, joint)
+
+
+def row_sum(joint: Floats) -> Floats:
+    """Return the sum of each row, (n_rows,)."""
+    return _reduced(np.add, joint)
+
+
+def _reduced(operation: np.ufunc, joint: Floats) -> Floats:
+    if joint.shape[1] > FEW_CLASSES:
+        return np.asarray(operation.reduce(joint, axis=1))
+    result = joint[:, 0].copy()
+    for c in range(1, joint.shape[1]):
+        operation(result, joint[:, c], out=result)
+    return result
+
+
+def row_argmax(joint: Floats) -> NDArray[np.intp]:
+    """Return the index of the largest number of each row, the first of equals, (n_rows,)."""
+    if joint.shape[1] > FEW_CLASSES:
+        return joint.argmax(axis=1)
+    best, top = np.zeros(len(joint), np.intp), joint[:, 0].copy()
+    for c in range(1, joint.shape[1]):
+        better = joint[:, c] > top
+        best[better] = c
+        np.maximum(top, joint[:, c], out=top)
+    return best

@@ -1,0 +1,157 @@
+"""Sums of each feature within each class: the statistic of the multinomial and Bernoulli models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes.schema import Alignment, Shape
+
+# Up to this many classes a product with indicators beats sorting the rows by class.
+FEW_CLASSES = 24
+BLOCK_CELLS = 1 << 17  # 1 MiB of float64: a block stays in cache
+
+Floats = NDArray[np.float64]
+
+
+class FeatureSums:
+    """Sums of numbers per (class, feature), and the weight of each class.
+
+    Parameters
+    ----------
+    shape
+        Sizes to allocate for.
+
+    Notes
+    -----
+    `sums` is (n_classes, n_numeric) and `class_counts` is (n_classes,), both float64. Sums of
+    integers are exact up to 2**53, whatever the order of the rows.
+    """
+
+    name: ClassVar[str] = "sums"
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self.sums: Floats = np.zeros((shape.n_classes, shape.n_numeric))
+        self.class_counts: Floats = np.zeros(shape.n_classes)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return self.sums.nbytes + self.class_counts.nbytes
+
+    def add_rows(
+        self, X: Any, y: NDArray[np.unsignedinteger], weight: Floats | None, above: float | None
+    ) -> None:
+        """Add rows of numbers, or of indicators of the numbers above a threshold.
+
+        Parameters
+        ----------
+        X
+            (n_rows, n_numeric) numbers without NaN: an array, or a CSR matrix, which stays sparse.
+        y
+            (n_rows,) class codes.
+        weight
+            (n_rows,), or None when every row weighs 1.
+        above
+            Count 1 for each number greater than this and 0 for others; None to sum the numbers.
+        """
+        k = self.shape.n_classes
+        self.class_counts += np.bincount(y, weight, k)
+        if not isinstance(X, np.ndarray):
+            self.sums += _sparse_sums(X, y, weight, k, above)
+            return
+        rows = max(64, BLOCK_CELLS // max(1, X.shape[1]))
+        for start in range(0, len(y), rows):
+            part = slice(start, start + rows)
+            chosen = X[part] if above is None else X[part] > above
+            block = np.asarray(chosen, dtype=np.float64)
+            self.sums += _dense_sums(block, y[part], None if weight is None else weight[part], k)
+
+    def take(self, to: Alignment) -> FeatureSums:
+        """Return the statistic with its cells moved to another shape; new cells are 0."""
+        result = FeatureSums(to.shape)
+        rows, columns = np.flatnonzero(to.classes >= 0), np.flatnonzero(to.numeric >= 0)
+        old = to.classes[rows]
+        result.class_counts[rows] = self.class_counts[old]
+        result.sums[np.ix_(rows, columns)] = self.sums[np.ix_(old, to.numeric[columns])]
+        return result
+
+    def __add__(self, other: FeatureSums) -> FeatureSums:
+        return self._combined(other, np.add)
+
+    def __sub__(self, other: FeatureSums) -> FeatureSums:
+        return self._combined(other, np.subtract)
+
+    def _combined(self, other: FeatureSums, operation: np.ufunc) -> FeatureSums:
+        result = FeatureSums(self.shape)
+        operation(self.sums, other.sums, out=result.sums)
+        operation(self.class_counts, other.class_counts, out=result.class_counts)
+        return result
+
+    def __mul__(self, factor: float) -> FeatureSums:
+        result = FeatureSums(self.shape)
+        np.multiply(self.sums, factor, out=result.sums)
+        np.multiply(self.class_counts, factor, out=result.class_counts)
+        return result
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, FeatureSums):
+            return NotImplemented
+        return np.array_equal(self.sums, other.sums) and np.array_equal(
+            self.class_counts, other.class_counts
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the statistic as named arrays."""
+        return {"sums": self.sums, "class_counts": self.class_counts}
+
+    @classmethod
+    def from_arrays(cls, shape: Shape, arrays: Mapping[str, NDArray[Any]]) -> FeatureSums:
+        """Return the statistic held by the arrays of `arrays()`."""
+        result = cls(shape)
+        for key, place in result.arrays().items():
+            if arrays[key].shape != place.shape or arrays[key].dtype != place.dtype:
+                raise ValueError(
+                    f"{key}: {arrays[key].dtype}{arrays[key].shape} does not fit the classes and "
+                    f"features, which want {place.dtype}{place.shape}"
+                )
+            place[...] = arrays[key]
+        return result
+
+
+def _dense_sums(
+    X: Floats, y: NDArray[np.unsignedinteger], weight: Floats | None, n_classes: int
+) -> Floats:
+    if n_classes <= FEW_CLASSES:
+        indicator = np.zeros((n_classes, len(y)))
+        indicator[y, np.arange(len(y))] = 1.0 if weight is None else weight
+        return indicator @ X
+    result = np.zeros((n_classes, X.shape[1]))
+    order = np.argsort(y, kind="stable")
+    ordered = X[order] if weight is None else X[order] * weight[order, None]
+    present, first = np.unique(y[order], return_index=True)
+    result[present] = np.add.reduceat(ordered, first, axis=0)
+    return result
+
+
+def _sparse_sums(
+    X: Any,
+    y: NDArray[np.unsignedinteger],
+    weight: Floats | None,
+    n_classes: int,
+    above: float | None,
+) -> Floats:
+    from scipy.sparse import csr_array
+
+    data = X.data if above is None else X.data > above
+    values = csr_array((data.astype(np.float64), X.indices, X.indptr), shape=X.shape)
+    n = len(y)
+    ones = np.ones(n) if weight is None else weight
+    indicator = csr_array((ones, y.astype(np.int64), np.arange(n + 1)), shape=(n, n_classes))
+    return np.asarray((indicator.T.tocsr() @ values).toarray())
