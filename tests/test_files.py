@@ -1,0 +1,459 @@
+"""Files give back what was written, refuse what is damaged, and appear whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from fastbayes import files
+from fastbayes.errors import DataError, FileFormatError, MemoryLimitError
+
+HEADER = {"class": "NaiveBayes", "alpha": 0.1, "names": ["a", "ü", "\ud800"], "none": None}
+ARRAYS = {
+    "counts": np.arange(12).reshape(3, 4) * 2**58,
+    "mean": np.array([[np.nan, -0.0], [np.inf, 5e-324]]),
+    "domain": pa.array(["x", None, ""]),
+}
+
+
+def same(a: Any, b: Any) -> bool:
+    if isinstance(a, np.ndarray):
+        return (
+            isinstance(b, np.ndarray)
+            and (a.dtype, a.shape) == (b.dtype, b.shape)
+            and a.tobytes() == b.tobytes()
+        )
+    return a.type == b.type and a.to_pylist() == b.to_pylist()
+
+
+def assert_same(arrays: dict[str, Any], others: dict[str, Any]) -> None:
+    assert list(arrays) == list(others)
+    assert [name for name in arrays if not same(arrays[name], others[name])] == []
+
+
+@pytest.fixture
+def blob(tmp_path: Path) -> bytes:
+    files.write(tmp_path / "small.fb", HEADER, ARRAYS)
+    return (tmp_path / "small.fb").read_bytes()
+
+
+def forged(path: Path, blob: bytes, **changes: bytes | None) -> Path:
+    """Write a file with changed parts and a right checksum, as an enemy would."""
+    reader = pa.ipc.open_file(blob)
+    schema, batch = reader.schema, reader.get_batch(0)
+    schema = changes.get("schema") or schema
+    batch = changes.get("batch") or batch
+    options = changes.get("options") or pa.ipc.IpcWriteOptions(compression="zstd")
+    place = b"0123456789abcdef" * 4
+    schema = schema.with_metadata({**schema.metadata, b"sha256": place})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, schema, options=options) as writer:
+        writer.write_batch(pa.record_batch(batch.columns, schema=schema))
+    return sealed(path, sink.getvalue().to_pybytes(), place)
+
+
+def sealed(path: Path, blob: bytes, place: bytes | None = None) -> Path:
+    place = place or pa.ipc.open_file(blob).schema.metadata[b"sha256"]
+    path.write_bytes(blob.replace(place, files._digest(blob, place)))
+    return path
+
+
+# --- what is written comes back ---------------------------------------------------------------
+
+
+@given(
+    arrays=st.dictionaries(
+        st.text(st.characters(codec="utf-8")),
+        hnp.arrays(st.sampled_from(list(files.DTYPES.values())), hnp.array_shapes(min_side=0)),
+        max_size=4,
+    )
+)
+def test_round_trip__any_numpy(tmp_path_factory: Any, arrays: dict[str, Any]) -> None:
+    path = tmp_path_factory.mktemp("files") / "a.fb"
+    files.write(path, {}, arrays)
+    header, back = files.read(path)
+    assert header == {}
+    assert_same(arrays, back)
+    assert all(array.flags.writeable and array.flags.c_contiguous for array in back.values())
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.array(3),
+        np.zeros((0, 5), np.uint8),
+        np.arange(24.0).reshape(2, 3, 4)[:, ::-1, 1:3],
+        np.arange(24).reshape(4, 6).T,
+        np.array([1, 2**62 + 1], ">i8"),
+        np.array([True, False, True]),
+    ],
+    ids=["scalar", "empty", "strided", "transposed", "big-endian", "bool"],
+)
+def test_round_trip__layout(tmp_path: Path, array: Any) -> None:
+    files.write(tmp_path / "a.fb", {}, {"a": array})
+    back: Any = files.read(tmp_path / "a.fb")[1]["a"]
+    assert back.dtype == array.dtype.newbyteorder("=")
+    assert back.shape == array.shape
+    assert (back == array).all()
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        pa.array(["a", None, "", "ü"]),
+        pa.array(["a", "b", "c"])[1:2],
+        pa.chunked_array([["a"], ["b", "c"]]),
+        pa.chunked_array([], pa.large_string()),
+        pa.array([True, None, False]),
+        pa.array([2**53 + 1, None, -1], pa.int64()),
+        pa.array([0.1, float("nan"), None], pa.float32()),
+        pa.nulls(0),
+        pa.nulls(3),
+    ],
+    ids=str,
+)
+def test_round_trip__arrow(tmp_path: Path, array: Any) -> None:
+    files.write(tmp_path / "a.fb", {}, {"a": array})
+    back = files.read(tmp_path / "a.fb")[1]["a"]
+    assert back.type == array.type
+    assert repr(back.to_pylist()) == repr(array.to_pylist())
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)
+
+
+@given(header=st.dictionaries(st.text(), JSON))
+def test_round_trip__header(tmp_path_factory: Any, header: dict[str, Any]) -> None:
+    path = tmp_path_factory.mktemp("files") / "a.fb"
+    files.write(path, header, {})
+    assert repr(files.read(path)[0]) == repr(header)  # repr: NaN and -0.0 too
+
+
+def test_same_content_same_bytes(tmp_path: Path, blob: bytes) -> None:
+    files.write(tmp_path / "again.fb", HEADER, ARRAYS)
+    assert (tmp_path / "again.fb").read_bytes() == blob
+
+
+def test_any_arrow_reader_opens_it(tmp_path: Path, blob: bytes) -> None:
+    table = pa.ipc.open_file(blob).read_all()
+    table.validate(full=True)
+    assert table["counts"][0].as_py() == ARRAYS["counts"].ravel().tolist()
+
+
+@pytest.mark.parametrize(
+    ("header", "arrays", "named"),
+    [
+        ({"a": {"b": (1, 2)}}, {}, r"header\['a'\]\['b'\] is a tuple"),
+        ({"a": [np.int64(1)]}, {}, r"header\['a'\]\[0\] is a int64"),
+        ({"a": {1: 2}}, {}, r"header\['a'\] has the key 1"),
+        ({}, {"x": np.array(["a"])}, "array 'x'"),
+        ({}, {"x": np.array([None])}, "array 'x'"),
+        ({}, {"x": np.zeros(1, complex)}, "array 'x'"),
+        ({}, {"x": pa.array([[1]])}, "array 'x'"),
+        ({}, {"x": pa.array(["a"]).dictionary_encode()}, "array 'x'"),
+    ],
+)
+def test_write__refuses_what_would_not_come_back(
+    tmp_path: Path, header: Any, arrays: Any, named: str
+) -> None:
+    with pytest.raises(TypeError, match=named):
+        files.write(tmp_path / "a.fb", header, arrays)
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- what is damaged is refused ---------------------------------------------------------------
+
+
+def damage(blob: bytes) -> Any:
+    """Yield the file with each byte changed, with each byte left out, and of every length."""
+    for at in range(len(blob)):
+        for flip in (0x01, 0x80, 0xFF):
+            yield blob[:at] + bytes([blob[at] ^ flip]) + blob[at + 1 :]
+        yield blob[:at]
+        yield blob[:at] + blob[at + 1 :]
+    yield blob + b"\0"
+    yield blob + blob
+
+
+@pytest.mark.parametrize("checksum", ["checked", "right"])
+def test_read__every_damaged_byte(
+    blob: bytes, monkeypatch: pytest.MonkeyPatch, checksum: str
+) -> None:
+    """The checksum guards against accidents; behind a right one comes nothing but an error."""
+    if checksum == "right":
+        monkeypatch.setattr(files, "_digest", lambda blob, place: place)
+    for broken in damage(blob):
+        monkeypatch.setattr(files, "_contents", lambda path, broken=broken: broken)
+        try:
+            files.read("m.fb")
+        except (FileFormatError, MemoryLimitError) as error:
+            assert str(error).startswith("m.fb: ")
+            assert "\n" not in str(error)
+        else:
+            assert checksum == "right"
+
+
+@given(st.binary(max_size=200))
+def test_read__any_bytes(tmp_path_factory: Any, junk: bytes) -> None:
+    path = tmp_path_factory.mktemp("files") / "junk.fb"
+    for content in (junk, files.MAGIC + b"\0\0" + junk + files.MAGIC):
+        path.write_bytes(content)
+        with pytest.raises(FileFormatError, match=r"junk\.fb"):
+            files.read(path)
+
+
+def content(blob: bytes, **changes: Any) -> pa.Schema:
+    """Return the file's schema with changes in its JSON."""
+    schema = pa.ipc.open_file(blob).schema
+    changed = json.loads(schema.metadata[b"fastbayes"]) | changes
+    return schema.with_metadata({**schema.metadata, b"fastbayes": json.dumps(changed)})
+
+
+def field(blob: bytes, name: str, **metadata: str) -> pa.Schema:
+    """Return the file's schema with changed metadata of one array."""
+    schema = pa.ipc.open_file(blob).schema
+    changes = {key.encode(): text.encode() for key, text in metadata.items()}
+    fields = [f.with_metadata({**f.metadata, **changes}) if f.name == name else f for f in schema]
+    return pa.schema(fields, schema.metadata)
+
+
+def test_forged__right_file_passes(tmp_path: Path, blob: bytes) -> None:
+    assert_same(ARRAYS, files.read(forged(tmp_path / "a.fb", blob))[1])
+
+
+def test_read__newer_version_names_both_and_the_remedy(tmp_path: Path, blob: bytes) -> None:
+    path = forged(tmp_path / "a.fb", blob, schema=content(blob, version=7, written_by="me 9"))
+    with pytest.raises(FileFormatError, match=r"a\.fb: file format 7, .* up to 1; upgrade .*me 9"):
+        files.read(path)
+
+
+@pytest.mark.parametrize("changes", [{"version": "1"}, {"version": True}, {"version": 0},
+                                     {"format": "x"}, {"header": []}])  # fmt: skip
+def test_read__wrong_content(tmp_path: Path, blob: bytes, changes: Any) -> None:
+    with pytest.raises(FileFormatError, match=r"a\.fb: damaged"):
+        files.read(forged(tmp_path / "a.fb", blob, schema=content(blob, **changes)))
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"shape": "[1000000, 1000000]"},
+        {"shape": "[3, -4]"},
+        {"shape": "[-1, 4]"},
+        {"shape": "[[12]]"},
+        {"shape": "[-3, -4]"},
+        {"shape": "[3, 4.0]"},
+        {"shape": "12"},
+        {"shape": "[" * 100_000},
+        {"shape": "[" + "1," * 80 + "12]"},
+        {"shape": "[4, 3"},
+        {"dtype": "float64"},
+        {"dtype": "object"},
+        {"dtype": "int32"},
+        {"dtype": "arrow"},
+    ],
+    ids=lambda m: str(m)[:30],
+)
+def test_read__lying_metadata(tmp_path: Path, blob: bytes, metadata: Any) -> None:
+    with pytest.raises(FileFormatError, match=r"a\.fb: damaged"):
+        files.read(forged(tmp_path / "a.fb", blob, schema=field(blob, "counts", **metadata)))
+
+
+def test_read__lying_length_of_a_domain(tmp_path: Path, blob: bytes) -> None:
+    with pytest.raises(FileFormatError, match=r"'domain' of shape \[5\] has 3 values"):
+        files.read(forged(tmp_path / "a.fb", blob, schema=field(blob, "domain", shape="[5]")))
+
+
+def test_read__huge_empty_shape(tmp_path: Path) -> None:
+    files.write(tmp_path / "a.fb", {}, {"counts": np.zeros((0, 1))})
+    blob = (tmp_path / "a.fb").read_bytes()
+    schema = field(blob, "counts", shape=f"[0, {10**30}]")
+    with pytest.raises(FileFormatError, match="damaged"):
+        files.read(forged(tmp_path / "b.fb", blob, schema=schema))
+
+
+def test_read__array_twice(tmp_path: Path, blob: bytes) -> None:
+    reader = pa.ipc.open_file(blob)
+    batch = reader.get_batch(0)
+    schema = pa.schema([*reader.schema, reader.schema.field("mean")], reader.schema.metadata)
+    batch = pa.record_batch([*batch.columns, batch["mean"]], schema=schema)
+    with pytest.raises(FileFormatError, match="twice"):
+        files.read(forged(tmp_path / "a.fb", blob, schema=schema, batch=batch))
+
+
+def test_read__two_rows_or_nulls(tmp_path: Path, blob: bytes) -> None:
+    reader = pa.ipc.open_file(blob)
+    batch = reader.get_batch(0)
+    twice = pa.Table.from_batches([batch, batch]).combine_chunks().to_batches()[0]
+    with pytest.raises(FileFormatError, match="2 rows"):
+        files.read(forged(tmp_path / "a.fb", blob, batch=twice))
+    nulls = pa.array([[None] * 12], batch["counts"].type)
+    batch = batch.set_column(0, reader.schema.field("counts"), nulls)
+    with pytest.raises(FileFormatError, match="nulls"):
+        files.read(forged(tmp_path / "b.fb", blob, batch=batch))
+
+
+def test_read__uncompressed(tmp_path: Path, blob: bytes) -> None:
+    options = pa.ipc.IpcWriteOptions(compression=None)
+    with pytest.raises(FileFormatError, match="without compression"):
+        files.read(forged(tmp_path / "a.fb", blob, options=options))
+
+
+def claim(blob: bytes, size: int) -> bytes:
+    """Return the file with a first buffer that claims another uncompressed size."""
+    reader = pa.ipc.MessageReader.open_stream(pa.BufferReader(blob[8:]))
+    reader.read_next_message()
+    body = reader.read_next_message().body.to_pybytes()
+    start = blob.index(body)
+    return blob[:start] + struct.pack("<q", size) + blob[start + 8 :]
+
+
+@pytest.mark.parametrize("size", [10**12, 2**62, -2])
+def test_read__buffer_claims_more_than_its_bytes_can_hold(
+    tmp_path: Path, blob: bytes, size: int
+) -> None:
+    path = sealed(tmp_path / "a.fb", claim(blob, size))
+    before = pa.total_allocated_bytes()
+    with pytest.raises(FileFormatError, match=f"claim to hold {size}"):
+        files.read(path)
+    assert pa.total_allocated_bytes() == before
+
+
+def test_read__more_than_the_machine_has(
+    tmp_path: Path, blob: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.fb").write_bytes(blob)
+    monkeypatch.setattr(files, "_physical_memory", lambda: 100.0)
+    with pytest.raises(MemoryLimitError, match=r"a\.fb: holds"):
+        files.read(tmp_path / "a.fb")
+
+
+def test_read__highest_honest_compression(tmp_path: Path) -> None:
+    zeros = {"counts": np.zeros(2_000_000, np.int64)}
+    files.write(tmp_path / "a.fb", {}, zeros)
+    assert (tmp_path / "a.fb").stat().st_size < 10_000
+    assert_same(zeros, files.read(tmp_path / "a.fb")[1])
+
+
+def test_read__other_files(tmp_path: Path) -> None:
+    with pytest.raises(FileFormatError, match="none: no such file"):
+        files.read(tmp_path / "none")
+    with pytest.raises(FileFormatError, match="is a directory"):
+        files.read(tmp_path)
+    with pytest.raises(FileFormatError, match="not a regular file"):
+        files.read("/dev/null")
+    (tmp_path / "empty").write_bytes(b"")
+    with pytest.raises(FileFormatError, match="empty: not a model"):
+        files.read(tmp_path / "empty")
+    table = pa.table({"a": [1]})
+    with pa.ipc.new_file(tmp_path / "data.arrow", table.schema) as writer:
+        writer.write_table(table)
+    with pytest.raises(FileFormatError, match="not one that fastbayes wrote"):
+        files.read(tmp_path / "data.arrow")
+
+
+# --- a file appears whole or not at all -------------------------------------------------------
+
+
+def test_atomic__leaves_the_target_alone_when_interrupted(tmp_path: Path) -> None:
+    target = tmp_path / "a.csv"
+    target.write_text("old")
+    with pytest.raises(KeyboardInterrupt), files.atomic(target, force=True) as temporary:
+        assert temporary.parent == tmp_path
+        assert temporary.suffix == ".csv"
+        temporary.write_text("new")
+        assert target.read_text() == "old"
+        raise KeyboardInterrupt
+    assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
+    assert target.read_text() == "old"
+
+
+def test_atomic__existing_target(tmp_path: Path) -> None:
+    target = tmp_path / "a.fb"
+    files.write(target, {"n": 1}, {})
+    with pytest.raises(DataError, match=r"a\.fb exists: .*--force"):
+        files.write(target, {"n": 2}, {})
+    assert files.read(target)[0] == {"n": 1}
+    files.write(target, {"n": 2}, {}, force=True)
+    assert files.read(target)[0] == {"n": 2}
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_atomic__target_that_appears_meanwhile(tmp_path: Path) -> None:
+    target = tmp_path / "a"
+    with pytest.raises(DataError, match="exists"), files.atomic(target) as temporary:
+        temporary.write_text("mine")
+        target.write_text("theirs")
+    assert target.read_text() == "theirs"
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_atomic__follows_a_link_and_keeps_usual_permissions(tmp_path: Path) -> None:
+    (tmp_path / "plain").write_text("")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    with files.atomic(tmp_path / "link") as temporary:
+        temporary.write_text("x")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_text() == "x"
+    assert (tmp_path / "real").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def test_atomic__places_that_cannot_be(tmp_path: Path) -> None:
+    for target, reason in [
+        (tmp_path / "no" / "a", "no directory"),
+        (tmp_path, "is a directory"),
+        (Path("/dev/null"), "not a regular file"),
+    ]:
+        with pytest.raises(DataError, match=reason), files.atomic(target, force=True):
+            pytest.fail("the block ran")
+    assert Path("/dev/null").is_char_device()
+
+
+def test_atomic__other_errors_pass_unchanged(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError), files.atomic(tmp_path / "a") as temporary:
+        temporary.write_text("x")
+        (tmp_path / "input that is gone").read_text()
+    assert list(tmp_path.iterdir()) == []
+
+
+FULL_DISK = """
+import resource, sys
+import numpy as np
+from fastbayes import files
+from fastbayes.errors import DataError
+resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
+try:
+    files.write(sys.argv[1], {}, {"a": np.random.default_rng(0).random(100_000)})
+except DataError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="limits the size of a file as POSIX does")
+def test_write__disk_full(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FULL_DISK, str(tmp_path / "a.fb")],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).resolve().parent.parent,
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 1
+    assert "a.fb: file too large; nothing was written" in done.stdout
+    assert list(tmp_path.iterdir()) == []
