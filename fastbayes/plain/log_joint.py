@@ -12,6 +12,8 @@ from fastbayes.batch import Codes
 Floats = NDArray[np.float64]
 Gaussian = tuple[Floats, Floats, Floats]
 
+EXACT = 8 * 2.0**-53
+
 
 def tie_width(log_prior: Floats, tables: Floats, offsets: NDArray[np.int64], unit: float) -> float:
     """Return how close two log joints must be to count as equal.
@@ -56,7 +58,7 @@ class Scorer:
         self._tables = np.asarray(tables, np.float64)
         self._offsets = np.asarray(offsets, np.int64)
         self._gaussian = gaussian
-        self._tie = tie_width(self._log_prior, self._tables, self._offsets, 8 * 2.0**-53)
+        self._tie = tie_width(self._log_prior, self._tables, self._offsets, EXACT)
 
     def log_joint(
         self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: Floats
