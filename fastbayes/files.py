@@ -243,7 +243,7 @@ def _encode(
     options = pa.ipc.IpcWriteOptions(compression="zstd")
     with pa.ipc.new_file(sink, schema, options=options) as writer:
         writer.write_batch(pa.record_batch(columns, schema=schema))
-    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+    return sink.getvalue().to_pybytes()
 
 
 def _written_by() -> str:

@@ -11,10 +11,10 @@ PACKAGE = Path(__file__).resolve().parent.parent / "fastbayes"
 
 FLOORS = {
     "errors": 0, "_jit": 0, "_registry": 0,
-    "kernels": 1, "plain": 1, "schema": 1, "batch": 1, "decisions": 1,
+    "kernels": 1, "plain": 1, "schema": 1, "batch": 1, "loss": 1, "decisions": 1,
     "statistics": 2, "data": 2, "files": 2,
     "engine": 3,
-    "classifiers": 4, "networks": 4,
+    "classifiers": 4, "networks": 4, "counting": 4,
     "validation": 5, "generate": 5, "compare": 5, "export": 5, "engines": 5,
     "cli": 6, "report": 6,
     "__init__": 7, "__main__": 7,
@@ -25,6 +25,7 @@ SIDEWAYS = {
     ("kernels", "plain"),
     ("kernels", "batch"),
     ("plain", "batch"),
+    ("decisions", "loss"),
     ("statistics", "files"),
     ("classifiers", "networks"),
 }
