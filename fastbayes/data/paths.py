@@ -1,0 +1,251 @@
+"""From what names files (path, glob, directory, URI, list of these) to the files, in one order."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from fastbayes.data.segments import reading
+from fastbayes.errors import DataError, FileFormatError
+
+FORMATS = {
+    "parquet": "parquet", "pq": "parquet", "parq": "parquet",
+    "arrow": "ipc", "feather": "ipc", "ipc": "ipc", "arrows": "ipc",
+    "csv": "csv", "tsv": "csv", "tab": "csv", "txt": "csv",
+    "json": "json", "jsonl": "json", "ndjson": "json",
+    "orc": "orc",
+}  # fmt: skip
+COMPRESSIONS = {"gz": "gzip", "zst": "zstd", "bz2": "bz2"}
+_MAGIC = {b"PAR1": "parquet", b"ARROW1": "ipc", b"\xff\xff\xff\xff": "ipc", b"ORC": "orc"}
+_PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+_WILD = re.compile(r"[*?\[]")
+_NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """One file: where it is, what messages call it, what its directories say about its rows."""
+
+    filesystem: pafs.FileSystem = field(hash=False)
+    path: str
+    origin: str
+    size: int
+    partitions: tuple[tuple[str, str | None], ...] = ()
+    format: str = ""
+    compression: str | None = None
+
+    @property
+    def local(self) -> bool:
+        """Whether the file can be mapped into memory."""
+        return isinstance(self.filesystem, pafs.LocalFileSystem)
+
+    def open(self) -> pa.NativeFile:
+        """Open for random access."""
+        return self.filesystem.open_input_file(self.path)
+
+    def stream(self) -> pa.NativeFile:
+        """Open from the beginning, decompressed."""
+        return self.filesystem.open_input_stream(self.path, compression=self.compression)
+
+
+def find_files(source: Any, filesystem: Any = None) -> tuple[list[DataFile], str]:
+    """Return the files that `source` names, and a description for messages.
+
+    Parameters
+    ----------
+    source : str, os.PathLike or sequence of these
+        A file, a directory (searched through; names that begin with "." or "_" are ignored,
+        `key=value` directories are columns), a glob (`**` too), or a URI of one of these.
+    filesystem : pyarrow or fsspec file system, optional
+
+    Raises
+    ------
+    DataError
+        Names the path that does not exist, is empty or matches nothing.
+    """
+    listed = [source] if isinstance(source, str | os.PathLike) else list(source)
+    if not listed:
+        raise DataError("the list of paths is empty")
+    files: list[DataFile] = []
+    for item in listed:
+        files += [_with_format(file) for file in _resolve(os.fspath(item), filesystem)]
+    seen: set[tuple[str, str]] = set()
+    for file in files:
+        key = (file.filesystem.type_name, file.path)
+        if key in seen:
+            raise DataError(f"{file.origin} is named twice; its rows would count double")
+        seen.add(key)
+    formats = {file.format: file for file in reversed(files)}
+    if len(formats) > 1:
+        one, two = list(formats.items())[-1], list(formats.items())[-2]
+        raise DataError(
+            f"{one[1].origin} is {one[0]} but {two[1].origin} is {two[0]}; name the files of one "
+            "format, for instance by a glob"
+        )
+    count = f" ({len(files)} files)" if len(files) > 1 else ""
+    more = ", ..." if len(listed) > 1 else ""
+    return files, f"{os.fspath(listed[0])}{more}{count}"
+
+
+def _resolve(name: str, filesystem: Any) -> list[DataFile]:
+    """Return the files of one path, glob, directory or URI."""
+    with reading(name):
+        fs, path = _filesystem(name, filesystem)
+        info = fs.get_file_info(path)
+        if info.type == pafs.FileType.NotFound:
+            if not _WILD.search(path):
+                raise DataError(f"{name}: no such file or directory")
+            found = _glob(fs, path)
+            if not found:
+                raise DataError(f"{name}: no file matches")
+            base = path[: _WILD.search(path).start()].rpartition("/")[0]  # type: ignore[union-attr]
+            return [file for info in found for file in _contents(fs, info, base)]
+        base = path.rstrip("/") if info.type == pafs.FileType.Directory else ""
+        files = _contents(fs, info, base)
+    if not files:
+        raise DataError(f"{name}: the directory holds no data files")
+    return files
+
+
+def _filesystem(name: str, filesystem: Any) -> tuple[pafs.FileSystem, str]:
+    if filesystem is not None:
+        path = name.split("://", 1)[1] if _URI.match(name) else name
+        if isinstance(filesystem, pafs.FileSystem):
+            return filesystem, path
+        return pafs.PyFileSystem(pafs.FSSpecHandler(filesystem)), path
+    if not _URI.match(name):
+        return pafs.LocalFileSystem(), os.path.expanduser(name)
+    wild = _WILD.search(name)
+    if wild is None:
+        fs, path = pafs.FileSystem.from_uri(name)
+        return fs, path
+    # wildcards are not legal everywhere in a URI: only what stands before them is one
+    fixed = name[: wild.start()].rpartition("/")[0]
+    fs, path = pafs.FileSystem.from_uri(fixed)
+    return fs, f"{path.rstrip('/')}/{name[len(fixed) + 1 :]}"
+
+
+def _contents(fs: pafs.FileSystem, info: pafs.FileInfo, base: str) -> list[DataFile]:
+    """Return one file, or the files below a directory in the order of their paths."""
+    if info.type != pafs.FileType.Directory:
+        return [_data_file(fs, info, base)]
+    root = info.path.rstrip("/")
+    inside = fs.get_file_info(pafs.FileSelector(info.path, recursive=True))
+    kept = [
+        child
+        for child in inside
+        if child.type == pafs.FileType.File and not _hidden(child.path[len(root) :])
+    ]
+    return [_data_file(fs, child, base) for child in sorted(kept, key=_path)]
+
+
+def _path(info: pafs.FileInfo) -> list[str]:
+    return info.path.split("/")  # type: ignore[no-any-return]
+
+
+def _data_file(fs: pafs.FileSystem, info: pafs.FileInfo, base: str) -> DataFile:
+    below = info.path[len(base) :].strip("/").split("/")[:-1] if base else []
+    keys = dict(part.split("=", 1) for part in below if "=" in part)
+    partitions = tuple(
+        (unquote(key), None if value == _NULL_PARTITION else unquote(value))
+        for key, value in keys.items()
+    )
+    return DataFile(fs, info.path, info.path, info.size or 0, partitions)
+
+
+def _hidden(path: str) -> bool:
+    parts = [part for part in path.split("/") if part]
+    return any(p.startswith(".") or (p.startswith("_") and "=" not in p) for p in parts)
+
+
+def _glob(fs: pafs.FileSystem, pattern: str) -> list[pafs.FileInfo]:
+    """Return what matches, in the order of paths, level by level like a shell does."""
+    parts = pattern.split("/")
+    wild = next(j for j, part in enumerate(parts) if _WILD.search(part))
+    base = "/".join(parts[:wild]) or ("/" if pattern.startswith("/") else "")
+    found = {info.path: info for info in _match(fs, base, parts[wild:])}
+    return sorted(found.values(), key=_path)
+
+
+def _match(fs: pafs.FileSystem, base: str, parts: Sequence[str]) -> Iterator[pafs.FileInfo]:
+    part, rest = parts[0], parts[1:]
+    if part == "**" and rest:
+        yield from _match(fs, base, rest)
+    elif part != "**" and not _WILD.search(part):
+        info = fs.get_file_info(_under(base, part))
+        if info.type == pafs.FileType.NotFound:
+            return
+        if not rest:
+            yield info
+        elif info.type == pafs.FileType.Directory:
+            yield from _match(fs, info.path, rest)
+        return
+    selector = pafs.FileSelector(base or ".", allow_not_found=True)
+    for info in fs.get_file_info(selector):
+        name = info.base_name
+        if name.startswith(".") and not part.startswith("."):
+            continue
+        if not base and info.path.startswith("./"):
+            info = fs.get_file_info(info.path[2:])
+        folder = info.type == pafs.FileType.Directory
+        if part == "**":
+            if not rest and not folder and not name.startswith("_"):
+                yield info
+            elif folder and not _hidden(name):
+                yield from _match(fs, info.path, parts)
+        elif fnmatch.fnmatchcase(name, part):
+            if not rest:
+                yield info
+            elif folder:
+                yield from _match(fs, info.path, rest)
+
+
+def _under(base: str, name: str) -> str:
+    return f"{base.rstrip('/')}/{name}" if base else name
+
+
+def _with_format(file: DataFile) -> DataFile:
+    """Tell the format by the extension, otherwise by the first bytes."""
+    if file.size == 0:
+        raise FileFormatError(f"{file.origin} is empty (0 bytes); write it again or leave it out")
+    name = file.path.rpartition("/")[2].lower()
+    stem, _, last = name.rpartition(".")
+    compression = COMPRESSIONS.get(last)
+    if compression:
+        last = stem.rpartition(".")[2]
+    kind = FORMATS.get(last)
+    if kind is None:
+        with reading(file.origin):
+            kind, compression = _sniff(file, compression)
+    if compression and kind not in ("csv", "json"):
+        raise FileFormatError(
+            f"{file.origin}: a {kind} file compressed as a whole; unpack it first"
+        )
+    return replace(file, format=kind, compression=compression)
+
+
+def _sniff(file: DataFile, compression: str | None) -> tuple[str, str | None]:
+    with file.filesystem.open_input_stream(file.path, compression=compression) as stream:
+        start = stream.read(4096)
+    for magic, kind in _MAGIC.items():
+        if start.startswith(magic):
+            return kind, compression
+    if compression is None:
+        for magic, packed in _PACKED.items():
+            if start.startswith(magic):
+                return _sniff(file, packed)
+    if start.lstrip().startswith(b"{"):
+        return "json", compression
+    raise FileFormatError(
+        f"{file.origin}: not recognised as Parquet, Arrow IPC, ORC or JSON lines; text needs a "
+        "name that ends in .csv or .tsv"
+    )

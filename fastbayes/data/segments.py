@@ -1,0 +1,195 @@
+"""What a source hands out: segments of record batches in blocks of an exact number of rows."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from fastbayes.data.unify import is_text, unify_types
+from fastbayes.errors import DataError, FileFormatError
+
+# Blocks of one segment of a table, an IPC file; of a stream, whose segments hold decoded rows.
+SEGMENT_BLOCKS = 16
+STREAM_BLOCKS = 4
+
+Read = Callable[[], Iterator[pa.RecordBatch]]
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A stretch of consecutive rows that one worker reads.
+
+    index      position in the source: 0, 1, 2 ...
+    origin     name of the file, "" for data in memory
+    first_row  row within the origin, counted from 0, where the segment starts; -1 if unknown
+    n_rows     rows of the segment, None if unknown
+    """
+
+    index: int
+    origin: str
+    first_row: int
+    n_rows: int | None
+    read: Read = field(repr=False, compare=False)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Decode the rows, in the calling thread; to be called once.
+
+        Returns
+        -------
+        iterator of RecordBatch
+            All but the last have exactly `block_rows` rows; none is empty.
+
+        Raises
+        ------
+        DataError
+            Names the file and, where known, column, row and remedy.
+        """
+        return self.read()
+
+
+class Source(ABC):
+    """Columns to be scanned, whatever they come from.
+
+    schema       selected columns, their types unified over all files. Batches have these
+                 columns in this order; text may come in any encoding (string, large_string,
+                 string_view, dictionary of any index width). Where types had to be inferred
+                 from the first rows (CSV, JSON, streams), a later batch may be wider than
+                 the schema: float64 for an integer column, any type for a null column
+    n_rows       None if it takes a scan to know
+    rereadable   whether `segments` may be called more than once
+    in_memory    arrays, tables and frames
+    description  for messages: "flights/*.parquet (12 files)"
+    native       the object that was opened
+    """
+
+    schema: pa.Schema
+    n_rows: int | None
+    rereadable: bool = True
+    in_memory: bool = False
+    description: str
+    native: Any = None
+
+    @abstractmethod
+    def segments(self, block_rows: int) -> Iterator[Segment]:
+        """Return the segments in order; whoever iterates drives the reading.
+
+        Parameters
+        ----------
+        block_rows : int
+            Rows of every batch but the last of a segment.
+
+        Raises
+        ------
+        DataError
+            If a one-shot source is scanned a second time.
+        """
+
+
+@contextmanager
+def reading(origin: str, remedy: str = "") -> Iterator[None]:
+    """Turn what pyarrow and the system raise while `origin` is read into a DataError."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise DataError(f"{origin}: no such file or directory") from error
+    except PermissionError as error:
+        raise DataError(f"{origin}: may not be read: permission denied") from error
+    except (pa.ArrowException, OSError, UnicodeDecodeError, OverflowError) as error:
+        hint = f"; {remedy}" if remedy else ""
+        raise FileFormatError(f"{origin}: {first_line(error)}{hint}") from error
+
+
+def first_line(error: BaseException, limit: int = 300) -> str:
+    """Return what an exception says, cut to one line."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0].rstrip(". ")[:limit]
+
+
+def reblock(batches: Iterable[pa.RecordBatch], block_rows: int) -> Iterator[pa.RecordBatch]:
+    """Cut a stream into batches of exactly `block_rows` rows; the last one may be shorter.
+
+    What lies within one incoming batch is a slice of it; only a block that crosses a boundary
+    is copied. So results do not depend on how the stream was cut.
+    """
+    pending: list[pa.RecordBatch] = []
+    held = 0
+    for batch in batches:
+        start = 0
+        if held:
+            start = min(block_rows - held, batch.num_rows)
+            pending.append(batch.slice(0, start))
+            held += start
+            if held < block_rows:
+                continue
+            yield join(pending)
+            pending, held = [], 0
+        whole = start + (batch.num_rows - start) // block_rows * block_rows
+        for first in range(start, whole, block_rows):
+            exact = batch.num_rows == block_rows
+            yield batch if exact else batch.slice(first, block_rows)
+        if whole < batch.num_rows:
+            pending, held = [batch.slice(whole)], batch.num_rows - whole
+    if held:
+        yield join(pending)
+
+
+def join(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Concatenate batches of the same columns, in which dictionaries and encodings may differ."""
+    batches = [batch for batch in batches if batch.num_rows] or list(batches[:1])
+    if len(batches) == 1:
+        return batches[0]
+    columns = [
+        combine([batch.column(j) for batch in batches]) for j in range(batches[0].num_columns)
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=batches[0].schema.names)
+
+
+def combine(arrays: Sequence[pa.Array]) -> pa.Array:
+    """Concatenate arrays whose types unify."""
+    if len(arrays) == 1:
+        return arrays[0]
+    if any(array.type != arrays[0].type for array in arrays[1:]):
+        arrays = _same_type(arrays)
+    if pa.types.is_dictionary(arrays[0].type):
+        if any(array.dictionary.null_count for array in arrays):
+            # pyarrow merges neither dictionaries that hold a null nor keeps their meaning
+            return pa.concat_arrays([array.dictionary_decode() for array in arrays])
+        if arrays[0].type.index_type.bit_width < 32:  # the merged dictionary may need more
+            wide = pa.dictionary(pa.int32(), arrays[0].type.value_type, arrays[0].type.ordered)
+            arrays = [array.cast(wide) for array in arrays]
+    return pa.concat_arrays(arrays)
+
+
+def _same_type(arrays: Sequence[pa.Array]) -> list[pa.Array]:
+    if all(is_text(array.type) or pa.types.is_null(array.type) for array in arrays):
+        target: pa.DataType | None = pa.large_string()
+        arrays = [
+            array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+            for array in arrays
+        ]
+    else:
+        target = arrays[0].type
+        for array in arrays[1:]:
+            target = target and unify_types(target, array.type)
+    if target is None:
+        raise DataError(f"{arrays[0].type} cannot be joined with {arrays[-1].type}")
+    return [array.cast(target, safe=False) for array in arrays]
+
+
+def stream_segments(
+    batches: Iterable[pa.RecordBatch], block_rows: int
+) -> Iterator[tuple[int, list[pa.RecordBatch]]]:
+    """Yield (first row, blocks) of a stream pulled in the calling thread, a few blocks at a time."""
+    first, held = 0, []
+    for batch in reblock(batches, block_rows):
+        held.append(batch)
+        if len(held) == STREAM_BLOCKS:
+            yield first, held
+            first, held = first + STREAM_BLOCKS * block_rows, []
+    if held:
+        yield first, held

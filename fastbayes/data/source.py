@@ -1,0 +1,268 @@
+"""Anything that holds rows, opened as segments of Arrow record batches."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from fastbayes.data.formats import FileSource, open_ipc, open_orc, open_parquet
+from fastbayes.data.memory import (
+    ArraySource,
+    CellTypeError,
+    StreamSource,
+    TableSource,
+    arrow_array,
+    table_of,
+)
+from fastbayes.data.paths import find_files
+from fastbayes.data.segments import Segment, Source, reading
+from fastbayes.errors import DataError, SchemaError
+
+__all__ = ["CellTypeError", "Segment", "Source", "open_source"]
+
+# Packages whose lazy frames compute their stream anew each time they are asked for it.
+_RECOMPUTED = {"duckdb", "_duckdb", "datafusion", "ibis"}
+_ACCEPTED = (
+    "a path, glob, directory or URI (or a list of paths), an Arrow table or stream, a pandas or "
+    "polars frame, a DuckDB relation, a dict of columns, or a numpy array of shape "
+    "(n_rows, n_columns)"
+)
+
+
+def open_source(
+    source: Any,
+    *,
+    columns: Sequence[str] | None = None,
+    null_values: Sequence[str] | None = None,
+    filesystem: Any = None,
+    types: Mapping[str, pa.DataType] | None = None,
+) -> Source:
+    """Open anything that holds rows.
+
+    Parameters
+    ----------
+    source
+        A path, glob, directory or URI of Parquet, Arrow IPC, CSV, JSON lines or ORC files, or a
+        list of paths; anything with `__arrow_c_stream__` or `__arrow_c_array__`; a pyarrow
+        Dataset or Scanner; a polars LazyFrame; an iterable of record batches; a dict of columns;
+        an array of shape (n_rows, n_columns), whose columns are called x0, x1, ...
+    columns
+        Names of the columns to read, in this order; the others are not decoded.
+    null_values
+        Texts that mean missing, besides Arrow's null and, in CSV, the empty cell.
+    filesystem
+        A pyarrow or fsspec file system in which paths are looked up.
+    types
+        Types of columns of CSV (text instead of numbers, float64 instead of integers) and JSON,
+        instead of the inferred ones; names that do not occur are ignored.
+
+    Returns
+    -------
+    Source
+
+    Raises
+    ------
+    SchemaError
+        For an unknown column (names close ones), two columns of one name, files whose columns
+        or types do not fit together (names both files).
+    DataError
+        For what cannot be read; names the file, row and remedy where known.
+    """
+    options: dict[str, Any] = {"columns": columns, "null_values": null_values}
+    module = type(source).__module__.partition(".")[0]
+    if isinstance(source, Source):
+        raise DataError("the source is open already; pass what it was opened from")
+    if isinstance(source, str | os.PathLike):
+        return _open_files(source, source, options, filesystem, types)
+    if isinstance(source, pa.Table | pa.RecordBatch):
+        kind = f"pyarrow.{type(source).__name__}"
+        return TableSource(_table(source), description=kind, native=source, **options)
+    if isinstance(source, pa.RecordBatchReader):
+        return _one_shot(source, source.schema, source, "pyarrow.RecordBatchReader", options)
+    if type(source).__module__ == "pyarrow._dataset":
+        from fastbayes.data.dataset import open_dataset
+
+        return open_dataset(source, options)
+    if module == "pandas" and hasattr(source, "iloc") and getattr(source, "ndim", 0) == 2:
+        return _open_pandas(source, options)
+    if module == "polars" and hasattr(source, "collect"):
+        return _open_lazy(source, options)
+    if isinstance(source, Mapping):
+        table = table_of(dict(source), "dict of columns")
+        return TableSource(table, description="dict of columns", native=source, **options)
+    if hasattr(source, "__arrow_c_stream__"):
+        return _open_stream(source, module, options)
+    if hasattr(source, "__arrow_c_array__"):
+        name = f"{module}.{type(source).__name__}"
+        with reading(name):
+            batch = pa.record_batch(source)
+        return TableSource(_table(batch), description=name, native=source, **options)
+    if isinstance(source, Iterable) and not hasattr(source, "__array__"):
+        return _open_iterable(source, options, filesystem, types)
+    return _open_array(source, options)
+
+
+def _table(data: pa.Table | pa.RecordBatch) -> pa.Table:
+    return data if isinstance(data, pa.Table) else pa.Table.from_batches([data])
+
+
+def _open_files(
+    source: Any,
+    named: Any,
+    options: dict[str, Any],
+    filesystem: Any,
+    types: Mapping[str, pa.DataType] | None,
+) -> Source:
+    files, description = find_files(named, filesystem)
+    columns, types = options["columns"], types or {}
+    nulls = list(options["null_values"] or [])
+    readers: Sequence[Any]
+    match files[0].format:
+        case "parquet":
+            readers = open_parquet(files)
+        case "ipc":
+            readers = open_ipc(files)
+        case "orc":
+            readers = open_orc(files)
+        case "json":
+            from fastbayes.data.json_reader import open_json
+
+            readers = open_json(files, columns, types)
+        case _:
+            from fastbayes.data.csv_reader import open_csv
+
+            readers = open_csv(files, columns, types, nulls)
+    return FileSource(readers, description=description, native=source, **options)
+
+
+def _open_pandas(frame: Any, options: dict[str, Any]) -> Source:
+    names = [str(name) for name in frame.columns]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise SchemaError(f"pandas.DataFrame has two columns named {twice!r}; rename or drop one")
+    wanted = set(names if options["columns"] is None else options["columns"])
+    # The index is no column. A column nobody asked for is not converted.
+    table = table_of(
+        {
+            name: frame.iloc[:, j] if name in wanted else pa.nulls(len(frame))
+            for j, name in enumerate(names)
+        },
+        "pandas.DataFrame",
+    )
+    return TableSource(table, description="pandas.DataFrame", native=frame, **options)
+
+
+def _open_lazy(frame: Any, options: dict[str, Any]) -> Source:
+    def stream() -> Iterator[pa.RecordBatch]:
+        wanted = frame if options["columns"] is None else frame.select(list(options["columns"]))
+        yield from _table(pa.table(wanted.collect(engine="streaming"))).to_batches()
+
+    schema = pa.table(frame.head(0).collect()).schema
+    return StreamSource(
+        stream, schema, rereadable=True, description="polars.LazyFrame", native=frame, **options
+    )
+
+
+def _open_stream(source: Any, module: str, options: dict[str, Any]) -> Source:
+    name = f"{module}.{type(source).__name__}"
+    lazy = module in _RECOMPUTED
+    with reading(name):
+        if hasattr(source, "__len__") and not lazy:
+            return TableSource(pa.table(source), description=name, native=source, **options)
+        reader = pa.RecordBatchReader.from_stream(source)
+    if not lazy:
+        return _one_shot(reader, reader.schema, source, name, options)
+    return StreamSource(
+        partial(pa.RecordBatchReader.from_stream, source),
+        reader.schema,
+        rereadable=True,
+        description=name,
+        native=source,
+        **options,
+    )
+
+
+def _one_shot(
+    batches: Iterable[pa.RecordBatch],
+    schema: pa.Schema,
+    native: Any,
+    name: str,
+    options: dict[str, Any],
+) -> Source:
+    return StreamSource(
+        lambda: batches, schema, rereadable=False, description=name, native=native, **options
+    )
+
+
+def _open_iterable(
+    source: Iterable[Any],
+    options: dict[str, Any],
+    filesystem: Any,
+    types: Mapping[str, pa.DataType] | None,
+) -> Source:
+    name = f"{type(source).__name__} of record batches"
+    iterator = iter(source)
+    try:
+        first = next(iterator)
+    except StopIteration:
+        raise DataError(f"{type(source).__name__} of no batches: there is no schema") from None
+    if isinstance(first, str | os.PathLike):
+        return _open_files(source, [first, *iterator], options, filesystem, types)
+    if not isinstance(first, pa.RecordBatch | pa.Table):
+        if isinstance(source, Sequence):
+            return _open_array(source, options)
+        raise DataError(
+            f"{type(source).__name__} of {type(first).__name__}: an iterable must give record "
+            "batches"
+        )
+    once = iterator is source
+    native = source
+
+    def stream() -> Iterator[pa.RecordBatch]:
+        for item in chain([first], iterator) if once else source:
+            if not isinstance(item, pa.RecordBatch | pa.Table):
+                raise DataError(f"{name}: found a {type(item).__name__} among them")
+            yield from _table(item).to_batches()
+
+    return StreamSource(
+        stream, first.schema, rereadable=not once, description=name, native=native, **options
+    )
+
+
+def _open_array(source: Any, options: dict[str, Any]) -> Source:
+    """Open numpy arrays, what turns into one, and lists of rows."""
+    if hasattr(source, "toarray") and hasattr(source, "nnz"):
+        raise DataError("a sparse matrix: sparse data are not supported here; use X.toarray()")
+    if not hasattr(source, "__array__") and not isinstance(source, Sequence):
+        raise DataError(f"{type(source).__name__} cannot be read; pass {_ACCEPTED}")
+    try:
+        array = source if isinstance(source, np.ndarray) else np.asarray(source)
+    except ValueError as error:
+        raise DataError(f"the rows are not equally long ({error})") from error
+    if array.dtype.names is not None and array.ndim == 1:
+        table = table_of({name: array[name] for name in array.dtype.names}, "structured array")
+        return TableSource(table, description="structured array", native=source, **options)
+    if array.ndim != 2:
+        raise DataError(
+            f"Expected 2D array (n_rows, n_columns), got {array.ndim}D array of shape "
+            f"{array.shape} instead. Reshape your data: array.reshape(-1, 1) if it is one column, "
+            "array.reshape(1, -1) if it is one row"
+        )
+    if array.shape[1] == 0:
+        raise DataError(
+            f"Found array with 0 feature(s) (shape={array.shape}) while a minimum of 1 is required."
+        )
+    if array.dtype.kind == "c":
+        raise DataError("Complex data not supported; pass real and imaginary parts as two columns")
+    if array.dtype.kind in "fiub" and not isinstance(array, np.ma.MaskedArray):
+        if not options["null_values"] or array.dtype.kind != "U":
+            return ArraySource(array, columns=options["columns"])
+    columns = {f"x{j}": arrow_array(array[:, j], f"x{j}") for j in range(array.shape[1])}
+    description = f"numpy array of shape {array.shape}"
+    return TableSource(pa.table(columns), description=description, native=source, **options)
