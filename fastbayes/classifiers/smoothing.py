@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -175,13 +176,22 @@ class Spread(NamedTuple):
     constant: NDArray[np.bool_]  # (n_numeric,) constant within every class: factor 1
 
 
-def gaussians(moments: ClassMoments, *, ddof: int, variance: str, var_floor: float) -> Spread:
+def gaussians(
+    moments: ClassMoments,
+    *,
+    names: Sequence[str],
+    ddof: int,
+    variance: str,
+    var_floor: float,
+) -> Spread:
     """Return the normal densities of the numeric features within each class.
 
     Parameters
     ----------
     moments
         Counts, means and scatters.
+    names
+        Names of the numeric features, for messages.
     ddof
         0 (maximum likelihood) or 1 (unbiased).
     variance
@@ -205,7 +215,7 @@ def gaussians(moments: ClassMoments, *, ddof: int, variance: str, var_floor: flo
     n, mean, scatter = moments.count, moments.mean, moments.scatter
     if not (np.isfinite(scatter).all() and np.isfinite(mean).all()):
         feature = int(np.argwhere(~(np.isfinite(scatter) & np.isfinite(mean)))[0][0])
-        raise DataError(f"numeric feature {feature}: squares of its values overflow; rescale it")
+        raise DataError(f"column {names[feature]!r}: squares of its values overflow; rescale it")
     p, k = n.shape
     total = n.sum(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -235,7 +245,7 @@ def gaussians(moments: ClassMoments, *, ddof: int, variance: str, var_floor: flo
     if not (np.isfinite(half).all() and np.isfinite(level).all()):
         feature = int(np.argwhere(~(np.isfinite(half) & np.isfinite(level)))[0][0])
         raise DataError(
-            f"numeric feature {feature} has variance 0 in a class and var_floor={var_floor}; "
+            f"column {names[feature]!r} has variance 0 in a class and var_floor={var_floor}; "
             "raise var_floor or leave the column out"
         )
     return Spread(Gaussians(centre, half, level), used, floored, constant)

@@ -415,6 +415,7 @@ def _bits(column: pa.Array, index: int = 0) -> NDArray[np.uint8] | None:
 def _prepare(book: Codebook, column: pa.Array, n: int) -> Prepared:
     """Look up a column's values; the codes are written once all sizes are known."""
     t, kind = pa.types, column.type
+    book.widen(value_type(book.name, kind))
     if t.is_null(kind):
         return Prepared(len(book), n > 0, False, lambda missing, out: out.fill(missing))
     if t.is_boolean(kind):

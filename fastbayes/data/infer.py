@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fastbayes.errors import DataError
+from fastbayes.schema import common_type
 
 MISSING = np.uint32(0xFFFFFFFF)
 UNSEEN = np.uint32(0xFFFFFFFE)
@@ -72,6 +73,11 @@ class Codebook:
 
     def __len__(self) -> int:
         return len(self.codes)
+
+    def widen(self, kind: pa.DataType) -> None:
+        """Make room for values of another type: any after nulls, floats after integers."""
+        if not self.fixed and kind != self.kind:
+            self.kind = common_type(self.name, self.kind, kind)
 
     def values(self) -> pa.Array:
         """Return the values in code order."""

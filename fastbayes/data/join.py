@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,7 +38,7 @@ def to_array(name: str, values: Any) -> pa.Array:
         raise SchemaError(f"{name!r} holds values of several types ({error}); use one") from error
 
 
-class Joined:
+class Joined(Source):
     """A source with further columns, given row by row from memory.
 
     Parameters
@@ -47,6 +49,8 @@ class Joined:
         Arrow arrays by name, as long as the source.
     """
 
+    in_memory = True
+
     def __init__(self, source: Source, columns: Mapping[str, pa.Array]) -> None:
         if not source.in_memory or source.n_rows is None:
             raise SchemaError(
@@ -56,7 +60,6 @@ class Joined:
         self.source = source
         self.columns = dict(columns)
         self.n_rows = source.n_rows
-        self.in_memory = True
         self.rereadable = source.rereadable
         self.description = source.description
         schema = source.schema
@@ -70,37 +73,52 @@ class Joined:
             schema = schema.append(pa.field(name, column.type))
         self.schema = schema
 
-    def segments(self, block_rows: int) -> Iterator[JoinedSegment]:
-        """Yield the segments of the source with the columns beside them."""
+    def segments(self, block_rows: int) -> Iterator[Segment]:
+        """Return the segments of the source with the columns beside them."""
         start = 0
         for segment in self.source.segments(block_rows):
-            yield JoinedSegment(segment, self.columns, start)
+            yield replace(segment, read=partial(self._read, segment, start))
             assert segment.n_rows is not None
             start += segment.n_rows
 
+    def _read(self, segment: Segment, start: int) -> Iterator[pa.RecordBatch]:
+        for batch in segment.batches():
+            beside = [c.slice(start, batch.num_rows) for c in self.columns.values()]
+            names = [*batch.schema.names, *self.columns]
+            start += batch.num_rows
+            yield pa.RecordBatch.from_arrays([*batch.columns, *beside], names=names)
 
-class JoinedSegment:
-    """A segment with further columns."""
 
-    def __init__(self, segment: Segment, columns: Mapping[str, pa.Array], start: int) -> None:
-        self.segment = segment
-        self.columns = columns
-        self.start = start
-        self.index = segment.index
-        self.origin = segment.origin
-        self.first_row = segment.first_row
-        self.n_rows = segment.n_rows
+class Renamed(Source):
+    """A source whose columns go by other names, position by position.
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the batches of the segment, columns appended."""
-        at = self.start
-        for batch in self.segment.batches():
-            arrays, names = list(batch.columns), list(batch.schema.names)
-            for name, column in self.columns.items():
-                arrays.append(column.slice(at, batch.num_rows))
-                names.append(name)
-            at += batch.num_rows
-            yield pa.RecordBatch.from_arrays(arrays, names=names)
+    Parameters
+    ----------
+    source
+        The source.
+    names
+        As many names as it has columns.
+    """
+
+    def __init__(self, source: Source, names: Sequence[str]) -> None:
+        self.source = source
+        self.names = list(names)
+        self.schema = pa.schema(
+            [field.with_name(n) for field, n in zip(source.schema, self.names, strict=True)]
+        )
+        self.n_rows = source.n_rows
+        self.in_memory = source.in_memory
+        self.rereadable = source.rereadable
+        self.description = source.description
+
+    def segments(self, block_rows: int) -> Iterator[Segment]:
+        """Return the segments of the source under the new names."""
+        for segment in self.source.segments(block_rows):
+            yield replace(segment, read=partial(self._read, segment))
+
+    def _read(self, segment: Segment) -> Iterator[pa.RecordBatch]:
+        for batch in segment.batches():
+            yield batch.rename_columns(self.names)
 
 
 def declared_domains(frame: Any) -> dict[str, list[Any]]:

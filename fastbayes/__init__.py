@@ -1,0 +1,51 @@
+"""Bayesian classifiers at the speed of reading; the sufficient statistic is a value.
+
+    >>> import fastbayes as fb
+    >>> table = {"sky": ["sun", "sun", "rain"], "play": ["yes", "yes", "no"]}
+    >>> fb.NaiveBayes().fit(table, "play").predict({"sky": ["rain"]})
+    array(['no'], dtype='<U3')
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+
+from fastbayes.classifiers.naive_bayes import NaiveBayes
+from fastbayes.classifiers.store import load, save
+from fastbayes.counting import Plan, count, plan
+from fastbayes.decisions import bayes_risk, conditional_risk, minimum_risk
+from fastbayes.errors import (
+    DataError,
+    FastBayesError,
+    FastBayesWarning,
+    FileFormatError,
+    MemoryLimitError,
+    NotFittedError,
+    SchemaError,
+)
+from fastbayes.statistics.bundle import Statistics
+
+try:
+    __version__ = version("fastbayes")
+except PackageNotFoundError:  # a checkout that is not installed
+    __version__ = "0+unknown"
+
+__all__ = [
+    "DataError",
+    "FastBayesError",
+    "FastBayesWarning",
+    "FileFormatError",
+    "MemoryLimitError",
+    "NaiveBayes",
+    "NotFittedError",
+    "Plan",
+    "SchemaError",
+    "Statistics",
+    "bayes_risk",
+    "conditional_risk",
+    "count",
+    "load",
+    "minimum_risk",
+    "plan",
+    "save",
+]

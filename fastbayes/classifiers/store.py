@@ -1,0 +1,112 @@
+"""Models as files: the class, its parameters and its statistics; never pickle."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from fastbayes import files
+from fastbayes.errors import FileFormatError, SchemaError
+
+# Class name -> module: what a model file may name.
+MODELS = {
+    "NaiveBayes": "fastbayes.classifiers.naive_bayes",
+    "CategoricalNB": "fastbayes.classifiers.drop_in",
+    "MultinomialNB": "fastbayes.classifiers.drop_in",
+    "ComplementNB": "fastbayes.classifiers.drop_in",
+    "BernoulliNB": "fastbayes.classifiers.drop_in",
+    "GaussianNB": "fastbayes.classifiers.drop_in",
+}
+
+
+def save(model: Any, path: str | os.PathLike[str], *, force: bool = False) -> None:
+    """Write a fitted model to a file.
+
+    Parameters
+    ----------
+    model
+        A fitted classifier.
+    path
+        The file to write.
+    force
+        Whether to replace a file that is there.
+
+    Raises
+    ------
+    SchemaError
+        When the model is of a class that has no file format.
+    DataError
+        When the file exists and `force` is not set, or it cannot be written.
+    """
+    name = type(model).__name__
+    if MODELS.get(name) is None:
+        raise SchemaError(f"{name} has no file format; there is one for {sorted(MODELS)}")
+    header, arrays = model.state()
+    params = {key: plain(value) for key, value in model.get_params(deep=False).items()}
+    files.write(
+        path,
+        {"kind": "model", "class": name, "params": params, "state": header},
+        arrays,
+        force=force,
+    )
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Read a model or statistics written by `save`.
+
+    Parameters
+    ----------
+    path
+        The file to read.
+
+    Returns
+    -------
+    Classifier or Statistics
+        What the file holds.
+
+    Raises
+    ------
+    FileFormatError
+        When the file is not one of ours, or is damaged.
+    """
+    header, arrays = files.read(path)
+    if header.get("kind") == "statistics":
+        from fastbayes.statistics.bundle import Statistics
+
+        return Statistics.from_state(header, arrays, str(path))
+    if header.get("kind") != "model" or header.get("class") not in MODELS:
+        raise FileFormatError(
+            f"{path}: holds {header.get('class') or header.get('kind')!r}, which this version does "
+            "not know; read it with the version that wrote it"
+        )
+    cls = getattr(importlib.import_module(MODELS[header["class"]]), header["class"])
+    try:
+        return cls.from_state(header["params"], header["state"], arrays, str(path))
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, FileFormatError):
+            raise
+        raise FileFormatError(
+            f"{path}: the parts of the model do not fit together ({error}); write it again"
+        ) from error
+
+
+def plain(value: Any) -> Any:
+    """Return a constructor parameter as JSON holds it: arrays become lists."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, (pa.Array, pa.ChunkedArray)):
+        return value.to_pylist()
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, Iterable):
+        return [plain(item) for item in value]
+    raise SchemaError(f"a parameter of type {type(value).__name__} cannot be written to a file")
