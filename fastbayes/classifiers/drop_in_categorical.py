@@ -1,0 +1,190 @@
+"""Drop-in categorical naive Bayes over arrays of category codes."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastbayes.batch import BLOCK_ROWS, Batch
+from fastbayes.classifiers.array_scorers import TableScorer, column_codes
+from fastbayes.classifiers.drop_in_answers import Floats
+from fastbayes.classifiers.drop_in_discrete import DiscreteDropIn
+from fastbayes.errors import DataError, MemoryLimitError
+from fastbayes.schema import Shape
+from fastbayes.statistics import ValueCounts
+from fastbayes.statistics.array_statistics import ArrayStatistics
+
+# A code of a billion means a billion categories to scikit-learn; it is an id, not a category.
+MAX_CELLS = 1 << 29
+
+
+class CategoricalNB(DiscreteDropIn):
+    """Categorical naive Bayes for codes 0, 1, ..., as scikit-learn 1.9 has it.
+
+    Parameters
+    ----------
+    alpha
+        Pseudo-count added to each category of a feature in each class.
+    force_alpha
+        Whether to keep an alpha below 1e-10, 0 included.
+    fit_prior
+        Whether to learn the class prior; uniform otherwise. It is not smoothed.
+    class_prior
+        (n_classes,) probabilities to use instead.
+    min_categories
+        Least number of categories of each feature, or (n_features,) of them; None for as many
+        as the largest code tells.
+
+    Notes
+    -----
+    Numbers equal scikit-learn's to 1e-9. A code above those seen at fit is no error: its factor
+    is 1, and `explain` counts it. `n_categories_` covers every batch of `partial_fit`.
+
+    Examples
+    --------
+    >>> model = CategoricalNB().fit([[0, 1], [1, 2], [1, 0]], ["a", "b", "b"])
+    >>> model.category_count_[0]
+    array([[1., 0.],
+           [0., 2.]])
+    >>> model.predict([[1, 9]])
+    array(['b'], dtype='<U1')
+    """
+
+    _positive_only: ClassVar[bool] = True
+    _categorical: ClassVar[bool] = True
+    _poor_score: ClassVar[bool] = True
+    _parts: ClassVar[tuple[str, ...]] = ("values",)
+
+    category_count_: list[Floats]
+    feature_log_prob_: list[Floats]
+    n_categories_: NDArray[np.int64]
+
+    def __init__(
+        self,
+        *,
+        alpha: float = 1.0,
+        force_alpha: bool = True,
+        fit_prior: bool = True,
+        class_prior: ArrayLike | None = None,
+        min_categories: int | ArrayLike | None = None,
+    ) -> None:
+        self.alpha = alpha
+        self.force_alpha = force_alpha
+        self.fit_prior = fit_prior
+        self.class_prior = class_prior
+        self.min_categories = min_categories
+
+    def _check_alpha_array(self) -> None:
+        raise self._must_be("alpha", "a float in the range [0.0, inf)")
+
+    def _features(self, X: Any, *, reset: bool) -> NDArray[Any]:
+        X = super()._features(X, reset=reset)
+        # Fractions are cut off, so that -0.5 is the code 0, as in scikit-learn.
+        if X.min() <= -1:
+            raise DataError(
+                f"Negative values in data passed to CategoricalNB (input X): the least is "
+                f"{X.min()}; number the categories from 0"
+            )
+        return np.asarray(X)
+
+    def _least_sizes(self, n_features: int) -> NDArray[np.int64]:
+        if self.min_categories is None:
+            return np.zeros(n_features, dtype=np.int64)
+        least = np.asarray(self.min_categories)
+        if least.dtype.kind != "i":
+            raise ValueError(
+                f"'min_categories' should have integral type. Got {least.dtype} instead."
+            )
+        if least.ndim and least.shape != (n_features,):
+            raise ValueError(
+                f"'min_categories' should have shape ({n_features},) when an array-like is "
+                f"provided. Got {least.shape} instead."
+            )
+        if not least.ndim and least < 1:
+            raise self._must_be("min_categories", "None, an int in [1, inf) or an array-like")
+        return np.broadcast_to(least, n_features).astype(np.int64)
+
+    def _count(
+        self, X: Any, y: NDArray[np.unsignedinteger], n_classes: int, weight: Floats | None
+    ) -> dict[str, Any]:
+        n_rows, n_features = X.shape
+        least = self._least_sizes(n_features)
+        highest = X.max(axis=0)
+        if (highest >= MAX_CELLS).any():
+            self._refuse(int((highest >= MAX_CELLS).argmax()), highest)
+        sizes = np.maximum(highest.astype(np.int64) + 1, least)
+        if sizes.sum() * n_classes > MAX_CELLS:
+            self._refuse(int(sizes.argmax()), sizes - 1)
+        counts = ValueCounts(Shape(sizes, 0, n_classes), weighted=weight is not None)
+        none_missing = np.zeros(n_features, dtype=np.bool_)
+        for start in range(0, n_rows, BLOCK_ROWS):
+            part = slice(start, start + BLOCK_ROWS)
+            codes = column_codes(X[part], sizes, extra=0)
+            w = None if weight is None else weight[part]
+            batch = Batch(len(y[part]), y[part], n_classes, codes, none_missing, (), w, X.size)
+            counts.update(batch)
+        return {"values": counts}
+
+    def _refuse(self, feature: int, highest: NDArray[Any]) -> None:
+        raise MemoryLimitError(
+            f"column {feature} has the code {int(highest[feature])}, hence as many categories: the "
+            "tables would not fit; number the categories 0, 1, ... (OrdinalEncoder), or leave "
+            "the column out"
+        )
+
+    def _read(self, stats: ArrayStatistics) -> dict[str, Any]:
+        counts = stats.parts["values"]
+        alpha = self._alpha(stats.n_features)
+        tables, log_prob = [], []
+        for j, size in enumerate(counts.shape.sizes):
+            table = np.ascontiguousarray(counts.of(j).T, dtype=np.float64)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                smoothed = table + alpha
+                totals = smoothed.sum(axis=1, keepdims=True)
+                logs = np.log(smoothed) - np.log(totals)
+            # 0/0 is its limit: a class without rows at alpha=0.
+            log_prob.append(np.where(totals == 0, -np.log(size), logs))
+            tables.append(table)
+        return {
+            **self._read_prior(stats),
+            "category_count_": tables,
+            "feature_log_prob_": log_prob,
+            "n_categories_": counts.shape.sizes.copy(),
+        }
+
+    def _scorer(self, cells: int) -> TableScorer:
+        # Two more rows per feature, with factor 1: a missing value and an unseen one.
+        neutral = np.zeros((2, len(self.classes_)))
+        rows = [part for table in self.feature_log_prob_ for part in (table.T, neutral)]
+        return TableScorer(self.class_log_prior_, np.concatenate(rows), self.n_categories_, cells)
+
+    def _contributions(self, X: NDArray[Any]) -> Floats:
+        result = np.zeros((*X.shape, len(self.classes_)))
+        for j, table in enumerate(self.feature_log_prob_):
+            known = X[:, j] < table.shape[1]
+            result[known, j] = table.T[X[known, j].astype(np.int64)]
+        return result
+
+    def _unseen(self, X: NDArray[Any]) -> dict[str, int]:
+        found = (np.trunc(X) >= self.n_categories_).sum(axis=0)
+        return {name: int(n) for name, n in zip(self._names(), found, strict=True) if n}
+
+    @property
+    def n_parameters_(self) -> int:
+        """Number of free parameters: K - 1 of the prior and K(S_j - 1) of each feature."""
+        self._check_fitted()
+        k = len(self.classes_)
+        return int(k - 1 + k * (self.n_categories_ - 1).sum())
+
+    def _draw(self, y: NDArray[np.intp], random: np.random.Generator) -> NDArray[Any]:
+        X = np.empty((len(y), self.n_features_in_), dtype=np.int64)
+        for j, table in enumerate(self.feature_log_prob_):
+            above = np.cumsum(np.exp(table), axis=1)
+            above /= above[:, -1:]
+            u = random.random(len(y))
+            for c in np.unique(y):
+                rows = y == c
+                X[rows, j] = np.searchsorted(above[c], u[rows], side="right")
+        return X
