@@ -7,6 +7,7 @@ their log likelihoods, so that memory is touched once for all of them.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -21,11 +22,12 @@ from fastbayes.plain.log_joint import EXACT, Gaussian, tie_width
 Floats = NDArray[np.float64]
 U = np.uint64
 
-# Joint tables: one stays within `TABLE` bytes, all of a matrix of codes within `CACHE`, or else
-# each within `SMALL_TABLE`. Lanes take `GROUPS` tables at a time for `LANE_ROWS` rows.
-TABLE, SMALL_TABLE, CACHE = 32_768, 8_192, 524_288
-SINGLE_ROWS, LANE_ROWS, GROUPS = 4_096, 512, 32
-# Sums of one block of rows: they stay in the second-level cache.
+# A joint table stays within `TABLE` bytes, or `SMALL_TABLE` where all of a matrix of codes would
+# take more than `PLAN`. Rows and groups at a time: codes stay in the second-level cache, and rows
+# of codes do not fall into the same cache set.
+TABLE, SMALL_TABLE, PLAN = 32_768, 8_192, 2**25
+SINGLE_ROWS, LANE_ROWS, GROUPS = 8_192, 2_080, 16
+# Sums of a block of rows: they stay in the second-level cache.
 BLOCK_SUMS = 65_536
 SOFTMAX_ROWS = 512
 
@@ -190,8 +192,9 @@ class _Sum:
         self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], n_rows: int
     ) -> Iterator[tuple[int, int, Floats]]:
         """Yield (first row, rows, acc) of block after block, acc[c, :rows] being the sums."""
-        rows = min(max(BLOCK_SUMS // self._height, 4 * LANE_ROWS), -(-n_rows // 4) * 4)
-        acc = np.zeros((self._height, rows))
+        rows = min(max(BLOCK_SUMS // self._height, 2 * LANE_ROWS), max(-(-n_rows // 4), 1) * 4)
+        # One cache line more, lest all outputs of a row fall into the same cache set.
+        acc = np.zeros((self._height, rows + 8))
         steps = list(self._steps(batch_codes, numeric))
         for lo in range(0, n_rows, rows):
             n = min(rows, n_rows - lo)
@@ -237,7 +240,7 @@ class _Sum:
         order, radix, bounds = _pack(sizes, width * np.dtype(self._dtype).itemsize)
         outputs = slice(first, min(first + width, len(self.start)))
         joint = []
-        for begin, end in zip(bounds[:-1], bounds[1:], strict=True):
+        for begin, end in itertools.pairwise(bounds):
             group = np.zeros((1, width))
             for column in order[begin:end]:
                 one = np.zeros((int(sizes[column]), 1, width))
@@ -271,7 +274,7 @@ def _pack(
                 product = 1
             radix[at] = product
             product *= size
-        if (total + product) * width <= CACHE:
+        if (total + product) * width <= PLAN:
             break
     return order, radix, np.array([*bounds, len(sizes)])
 
@@ -478,6 +481,7 @@ def odds_to_posterior(n, tie, start, scratch, acc, out, lost):
     out      OUT  (n, 2) float64
     lost     OUT  (1,) int64   += rows that took the prior
     """
+    prior = start[0]
     for b in range(0, n, scratch.shape[1]):
         w = min(scratch.shape[1], n - b)
         x, s, o = acc[0, b : b + w], scratch[0, :w], out[b : b + w]
@@ -485,7 +489,7 @@ def odds_to_posterior(n, tie, start, scratch, acc, out, lost):
         for r in range(w):
             v = x[r]
             gone += v != v
-            v = v if v == v else start[0]
+            v = v if v == v else prior
             a = abs(v)
             e = exp_negative(-a if a > tie else 0.0)
             large = 1.0 / (1.0 + e)
@@ -505,10 +509,11 @@ def odds_to_class(n, tie, start, scratch, acc, out, lost):
     Arguments as for `odds_to_posterior`, but out (n,) int64.
     """
     x = acc[0, :n]
+    prior = start[0]
     gone = 0
     for r in range(n):
         gone += x[r] != x[r]
-        v = x[r] if x[r] == x[r] else start[0]
+        v = x[r] if x[r] == x[r] else prior
         out[r] = v > tie
     lost[0] += gone
 
@@ -539,8 +544,10 @@ def joint_to_posterior(n, tie, start, scratch, acc, out, lost):
             total[r] = 0.0
         for c in range(start.size):
             x = acc[c, b : b + w]
+            prior = start[c]
             for r in range(w):
-                z = x[r] - best[r] if best[r] > -np.inf else start[c]
+                z = x[r] - best[r]
+                z = z if best[r] > -np.inf else prior
                 e = exp_negative(z if z < -tie else 0.0)
                 total[r] += e
                 x[r] = e
@@ -572,8 +579,10 @@ def joint_to_class(n, tie, start, scratch, acc, out, lost):
             gone += best[r] == -np.inf
         for c in range(start.size - 1, -1, -1):
             x = acc[c, b : b + w]
+            prior = start[c]
             for r in range(w):
-                z = x[r] - best[r] if best[r] > -np.inf else start[c]
+                z = x[r] - best[r]
+                z = z if best[r] > -np.inf else prior
                 o[r] = c if z >= -tie else o[r]
         lost[0] += gone
 
