@@ -28,12 +28,14 @@ class Training(NamedTuple):
 
 def is_array(X: Any) -> bool:
     """Return whether X is rows of cells without column names: an array, a list, a sparse matrix."""
+    if is_sparse(X):
+        return True
     if isinstance(X, (str, os.PathLike, dict)) or hasattr(X, "__arrow_c_stream__"):
         return False
     if isinstance(X, (list, tuple)):
         return not (len(X) and isinstance(X[0], (str, os.PathLike, pa.RecordBatch)))
     arrow = type(X).__module__.partition(".")[0] in ("pyarrow", "polars")
-    return is_sparse(X) or (hasattr(X, "__array__") and not arrow) or hasattr(X, "__len__")
+    return (hasattr(X, "__array__") and not arrow) or hasattr(X, "__len__")
 
 
 def open_training(

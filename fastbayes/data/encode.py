@@ -238,6 +238,7 @@ class Encoder:
             classes = None if classes is None else np.ascontiguousarray(classes[keep])
             weight = None if weight is None else np.ascontiguousarray(weight[keep])
         n = rows.num_rows
+        cells = self._cells(n)
         numeric = []
         prepared: list[Prepared] = []
         for feature, book in self.features:
@@ -245,12 +246,14 @@ class Encoder:
             if book is None:
                 numeric.append(self._numbers(feature.name, column, where, place))
             else:
-                prepared.append(_prepare(book, column, n))
+                prepared.append(_prepare(book, column, n, cells))
         codes, unseen = self._write(prepared, n, where, rows, place)
         missing = np.array([p.missing for p in prepared], dtype=np.bool_)
-        cells = n * max(1, len(self.features)) if self.cells is None else self.cells
         batch = Batch(n, classes, n_classes, codes, missing, tuple(numeric), weight, cells)
         return Encoded(batch, unseen, dropped, unlabelled)
+
+    def _cells(self, n: int) -> float:
+        return n * max(1, len(self.features)) if self.cells is None else self.cells
 
     def _write(
         self,
@@ -298,7 +301,7 @@ class Encoder:
         if self.target is None:
             every = np.ones(n, dtype=np.bool_)
             return (None if self.applying else np.zeros(n, np.uint8)), 1, every
-        prepared = _prepare(self.target, rows.column(self.target.name), n)
+        prepared = _prepare(self.target, rows.column(self.target.name), n, self._cells(n))
         if prepared.size > MAX_CLASSES:
             raise DataError(
                 f"column {self.target.name!r} has more than {MAX_CLASSES} distinct values; it "
@@ -412,16 +415,16 @@ def _bits(column: pa.Array, index: int = 0) -> NDArray[np.uint8] | None:
     return np.frombuffer(buffer, dtype=np.uint8)
 
 
-def _prepare(book: Codebook, column: pa.Array, n: int) -> Prepared:
+def _prepare(book: Codebook, column: pa.Array, n: int, cells: float) -> Prepared:
     """Look up a column's values; the codes are written once all sizes are known."""
     t, kind = pa.types, column.type
     book.widen(value_type(book.name, kind))
     if t.is_null(kind):
         return Prepared(len(book), n > 0, False, lambda missing, out: out.fill(missing))
     if t.is_boolean(kind):
-        return _prepare_booleans(book, column, n)
+        return _prepare_booleans(book, column, n, cells)
     if t.is_integer(kind) and not t.is_uint64(kind):
-        quick = _prepare_integers(book, column.cast(pa.int64()), n)
+        quick = _prepare_integers(book, column.cast(pa.int64()), n, cells)
         if quick is not None:
             return quick
     if t.is_floating(kind) or t.is_decimal(kind):
@@ -441,7 +444,7 @@ def _prepare(book: Codebook, column: pa.Array, n: int) -> Prepared:
         table = None
         if not (found.identity and len(found.table) == missing):
             table = _with_codes(found, missing)
-        take = _jit.load("encode", n).take
+        take = _jit.load("encode", cells).take
         if not take(_view(indices), validity, indices.offset, table, missing, out):
             raise DataError(
                 f"column {book.name!r} has dictionary indices outside its dictionary; the data "
@@ -460,7 +463,7 @@ def _with_codes(found: Lookup, missing: int) -> NDArray[np.uint32]:
     return table
 
 
-def _prepare_booleans(book: Codebook, column: pa.Array, n: int) -> Prepared:
+def _prepare_booleans(book: Codebook, column: pa.Array, n: int, cells: float) -> Prepared:
     both = book.encode([False, True])
     size = len(book)
     validity = _bits(column)
@@ -469,15 +472,17 @@ def _prepare_booleans(book: Codebook, column: pa.Array, n: int) -> Prepared:
     def write(missing: int, out: NDArray[np.unsignedinteger]) -> None:
         codes = np.array([*both, missing], dtype=np.uint32)
         codes[codes == UNSEEN] = missing + 1
-        unpack = _jit.load("encode", n).unpack
+        unpack = _jit.load("encode", cells).unpack
         unpack(bitmap, column.offset, n, validity, column.offset, codes, out)
 
     return Prepared(size, validity is not None, bool((both == UNSEEN).any()), write)
 
 
-def _prepare_integers(book: Codebook, column: pa.Array, n: int) -> Prepared | None:
+def _prepare_integers(
+    book: Codebook, column: pa.Array, n: int, cells: float
+) -> Prepared | None:
     """Look integers up by their distance from the smallest; None when they are spread too far."""
-    encode = _jit.load("encode", n)
+    encode = _jit.load("encode", cells)
     values, validity = _view(column), _bits(column)
     low, high = encode.min_max(values, validity, column.offset)
     if high < low:

@@ -14,7 +14,7 @@ from fastbayes.data.unify import is_text, unify_types
 from fastbayes.errors import DataError, FileFormatError
 
 # Blocks of one segment of a table, an IPC file; of a stream, whose segments hold decoded rows.
-SEGMENT_BLOCKS = 16
+SEGMENT_BLOCKS = 2
 STREAM_BLOCKS = 4
 
 Read = Callable[[], Iterator[pa.RecordBatch]]
@@ -184,7 +184,7 @@ def _same_type(arrays: Sequence[pa.Array]) -> list[pa.Array]:
 def stream_segments(
     batches: Iterable[pa.RecordBatch], block_rows: int
 ) -> Iterator[tuple[int, list[pa.RecordBatch]]]:
-    """Yield (first row, blocks) of a stream pulled in the calling thread, a few blocks at a time."""
+    """Yield (first row, blocks) of a stream, a few blocks at a time, in the calling thread."""
     first, held = 0, []
     for batch in reblock(batches, block_rows):
         held.append(batch)
