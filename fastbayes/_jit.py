@@ -55,10 +55,15 @@ def writes(dtype: str, ndim: int = 1) -> str:
 def readonly(array: NDArray[Any]) -> NDArray[Any]:
     """Return the one layout in which kernels take input: C-contiguous, aligned, read-only.
 
-    A view where the array already is that; otherwise (a strided or misaligned one) a copy.
+    A view; of a strided or misaligned array a copy.
     """
-    view = np.require(array, requirements=("C", "A")).view()
-    view.flags.writeable = False
+    flags = array.flags
+    if not (flags.c_contiguous and flags.aligned):
+        array = np.require(array, requirements=("C", "A"))
+    elif not flags.writeable:
+        return array
+    view = array.view()
+    view.setflags(write=False)
     return view
 
 

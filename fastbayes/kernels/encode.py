@@ -16,8 +16,10 @@ from fastbayes._jit import kernel, readonly, reads, writes
 
 # Rows of one block of unpacked bits.
 BLOCK = 65_536
+# Rows of one block of places in a table: 16 KiB.
+PLACES = 4096
 
-_ALL_KNOWN = np.empty(0, np.uint8)
+_ALL_KNOWN = readonly(np.empty(0, np.uint8))
 
 _INDICES = ("uint8", "uint16", "uint32", "uint64")
 _CODES = ("uint8", "uint16", "uint32")
@@ -29,7 +31,10 @@ SIGNATURES = {
         for code in _CODES
     ],
     "look_up": [
-        (reads(index), reads("uint8"), "uint64", reads(code), writes(code), writes("int64"))
+        (
+            *(reads(index), reads("uint8"), "uint64", reads(code)),
+            *(writes("uint32"), writes(code), writes("int64")),
+        )
         for index in _INDICES
         for code in _CODES
     ],
@@ -58,14 +63,16 @@ def take(
     """
     # A negative index, read as unsigned, is beyond any table.
     unsigned = indices.view(f"u{indices.itemsize}")
-    if table is not None:
+    if table is not None or missing == 0:
+        table = np.empty(0, np.uint32) if table is None else table
         entries = np.append(table, [missing, missing]).astype(out.dtype)
         return _look_up(unsigned, 0, entries, validity, bit_offset, out)
     code = np.full(1, missing, out.dtype)
     largest = np.zeros(1, np.uint64)
-    for rows, known in _blocks(len(out), validity, bit_offset):
+    for rows in _blocks(len(out)):
+        known = _bits(validity, bit_offset, rows)
         narrow(readonly(unsigned[rows]), known, readonly(code), out[rows], largest)
-    return bool(largest[0] < missing) or not len(out)
+    return bool(largest[0] < missing)
 
 
 def spread(
@@ -110,11 +117,11 @@ def unpack(
     out         OUT  (n,) uint8 | uint16 | uint32
     """
     entries = readonly(codes[[0, 1, 2, 2]].astype(out.dtype))
-    outside = np.zeros(1, np.int64)
-    for (rows, values), (_, known) in zip(
-        _blocks(n, bitmap, bit_offset), _blocks(n, validity, validity_offset), strict=True
-    ):
-        look_up(values, known, np.uint64(0), entries, out[rows], outside)
+    places, outside = np.empty(PLACES, np.uint32), np.zeros(1, np.int64)
+    for rows in _blocks(n):
+        values = _bits(bitmap, bit_offset, rows)
+        known = _bits(validity, validity_offset, rows)
+        look_up(values, known, np.uint64(0), entries, places, out[rows], outside)
 
 
 def min_max(
@@ -127,7 +134,8 @@ def min_max(
     """
     limits = np.iinfo(np.int64)
     found = np.array([limits.max, limits.min])
-    for rows, known in _blocks(len(values), validity, bit_offset):
+    for rows in _blocks(len(values)):
+        known = _bits(validity, bit_offset, rows)
         extremes(readonly(values[rows]), known, found)
     return (int(found[0]), int(found[1])) if found[0] <= found[1] else (1, 0)
 
@@ -140,25 +148,27 @@ def _look_up(
     bit_offset: int,
     out: NDArray[np.unsignedinteger],
 ) -> bool:
-    outside = np.zeros(1, np.int64)
+    places, outside = np.empty(PLACES, np.uint32), np.zeros(1, np.int64)
     wrapped = np.uint64(minimum % 2**64)
-    for rows, known in _blocks(len(out), validity, bit_offset):
-        look_up(readonly(values[rows]), known, wrapped, readonly(entries), out[rows], outside)
+    for rows in _blocks(len(out)):
+        known = _bits(validity, bit_offset, rows)
+        look_up(
+            readonly(values[rows]), known, wrapped, readonly(entries), places, out[rows], outside
+        )
     return not outside[0]
 
 
-def _blocks(
-    n: int, bitmap: NDArray[np.uint8] | None, bit_offset: int
-) -> Iterator[tuple[slice, NDArray[np.uint8]]]:
-    """Yield the rows of each block and their bits as bytes; without a bitmap, one block."""
+def _blocks(n: int) -> Iterator[slice]:
+    return (slice(first, min(first + BLOCK, n)) for first in range(0, n, BLOCK))
+
+
+def _bits(bitmap: NDArray[np.uint8] | None, bit_offset: int, rows: slice) -> NDArray[np.uint8]:
+    """Return the bits of some rows as bytes; empty without a bitmap."""
     if bitmap is None:
-        yield slice(0, n), readonly(_ALL_KNOWN)
-        return
-    for first in range(0, n, BLOCK):
-        last = min(first + BLOCK, n)
-        start, stop = bit_offset + first, bit_offset + last
-        bits = np.unpackbits(bitmap[start // 8 : (stop + 7) // 8], bitorder="little")
-        yield slice(first, last), readonly(bits[start % 8 :][: last - first])
+        return _ALL_KNOWN
+    start, stop = bit_offset + rows.start, bit_offset + rows.stop
+    bits = np.unpackbits(bitmap[start // 8 : (stop + 7) // 8], bitorder="little")
+    return readonly(bits[start % 8 :][: stop - start])
 
 
 @kernel
@@ -188,31 +198,39 @@ def narrow(indices, known, missing, out, largest):
 
 
 @kernel
-def look_up(values, known, minimum, entries, out, outside):
+def look_up(values, known, minimum, entries, places, out, outside):
     """Map values: out[r] = entries[values[r] - minimum], modulo 2^64.
 
+    A vectorised pass finds the places, without a branch that alternating nulls would mislead; a
+    scalar one reads them.
+
     values   IN   (n,) uint8 | uint16 | uint32 | uint64
-    known    IN   (n,) uint8, 0 where null; empty if nothing is
+    known    IN   (n,) uint8, 0 where null, else 1; empty if nothing is
     minimum  IN   value of the first entry
     entries  IN   (n_entries + 2,) codes; the last two are those of outside and of null
+    places   OUT  (block of rows,) uint32   scratch
     out      OUT  (n,) uint8 | uint16 | uint32
     outside  OUT  (1,) int64   raised by the number of known values outside
     """
-    end = np.uint64(entries.size - 2)
-    null = entries[end + np.uint64(1)]
-    count = 0
-    if known.size == 0:
-        for r in range(out.size):
-            index = np.uint64(values[r]) - minimum
-            count += index >= end
-            out[r] = entries[min(index, end)]
-    else:
-        for r in range(out.size):
-            index = np.uint64(values[r]) - minimum
-            count += index >= end and known[r] != 0
-            code = entries[min(index, end)]
-            out[r] = code if known[r] else null
-    outside[0] += count
+    end, null = np.uint64(entries.size - 2), np.uint32(entries.size - 1)
+    count = np.uint64(0)
+    for first in range(0, out.size, places.size):
+        last = min(first + places.size, out.size)
+        x, codes, place = values[first:last], out[first:last], places[: last - first]
+        if known.size == 0:
+            for r in range(place.size):
+                index = np.uint64(x[r]) - minimum
+                count += np.uint64(index >= end)
+                place[r] = min(index, end)
+        else:
+            k = known[first:last]
+            for r in range(place.size):
+                index = np.uint64(x[r]) - minimum
+                count += np.uint64(index >= end) & np.uint64(k[r])
+                place[r] = np.uint32(min(index, end)) if k[r] else null
+        for r in range(place.size):
+            codes[r] = entries[np.uint64(place[r])]
+    outside[0] += np.int64(count)
 
 
 @kernel
