@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from fastbayes.data.formats import open_all
+from fastbayes.data.filesource import open_all
 from fastbayes.data.paths import DataFile
 from fastbayes.data.rows import csv_header, cut_rows
 from fastbayes.data.segments import first_line

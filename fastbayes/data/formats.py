@@ -3,172 +3,21 @@
 from __future__ import annotations
 
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import lru_cache, partial
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any
 
 import pyarrow as pa
 
+from fastbayes.data.filesource import FileReader, Piece, open_all
 from fastbayes.data.paths import DataFile
-from fastbayes.data.segments import (
-    SEGMENT_BLOCKS,
-    Read,
-    Segment,
-    Source,
-    reading,
-    reblock,
-    stream_segments,
-)
-from fastbayes.data.unify import Projection, is_text, select, unify_schemas
+from fastbayes.data.segments import SEGMENT_BLOCKS, stream_segments
+from fastbayes.data.unify import is_text, select
 from fastbayes.errors import FileFormatError
 
 # Bytes of one read from a Parquet column chunk, so that a huge row group is never held as a whole.
 READ_BYTES = 1 << 20
-# From this many files on, footers are read by several threads (latency, above all remote).
-MANY_FILES = 16
-
-
-class Piece(NamedTuple):
-    """Rows of one file that one worker reads."""
-
-    first_row: int
-    n_rows: int | None
-    read: Read
-
-
-class FileReader(ABC):
-    """One file: opened to learn its schema, closed, opened again for every piece."""
-
-    # Whether a column that this file lacks is null in all its rows (formats that omit nulls).
-    absent_is_null: ClassVar[bool] = False
-    file: DataFile
-    schema: pa.Schema
-    n_rows: int | None
-
-    @abstractmethod
-    def pieces(self, schema: pa.Schema, block_rows: int) -> Iterator[Piece]:
-        """Yield the pieces of the columns in `schema`, all of which the file has."""
-
-
-R = TypeVar("R", bound=FileReader)
-
-
-class FileSource(Source):
-    """Files of one format, read one after another in pieces."""
-
-    def __init__(
-        self,
-        readers: Sequence[FileReader],
-        *,
-        columns: Sequence[str] | None,
-        null_values: Sequence[str] | None,
-        description: str,
-        native: Any,
-    ) -> None:
-        self.description = description
-        self.native = native
-        self._readers = readers
-        self.schema = self._unified(columns)
-        known = [reader.n_rows for reader in readers]
-        self.n_rows = None if None in known else sum(n for n in known if n is not None)
-        self._projection = Projection(self.schema, null_values)
-
-    def _unified(self, columns: Sequence[str] | None) -> pa.Schema:
-        first = self._readers[0]
-        contract = select(_with_partitions(first), columns, first.file.origin)
-        wanted = set(contract.names)
-        parts = [(first.file.origin, contract)]
-        last, last_file = contract, first
-        for reader in self._readers[1:]:
-            keys = [key for key, _ in reader.file.partitions]
-            if reader.schema is not last_file.schema or keys != [
-                key for key, _ in last_file.file.partitions
-            ]:
-                last = _with_partitions(reader)
-                select(last, None, reader.file.origin)
-                if columns is not None:
-                    last = pa.schema([field for field in last if field.name in wanted])
-                if reader.absent_is_null:
-                    lacking = [
-                        pa.field(n, pa.null()) for n in contract.names if n not in last.names
-                    ]
-                    last = pa.schema([*last, *lacking])
-            parts.append((reader.file.origin, last))
-            last_file = reader
-        return unify_schemas(parts, strict=columns is None)
-
-    def segments(self, block_rows: int) -> Iterator[Segment]:
-        """Return the pieces of every file in turn."""
-        index = 0
-        for reader in self._readers:
-            own = set(reader.schema.names)
-            fields = [field for field in self.schema if field.name in own]
-            fields = fields or [reader.schema.field(0)]  # only directories: rows must be counted
-            origin = reader.file.origin
-            with reading(origin):
-                for piece in reader.pieces(pa.schema(fields), block_rows):
-                    read = partial(self._read, reader, piece, block_rows)
-                    yield Segment(index, origin, piece.first_row, piece.n_rows, read)
-                    index += 1
-
-    def _read(self, reader: FileReader, piece: Piece, block_rows: int) -> Iterator[pa.RecordBatch]:
-        with reading(reader.file.origin):
-            yield from reblock(self._conformed(reader, piece), block_rows)
-
-    def _conformed(self, reader: FileReader, piece: Piece) -> Iterator[pa.RecordBatch]:
-        for batch in piece.read():
-            complete = self._completed(batch, reader)
-            yield self._projection.blank(self._projection.conform(complete, reader.file.origin))
-
-    def _completed(self, batch: pa.RecordBatch, reader: FileReader) -> pa.RecordBatch:
-        """Add the columns that are not in the file: of its directories, or null."""
-        absent = set(self.schema.names) - set(batch.schema.names)
-        if not absent:
-            return batch
-        constant = dict(reader.file.partitions)
-        arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
-        for name in absent:
-            n_rows = batch.num_rows
-            arrays[name] = (
-                _constant(constant[name], n_rows) if name in constant else pa.nulls(n_rows)
-            )
-        return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
-
-
-def _with_partitions(reader: FileReader) -> pa.Schema:
-    """Return the file's columns and those of its directories; where both have one, the file's."""
-    kind = pa.dictionary(pa.int32(), pa.string())
-    extra = [
-        pa.field(key, kind) for key, _ in reader.file.partitions if key not in reader.schema.names
-    ]
-    return pa.schema([*reader.schema, *extra])
-
-
-def _constant(value: str | None, n_rows: int) -> pa.Array:
-    if value is None:
-        return pa.nulls(n_rows, pa.dictionary(pa.int32(), pa.string()))
-    indices = pa.repeat(pa.scalar(0, pa.int32()), n_rows)
-    return pa.DictionaryArray.from_arrays(indices, pa.array([value], pa.string()))
-
-
-def open_all(files: Sequence[DataFile], open_one: Callable[[DataFile], R]) -> list[R]:
-    """Read every footer up front, so that a broken file is found before counting starts."""
-
-    def guarded(file: DataFile) -> R:
-        with reading(file.origin, "write the file again or leave it out"):
-            return open_one(file)
-
-    if len(files) < MANY_FILES:
-        readers = [guarded(file) for file in files]
-    else:
-        with ThreadPoolExecutor(8) as pool:
-            readers = list(pool.map(guarded, files))
-    for reader, before in zip(readers[1:], readers, strict=False):
-        if reader.schema.equals(before.schema):
-            reader.schema = before.schema  # ten thousand files, one schema
-    return readers
 
 
 class ParquetReader(FileReader):
@@ -268,10 +117,12 @@ class IpcReader(FileReader):
             self.schema = reader.schema
             self.n_rows = reader.count_rows()
 
-    def _open(self, fields: Sequence[int] = ()) -> Any:
-        handle = pa.memory_map(self.file.path) if self.file.local else self.file.open()
+    @contextmanager
+    def _open(self, fields: Sequence[int] = ()) -> Iterator[Any]:
         options = pa.ipc.IpcReadOptions(included_fields=list(fields), use_threads=False)
-        return pa.ipc.open_file(handle, options=options)
+        # what was read keeps the mapping alive after the file is closed
+        with pa.memory_map(self.file.path) if self.file.local else self.file.open() as handle:
+            yield pa.ipc.open_file(handle, options=options)
 
     def pieces(self, schema: pa.Schema, block_rows: int) -> Iterator[Piece]:
         """Yield pieces of up to a few blocks: whole record batches, or parts of a long one."""
@@ -290,8 +141,10 @@ class IpcReader(FileReader):
                     first, rows, held = first + rows, 0, []
                 if n_rows > step:
                     shared = _Shared(partial(self._batch, index, fields))
-                    for start in range(0, n_rows, step):
-                        count = min(step, n_rows - start)
+                    parts = -(-n_rows // step)
+                    part = -(-n_rows // (parts * block_rows)) * block_rows
+                    for start in range(0, n_rows, part):
+                        count = min(part, n_rows - start)
                         read = partial(self._slices, shared, start, count, block_rows)
                         yield Piece(first + start, count, read)
                     first += n_rows

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from fastbayes.data.formats import open_all
+from fastbayes.data.filesource import open_all
 from fastbayes.data.paths import DataFile
 from fastbayes.data.rows import cut_lines
 from fastbayes.data.segments import first_line
@@ -124,7 +124,9 @@ def _kind(value: Any) -> str:
         return "truth value"
     if isinstance(value, int | float):
         return "number"
-    return {str: "string", list: "list"}.get(type(value), "object")
+    if isinstance(value, str):
+        return "string"
+    return "list" if isinstance(value, list) else "object"
 
 
 def _kind_of(kind: pa.DataType | None) -> str | None:

@@ -95,7 +95,7 @@ class ArraySource(Source):
 class StreamSource(Source):
     """Record batches that come one after another, pulled in the thread that asks for segments."""
 
-    n_rows = None
+    n_rows: int | None = None
 
     def __init__(
         self,
@@ -182,9 +182,9 @@ def arrow_array(values: Any, name: str) -> pa.Array | pa.ChunkedArray:
     if isinstance(values, np.ndarray) and values.ndim != 1:
         raise DataError(f"column {name!r} has shape {values.shape}; a column has one dimension")
     try:
-        if hasattr(values, "__arrow_c_stream__") and not hasattr(values, "__arrow_array__"):
-            if not type(values).__module__.startswith("pandas"):
-                return pa.chunked_array(values)
+        foreign = not type(values).__module__.startswith("pandas")
+        if foreign and hasattr(values, "__arrow_c_stream__"):
+            return pa.chunked_array(values)
         plain = isinstance(values, np.ndarray) and values.dtype.kind == "f"
         if plain and (values.dtype.itemsize not in (2, 4, 8) or not values.dtype.isnative):
             values = values.astype(np.float64)

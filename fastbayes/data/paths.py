@@ -149,7 +149,7 @@ def _contents(fs: pafs.FileSystem, info: pafs.FileInfo, base: str) -> list[DataF
 
 
 def _path(info: pafs.FileInfo) -> list[str]:
-    return info.path.split("/")  # type: ignore[no-any-return]
+    return info.path.split("/")
 
 
 def _data_file(fs: pafs.FileSystem, info: pafs.FileInfo, base: str) -> DataFile:

@@ -34,7 +34,7 @@ class UnclosedQuoteError(Exception):
 
 def blocks(stream: Stream, size: int, cut: Cut, origin: str) -> Iterator[bytes]:
     """Yield the text in blocks of about `size` bytes, each made of whole rows."""
-    rest, row = b"", 0
+    rest = b""
     while True:
         more = stream.read(size)
         text = rest + more
@@ -115,7 +115,7 @@ def _well_formed(data: NDArray[np.uint8], marks: Positions, separators: bytes) -
 def _scan(text: bytes, separators: bytes) -> tuple[Positions, int | None]:
     """Find quoted cells one after another, where quotes also stand inside unquoted cells."""
     cell = re.compile(rb'"(?<=[\r\n' + re.escape(separators) + rb']")(?:[^"]|"")*+("?)')
-    edges = []
+    edges: list[int] = []
     for found in cell.finditer(b"\n" + text):
         if not found[1]:
             return np.array(edges, np.int64), found.start() - 1

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fastbayes.data.formats import FileSource, open_ipc, open_orc, open_parquet
+from fastbayes.data.filesource import FileSource
+from fastbayes.data.formats import open_ipc, open_orc, open_parquet
 from fastbayes.data.memory import (
     ArraySource,
     CellTypeError,
@@ -138,6 +139,7 @@ def _open_files(
             from fastbayes.data.csv_reader import open_csv
 
             readers = open_csv(files, columns, types, nulls)
+            options = {**options, "null_values": None}  # seen to while parsing
     return FileSource(readers, description=description, native=source, **options)
 
 
@@ -222,7 +224,6 @@ def _open_iterable(
             "batches"
         )
     once = iterator is source
-    native = source
 
     def stream() -> Iterator[pa.RecordBatch]:
         for item in chain([first], iterator) if once else source:
@@ -230,9 +231,13 @@ def _open_iterable(
                 raise DataError(f"{name}: found a {type(item).__name__} among them")
             yield from _table(item).to_batches()
 
-    return StreamSource(
-        stream, first.schema, rereadable=not once, description=name, native=native, **options
+    opened = StreamSource(
+        stream, first.schema, rereadable=not once, description=name, native=source, **options
     )
+    if isinstance(source, list | tuple):
+        opened.in_memory = True
+        opened.n_rows = sum(getattr(item, "num_rows", 0) for item in source)
+    return opened
 
 
 def _open_array(source: Any, options: dict[str, Any]) -> Source:
@@ -261,8 +266,7 @@ def _open_array(source: Any, options: dict[str, Any]) -> Source:
     if array.dtype.kind == "c":
         raise DataError("Complex data not supported; pass real and imaginary parts as two columns")
     if array.dtype.kind in "fiub" and not isinstance(array, np.ma.MaskedArray):
-        if not options["null_values"] or array.dtype.kind != "U":
-            return ArraySource(array, columns=options["columns"])
+        return ArraySource(array, columns=options["columns"])
     columns = {f"x{j}": arrow_array(array[:, j], f"x{j}") for j in range(array.shape[1])}
     description = f"numpy array of shape {array.shape}"
     return TableSource(pa.table(columns), description=description, native=source, **options)

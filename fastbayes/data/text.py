@@ -16,7 +16,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from fastbayes.data.formats import FileReader, Piece
+from fastbayes.data.filesource import FileReader, Piece
 from fastbayes.data.paths import DataFile
 from fastbayes.data.rows import Cut, blocks
 from fastbayes.data.unify import unify_types

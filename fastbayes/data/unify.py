@@ -222,7 +222,8 @@ def _blank(array: pa.Array, nulls: pa.Array) -> pa.Array:
         if values is array.dictionary:
             return array
         return pa.DictionaryArray.from_arrays(array.indices, values, ordered=array.type.ordered)
-    hit = pc.is_in(array.cast(pa.string()) if array.type != pa.string() else array, nulls)
+    plain = array if array.type == pa.string() else array.cast(pa.string())
+    hit = pc.is_in(plain, nulls)
     if not pc.any(hit).as_py():
         return array
-    return pc.if_else(hit, pa.scalar(None, array.type), array)
+    return pc.if_else(hit, pa.scalar(None, pa.string()), plain)

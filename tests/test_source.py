@@ -1,0 +1,772 @@
+"""Every kind of input gives the same rows, in blocks of an exact size."""
+
+from __future__ import annotations
+
+import bz2
+import datetime
+import gzip
+import io
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.dataset as ds
+import pyarrow.fs as pafs
+import pyarrow.orc
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastbayes.data import text
+from fastbayes.data.rows import blocks, cut_rows
+from fastbayes.data.segments import STREAM_BLOCKS, reblock
+from fastbayes.data.source import Source, open_source
+from fastbayes.errors import DataError, SchemaError
+
+BLOCK = 3
+TABLE = pa.table(
+    {
+        "a": ["x", "y", None, "z", "x", "y", "None", "é", "x"],
+        "b": [1, 2, None, 4, 5, 6, 7, 8, 9],
+        "c": [1.5, -2.25, 3.5, None, 5.5, 6.5, 7.5, 8.5, 9.5],
+        "d": [True, False, None, True, True, False, True, False, True],
+    }
+)
+ROWS = TABLE.to_pylist()
+
+
+def batches(source: Source, block_rows: int = BLOCK) -> list[pa.RecordBatch]:
+    """Read everything and check what every source promises."""
+    found = []
+    for index, segment in enumerate(source.segments(block_rows)):
+        assert segment.index == index
+        own = list(segment.batches())
+        assert all(batch.num_rows == block_rows for batch in own[:-1])
+        assert all(0 < batch.num_rows <= block_rows for batch in own)
+        if segment.n_rows is not None:
+            assert segment.n_rows == sum(batch.num_rows for batch in own)
+        for batch in own:
+            batch.validate(full=True)
+            assert batch.schema.names == source.schema.names
+        found += own
+    if source.n_rows is not None:
+        assert source.n_rows == sum(batch.num_rows for batch in found)
+    return found
+
+
+def rows(source: Source, block_rows: int = BLOCK) -> list[dict[str, Any]]:
+    return [row for batch in batches(source, block_rows) for row in batch.to_pylist()]
+
+
+def same(found: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> bool:
+    """Compare rows; what was null may have become NaN."""
+    return [{k: None if v != v else v for k, v in row.items()} for row in found] == wanted
+
+
+class OnlyStream:
+    """What a foreign library offers: no more than the protocol."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+class OnlyArray:
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self._batch = batch
+
+    def __arrow_c_array__(self, requested_schema: Any = None) -> Any:
+        return self._batch.__arrow_c_array__(requested_schema)
+
+
+class Batches:
+    """An iterable that starts anew each time."""
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return iter(TABLE.to_batches(max_chunksize=2))
+
+
+IN_MEMORY: dict[str, Callable[[], Any]] = {
+    "table": lambda: TABLE,
+    "chunked table": lambda: pa.Table.from_batches(TABLE.to_batches(max_chunksize=2)),
+    "record batch": lambda: TABLE.to_batches()[0],
+    "pandas": lambda: TABLE.to_pandas(),
+    "pandas with arrow types": lambda: TABLE.to_pandas(types_mapper=pd.ArrowDtype),
+    "pandas with an index": lambda: TABLE.to_pandas().set_index(np.arange(9) + 100),
+    "polars": lambda: pl.DataFrame(TABLE),
+    "dict of lists": lambda: TABLE.to_pydict(),
+    "dict of arrays": lambda: {name: TABLE[name] for name in TABLE.schema.names},
+    "dict of series": lambda: {
+        "a": pd.Series(TABLE["a"].to_pylist()),
+        "b": pl.Series(TABLE["b"].to_pylist()),
+        "c": np.array(TABLE["c"].to_pylist(), float),
+        "d": np.array(TABLE["d"].to_pylist(), object),
+    },
+    "list of batches": lambda: TABLE.to_batches(max_chunksize=4),
+    "foreign array": lambda: OnlyArray(TABLE.to_batches()[0]),
+}
+STREAMS: dict[str, tuple[Callable[[], Any], bool]] = {
+    "reader": (TABLE.to_reader, False),
+    "generator": (lambda: (batch for batch in TABLE.to_batches(max_chunksize=2)), False),
+    "generator of tables": (lambda: iter([TABLE.slice(0, 5), TABLE.slice(5)]), False),
+    "foreign stream": (lambda: OnlyStream(TABLE), False),
+    "iterable": (Batches, True),
+    "scanner": (lambda: ds.dataset(TABLE).scanner(), False),
+    "dataset": (lambda: ds.dataset(TABLE), True),
+    "polars lazy": (lambda: pl.DataFrame(TABLE).lazy(), True),
+    "duckdb": (lambda: duckdb.from_arrow(TABLE), True),
+}
+
+
+def write_ipc(path: Path, table: pa.Table = TABLE, rows: int = 4, **options: Any) -> None:
+    with pa.OSFile(str(path), "wb") as sink:
+        settings = pa.ipc.IpcWriteOptions(**options)
+        with pa.ipc.new_file(sink, table.schema, options=settings) as writer:
+            writer.write_table(table, max_chunksize=rows)
+
+
+def write_stream(path: Path, table: pa.Table = TABLE) -> None:
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=2)
+
+
+def csv_bytes(table: pa.Table = TABLE, delimiter: str = ",") -> bytes:
+    sink = io.BytesIO()
+    pa.csv.write_csv(table, sink, pa.csv.WriteOptions(delimiter=delimiter))
+    return sink.getvalue()
+
+
+def json_bytes(table: pa.Table = TABLE) -> bytes:
+    return "\n".join(json.dumps(row) for row in table.to_pylist()).encode()
+
+
+def zstd(data: bytes) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "zstd") as stream:
+        stream.write(data)
+    return sink.getvalue().to_pybytes()
+
+
+FILES: dict[str, Callable[[Path], Any]] = {
+    "t.parquet": lambda p: pq.write_table(TABLE, p, row_group_size=4),
+    "t.pq": lambda p: pq.write_table(TABLE, p, write_page_checksum=True, use_dictionary=False),
+    "t.arrow": write_ipc,
+    "t.feather": lambda p: write_ipc(p, compression="zstd"),
+    "stream.arrow": write_stream,
+    "t.arrows": write_stream,
+    "t.orc": lambda p: pa.orc.write_table(TABLE, p),
+    "t.csv": lambda p: p.write_bytes(csv_bytes()),
+    "crlf.csv": lambda p: p.write_bytes(csv_bytes().replace(b"\n", b"\r\n")),
+    "bom.csv": lambda p: p.write_bytes(b"\xef\xbb\xbf" + csv_bytes()),
+    "semicolon.csv": lambda p: p.write_bytes(csv_bytes(delimiter=";")),
+    "t.tsv": lambda p: p.write_bytes(csv_bytes(delimiter="\t")),
+    "t.txt": lambda p: p.write_bytes(csv_bytes(delimiter="\t")),
+    "t.csv.gz": lambda p: p.write_bytes(gzip.compress(csv_bytes())),
+    "two.csv.gz": lambda p: p.write_bytes(
+        gzip.compress(csv_bytes()[:50]) + gzip.compress(csv_bytes()[50:])
+    ),
+    "t.csv.zst": lambda p: p.write_bytes(zstd(csv_bytes())),
+    "t.tsv.bz2": lambda p: p.write_bytes(bz2.compress(csv_bytes(delimiter="\t"))),
+    "t.jsonl": lambda p: p.write_bytes(json_bytes()),
+    "t.ndjson.gz": lambda p: p.write_bytes(gzip.compress(json_bytes() + b"\n\n")),
+    "t.json": lambda p: p.write_bytes(json_bytes()),
+    "unnamed": lambda p: pq.write_table(TABLE, p),
+    "unnamed.dat": write_ipc,
+    "unnamed.log": lambda p: p.write_bytes(json_bytes()),
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("kind", IN_MEMORY)
+def test_memory(kind: str) -> None:
+    source = open_source(IN_MEMORY[kind]())
+    assert source.in_memory
+    assert source.rereadable
+    assert source.n_rows == 9
+    assert same(rows(source), ROWS)
+    assert same(rows(source, 4), ROWS)
+
+
+@pytest.mark.parametrize("kind", STREAMS)
+def test_stream(kind: str) -> None:
+    make, rereadable = STREAMS[kind]
+    source = open_source(make())
+    assert not source.in_memory
+    assert source.rereadable == rereadable
+    assert rows(source) == ROWS
+    if rereadable:
+        assert rows(source, 4) == ROWS
+    else:
+        with pytest.raises(DataError, match="can be read only once and has been"):
+            source.segments(BLOCK)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_file(folder: Path, name: str) -> None:
+    FILES[name](folder / name)
+    source = open_source(name)
+    assert not source.in_memory
+    assert source.description == name
+    assert [segment.origin for segment in source.segments(BLOCK)][:1] == [name]
+    assert rows(source) == ROWS
+    assert rows(open_source(folder / name), 4) == ROWS
+    assert rows(open_source(f"file://{folder / name}", columns=["c", "a"])) == [
+        {"c": row["c"], "a": row["a"]} for row in ROWS
+    ]
+
+
+@pytest.mark.parametrize("kind", [*IN_MEMORY, *STREAMS])
+def test_columns_selects_and_orders(kind: str) -> None:
+    make = IN_MEMORY[kind] if kind in IN_MEMORY else STREAMS[kind][0]
+    source = open_source(make(), columns=["d", "a"])
+    assert source.schema.names == ["d", "a"]
+    assert same(rows(source), [{"d": row["d"], "a": row["a"]} for row in ROWS])
+
+
+@given(
+    cuts=st.lists(st.integers(0, 60), max_size=12),
+    sizes=st.lists(st.integers(0, 20), min_size=1, max_size=12),
+    block_rows=st.integers(1, 25),
+    n_values=st.integers(1, 5),
+)
+def test_any_chunking_gives_the_same_blocks(
+    cuts: list[int], sizes: list[int], block_rows: int, n_values: int
+) -> None:
+    # chunks cut out of longer arrays (offsets), each with a dictionary in an order of its own
+    chunks, wanted = [], []
+    for number, size in enumerate(sizes):
+        names = [f"v{(number + k) % n_values}" for k in range(n_values)]
+        codes = np.arange(size + 3) * (number + 1) % n_values
+        masked = pa.array(codes.astype(np.int8), mask=codes == 1)
+        column = pa.DictionaryArray.from_arrays(masked, names).slice(2, size)
+        values = pa.array(np.arange(size + 5) + 100 * number).slice(4, size)
+        bits = pa.array([bool(code & 1) for code in range(size + 9)]).slice(7, size)
+        chunks.append(pa.record_batch({"c": column, "v": values, "b": bits}))
+        wanted += chunks[-1].to_pylist()
+    table = pa.Table.from_batches(chunks)
+    for source in (open_source(table), open_source(iter(chunks)), open_source(table.to_reader())):
+        found = batches(source, block_rows)
+        assert all(batch.num_rows == block_rows for batch in found[:-1])
+        assert [row for batch in found for row in batch.to_pylist()] == wanted
+    pieces = [table.slice(a, b - a) for a, b in zip([0, *sorted(cuts)], sorted(cuts), strict=False)]
+    cut = [batch for piece in pieces for batch in piece.to_batches()]
+    found = list(reblock(cut, block_rows))
+    total = min(max(cuts, default=0), len(wanted))
+    assert [row for batch in found for row in batch.to_pylist()] == wanted[:total]
+
+
+def test_dictionaries_that_pyarrow_cannot_merge() -> None:
+    wide = [
+        pa.DictionaryArray.from_arrays(
+            pa.array(range(100), pa.int8()), [f"{prefix}{i}" for i in range(100)]
+        )
+        for prefix in "ab"
+    ]
+    source = open_source(pa.table({"c": pa.chunked_array(wide)}))
+    assert [row["c"] for row in rows(source, 150)] == [
+        f"{prefix}{i}" for prefix in "ab" for i in range(100)
+    ]
+    holed = [
+        pa.DictionaryArray.from_arrays(pa.array([0, 1, 2, None]), ["a", None, "a"]),
+        pa.DictionaryArray.from_arrays(pa.array([1, 0, 1]), ["b", "c"]),
+    ]
+    source = open_source(pa.table({"c": pa.chunked_array(holed)}))
+    assert [row["c"] for row in rows(source, 7)] == ["a", None, "a", None, "c", "b", "c"]
+
+
+def test_encodings_of_text_join() -> None:
+    kinds = [
+        pa.string(),
+        pa.large_string(),
+        pa.string_view(),
+        pa.dictionary(pa.int8(), pa.string()),
+    ]
+    stream = [pa.record_batch({"c": pa.array(["a", None, f"{i}"], k)}) for i, k in enumerate(kinds)]
+    found = rows(open_source(iter(stream)), 5)
+    assert [row["c"] for row in found] == [v for i in range(4) for v in ("a", None, f"{i}")]
+
+
+def test_batches_inside_a_chunk_are_not_copied() -> None:
+    table = pa.table({"v": np.arange(100.0)})
+    address = table["v"].chunk(0).buffers()[1].address
+    for batch in batches(open_source(table), 30):
+        assert batch.column(0).buffers()[1].address == address
+
+
+def test_categories_are_kept() -> None:
+    frame = pd.DataFrame({"c": pd.Categorical(["a", "b", None], categories=["b", "a", "z"])})
+    (batch,) = batches(open_source(frame))
+    assert batch.column(0).dictionary.to_pylist() == ["b", "a", "z"]
+    numbers = pd.DataFrame({"c": pd.Categorical([3, 1, 3])})
+    (batch,) = batches(open_source(numbers))
+    assert batch.column(0).dictionary.to_pylist() == [1, 3]
+    polar = pl.DataFrame({"c": ["a", "b"]}, schema={"c": pl.Enum(["b", "a", "z"])})
+    (batch,) = batches(open_source(polar))
+    assert batch.column(0).dictionary.to_pylist() == ["b", "a", "z"]
+    assert pa.types.is_dictionary(open_source(polar.cast(pl.Categorical())).schema.types[0])
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", ">f8", "i1", "u2", "i8", ">i4", "u8", "?"])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_numpy_numbers(dtype: str, order: Any) -> None:
+    array = np.asarray(np.arange(21).reshape(7, 3) % 5, dtype=dtype, order=order)
+    source = open_source(array)
+    assert source.schema.names == ["x0", "x1", "x2"]
+    found = batches(source)
+    stacked = np.vstack(
+        [np.column_stack([c.to_numpy(zero_copy_only=False) for c in batch]) for batch in found]
+    )
+    np.testing.assert_array_equal(stacked, array)
+    chosen = rows(open_source(array, columns=["x2", "x0"]))
+    assert [list(row.values()) for row in chosen] == array[:, [2, 0]].tolist()
+    strided = rows(open_source(array[::2, ::-1]))
+    assert [list(row.values()) for row in strided] == array[::2, ::-1].tolist()
+
+
+def test_numpy_blocks_share_their_memory() -> None:
+    array = np.asfortranarray(np.arange(20.0).reshape(10, 2))
+    batch = batches(open_source(array), 10)[0]
+    assert batch.column(1).buffers()[1].address == array[:, 1].ctypes.data
+
+
+def test_numpy_nan_stays_and_masks_are_null() -> None:
+    found = rows(open_source(np.array([[1.0, np.nan]])))
+    assert found[0]["x1"] != found[0]["x1"]
+    assert batches(open_source(np.array([[1.0, np.nan]])))[0].column(1).null_count == 0
+    masked = np.ma.array([[1.0, 2.0]], mask=[[False, True]])
+    assert rows(open_source(masked)) == [{"x0": 1.0, "x1": None}]
+
+
+def test_numpy_objects_and_text() -> None:
+    mixed = np.array([["a", 1.5, None], ["b", 2, "c"], [np.nan, np.nan, "d"]], object)
+    assert rows(open_source(mixed)) == [
+        {"x0": "a", "x1": 1.5, "x2": None},
+        {"x0": "b", "x1": 2.0, "x2": "c"},
+        {"x0": None, "x1": None, "x2": "d"},
+    ]
+    assert rows(open_source(np.array([["a", ""], ["b", "None"]]))) == [
+        {"x0": "a", "x1": ""},
+        {"x0": "b", "x1": "None"},
+    ]
+    assert rows(open_source([[1, 2], [3, 4.5]])) == [{"x0": 1.0, "x1": 2.0}, {"x0": 3.0, "x1": 4.5}]
+    record = np.array([(1, "a"), (2, "b")], dtype=[("n", "i8"), ("s", "U3")])
+    assert rows(open_source(record)) == [{"n": 1, "s": "a"}, {"n": 2, "s": "b"}]
+
+
+def test_parquet_strings_come_as_dictionaries(folder: Path) -> None:
+    kinds = {
+        "s": pa.string(), "l": pa.large_string(), "v": pa.string_view(), "b": pa.binary(),
+        "d": pa.dictionary(pa.int8(), pa.string()),
+    }  # fmt: skip
+    values = {
+        name: pa.array(["a", "b", None], pa.string()).cast(kind) for name, kind in kinds.items()
+    }
+    pq.write_table(pa.table({**values, "x.y": ["p", "q", "p"], "n": [1, 2, 3]}), "t.parquet")
+    source = open_source("t.parquet")
+    (batch,) = batches(source)
+    assert all(pa.types.is_dictionary(kind) for kind in batch.schema.types[:-1])
+    assert batch.schema.types == source.schema.types
+    assert batch.column("x.y").to_pylist() == ["p", "q", "p"]
+    assert batches(open_source("t.parquet", columns=["x.y"]))[0].schema.names == ["x.y"]
+
+
+def test_parquet_dataset_reads_dictionaries_and_row_groups(folder: Path) -> None:
+    pq.write_table(TABLE, "t.parquet", row_group_size=4)
+    dataset = ds.dataset("t.parquet")
+    source = open_source(dataset)
+    assert pa.types.is_dictionary(source.schema.field("a").type)
+    assert rows(source) == ROWS
+    some = ds.FileSystemDataset(
+        [fragment.subset(row_group_ids=[1]) for fragment in dataset.get_fragments()],
+        dataset.schema,
+        dataset.format,
+        dataset.filesystem,
+    )
+    assert rows(open_source(some)) == ROWS[4:8]
+    assert rows(open_source(dataset.filter(ds.field("b") > 6))) == ROWS[6:]
+
+
+def test_a_row_group_is_a_segment(folder: Path) -> None:
+    pq.write_table(TABLE, "t.parquet", row_group_size=4)
+    segments = list(open_source("t.parquet").segments(BLOCK))
+    assert [(s.first_row, s.n_rows) for s in segments] == [(0, 4), (4, 4), (8, 1)]
+    assert [[b.num_rows for b in s.batches()] for s in segments] == [[3, 1], [3, 1], [1]]
+
+
+def test_ipc_batches_are_grouped_and_cut(folder: Path) -> None:
+    long = pa.table({"v": np.arange(1000), "s": [f"{i % 7}" for i in range(1000)]})
+    for name, size, compression in (("s", 1, None), ("l", 1000, "lz4"), ("m", 70, "zstd")):
+        write_ipc(folder / f"{name}.arrow", long, size, compression=compression)
+        source = open_source(f"{name}.arrow")
+        segments = list(source.segments(4))
+        assert all(segment.n_rows is not None and segment.n_rows <= 64 for segment in segments)
+        assert len(segments) == {"s": 16, "l": 16, "m": 30}[name]
+        assert rows(source, 4) == long.to_pylist()
+
+
+def test_segments_may_be_read_by_threads_in_any_order(folder: Path) -> None:
+    table = pa.table({"v": np.arange(5000), "s": [f"v{i % 77}" for i in range(5000)]})
+    pq.write_table(table, "t.parquet", row_group_size=100)
+    write_ipc(folder / "t.arrow", table, 5000, compression="lz4")
+    pa.csv.write_csv(table, "t.csv")
+    for name in ("t.parquet", "t.arrow", "t.csv"):
+        segments = list(open_source(name).segments(16))
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(lambda s: list(s.batches()), reversed(segments)))
+        assert [
+            row for own in reversed(found) for b in own for row in b.to_pylist()
+        ] == table.to_pylist()
+
+
+def test_stream_is_pulled_as_segments_are_asked_for() -> None:
+    pulled = 0
+    threads = set()
+
+    def endless() -> Iterator[pa.RecordBatch]:
+        nonlocal pulled
+        while True:
+            pulled += 1
+            threads.add(threading.get_ident())
+            yield pa.record_batch({"v": [1, 2, 3]})
+
+    segments = open_source(endless()).segments(BLOCK)
+    assert pulled == 1  # the schema
+    next(segments)
+    next(segments)
+    assert pulled == 2 * STREAM_BLOCKS
+    assert threads == {threading.get_ident()}
+
+
+class TestCsv:
+    def test_only_an_empty_cell_is_null(self, folder: Path) -> None:
+        Path("t.csv").write_text('a,b,c\nNA,1,"x"\n,,""\n"None",3,null\nnan,NaN,N/A\n')
+        found = rows(open_source("t.csv"))
+        assert [row["a"] for row in found] == ["NA", None, "None", "nan"]
+        assert [row["b"] for row in found[:3]] == [1.0, None, 3.0]
+        assert [row["c"] for row in found] == ["x", None, "null", "N/A"]
+        found = rows(open_source("t.csv", null_values=["NA", "N/A", "null"]))
+        assert [row["a"] for row in found] == [None, None, "None", "nan"]
+        assert [row["c"] for row in found] == ["x", None, None, None]
+
+    def test_quotes(self, folder: Path) -> None:
+        Path("t.csv").write_bytes(b'"a,1","b\n2"\r\n"x ""y"", z","two\r\nlines"\r\n5" pipe,\r\n')
+        assert rows(open_source("t.csv")) == [
+            {"a,1": 'x "y", z', "b\n2": "two\r\nlines"},
+            {"a,1": '5" pipe', "b\n2": None},
+        ]
+
+    def test_one_column_keeps_its_empty_rows(self, folder: Path) -> None:
+        Path("t.csv").write_text("a\n1\n\n2\n")
+        assert [row["a"] for row in rows(open_source("t.csv"))] == [1, None, 2]
+        Path("u.csv").write_text("a,b\n1,2\n\n3,4\n\n")
+        assert len(rows(open_source("u.csv"))) == 2
+
+    def test_header_alone_has_no_rows(self, folder: Path) -> None:
+        for text_ in ("a,b", "a,b\n"):
+            Path("t.csv").write_text(text_)
+            source = open_source("t.csv")
+            assert source.schema.names == ["a", "b"]
+            assert rows(source) == []
+
+    def test_types(self, folder: Path) -> None:
+        Path("t.csv").write_text("zip,n\n01234,1\n99,2\n")
+        asked = {"zip": pa.string(), "n": pa.float64(), "other": pa.int64()}
+        assert rows(open_source("t.csv", types=asked)) == [
+            {"zip": "01234", "n": 1.0},
+            {"zip": "99", "n": 2.0},
+        ]
+
+    @pytest.fixture
+    def small_blocks(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in ("BLOCK_BYTES", "INFER_BYTES", "LEAST_INFER_BYTES"):
+            monkeypatch.setattr(text, name, 40)
+
+    @pytest.mark.usefixtures("small_blocks")
+    @pytest.mark.parametrize("workers", [1, 4])
+    def test_later_blocks_may_widen(self, folder: Path, workers: int) -> None:
+        wanted = [
+            {
+                "i": i + (0.5 if i in (50, 90) else 0),
+                "n": None if i < 80 else "t",
+                "m": None if i % 9 else i + 0.5,
+            }
+            for i in range(120)
+        ]
+        wanted[0]["m"] = None
+        lines = [
+            ",".join(
+                "" if v is None else f"{v:g}" if not isinstance(v, str) else v for v in row.values()
+            )
+            for row in wanted
+        ]
+        Path("t.csv").write_text("i,n,m\n" + "\n".join(lines))
+        Path("t.jsonl").write_text("\n".join(json.dumps(row) for row in wanted))
+        for name in ("t.csv", "t.jsonl"):
+            source = open_source(name)
+            with ThreadPoolExecutor(workers) as pool:
+                found = [
+                    b
+                    for own in pool.map(lambda s: list(s.batches()), source.segments(7))
+                    for b in own
+                ]
+            assert len(found) > 10
+            assert [row for b in found for row in b.to_pylist()] == wanted
+            assert rows(source, 7) == wanted
+
+    @pytest.mark.usefixtures("small_blocks")
+    def test_blocks_end_where_rows_end(self, folder: Path) -> None:
+        table = pa.table(
+            {"a": [f'q"{i}\n, "" {"y" * (i % 50)}' for i in range(200)], "b": list(range(200))}
+        )
+        Path("t.csv").write_bytes(csv_bytes(table))
+        assert rows(open_source("t.csv"), 7) == table.to_pylist()
+
+    CELLS = ("x", '5" p', '"q"', '"a ""b"" c"', '"l1\nl2"', '""', "", '"""\n,"', 'a"b"c', '"\r\n"')
+
+    @given(
+        cells=st.lists(st.tuples(st.sampled_from(CELLS), st.sampled_from(CELLS)), min_size=1),
+        newline=st.sampled_from(["\n", "\r\n"]),
+        size=st.integers(1, 30),
+    )
+    def test_any_block_size_gives_the_same_rows(
+        self, cells: list[tuple[str, str]], newline: str, size: int
+    ) -> None:
+        data = "".join(f"{a},{b}{newline}" for a, b in cells).encode()
+
+        def parse(part: bytes) -> list[dict[str, Any]]:
+            return pa.csv.read_csv(
+                pa.BufferReader(part),
+                read_options=pa.csv.ReadOptions(column_names=["a", "b"]),
+                parse_options=pa.csv.ParseOptions(newlines_in_values=True),
+                convert_options=pa.csv.ConvertOptions(
+                    column_types={"a": pa.string(), "b": pa.string()}
+                ),
+            ).to_pylist()
+
+        parts = list(blocks(io.BytesIO(data), size, cut_rows(","), "t.csv"))
+        assert b"".join(parts) == data
+        assert [row for part in parts for row in parse(part)] == parse(data)
+
+
+def test_json_keys_may_be_absent(folder: Path) -> None:
+    Path("t.jsonl").write_text('{"a":1,"b":"x"}\n{"b":null}\n{"a":2.5,"b":"2020-01-01"}\n')
+    assert rows(open_source("t.jsonl")) == [
+        {"a": 1.0, "b": "x"},
+        {"a": None, "b": None},
+        {"a": 2.5, "b": "2020-01-01"},
+    ]
+    Path("u.jsonl").write_text('{"a":1}\n')
+    assert rows(open_source(["t.jsonl", "u.jsonl"]))[-1] == {"a": 1.0, "b": None}
+    assert rows(open_source("t.jsonl", columns=["b"], null_values=["x"]))[0] == {"b": None}
+
+
+def test_null_values_everywhere(folder: Path) -> None:
+    table = pa.table({"a": ["x", "NA", None], "b": pa.array(["NA", "y", "?"]).dictionary_encode()})
+    pq.write_table(table, "t.parquet")
+    wanted = [{"a": "x", "b": None}, {"a": None, "b": "y"}, {"a": None, "b": None}]
+    for source in (table, "t.parquet", pl.DataFrame(table), iter(table.to_batches())):
+        assert rows(open_source(source, null_values=["NA", "?"])) == wanted
+
+
+class TestManyFiles:
+    def test_order_description_and_origins(self, folder: Path) -> None:
+        for name in ("b", "a", "c"):
+            pq.write_table(pa.table({"v": [name]}), f"{name}.parquet")
+        source = open_source("*.parquet")
+        assert source.description == "*.parquet (3 files)"
+        assert [row["v"] for row in rows(source)] == ["a", "b", "c"]
+        assert [s.origin for s in source.segments(1)] == ["a.parquet", "b.parquet", "c.parquet"]
+        assert [s.index for s in source.segments(1)] == [0, 1, 2]
+        given_order = open_source([Path("c.parquet"), "a.parquet"])
+        assert [row["v"] for row in rows(given_order)] == ["c", "a"]
+
+    def test_directory_is_searched(self, folder: Path) -> None:
+        for name in ("d/b.parquet", "d/x/a.parquet", "d/_tmp/n.parquet", "d/.h/n.parquet"):
+            Path(name).parent.mkdir(parents=True, exist_ok=True)
+            pq.write_table(pa.table({"v": [name]}), name)
+        Path("d/_SUCCESS").touch()
+        Path("d/.b.parquet.crc").write_bytes(b"crc")
+        for source in ("d", "d/", folder / "d", f"file://{folder}/d", "d/**/*.parquet", "d/**"):
+            found = [row["v"] for row in rows(open_source(source))]
+            assert found == ["d/b.parquet", "d/x/a.parquet"]
+        assert [r["v"] for r in rows(open_source("d/*/a.parquet"))] == ["d/x/a.parquet"]
+        assert [r["v"] for r in rows(open_source("d/[x]/?.parquet"))] == ["d/x/a.parquet"]
+        assert [r["v"] for r in rows(open_source(f"file://{folder}/d/*/a.parquet"))] == [
+            "d/x/a.parquet"
+        ]
+
+    def test_a_name_with_wildcards_in_it(self, folder: Path) -> None:
+        pq.write_table(TABLE, "t[1].parquet")
+        assert rows(open_source("t[1].parquet")) == ROWS
+
+    def test_hive_directories_are_columns(self, folder: Path) -> None:
+        parts = {"year=2020/place=a%20b": 1, "year=2021/place=__HIVE_DEFAULT_PARTITION__": 2}
+        for name, value in parts.items():
+            Path("h", name).mkdir(parents=True)
+            pq.write_table(pa.table({"v": [value]}), f"h/{name}/p.parquet")
+        wanted = [
+            {"v": 1, "year": "2020", "place": "a b"},
+            {"v": 2, "year": "2021", "place": None},
+        ]
+        for source in ("h", "h/**/*.parquet", "h/*/*/*.parquet"):
+            assert rows(open_source(source)) == wanted
+        assert rows(open_source("h", columns=["place"])) == [{"place": "a b"}, {"place": None}]
+        assert rows(open_source("h/year=2020")) == [{"v": 1, "place": "a b"}]
+        Path("h/year=2022/place=x").mkdir(parents=True)
+        pq.write_table(pa.table({"v": [3], "year": ["own"]}), "h/year=2022/place=x/p.parquet")
+        assert rows(open_source("h"))[2] == {"v": 3, "year": "own", "place": "x"}
+
+    def test_types_unify(self, folder: Path) -> None:
+        first = pa.table({"i": pa.array([1, 2], pa.int32()), "s": ["a", "b"], "n": pa.nulls(2)})
+        second = pa.table(
+            {
+                "n": ["late", None],
+                "s": pa.array(["c", "b"])
+                .dictionary_encode()
+                .cast(pa.dictionary(pa.int8(), pa.string())),
+                "i": [1.5, 2.0],
+            }
+        )
+        third = pa.table(
+            {"i": pa.nulls(1), "s": pa.nulls(1), "n": pa.array(["z"], pa.large_string())}
+        )
+        for write, end in (
+            (pq.write_table, "parquet"),
+            (lambda t, p: write_ipc(Path(p), t), "arrow"),
+        ):
+            for name, table in (("1", first), ("2", second), ("3", third)):
+                write(table, f"{name}.{end}")
+            source = open_source(f"*.{end}")
+            assert source.schema.field("i").type == pa.float64()
+            assert {b.schema.field("i").type for b in batches(source)} == {pa.float64()}
+            assert rows(source) == [
+                row for t in (first, second, third) for row in t.select(["i", "s", "n"]).to_pylist()
+            ]
+
+    def test_csv_types_unify(self, folder: Path) -> None:
+        Path("1.csv").write_text("a,b\n1,\n2,\n")
+        Path("2.csv").write_text("b,a\nx,1.5\n")
+        source = open_source("*.csv")
+        assert source.schema.types == [pa.float64(), pa.string()]
+        assert [tuple(row.values()) for row in rows(source)] == [
+            (1.0, None),
+            (2.0, None),
+            (1.5, "x"),
+        ]
+
+    def test_files_without_rows(self, folder: Path) -> None:
+        pq.write_table(TABLE.slice(0, 0), "0.parquet")
+        pq.write_table(TABLE, "1.parquet")
+        assert rows(open_source("*.parquet")) == ROWS
+        assert rows(open_source("0.parquet")) == []
+        write_ipc(folder / "0.arrow", TABLE.slice(0, 0))
+        assert rows(open_source("0.arrow")) == []
+
+    def test_a_later_file_may_have_more_when_columns_are_chosen(self, folder: Path) -> None:
+        pq.write_table(pa.table({"a": [1]}), "1.parquet")
+        pq.write_table(pa.table({"z": ["x"], "a": [2]}), "2.parquet")
+        assert rows(open_source("*.parquet", columns=["a"])) == [{"a": 1}, {"a": 2}]
+
+    def test_a_thousand_files_leave_no_descriptor_open(self, folder: Path) -> None:
+        if not os.path.isdir("/proc/self/fd"):
+            pytest.skip("counts descriptors in /proc")
+        os.mkdir("many")
+        sink = io.BytesIO()
+        pq.write_table(pa.table({"v": [1]}), sink)
+        for i in range(1000):
+            Path("many", f"{i:04}.parquet").write_bytes(sink.getvalue())
+        before = len(os.listdir("/proc/self/fd"))
+        source = open_source("many")
+        assert len(os.listdir("/proc/self/fd")) <= before + 1
+        most = 0
+        for segment in source.segments(BLOCK):
+            list(segment.batches())
+            most = max(most, len(os.listdir("/proc/self/fd")))
+        assert most <= before + 1
+        assert source.n_rows == 1000
+
+
+class Fsspec:
+    """As much of an fsspec file system over a directory as pyarrow asks for."""
+
+    protocol = "test"
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def info(self, path: str) -> dict[str, Any]:
+        full = self._root / path
+        if not full.exists():
+            raise FileNotFoundError(path)
+        kind = "directory" if full.is_dir() else "file"
+        return {"name": path, "type": kind, "size": full.stat().st_size if full.is_file() else None}
+
+    def isdir(self, path: str) -> bool:
+        return (self._root / path).is_dir()
+
+    def exists(self, path: str) -> bool:
+        return (self._root / path).exists()
+
+    def isfile(self, path: str) -> bool:
+        return (self._root / path).is_file()
+
+    def find(
+        self, path: str, maxdepth: int | None = None, withdirs: bool = False, detail: bool = False
+    ) -> Any:
+        pattern = "*" if maxdepth == 1 else "**/*"
+        found = [str(p.relative_to(self._root)) for p in (self._root / path).glob(pattern)]
+        return {p: self.info(p) for p in found if withdirs or not self.isdir(p)}
+
+    def open(self, path: str, mode: str) -> Any:
+        return open(self._root / path, mode)
+
+
+def test_filesystems(folder: Path) -> None:
+    Path("bucket/x").mkdir(parents=True)
+    pq.write_table(TABLE, "bucket/x/t.parquet", row_group_size=4)
+    write_ipc(Path("bucket/t.arrow"))
+    Path("bucket/t.csv.gz").write_bytes(gzip.compress(csv_bytes()))
+    for filesystem in (pafs.SubTreeFileSystem(str(folder), pafs.LocalFileSystem()), Fsspec(folder)):
+        for name in (
+            "bucket/x/t.parquet",
+            "bucket/x",
+            "bucket/**/*.parquet",
+            "bucket/t.arrow",
+            "bucket/t.csv.gz",
+        ):
+            assert rows(open_source(name, filesystem=filesystem)) == ROWS
+        assert rows(open_source("test://bucket/x/*.parquet", filesystem=filesystem)) == ROWS
+
+
+def test_temporal_columns_pass_through(folder: Path) -> None:
+    # whether a model can use them is decided where features are
+    day = datetime.date(2020, 1, 1)
+    Path("t.csv").write_text("d\n2020-01-01\n")
+    assert rows(open_source("t.csv")) == [{"d": day}]
+    assert rows(open_source("t.csv", types={"d": pa.string()})) == [{"d": "2020-01-01"}]
+    assert rows(open_source({"d": [day]})) == [{"d": day}]
+
+
+def test_unknown_column_names_close_ones() -> None:
+    with pytest.raises(
+        SchemaError, match=r"no column 'delays' in pyarrow.Table; did you mean 'delay'\?"
+    ):
+        open_source(pa.table({"delay": [1], "b": [2]}), columns=["b", "delays"])
