@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "fastbayes"
 
 FLOORS = {
     "errors": 0, "_jit": 0, "_registry": 0,
-    "kernels": 1, "plain": 1, "schema": 1, "batch": 1, "loss": 1, "decisions": 1,
+    "kernels": 1, "plain": 1, "schema": 1, "batch": 1, "loss": 1, "decisions": 1, "ranks": 1,
     "statistics": 2, "data": 2, "files": 2,
     "engine": 3,
     "classifiers": 4, "networks": 4, "counting": 4,
