@@ -110,11 +110,10 @@ class CategoricalNB(DiscreteDropIn):
         self, X: Any, y: NDArray[np.unsignedinteger], n_classes: int, weight: Floats | None
     ) -> dict[str, Any]:
         n_rows, n_features = X.shape
-        least = self._least_sizes(n_features)
         highest = X.max(axis=0)
         if (highest >= MAX_CELLS).any():
             self._refuse(int((highest >= MAX_CELLS).argmax()), highest)
-        sizes = np.maximum(highest.astype(np.int64) + 1, least)
+        sizes = highest.astype(np.int64) + 1
         if sizes.sum() * n_classes > MAX_CELLS:
             self._refuse(int(sizes.argmax()), sizes - 1)
         counts = ValueCounts(Shape(sizes, 0, n_classes), weighted=weight is not None)
@@ -137,9 +136,11 @@ class CategoricalNB(DiscreteDropIn):
     def _read(self, stats: ArrayStatistics) -> dict[str, Any]:
         counts = stats.parts["values"]
         alpha = self._alpha(stats.n_features)
+        sizes = np.maximum(counts.shape.sizes, self._least_sizes(stats.n_features))
         tables, log_prob = [], []
-        for j, size in enumerate(counts.shape.sizes):
-            table = np.ascontiguousarray(counts.of(j).T, dtype=np.float64)
+        for j, size in enumerate(sizes):
+            table = np.zeros((len(stats.classes), size))
+            table[:, : counts.shape.sizes[j]] = counts.of(j).T
             with np.errstate(divide="ignore", invalid="ignore"):
                 smoothed = table + alpha
                 totals = smoothed.sum(axis=1, keepdims=True)
@@ -151,7 +152,7 @@ class CategoricalNB(DiscreteDropIn):
             **self._read_prior(stats),
             "category_count_": tables,
             "feature_log_prob_": log_prob,
-            "n_categories_": counts.shape.sizes.copy(),
+            "n_categories_": sizes,
         }
 
     def _scorer(self, cells: int) -> TableScorer:

@@ -339,12 +339,13 @@ class BernoulliNB(SumsDropIn):
 
     Notes
     -----
-    Numbers equal scikit-learn's to 1e-9; at alpha=0 limits stand where those would be NaN.
+    Numbers equal scikit-learn's to 1e-9; at alpha=0 limits stand where those would be NaN. An
+    array of alpha smooths the features, where scikit-learn adds it to the classes.
 
     Examples
     --------
     >>> BernoulliNB().fit([[1, 0], [1, 1], [0, 1]], [0, 0, 1]).predict_proba([[1, 0]]).round(3)
-    array([[0.857, 0.143]])
+    array([[0.871, 0.129]])
     """
 
     def __init__(

@@ -24,7 +24,8 @@ class ArrayStatistics:
     """What rows of an array left behind, as a value: it adds (`+`), subtracts (`-`) and compares.
 
     Adding aligns the classes by label, and the codes of categorical features by value, so that
-    parts counted apart merge as if counted together.
+    parts counted apart merge as if counted together. Subtracting lets codes go that no longer
+    occur above all others; the classes stay.
 
     Parameters
     ----------
@@ -139,7 +140,16 @@ class ArrayStatistics:
             raise DataError(
                 f"class {label!s} would be counted fewer than 0 times; these rows were never added"
             )
-        return result
+        return result._pruned()
+
+    def _pruned(self) -> ArrayStatistics:
+        """Return the statistics without the codes above the largest that occurs."""
+        if "values" not in self.parts:
+            return self
+        values = self.parts["values"]
+        seen = (np.flatnonzero(values.of(j).any(axis=1)) for j in range(self.n_features))
+        sizes = np.array([s[-1] + 1 if len(s) else 0 for s in seen], dtype=np.int64)
+        return self._aligned(self.classes, sizes)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ArrayStatistics):
