@@ -1,19 +1,27 @@
 """Bayesian classifiers at the speed of reading; the sufficient statistic is a value.
 
-    >>> import fastbayes as fb
-    >>> table = {"sky": ["sun", "sun", "rain"], "play": ["yes", "yes", "no"]}
-    >>> fb.NaiveBayes().fit(table, "play").predict({"sky": ["rain"]})
-    array(['no'], dtype='<U3')
+>>> import fastbayes as fb
+>>> table = {"sky": ["sun", "sun", "rain"], "play": ["yes", "yes", "no"]}
+>>> fb.NaiveBayes().fit(table, "play").predict({"sky": ["rain"]})
+array(['no'], dtype='<U3')
 """
 
 from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
 
+from fastbayes.classifiers.drop_in import (
+    BernoulliNB,
+    CategoricalNB,
+    ComplementNB,
+    GaussianNB,
+    MultinomialNB,
+)
 from fastbayes.classifiers.naive_bayes import NaiveBayes
 from fastbayes.classifiers.store import load, save
 from fastbayes.counting import Plan, count, plan
 from fastbayes.decisions import bayes_risk, conditional_risk, minimum_risk
+from fastbayes.environment import show_versions, warmup
 from fastbayes.errors import (
     DataError,
     FastBayesError,
@@ -23,6 +31,8 @@ from fastbayes.errors import (
     NotFittedError,
     SchemaError,
 )
+from fastbayes.evaluation import evaluate
+from fastbayes.sink import predict_to
 from fastbayes.statistics.bundle import Statistics
 
 try:
@@ -31,11 +41,16 @@ except PackageNotFoundError:  # a checkout that is not installed
     __version__ = "0+unknown"
 
 __all__ = [
+    "BernoulliNB",
+    "CategoricalNB",
+    "ComplementNB",
     "DataError",
     "FastBayesError",
     "FastBayesWarning",
     "FileFormatError",
+    "GaussianNB",
     "MemoryLimitError",
+    "MultinomialNB",
     "NaiveBayes",
     "NotFittedError",
     "Plan",
@@ -44,8 +59,12 @@ __all__ = [
     "bayes_risk",
     "conditional_risk",
     "count",
+    "evaluate",
     "load",
     "minimum_risk",
     "plan",
+    "predict_to",
     "save",
+    "show_versions",
+    "warmup",
 ]

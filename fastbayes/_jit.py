@@ -158,4 +158,9 @@ def _warn(error: Exception) -> None:
         )
 
 
+def uncached() -> bool:
+    """Return whether compiled code could not be kept on disk in this process."""
+    return _warned
+
+
 _warned = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 
 from fastbayes import engine
 from fastbayes.batch import BLOCK_ROWS
+from fastbayes.checkpoint import Checkpoint
 from fastbayes.data.encode import Encoder, Place
 from fastbayes.data.join import Joined, declared_domains, is_name, to_array
 from fastbayes.data.source import Source, open_source
@@ -67,6 +69,8 @@ def count(
     filesystem: Any = None,
     threads: int | None = None,
     memory_limit: int | None = None,
+    on_error: str = "stop",
+    checkpoint: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> Statistics:
     """Read the data once into statistics from which every model can be had.
@@ -99,6 +103,11 @@ def count(
         Worker threads, all processors by default; they never change a bit of the result.
     memory_limit
         Bytes that the counts may take.
+    on_error
+        "stop", or "skip" to leave out parts of files that cannot be read; `provenance` and the
+        log name them.
+    checkpoint
+        Directory that keeps the work done: a stopped count goes on from there, to the same bits.
     progress
         Called with the number of rows done since the last call.
 
@@ -136,9 +145,34 @@ def count(
         missing=missing,
         null_values=null_values or (),
     )
+    if on_error not in ("stop", "skip"):
+        raise ValueError(f"on_error={on_error!r}: use 'stop' or 'skip'")
     names = ("values", "moments") if moments else ("values",)
+    kept = None
+    if checkpoint is not None:
+        if not opened.rereadable:
+            raise SchemaError(f"{opened.description} is read once: a checkpoint needs files")
+        job = (
+            opened.description,
+            opened.n_rows,
+            str(opened.schema),
+            target_name,
+            weight_name,
+            names,
+            sorted(encoder.schema().names),
+            encoder.template.missing,
+            on_error,
+        )
+        kept = Checkpoint(checkpoint, job)
     return engine.scan(
-        opened, encoder, names, threads=threads, memory_limit=memory_limit, progress=progress
+        opened,
+        encoder,
+        names,
+        threads=threads,
+        memory_limit=memory_limit,
+        progress=progress,
+        on_error=on_error,
+        checkpoint=kept,
     )
 
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from fastbayes.batch import BLOCK_ROWS, Batch
-from fastbayes.data.encode import Encoder, Place
-from fastbayes.data.source import Segment, Source
+from fastbayes.checkpoint import Checkpoint
+from fastbayes.data.encode import Encoded, Encoder, Place
+from fastbayes.data.segments import Segment, Source
 from fastbayes.errors import DataError, MemoryLimitError
 from fastbayes.schema import Shape
 from fastbayes.statistics import REGISTRY, Statistic, ValueCounts
@@ -25,6 +28,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 Progress = Callable[[int], None]
 
+logger = logging.getLogger("fastbayes")
 _local = threading.local()
 _pools: dict[tuple[int, int], ThreadPoolExecutor] = {}
 _pools_lock = threading.Lock()
@@ -177,13 +181,23 @@ def _capacity(encoder: Encoder) -> Shape:
     return Shape(np.where(open_, room, sizes), len(encoder.features) - len(sizes), n_classes)
 
 
-class _Counted(NamedTuple):
-    """What one segment left behind apart from exact counts."""
+def encoded_blocks(segment: Segment, encoder: Encoder) -> Iterator[tuple[pa.RecordBatch, Encoded]]:
+    """Yield the blocks of a segment with their codes."""
+    done = 0
+    for rows in segment.batches():
+        first = segment.first_row + done if segment.first_row >= 0 else -1
+        yield rows, encoder.encode(rows, Place(segment.origin, first))
+        done += rows.num_rows
 
-    ordered: Parts
-    rows: int
-    dropped: int
-    unlabelled: list[pa.RecordBatch]
+
+class _Counted(NamedTuple):
+    """What one segment left behind, apart from counts that went into a shared set."""
+
+    parts: Parts
+    rows: int = 0
+    dropped: int = 0
+    unlabelled: tuple[pa.RecordBatch, ...] = ()
+    skipped: str | None = None
 
 
 def scan(
@@ -195,6 +209,8 @@ def scan(
     memory_limit: int | None = None,
     progress: Progress | None = None,
     unlabelled: list[pa.RecordBatch] | None = None,
+    on_error: str = "stop",
+    checkpoint: Checkpoint | None = None,
 ) -> Statistics:
     """Count a source once and return its statistics.
 
@@ -214,6 +230,10 @@ def scan(
         Called with the number of rows done since the last call.
     unlabelled
         Receives the rows without a class, in order, if the encoder keeps them.
+    on_error
+        "stop", or "skip" to leave out segments that cannot be read and log them.
+    checkpoint
+        Keeps the work done; a scan that finds it goes on from there, to the same bits.
 
     Returns
     -------
@@ -225,51 +245,67 @@ def scan(
     MemoryLimitError
         When the counts would exceed the limit; the message names the column.
     DataError
-        When no row has a class.
+        When the data cannot be read, or no row has a class.
     """
-    threads = resolved_threads(threads)
+    threads, names = resolved_threads(threads), tuple(names)
     weighted = encoder.weight is not None
-    exact = [name for name in names if REGISTRY[name].order_free(weighted)]
-    ordered = [name for name in names if not REGISTRY[name].order_free(weighted)]
+    # Exact counts do not depend on the order of addition, so workers pick up whichever set is
+    # idle; floating-point sums, and all of them where a segment may have to be left out or a
+    # prefix kept, are made afresh per segment and folded in segment order.
+    whole = on_error == "skip" or checkpoint is not None
+    shared = [n for n in names if REGISTRY[n].order_free(weighted) and not whole]
+    own = [n for n in names if n not in shared]
     budget = _Budget(memory_limit, threads + 1)
     if source.n_rows is not None:
         encoder.cells = float(source.n_rows * max(1, len(encoder.features)))
-    # Exact counts do not depend on the order of addition, so workers pick up whichever set is
-    # idle; floating-point sums are made afresh per segment and folded in segment order.
     idle: list[Parts] = []
 
     def count(segment: Segment) -> _Counted:
-        own = Parts(ordered, weighted=weighted)
+        parts = Parts(own, weighted=weighted)
         rows = dropped = 0
-        left = []
-        for block in segment.batches():
-            place = Place(segment.origin, segment.first_row + rows if segment.first_row >= 0 else -1)
-            encoded = encoder.encode(block, place)
-            rows += block.num_rows
-            dropped += encoded.dropped
-            if encoded.unlabelled is not None:
-                left.append(encoded.unlabelled)
-            shape = _capacity(encoder)
-            budget.check(encoder, shape)
-            own.update(encoded.batch, shape)
-            try:
-                shared = idle.pop()
-            except IndexError:
-                shared = Parts(exact, weighted=weighted)
-            shared.update(encoded.batch, shape)
-            idle.append(shared)
-        return _Counted(own, rows, dropped, left)
+        left: list[pa.RecordBatch] = []
+        try:
+            for block, encoded in encoded_blocks(segment, encoder):
+                rows += block.num_rows
+                dropped += encoded.dropped
+                if encoded.unlabelled is not None:
+                    left.append(encoded.unlabelled)
+                shape = _capacity(encoder)
+                budget.check(encoder, shape)
+                parts.update(encoded.batch, shape)
+                if shared:
+                    held = _taken(idle) or Parts(shared, weighted=weighted)
+                    held.update(encoded.batch, shape)
+                    idle.append(held)
+        except DataError as error:
+            if on_error != "skip":
+                raise
+            return _Counted(Parts(own, weighted=weighted), skipped=str(error))
+        return _Counted(parts, rows, dropped, tuple(left))
 
-    total = Parts(ordered, weighted=weighted)
-    rows = dropped = 0
-    for counted in in_order(count, source.segments(BLOCK_ROWS), threads):
-        total.add(counted.ordered)
+    total = Parts(own, weighted=weighted)
+    done = rows = dropped = 0
+    provenance = [source.description]
+    if checkpoint is not None and (kept := checkpoint.load()) is not None:
+        done, start = kept
+        dropped, provenance = start.dropped_rows, list(start.provenance)
+        encoder.know(start.schema)
+        total.held = dict(start.aligned(encoder.schema()).parts)
+    remaining = islice(source.segments(BLOCK_ROWS), done, None)
+    for counted in in_order(count, remaining, threads):
+        total.add(counted.parts)
+        done += 1
         rows += counted.rows
         dropped += counted.dropped
+        if counted.skipped is not None:
+            logger.warning("left out: %s", counted.skipped)
+            provenance.append(f"left out: {counted.skipped}")
         if unlabelled is not None:
             unlabelled += counted.unlabelled
         if progress is not None:
             progress(counted.rows)
+        if checkpoint is not None and checkpoint.due():
+            checkpoint.save(done, _finished(encoder, total, names, dropped, provenance))
     for parts in idle:
         total.add(parts)
     if rows and dropped == rows:
@@ -277,18 +313,32 @@ def scan(
             f"column {encoder.template.target!r} is null in all {rows} rows: there is no class to "
             "learn; choose another target or fill it in"
         )
-    return _finished(encoder, total, names, dropped, source.description)
+    result = _finished(encoder, total, names, dropped, provenance)
+    if checkpoint is not None:
+        checkpoint.clear()
+    return result
+
+
+def _taken(idle: list[Parts]) -> Parts | None:
+    try:
+        return idle.pop()
+    except IndexError:  # another worker took the last one
+        return None
 
 
 def _finished(
-    encoder: Encoder, total: Parts, names: Iterable[str], dropped: int, description: str
+    encoder: Encoder, total: Parts, names: Iterable[str], dropped: int, provenance: list[str]
 ) -> Statistics:
     """Leave out what never occurred, sort what did, and lay the cells out accordingly."""
     grown = encoder.schema()
-    for name in names:
-        if name not in total.held:
-            total.held[name] = REGISTRY[name].zeros(_capacity(encoder), weighted=total.weighted)
-    values = total.held["values"]
+    empty = _capacity(encoder)
+    parts = {
+        name: total.held[name]
+        if name in total.held
+        else REGISTRY[name].zeros(empty, weighted=total.weighted)
+        for name in names
+    }
+    values = parts["values"]
     assert isinstance(values, ValueCounts)
     seen = values.counts.any(axis=1)
     marks = [
@@ -298,5 +348,5 @@ def _finished(
     kept = grown.only(marks, values.class_counts[: len(grown.classes)] != 0)
     schema = encoder.sorted_schema(kept)
     to = schema.alignment(grown)
-    parts = {name: total.held[name].take(to) for name in names}
-    return Statistics(schema, parts, dropped, (description,))
+    moved = {name: part.take(to) for name, part in parts.items()}
+    return Statistics(schema, moved, dropped, tuple(provenance))

@@ -7,10 +7,15 @@ import os
 import platform
 import sys
 import time
+from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 from fastbayes import _jit, engine
+from fastbayes.classifiers.naive_bayes import NaiveBayes
 from fastbayes.errors import FastBayesError
 
 PACKAGES = ("fastbayes", "numba", "llvmlite", "numpy", "pyarrow", "click", "tqdm")
@@ -61,15 +66,53 @@ def warmup() -> dict[str, float]:
     Returns
     -------
     dict
-        Seconds by module.
+        Seconds by step.
     """
     seconds = {}
-    for name in ("encode", "count", "moments", "log_joint"):
-        start = time.perf_counter()
-        module = _jit.load(name)
-        module.warmup()
-        seconds[name] = time.perf_counter() - start
+    kept = os.environ.get("FASTBAYES_KERNELS")
+    os.environ["FASTBAYES_KERNELS"] = "always"
+    try:
+        for name, job in _jobs():
+            start = time.perf_counter()
+            job()
+            seconds[name] = time.perf_counter() - start
+    finally:
+        if kept is None:
+            del os.environ["FASTBAYES_KERNELS"]
+        else:
+            os.environ["FASTBAYES_KERNELS"] = kept
     return seconds
+
+
+def _jobs() -> Iterator[tuple[str, Callable[[], None]]]:
+    """Yield small jobs that between them call every kernel in every type that is declared."""
+    random = np.random.default_rng(0)
+    rows = 400
+    levels = {"few": 3, "some": 20, "many": 300, "most": 70_000}
+    columns: dict[str, Any] = {
+        name: pa.array(np.concatenate([np.arange(n), random.integers(0, n, rows)]).astype(str))
+        .dictionary_encode()
+        .slice(n)
+        for name, n in levels.items()
+    }
+    columns["flag"] = pa.array(random.random(rows) < 0.5)
+    columns["count"] = pa.array(random.integers(0, 9, rows))
+    columns["empty"] = pa.array([None, "x"] * (rows // 2)).dictionary_encode()
+    columns["number"] = pa.array(random.normal(size=rows))
+    weight = random.random(rows) + 0.5
+    for k in (2, 3, 5, 12, 300):
+        labels = np.arange(rows) % k
+
+        def job(labels: Any = labels) -> None:
+            table = pa.table({**columns, "class": pa.array(labels)})
+            for precision in ("exact", "fast"):
+                model = NaiveBayes(categorical=["count"], precision=precision)
+                model.fit(table, "class", sample_weight=weight if precision == "fast" else None)
+                model.predict(table)
+                model.predict_proba(table)
+                model.log_joint(table)
+
+        yield f"{k} classes", job
 
 
 def doctor() -> list[tuple[str, bool, str]]:
@@ -86,7 +129,7 @@ def doctor() -> list[tuple[str, bool, str]]:
         checks.append((name, found is not None, found or f"not installed: pip install {name}"))
     checks.append(_checked("thread pool", _pool_works))
     checks.append(_checked("compiler", _kernels_work))
-    checks.append(_checked("kernel cache", _jit.cache_state))
+    checks.append(_checked("kernel cache", _cache_works))
     return checks
 
 
@@ -106,8 +149,6 @@ def _pool_works() -> str:
 
 
 def _kernels_work() -> str:
-    import numpy as np
-
     count = importlib.import_module("fastbayes.kernels.count")
     codes = np.array([[0, 1, 1, 0]], dtype=np.uint8)
     out = np.zeros((2, 2), dtype=np.int64)
@@ -116,3 +157,11 @@ def _kernels_work() -> str:
     if out.tolist() != [[1, 1], [1, 1]]:
         raise RuntimeError(f"a count came out as {out.tolist()}: report it with show_versions()")
     return "compiles and counts right"
+
+
+def _cache_works() -> str:
+    if os.environ.get("FASTBAYES_CACHE") == "0":
+        return "switched off by FASTBAYES_CACHE=0"
+    if _jit.uncached():
+        raise RuntimeError("cannot be written: point NUMBA_CACHE_DIR at a writable directory")
+    return "kept on disk"

@@ -168,6 +168,24 @@ def atomic(path: str | os.PathLike[str], *, force: bool = False) -> Iterator[Pat
         temporary.unlink(missing_ok=True)
 
 
+def check_target(path: str | os.PathLike[str], *, force: bool = False) -> None:
+    """Raise unless `path` may be written: before long work, so that it is not done in vain.
+
+    Parameters
+    ----------
+    path
+        The target; a symbolic link is followed.
+    force
+        Whether an existing target may be replaced.
+
+    Raises
+    ------
+    DataError
+        The target exists and `force` is off, or it cannot be made.
+    """
+    _check_target(path, Path(os.path.realpath(path)), force)
+
+
 def _check_target(path: str | os.PathLike[str], target: Path, force: bool) -> None:
     """Raise unless the target may be made."""
     name = os.fspath(path)

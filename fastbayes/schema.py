@@ -193,9 +193,7 @@ class Schema:
             (self.classes, self.classes_declared),
             (other.classes, other.classes_declared),
         )
-        return replace(
-            self, classes=classes, classes_declared=declared, features=tuple(features)
-        )
+        return replace(self, classes=classes, classes_declared=declared, features=tuple(features))
 
     def alignment(self, existing: Schema) -> Alignment:
         """Return where each cell of this schema stands in a statistic of `existing`."""
@@ -214,12 +212,7 @@ class Schema:
     def only(self, values: Iterable[NDArray[np.bool_]], classes: NDArray[np.bool_]) -> Schema:
         """Return the schema without the undeclared values and classes that are not marked."""
         keep = iter(values)
-        features = tuple(
-            f
-            if f.kind == "numeric"
-            else _kept(f, next(keep))
-            for f in self.features
-        )
+        features = tuple(f if f.kind == "numeric" else _kept(f, next(keep)) for f in self.features)
         kept = self.classes if self.classes_declared else self.classes.filter(pa.array(classes))
         return replace(self, features=features, classes=kept)
 
@@ -253,9 +246,7 @@ def labels(values: pa.Array) -> NDArray[Any]:
     return np.array(values.to_numpy(zero_copy_only=False))
 
 
-def _union(
-    name: str, a: tuple[pa.Array, bool], b: tuple[pa.Array, bool]
-) -> tuple[pa.Array, bool]:
+def _union(name: str, a: tuple[pa.Array, bool], b: tuple[pa.Array, bool]) -> tuple[pa.Array, bool]:
     (x, x_declared), (y, y_declared) = a, b
     if same_values(x, y):
         return (y if len(x) == 0 else x), x_declared or y_declared

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from fastbayes import engine
 from fastbayes.batch import BLOCK_ROWS
-from fastbayes.data.encode import Encoder, Place
+from fastbayes.data.encode import Encoder
 from fastbayes.data.segments import Segment
 from fastbayes.data.source import open_source
 from fastbayes.decisions import decide
@@ -123,10 +123,8 @@ def predict_to(
     k = len(schema.classes)
 
     def score(segment: Segment) -> tuple[list[pa.RecordBatch], Any, int]:
-        done, prior_rows, unseen, out = 0, 0, np.zeros(len(names), dtype=np.int64), []
-        for rows in segment.batches():
-            place = Place(segment.origin, segment.first_row + done if segment.first_row >= 0 else -1)
-            encoded = encoder.encode(rows, place)
+        prior_rows, unseen, out = 0, np.zeros(len(names), dtype=np.int64), []
+        for rows, encoded in engine.encoded_blocks(segment, encoder):
             batch = encoded.batch
             posterior = np.empty((rows.num_rows, k))
             prior_rows += scorer.posterior(batch.codes, batch.numeric, posterior)
@@ -147,7 +145,6 @@ def predict_to(
                 columns |= _because(model, rows.select(list(schema.names)), posterior, best)
             out.append(pa.RecordBatch.from_pydict(columns))
             unseen += encoded.unseen
-            done += rows.num_rows
         return out, unseen, prior_rows
 
     total, prior_rows, unseen = 0, 0, np.zeros(len(names), dtype=np.int64)
@@ -170,9 +167,7 @@ def predict_to(
     return Written(total, found, prior_rows)
 
 
-def _empty(
-    model: Any, rows: pa.RecordBatch, copied: list[str], proba: bool
-) -> pa.RecordBatch:
+def _empty(model: Any, rows: pa.RecordBatch, copied: list[str], proba: bool) -> pa.RecordBatch:
     """Return the columns of an empty result."""
     classes = model.schema_.classes
     columns = {name: rows.column(name) for name in copied}

@@ -17,7 +17,7 @@ from fastbayes import decisions, engine
 from fastbayes.batch import BLOCK_ROWS, Batch
 from fastbayes.classifiers.inputs import open_features, open_training
 from fastbayes.classifiers.protocol import Estimator
-from fastbayes.data.encode import Encoder, Place
+from fastbayes.data.encode import Encoder
 from fastbayes.engine import Progress
 from fastbayes.errors import DataError, FastBayesWarning, SchemaError
 from fastbayes.schema import Schema, labels
@@ -193,7 +193,9 @@ class Classifier(Estimator):
             domains = {f.name: f.values for f in known.categorical if f.declared} | domains
             if known.classes_declared:
                 domains[opened.target] = known.classes
-            categorical = [f.name for f in known.categorical if f.name in opened.source.schema.names]
+            categorical = [
+                f.name for f in known.categorical if f.name in opened.source.schema.names
+            ]
         if classes is not None:
             domains[opened.target] = np.unique(np.asarray(classes)).tolist()
         encoder = Encoder.learning(
@@ -282,9 +284,7 @@ class Classifier(Estimator):
             segment, start = item
             done, unseen, prior_rows = 0, np.zeros_like(tally.unseen), 0
             pieces = []
-            for rows in segment.batches():
-                place = Place(segment.origin, segment.first_row + done)
-                encoded = encoder.encode(rows, place)
+            for rows, encoded in engine.encoded_blocks(segment, encoder):
                 if known:
                     piece = out[start + done : start + done + rows.num_rows]
                 else:
@@ -338,9 +338,7 @@ class Classifier(Estimator):
         SchemaError
             When a column is missing or has another type; the message names it.
         """
-        best, _ = self._scan(
-            X, lambda s, b, out: s.predict(b.codes, b.numeric, out), None, np.intp
-        )
+        best, _ = self._scan(X, lambda s, b, out: s.predict(b.codes, b.numeric, out), None, np.intp)
         return self.classes_[best]
 
     def predict_proba(self, X: Any) -> Floats:
@@ -463,9 +461,7 @@ class Classifier(Estimator):
         """
         return decisions.decide(self.predict_proba(X), self.classes_, loss, reject)
 
-    def adapt_prior(
-        self, X: Any, *, tolerance: float = 1e-9, max_iter: int = 10_000
-    ) -> Self:
+    def adapt_prior(self, X: Any, *, tolerance: float = 1e-9, max_iter: int = 10_000) -> Self:
         """Return a copy whose class prior fits unlabelled rows, by expectation maximisation.
 
         Parameters

@@ -38,9 +38,7 @@ def is_array(X: Any) -> bool:
     return (hasattr(X, "__array__") and not arrow) or hasattr(X, "__len__")
 
 
-def open_training(
-    model: Any, X: Any, y: Any, sample_weight: Any, *, reset: bool
-) -> Training:
+def open_training(model: Any, X: Any, y: Any, sample_weight: Any, *, reset: bool) -> Training:
     """Return the source of training rows, its features checked against or set on the model."""
     if y is None:
         check_labels(model, y)

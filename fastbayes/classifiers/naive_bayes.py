@@ -269,8 +269,15 @@ class NaiveBayes(Classifier):
         """
         self._check_fitted()
         return sample(
-            self.schema_, self.class_log_prior_, self._tables, self._offsets, self.mean_,
-            self.variance_, n, y, seed,
+            self.schema_,
+            self.class_log_prior_,
+            self._tables,
+            self._offsets,
+            self.mean_,
+            self.variance_,
+            n,
+            y,
+            seed,
         )
 
     def _keeps_unlabelled(self) -> bool:

@@ -109,7 +109,8 @@ def _distinct(batch: Batch) -> Batch:
         batch,
         n_rows=len(first),
         codes=tuple(
-            Codes(f, np.ascontiguousarray(codes[:, first]), sizes) for f, codes, sizes in batch.codes
+            Codes(f, np.ascontiguousarray(codes[:, first]), sizes)
+            for f, codes, sizes in batch.codes
         ),
         numeric=tuple(np.ascontiguousarray(x[first]) for x in batch.numeric),
         weight=weight,

@@ -129,9 +129,9 @@ class Encoder:
         for name in (n for n in (target, weight) if n is not None):
             if name not in names:
                 raise SchemaError(f"there is no column {name!r}; the columns are {names}")
-        repeated = sorted({n for n in names if names.count(n) > 1}) if len(set(names)) < len(
-            names
-        ) else []
+        repeated = (
+            sorted({n for n in names if names.count(n) > 1}) if len(set(names)) < len(names) else []
+        )
         if repeated:
             raise SchemaError(f"column {repeated[0]!r} stands more than once; rename one of them")
         wanted = [n for n in names if n not in (target, weight)]
@@ -171,10 +171,12 @@ class Encoder:
         columns: pa.Schema,
         *,
         unseen: str = "ignore",
-        target: bool = False,
+        target: str | None = None,
         weight: str | None = None,
     ) -> Encoder:
         """Return an encoder that applies a schema to batches of these columns.
+
+        `target` names the column of the true classes, where they are wanted too.
 
         Raises
         ------
@@ -192,12 +194,18 @@ class Encoder:
             else:
                 features.append((feature, _closed(feature.name, kind, feature.values, schema)))
         classes = None
-        if target and schema.target is not None:
-            kind = _type_of(schema.target, columns)
-            classes = _closed(schema.target, kind, schema.classes, schema)
-        return cls(
-            features, classes, template=schema, weight=weight, applying=True, unseen=unseen
-        )
+        if target is not None:
+            classes = _closed(target, _type_of(target, columns), schema.classes, schema)
+        return cls(features, classes, template=schema, weight=weight, applying=True, unseen=unseen)
+
+    def know(self, schema: Schema) -> None:
+        """Take the values of an earlier scan into the open codebooks."""
+        for book, feature in zip(self.books, schema.categorical, strict=True):
+            assert feature.values is not None
+            book.widen(feature.values.type)
+            book.encode(feature.values.to_pylist())
+        if self.target is not None:
+            self.target.encode(schema.classes.to_pylist())
 
     def schema(self) -> Schema:
         """Return the schema as known by now; domains are in order of appearance, not sorted."""
@@ -478,9 +486,7 @@ def _prepare_booleans(book: Codebook, column: pa.Array, n: int, cells: float) ->
     return Prepared(size, validity is not None, bool((both == UNSEEN).any()), write)
 
 
-def _prepare_integers(
-    book: Codebook, column: pa.Array, n: int, cells: float
-) -> Prepared | None:
+def _prepare_integers(book: Codebook, column: pa.Array, n: int, cells: float) -> Prepared | None:
     """Look integers up by their distance from the smallest; None when they are spread too far."""
     encode = _jit.load("encode", cells)
     values, validity = _view(column), _bits(column)
@@ -506,7 +512,9 @@ def _prepare_integers(
     def write(missing: int, out: NDArray[np.unsignedinteger]) -> None:
         codes = found
         if validity is not None or unseen:
-            codes = np.where(found == hidden, missing, np.where(found == UNSEEN, missing + 1, found))
+            codes = np.where(
+                found == hidden, missing, np.where(found == UNSEEN, missing + 1, found)
+            )
         out[...] = codes
 
     return Prepared(len(book), validity is not None, unseen, write)

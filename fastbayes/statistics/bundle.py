@@ -95,9 +95,7 @@ class Statistics:
         """Return the statistics without undeclared values and classes that never occur."""
         values = self.values
         seen = values.counts.any(axis=1)
-        marks = [
-            seen[a : b - 1] for a, b in zip(values.offsets, values.offsets[1:], strict=False)
-        ]
+        marks = [seen[a : b - 1] for a, b in zip(values.offsets, values.offsets[1:], strict=False)]
         return self.aligned(self.schema.only(marks, values.class_counts != 0))
 
     def __add__(self, other: Statistics) -> Statistics:
@@ -264,9 +262,7 @@ class Statistics:
         """Return the statistics of a header and arrays; `source` names the file in messages."""
         try:
             prefix = "schema."
-            domains = {
-                k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)
-            }
+            domains = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
             schema = from_header(header["schema"], domains)
             parts = {}
             for name in header["parts"]:

@@ -138,8 +138,9 @@ def from_table(
 
 
 def _from_own(table: pa.Table, header: dict[str, Any]) -> tuple[Schema, dict[str, Any], int]:
-    arrays = {k: _parsed(k, pa.array(v, pa.string()), TYPES[t]) for k, (t, v) in
-              header["domains"].items()}
+    arrays = {
+        k: _parsed(k, pa.array(v, pa.string()), TYPES[t]) for k, (t, v) in header["domains"].items()
+    }
     schema = from_header(header, arrays)
     values = ValueCounts(schema.shape, weighted=header["weighted"])
     parts: dict[str, Any] = {"values": values}
@@ -154,15 +155,19 @@ def _from_own(table: pa.Table, header: dict[str, Any]) -> tuple[Schema, dict[str
     names = column["feature"].to_numpy(zero_copy_only=False)
     order = {f.name: j for j, f in enumerate(schema.categorical)}
     for name, rows in _rows_of(names, part == "value"):
-        _add(values, order[name], schema, column["value"].take(pa.array(rows)), labels[rows],
-             n[rows])
+        _add(
+            values, order[name], schema, column["value"].take(pa.array(rows)), labels[rows], n[rows]
+        )
     if "moments" in header["parts"]:
         moments = parts["moments"] = ClassMoments(schema.shape)
         numeric = {f.name: i for i, f in enumerate(schema.numeric)}
         (rows,) = np.nonzero(part == "moments")
         where = np.array([numeric[names[r]] for r in rows], dtype=np.int64), labels[rows]
-        for key, place in (("n", moments.count), ("mean", moments.mean),
-                           ("scatter", moments.scatter)):
+        for key, place in (
+            ("n", moments.count),
+            ("mean", moments.mean),
+            ("scatter", moments.scatter),
+        ):
             place[where] = column[key].to_numpy(zero_copy_only=False)[rows]
     return schema, parts, int(header["dropped_rows"])
 
@@ -178,9 +183,7 @@ def _rows_of(names: Any, marked: Any) -> list[tuple[str, Any]]:
     return [(str(v), rows[order[cuts[i] : cuts[i + 1]]]) for i, v in enumerate(distinct)]
 
 
-def _add(
-    values: ValueCounts, j: int, schema: Schema, cells: pa.Array, labels: Any, n: Any
-) -> None:
+def _add(values: ValueCounts, j: int, schema: Schema, cells: pa.Array, labels: Any, n: Any) -> None:
     feature = schema.categorical[j]
     codes = positions(cells, text(feature.values))
     null = cells.is_null().to_numpy(zero_copy_only=False)
