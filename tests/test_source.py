@@ -30,7 +30,7 @@ from hypothesis import strategies as st
 
 from fastbayes.data import text
 from fastbayes.data.rows import blocks, cut_rows
-from fastbayes.data.segments import STREAM_BLOCKS, reblock
+from fastbayes.data.segments import SEGMENT_BLOCKS, STREAM_BLOCKS, reblock
 from fastbayes.data.source import Source, open_source
 from fastbayes.errors import DataError, SchemaError
 
@@ -412,13 +412,21 @@ def test_a_row_group_is_a_segment(folder: Path) -> None:
 
 
 def test_ipc_batches_are_grouped_and_cut(folder: Path) -> None:
-    long = pa.table({"v": np.arange(1000), "s": [f"{i % 7}" for i in range(1000)]})
-    for name, size, compression in (("s", 1, None), ("l", 1000, "lz4"), ("m", 70, "zstd")):
+    step = SEGMENT_BLOCKS * 4
+    long = pa.table({"v": np.arange(80 * step), "s": [f"{i % 7}" for i in range(80 * step)]})
+    for name, size, compression, pieces in (
+        ("short", 1, None, 80),
+        ("long", 80 * step, "lz4", 80),
+        ("between", step + step // 4, "zstd", 128),
+    ):
         write_ipc(folder / f"{name}.arrow", long, size, compression=compression)
         source = open_source(f"{name}.arrow")
         segments = list(source.segments(4))
-        assert all(segment.n_rows is not None and segment.n_rows <= 64 for segment in segments)
-        assert len(segments) == {"s": 16, "l": 16, "m": 30}[name]
+        assert len(segments) == pieces
+        assert all(segment.n_rows is not None and segment.n_rows <= step for segment in segments)
+        assert [s.first_row for s in segments] == np.cumsum(
+            [0, *(s.n_rows for s in segments[:-1])]
+        ).tolist()
         assert rows(source, 4) == long.to_pylist()
 
 

@@ -13,7 +13,8 @@ import pyarrow as pa
 from fastbayes.data.unify import is_text, unify_types
 from fastbayes.errors import DataError, FileFormatError
 
-# Blocks of one segment of a table, an IPC file; of a stream, whose segments hold decoded rows.
+# Blocks of one segment of a table, an IPC file: few, so that a million rows keep every worker
+# busy; and of a stream, whose segments hold decoded rows.
 SEGMENT_BLOCKS = 2
 STREAM_BLOCKS = 4
 
