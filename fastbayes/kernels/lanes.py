@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba.core import types
+from numba.core import cgutils, types
 from numba.extending import intrinsic, models, register_model
 
 I32 = ir.IntType(32)
@@ -136,3 +136,86 @@ def scale(typing: Any, value: Any, power: Any) -> Any:
         return builder.bitcast(builder.add(builder.bitcast(args[0], bits), n), ir.DoubleType())
 
     return types.float64(types.float64, types.float64), code
+
+
+@intrinsic
+def pair(typing: Any, a: Any, b: Any) -> Any:
+    """Return two floats as a vector."""
+    kind = Lanes(types.float64, 2)
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        both = ir.Constant(_vector(kind), ir.Undefined)
+        for lane, value in enumerate(args):
+            both = builder.insert_element(both, value, I32(lane))
+        return both
+
+    return kind(types.float64, types.float64), code
+
+
+@intrinsic
+def store(typing: Any, array: Any, index: Any, vector: Any) -> Any:
+    """Write a vector over its neighbours in a flat array from `index` on."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kind = _vector(vector)
+        pointer = _pointer(context, builder, signature.args[0], args[0], args[1], kind)
+        builder.store(args[2], pointer, align=array.dtype.bitwidth // 8)
+        return context.get_dummy_value()
+
+    return types.void(array, types.uintp, vector), code
+
+
+@intrinsic
+def total(typing: Any, a: Any) -> Any:
+    """Return the sum of the lanes, first to last."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        result = builder.extract_element(args[0], I32(0))
+        for lane in range(1, a.width):
+            result = builder.fadd(result, builder.extract_element(args[0], I32(lane)))
+        return result
+
+    return a.dtype(a), code
+
+
+@intrinsic
+def add_moments(
+    typing: Any, x: Any, y: Any, index: Any, c: Any, shift: Any, count: Any, sums: Any, squares: Any
+) -> Any:
+    """Return count, sums and squares with the rows from `index` on added that are of class c.
+
+    d = x[r] - shift where y[r] = c and x[r] is not NaN; count += 1, sums += d, squares += d².
+    """
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        floats, bytes_ = _vector(count), ir.VectorType(ir.IntType(8), count.width)
+        zeros, ones = (ir.Constant(floats, [value] * count.width) for value in (0.0, 1.0))
+        at = _pointer(context, builder, signature.args[0], args[0], args[2], floats)
+        value = builder.load(at, align=8)
+        at = _pointer(context, builder, signature.args[1], args[1], args[2], bytes_)
+        member = builder.and_(
+            builder.icmp_unsigned(
+                "==", builder.load(at, align=1), _spread(builder, args[3], bytes_)
+            ),
+            builder.fcmp_ordered("ord", value, value),
+        )
+        deviation = builder.fsub(value, _spread(builder, args[4], floats))
+        deviation = builder.select(member, deviation, zeros)
+        name = f"llvm.fmuladd.v{count.width}f64"
+        fma = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(floats, [floats] * 3), name
+        )
+        results = [
+            builder.fadd(args[5], builder.select(member, ones, zeros)),
+            builder.fadd(args[6], deviation),
+            builder.call(fma, [deviation, deviation, args[7]]),
+        ]
+        return context.make_tuple(builder, signature.return_type, results)
+
+    result = types.UniTuple(count, 3)
+    return result(x, y, types.uintp, types.uint8, types.float64, count, count, count), code
+
+
+def _spread(builder: Any, value: Any, vector: Any) -> Any:
+    none = ir.Constant(vector, ir.Undefined)
+    return _pick(builder, builder.insert_element(none, value, I32(0)), none, [0] * vector.count)

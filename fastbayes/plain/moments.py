@@ -58,7 +58,7 @@ def block_moments(
 def far_from_mean(shift: Floats, count: Floats, mean: Floats, scatter: Floats) -> NDArray[np.bool_]:
     """Return where the shift was so far from the mean that the subtraction cost digits."""
     with np.errstate(over="ignore", invalid="ignore"):
-        return (count * (mean - shift) ** 2 > 16 * scatter) & np.isfinite(scatter)
+        return (count * (mean - shift) ** 2 > 256 * scatter) & np.isfinite(scatter)
 
 
 def from_sums(
