@@ -116,7 +116,7 @@ def generate(
     threads
         Threads that draw rows; None takes all processors.
     progress
-        Called with the number of rows written so far.
+        Called with the number of rows written since the last call.
 
     Returns
     -------
@@ -187,7 +187,7 @@ def _write(
     progress: Callable[[int], object] | None,
 ) -> None:
     """Cut the stream of chunks into files of these lengths and these into groups of rows."""
-    rest, done = pa.RecordBatch.from_pylist([], schema), 0
+    rest = pa.RecordBatch.from_pylist([], schema)
     for i, length in enumerate(lengths):
         writer, write = _writer(format, folder / f"part-{i:05d}{_SUFFIX[format]}", schema)
         with writer:
@@ -198,10 +198,10 @@ def _write(
                     parts.append(rest.slice(0, wanted))
                     rest = rest.slice(parts[-1].num_rows)
                     wanted -= parts[-1].num_rows
-                    done += parts[-1].num_rows
-                write(pa.Table.from_batches(parts, schema))
+                made = pa.Table.from_batches(parts, schema)
+                write(made)
                 if progress is not None:
-                    progress(done)
+                    progress(made.num_rows)
 
 
 def _writer(format: str, path: Path, schema: pa.Schema) -> tuple[Any, Callable[[pa.Table], None]]:
