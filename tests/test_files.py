@@ -422,6 +422,8 @@ def test_atomic__places_that_cannot_be(tmp_path: Path) -> None:
     ]:
         with pytest.raises(DataError, match=reason), files.atomic(target, force=True):
             pytest.fail("the block ran")
+        with pytest.raises(DataError, match=reason):
+            files.check_target(target, force=True)
     assert Path("/dev/null").is_char_device()
 
 
