@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastbayes import _jit
 from fastbayes.batch import Batch
-from fastbayes.classifiers.base import Classifier, Explanation, Floats
+from fastbayes.classifiers.answers import Explanation, Floats
+from fastbayes.classifiers.base import Classifier
 from fastbayes.classifiers.sampling import sample
 from fastbayes.classifiers.semi_supervised import expectation_maximisation
 from fastbayes.classifiers.smoothing import (
@@ -193,7 +194,7 @@ class NaiveBayes(Classifier):
         return self.class_log_prior_
 
     def _scorer(self, cells: float) -> Any:
-        gaussian = tuple(self._gaussians) if self.schema_.numeric else None
+        gaussian = tuple(self._gaussians)[:3] if self.schema_.numeric else None
         return _jit.load("log_joint", cells).Scorer(
             self.class_log_prior_, self._tables, self._offsets, gaussian, self.precision
         )
@@ -222,10 +223,10 @@ class NaiveBayes(Classifier):
                 for feature, column in zip(features, codes, strict=True):
                     rows = self._offsets[feature] + column.astype(np.int64)
                     cube[:, places["categorical"][feature]] = self._tables[rows]
-            for x, place, mean, half, level in zip(
+            for x, place, mean, half, level, rest in zip(
                 batch.numeric, places["numeric"], *self._gaussians, strict=True
             ):
-                term = level - (x[:, None] - mean) ** 2 * half
+                term = level - ((x[:, None] - mean) - rest) ** 2 * half
                 cube[:, place] = np.where(np.isnan(x)[:, None], 0.0, term)
             return 0
 

@@ -16,11 +16,12 @@ Floats = NDArray[np.float64]
 
 
 class Gaussians(NamedTuple):
-    """Per (numeric feature, class): log N(x) = constant - half_precision * (x - mean)^2."""
+    """Per (numeric feature, class): log N(x) = constant - half_precision ((x - mean) - rest)^2."""
 
     mean: Floats
     half_precision: Floats
     constant: Floats
+    rest: Floats  # what rounding took from the mean
 
 
 def log_prior(
@@ -248,4 +249,5 @@ def gaussians(
             f"column {names[feature]!r} has variance 0 in a class and var_floor={var_floor}; "
             "raise var_floor or leave the column out"
         )
-    return Spread(Gaussians(centre, half, level), used, floored, constant)
+    rest = np.where(n > 0, moments.rest, 0.0)
+    return Spread(Gaussians(centre, half, level, rest), used, floored, constant)

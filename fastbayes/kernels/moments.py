@@ -41,8 +41,8 @@ def block_moments(
     y: NDArray[np.unsignedinteger],
     n_classes: int,
     weight: Floats | None = None,
-) -> tuple[Floats, Floats, Floats]:
-    """Return count, mean and scatter of the known values of each class in this block.
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return count, mean, its rest and scatter of the known values of each class in this block.
 
     Parameters
     ----------
@@ -58,9 +58,10 @@ def block_moments(
     Returns
     -------
     tuple
-        count (sum of the weights of known values), mean (0 where count is 0) and scatter (sum of
-        squared deviations from the mean), each (n_classes,). An infinite value, or deviations
-        whose squares overflow, make the mean or the scatter of that class non-finite.
+        count (sum of the weights of known values), mean (0 where count is 0), what rounding took
+        from the mean, and scatter (sum of squared deviations from the mean), each (n_classes,).
+        An infinite value, or deviations whose squares overflow, make the mean or the scatter of
+        that class non-finite.
 
     Notes
     -----
@@ -73,14 +74,14 @@ def block_moments(
     shift = np.full(n_classes + 1, np.nan)
     first_known(x, y, weight, shift[:n_classes])
     shift[np.isnan(shift)] = 0.0
-    moments = np.empty((3, n_classes))
+    moments = np.empty((4, n_classes))
     far = np.zeros(1, np.int64)
     _about(shift, x, y, weight, moments, far)
     if far[0]:
         shift[:n_classes] = moments[1]
         _about(shift, x, y, weight, moments, far)
-    count, mean, scatter = moments
-    return count, mean, scatter
+    count, mean, rest, scatter = moments
+    return count, mean, rest, scatter
 
 
 def _about(
@@ -239,11 +240,11 @@ def add_value(x, y, weight, r, shift, copy, count, pairs):
 
 @kernel
 def from_sums(shift, sums, moments, far):
-    """Turn sums into moments: mean = shift + Σwd / Σw, scatter = Σwd² - (Σwd)² / Σw.
+    """Turn sums into moments: mean + rest = shift + Σwd / Σw, scatter = Σwd² - (Σwd)² / Σw.
 
     shift    IN   (>= n_classes,) float64
     sums     IN   (3, >= n_classes) float64   Σw, Σwd, Σwd²
-    moments  OUT  (3, n_classes) float64   count, mean, scatter
+    moments  OUT  (4, n_classes) float64   count, mean, rest, scatter
     far      OUT  (1,) int64   += classes whose shift was so far from the mean that digits were lost
     """
     for c in range(moments.shape[1]):
@@ -253,7 +254,11 @@ def from_sums(shift, sums, moments, far):
         # Rounding can leave -1e-17 for 0; -inf is an overflow and must not become a number.
         if -np.inf < scatter < 0.0:
             scatter = 0.0
+        mean = shift[c] + offset
+        part = mean - shift[c]
+        rest = (shift[c] - (mean - part)) + (offset - part)
         moments[0, c] = count
-        moments[1, c] = shift[c] + offset
-        moments[2, c] = scatter
+        moments[1, c] = mean
+        moments[2, c] = rest if np.isfinite(rest) else 0.0
+        moments[3, c] = scatter
         far[0] += np.isfinite(scatter) and count * offset * offset > 256.0 * scatter

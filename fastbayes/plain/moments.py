@@ -13,8 +13,8 @@ def block_moments(
     y: NDArray[np.unsignedinteger],
     n_classes: int,
     weight: Floats | None = None,
-) -> tuple[Floats, Floats, Floats]:
-    """Return count, mean and scatter of the known values of each class in this block.
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return count, mean, its rest and scatter of the known values of each class in this block.
 
     Parameters
     ----------
@@ -30,9 +30,10 @@ def block_moments(
     Returns
     -------
     tuple
-        count (sum of the weights of known values), mean (0 where count is 0) and scatter (sum of
-        squared deviations from the mean), each (n_classes,). An infinite value, or deviations
-        whose squares overflow, make the mean or the scatter of that class non-finite.
+        count (sum of the weights of known values), mean (0 where count is 0), what rounding took
+        from the mean, and scatter (sum of squared deviations from the mean), each (n_classes,).
+        An infinite value, or deviations whose squares overflow, make the mean or the scatter of
+        that class non-finite.
 
     Notes
     -----
@@ -49,10 +50,10 @@ def block_moments(
     shift = np.zeros(n_classes)
     present, first = np.unique(y, return_index=True)
     shift[present] = values[first]
-    count, mean, scatter = _about(shift, values, y, weight)
+    count, mean, rest, scatter = _about(shift, values, y, weight)
     if far_from_mean(shift, count, mean, scatter).any():
-        count, mean, scatter = _about(mean, values, y, weight)
-    return count, mean, scatter
+        count, mean, rest, scatter = _about(mean, values, y, weight)
+    return count, mean, rest, scatter
 
 
 def far_from_mean(shift: Floats, count: Floats, mean: Floats, scatter: Floats) -> NDArray[np.bool_]:
@@ -63,19 +64,22 @@ def far_from_mean(shift: Floats, count: Floats, mean: Floats, scatter: Floats) -
 
 def from_sums(
     shift: Floats, count: Floats, total: Floats, squares: Floats
-) -> tuple[Floats, Floats, Floats]:
-    """Return count, mean and scatter from the sums of w, w(x - shift) and w(x - shift)²."""
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return count, mean, rest and scatter from the sums of w, w(x - shift) and w(x - shift)²."""
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         offset = np.where(count > 0, total / count, 0.0)
         scatter = squares - total * offset
-    # Rounding can leave -1e-17 for 0; -inf is an overflow and must not become a finite number.
-    scatter[(scatter < 0) & np.isfinite(scatter)] = 0.0
-    return count, shift + offset, scatter
+        # Rounding can leave -1e-17 for 0; -inf is an overflow and must not become a number.
+        scatter[(scatter < 0) & np.isfinite(scatter)] = 0.0
+        mean = shift + offset
+        part = mean - shift
+        rest = (shift - (mean - part)) + (offset - part)
+    return count, mean, np.where(np.isfinite(rest), rest, 0.0), scatter
 
 
 def _about(
     shift: Floats, values: Floats, y: NDArray[np.unsignedinteger], weight: Floats | None
-) -> tuple[Floats, Floats, Floats]:
+) -> tuple[Floats, Floats, Floats, Floats]:
     size = len(shift)
     with np.errstate(over="ignore", invalid="ignore"):
         deviation = values - shift[y]

@@ -207,3 +207,34 @@ class ArrayStatistics:
             parts[name] = kind.from_arrays(shape, mine)
         names = header["names"]
         return cls(classes, parts, None if names is None else tuple(names), header["options"])
+
+
+def _codes(known: NDArray[np.int64], sizes: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Return for each feature where codes 0, 1, ... of a wanted size are among the known."""
+    return [
+        np.where(np.arange(size) < least, np.arange(size), -1)
+        for size, least in zip(sizes, known, strict=True)
+    ]
+
+
+def resized(counts: ValueCounts, sizes: NDArray[np.int64]) -> ValueCounts:
+    """Return counts of codes 0, 1, ... with other numbers of codes per feature.
+
+    Parameters
+    ----------
+    counts
+        The counts.
+    sizes
+        (n_features,) codes to keep or to make room for.
+
+    Returns
+    -------
+    ValueCounts
+        The counts, new codes 0.
+    """
+    known, k = counts.shape.sizes, counts.shape.n_classes
+    if np.array_equal(known, sizes):
+        return counts
+    codes = _codes(known, sizes)
+    features, none = np.arange(len(sizes)), np.empty(0, np.int64)
+    return counts.take(Alignment(Shape(sizes, 0, k), features, codes, none, np.arange(k)))

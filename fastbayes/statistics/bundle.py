@@ -84,7 +84,18 @@ class Statistics:
         return sum(part.nbytes for part in self.parts.values())
 
     def aligned(self, schema: Schema) -> Statistics:
-        """Return the statistics with cells laid out as `schema` has them; new cells are empty."""
+        """Return the statistics with cells laid out as `schema` has them; new cells are empty.
+
+        Parameters
+        ----------
+        schema
+            A schema of the same columns.
+
+        Returns
+        -------
+        Statistics
+            Itself where the schemas are equal.
+        """
         if self.schema == schema:
             return self
         to = schema.alignment(self.schema)
@@ -259,7 +270,25 @@ class Statistics:
     def from_state(
         cls, header: Mapping[str, Any], arrays: Mapping[str, Any], source: str
     ) -> Statistics:
-        """Return the statistics of a header and arrays; `source` names the file in messages."""
+        """Return the statistics of a header and arrays.
+
+        Parameters
+        ----------
+        header, arrays
+            From `state`.
+        source
+            Name of the file, for messages.
+
+        Returns
+        -------
+        Statistics
+            Equal to the one whose state it was.
+
+        Raises
+        ------
+        FileFormatError
+            When header and arrays do not fit together.
+        """
         try:
             prefix = "schema."
             domains = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
@@ -286,8 +315,8 @@ class Statistics:
         Returns
         -------
         pyarrow.Table
-            Columns part, class, feature, value, n, mean, scatter; value is text. The schema
-            metadata hold domains and types, so that `from_table` gives back an equal statistic.
+            Columns part, class, feature, value, n, mean, rest, scatter; value is text, the mean is
+            mean + rest. The schema metadata hold domains and types, so that `from_table` gives back an equal statistic.
         """
         return to_table(self.schema, self.parts, self.dropped_rows)
 

@@ -17,6 +17,17 @@ from fastbayes.schema import Alignment, Shape
 LEAST_SHARE = 1e-6
 
 
+def two_sum(
+    a: NDArray[np.float64], b: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return a + b rounded, and what rounding took from it, exactly (Knuth 1969)."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        total = a + b
+        part = total - a
+        rest = (a - (total - part)) + (b - part)
+    return total, np.where(np.isfinite(rest), rest, 0.0)
+
+
 class ClassMoments:
     """Moments per (numeric feature, class): the sufficient statistic of Gaussian naive Bayes.
 
@@ -29,8 +40,9 @@ class ClassMoments:
 
     Notes
     -----
-    `count`, `mean` and `scatter` are (n_numeric, n_classes) float64; scatter is the sum of
-    squared deviations from the mean. Merging is exact algebra (Chan, Golub, LeVeque 1979, eq. 2.1)
+    `count`, `mean`, `rest` and `scatter` are (n_numeric, n_classes) float64. The mean is the
+    unevaluated sum mean + rest, `rest` being what rounding took from `mean`: of 1.7e9 ± 1 a float64
+    holds the mean to 1e-7 only. Scatter is the sum of squared deviations from it. Merging is exact algebra (Chan, Golub, LeVeque 1979, eq. 2.1)
     and loses no digits when values are large and their spread is small.
     """
 
@@ -41,6 +53,7 @@ class ClassMoments:
         self.shape = shape
         self.count: NDArray[np.float64] = np.zeros(size)
         self.mean: NDArray[np.float64] = np.zeros(size)
+        self.rest: NDArray[np.float64] = np.zeros(size)
         self.scatter: NDArray[np.float64] = np.zeros(size)
 
     @classmethod
@@ -56,7 +69,7 @@ class ClassMoments:
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        return self.count.nbytes * 3
+        return self.count.nbytes * 4
 
     def update(self, batch: Batch) -> None:
         """Add the rows of a batch, one block at a time."""
@@ -67,18 +80,20 @@ class ClassMoments:
         block = ClassMoments(self.shape)
         k = batch.n_classes
         for j, values in enumerate(batch.numeric):
-            count, mean, scatter = moments.block_moments(values, batch.classes, k, batch.weight)
-            block.count[j, :k], block.mean[j, :k], block.scatter[j, :k] = count, mean, scatter
+            columns = moments.block_moments(values, batch.classes, k, batch.weight)
+            for place, column in zip(block._all(), columns, strict=True):
+                place[j, :k] = column
         self._merge(block)
 
     def _merge(self, other: ClassMoments) -> None:
         n = self.count + other.count
         with np.errstate(invalid="ignore", divide="ignore"):
             share = np.where(n > 0, other.count / n, 0.0)
-        delta = other.mean - self.mean
-        # Empty sides contribute their 0 mean with share 0 or 1, so they change nothing.
+        delta = (other.mean - self.mean) + (other.rest - self.rest)
         first = self.count == 0
-        self.mean = np.where(first, other.mean, self.mean + delta * share)
+        mean, rest = two_sum(self.mean, self.rest + delta * share)
+        self.mean = np.where(first, other.mean, mean)
+        self.rest = np.where(first, other.rest, rest)
         self.scatter = np.where(
             first, other.scatter, self.scatter + other.scatter + delta * delta * self.count * share
         )
@@ -104,8 +119,8 @@ class ClassMoments:
             theirs[:, :k] = mine
         return result
 
-    def _all(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        return self.count, self.mean, self.scatter
+    def _all(self) -> tuple[NDArray[np.float64], ...]:
+        return self.count, self.mean, self.rest, self.scatter
 
     def __add__(self, other: ClassMoments) -> ClassMoments:
         result = ClassMoments.from_arrays(self.shape, self.arrays())
@@ -119,7 +134,8 @@ class ClassMoments:
             raise DataError("moments: cannot retract more rows than were counted")
         n = np.where(np.abs(n) <= tolerance, 0.0, n)
         with np.errstate(invalid="ignore", divide="ignore"):
-            delta = np.where(n > 0, (self.mean - other.mean) * self.count / n, 0.0)
+            apart = (self.mean - other.mean) + (self.rest - other.rest)
+            delta = np.where(n > 0, apart * self.count / n, 0.0)
         gone = delta * delta * other.count * n / np.maximum(self.count, 1e-300)
         left = self.scatter - other.scatter - gone
         lost = (n > 1) & (self.scatter > 0) & (left < LEAST_SHARE * self.scatter)
@@ -134,13 +150,16 @@ class ClassMoments:
             )
         result = ClassMoments(self.shape)
         result.count = n
-        result.mean = np.where(n > 0, other.mean + delta, 0.0)
+        mean, rest = two_sum(other.mean, other.rest + delta)
+        result.mean = np.where(n > 0, mean, 0.0)
+        result.rest = np.where(n > 0, rest, 0.0)
         result.scatter = np.where(n > 0, np.maximum(left, 0.0), 0.0)
         return result
 
     def __mul__(self, factor: float) -> ClassMoments:
         result = ClassMoments(self.shape)
-        result.count, result.mean = self.count * factor, self.mean * (factor != 0)
+        result.count = self.count * factor
+        result.mean, result.rest = self.mean * (factor != 0), self.rest * (factor != 0)
         result.scatter = self.scatter * factor
         return result
 
@@ -153,7 +172,7 @@ class ClassMoments:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the statistic as named arrays."""
-        return {"count": self.count, "mean": self.mean, "scatter": self.scatter}
+        return dict(zip(("count", "mean", "rest", "scatter"), self._all(), strict=True))
 
     @classmethod
     def from_arrays(cls, shape: Shape, arrays: Mapping[str, NDArray[Any]]) -> ClassMoments:

@@ -69,7 +69,7 @@ class FeatureSums:
             part = slice(start, start + rows)
             chosen = X[part] if above is None else X[part] > above
             block = np.asarray(chosen, dtype=np.float64)
-            self.sums += _dense_sums(block, y[part], None if weight is None else weight[part], k)
+            self.sums += class_sums(block, y[part], None if weight is None else weight[part], k)
 
     def take(self, to: Alignment) -> FeatureSums:
         """Return the statistic with its cells moved to another shape; new cells are 0."""
@@ -125,9 +125,27 @@ class FeatureSums:
         return result
 
 
-def _dense_sums(
+def class_sums(
     X: Floats, y: NDArray[np.unsignedinteger], weight: Floats | None, n_classes: int
 ) -> Floats:
+    """Return the sum of each column within each class.
+
+    Parameters
+    ----------
+    X
+        (n_rows, n_features) a block that fits the cache.
+    y
+        (n_rows,) class codes.
+    weight
+        (n_rows,), or None when every row weighs 1.
+    n_classes
+        Number of classes.
+
+    Returns
+    -------
+    numpy.ndarray
+        (n_classes, n_features).
+    """
     if n_classes <= FEW_CLASSES:
         indicator = np.zeros((n_classes, len(y)))
         indicator[y, np.arange(len(y))] = 1.0 if weight is None else weight

@@ -30,7 +30,7 @@ TYPES |= {"uint64": pa.uint64(), "null": pa.null()}
 
 
 def to_table(schema: Schema, parts: Mapping[str, Any], dropped_rows: int) -> pa.Table:
-    """Return the non-empty cells as rows (part, class, feature, value, n, mean, scatter)."""
+    """Return the non-empty cells as rows (part, class, feature, value, n, mean, rest, scatter)."""
     pieces = []
     values: ValueCounts = parts["values"]
     labels = text(schema.classes)
@@ -61,6 +61,7 @@ def to_table(schema: Schema, parts: Mapping[str, Any], dropped_rows: int) -> pa.
                     moments.count[i, kept],
                     feature.name,
                     mean=moments.mean[i, kept],
+                    rest=moments.rest[i, kept],
                     scatter=moments.scatter[i, kept],
                 )
             )
@@ -84,6 +85,7 @@ def _piece(
     feature: str | None = None,
     value: pa.Array | None = None,
     mean: Any = None,
+    rest: Any = None,
     scatter: Any = None,
 ) -> pa.Table:
     rows = len(classes)
@@ -97,6 +99,7 @@ def _piece(
             # Counts up to 2**53 are exact in float64, which moments and weights need.
             "n": pa.array(np.asarray(n, dtype=np.float64)),
             "mean": none if mean is None else pa.array(mean),
+            "rest": none if rest is None else pa.array(rest),
             "scatter": none if scatter is None else pa.array(scatter),
         }
     )
@@ -166,6 +169,7 @@ def _from_own(table: pa.Table, header: dict[str, Any]) -> tuple[Schema, dict[str
         for key, place in (
             ("n", moments.count),
             ("mean", moments.mean),
+            ("rest", moments.rest),
             ("scatter", moments.scatter),
         ):
             place[where] = column[key].to_numpy(zero_copy_only=False)[rows]
