@@ -19,7 +19,7 @@ class Codes(NamedTuple):
     features  (m,) int64: positions among the categorical features
     codes     (m, n_rows) uint8 | uint16 | uint32, C-contiguous: codes[i, r] < sizes[i]
     sizes     (m,) int64: values known to the encoder, plus one if a missing value occurs here
-              (its code is then sizes[i] - 1); at predict S_j + 2, with missing = S_j, unseen = S_j + 1
+              (its code is then sizes[i] - 1); at predict S_j + 2: missing is S_j, unseen S_j + 1
     """
 
     features: NDArray[np.int64]

@@ -130,6 +130,7 @@ class Parts:
         self.held: dict[str, Statistic] = {}
 
     def update(self, batch: Batch, shape: Shape) -> None:
+        """Count a batch, growing to at least `shape` first."""
         for name in self.names:
             part = self.held.get(name)
             if part is None:
@@ -139,6 +140,7 @@ class Parts:
             self.held[name] = part
 
     def add(self, other: Parts) -> None:
+        """Add the statistics of other rows, counted by the same codebooks."""
         for name, theirs in other.held.items():
             mine = self.held.get(name)
             if mine is not None:
@@ -256,8 +258,7 @@ def scan(
     shared = [n for n in names if REGISTRY[n].order_free(weighted) and not whole]
     own = [n for n in names if n not in shared]
     budget = _Budget(memory_limit, threads + 1)
-    if source.n_rows is not None:
-        encoder.cells = float(source.n_rows * max(1, len(encoder.features)))
+    encoder.expect(source.n_rows)
     idle: list[Parts] = []
 
     def count(segment: Segment) -> _Counted:

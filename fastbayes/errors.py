@@ -35,7 +35,7 @@ class FastBayesWarning(UserWarning):
 
 def not_fitted(name: str) -> Exception:
     """Return the error of an unfitted model, scikit-learn's own class where it is loaded."""
-    message = f"this {name} instance is not fitted yet: call 'fit', 'partial_fit' or 'fit_statistics' first"
+    message = f"this {name} instance is not fitted yet: call 'fit' or 'fit_statistics' first"
     loaded = sys.modules.get("sklearn.exceptions")
     error: type[Exception] = loaded.NotFittedError if loaded is not None else NotFittedError
     return error(message)

@@ -77,9 +77,8 @@ def evaluate(
     encoder = Encoder.applying_to(
         schema, source_.schema, unseen=model.unseen, target=name, weight=weight
     )
-    width = max(1, len(schema.names))
-    encoder.cells = float("inf") if source_.n_rows is None else source_.n_rows * width
-    scorer = model._scorer(encoder.cells)
+    encoder.expect(source_.n_rows)
+    scorers = model._scorers()
 
     def score(segment: Segment) -> tuple[list[Scored], int]:
         scored: list[Scored] = []
@@ -87,7 +86,7 @@ def evaluate(
         for block, encoded in engine.encoded_blocks(segment, encoder):
             batch = encoded.batch
             posterior = np.empty((batch.n_rows, len(schema.classes)))
-            scorer.posterior(batch.codes, batch.numeric, posterior)
+            scorers(batch.cells).posterior(batch.codes, batch.numeric, posterior)
             assert batch.classes is not None
             scored.append((posterior, batch.classes, batch.weight))
             rows += block.num_rows

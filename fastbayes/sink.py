@@ -117,8 +117,8 @@ def predict_to(
     if wanted != opened.schema.names and opened.rereadable:
         opened = open_source(source, columns=wanted, filesystem=filesystem)
     encoder = Encoder.applying_to(schema, opened.schema, unseen=model.unseen)
-    encoder.cells = float("inf") if opened.n_rows is None else opened.n_rows * len(needed)
-    scorer = model._scorer(encoder.cells)
+    encoder.expect(opened.n_rows)
+    scorers = model._scorers()
     names = [f.name for f in schema.categorical]
     k = len(schema.classes)
 
@@ -126,6 +126,7 @@ def predict_to(
         prior_rows, unseen, out = 0, np.zeros(len(names), dtype=np.int64), []
         for rows, encoded in engine.encoded_blocks(segment, encoder):
             batch = encoded.batch
+            scorer = scorers(batch.cells)
             posterior = np.empty((rows.num_rows, k))
             prior_rows += scorer.posterior(batch.codes, batch.numeric, posterior)
             best = np.empty(rows.num_rows, dtype=np.intp)

@@ -3,21 +3,49 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import MethodType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fastbayes import decisions
+from fastbayes import decisions, engine
+from fastbayes.batch import BLOCK_ROWS
+from fastbayes.classifiers.answers import Explanation
 from fastbayes.classifiers.array_scorers import RowScorer, row_max, row_sum
-from fastbayes.classifiers.base import Explanation
 from fastbayes.classifiers.protocol import Estimator, check_features, check_labels, encode_labels
 from fastbayes.errors import DataError
 
 Floats = NDArray[np.float64]
+T = TypeVar("T")
+
+SEGMENT_CELLS = 1 << 22  # cells of a segment of rows that a thread takes
+
+
+def in_segments(function: Callable[[slice], T], X: Any) -> Iterator[T]:
+    """Yield function(rows) for the segments of an array in order, working on some ahead.
+
+    Parameters
+    ----------
+    function
+        Called with ranges of rows, in threads if there is more than one.
+    X
+        (n_rows, n_features) array; a sparse matrix is one segment.
+
+    Yields
+    ------
+    object
+        What the function returned.
+    """
+    n_rows, n_features = X.shape
+    rows = n_rows
+    if isinstance(X, np.ndarray):
+        rows = min(4 * BLOCK_ROWS, max(BLOCK_ROWS // 4, SEGMENT_CELLS // n_features))
+    segments = [slice(start, start + rows) for start in range(0, n_rows, rows)]
+    threads = engine.default_threads() if len(segments) > 1 else 1
+    return engine.in_order(function, segments, threads)
 
 
 class when_fitted:
@@ -77,8 +105,14 @@ class Answers(Estimator):
         scorer = self._scorer(X.shape[0] * X.shape[1])
         tail = () if width is None else (width,)
         out = np.empty((X.shape[0], *tail), dtype=kind)
-        for part in scorer.blocks(X):
-            score(scorer, X[part], out[part])
+
+        def one(segment: slice) -> None:
+            rows, place = X[segment], out[segment]
+            for part in scorer.blocks(rows):
+                score(scorer, rows[part], place[part])
+
+        for _ in in_segments(one, X):
+            pass
         return out
 
     def predict(self, X: Any) -> NDArray[Any]:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fastbayes import _jit
 from fastbayes.batch import Batch, Codes
-from fastbayes.data.infer import MISSING, SPAN, UNSEEN, Codebook, Lookup
+from fastbayes.data.columns import Prepared, floats, prepare
+from fastbayes.data.infer import Codebook
 from fastbayes.errors import DataError, SchemaError
 from fastbayes.schema import (
     Feature,
@@ -49,15 +48,6 @@ class Encoded(NamedTuple):
     unseen: NDArray[np.int64]  # (n_categorical,) values outside the schema
     dropped: int  # rows without a class
     unlabelled: pa.RecordBatch | None  # those rows, where asked for
-
-
-class Prepared(NamedTuple):
-    """A column whose codes are known but not yet written."""
-
-    size: int  # values known to the codebook when the column was prepared
-    missing: bool
-    unseen: bool
-    write: Callable[[int, NDArray[np.unsignedinteger]], None]
 
 
 class Encoder:
@@ -254,11 +244,16 @@ class Encoder:
             if book is None:
                 numeric.append(self._numbers(feature.name, column, where, place))
             else:
-                prepared.append(_prepare(book, column, n, cells))
+                prepared.append(prepare(book, column, n, cells))
         codes, unseen = self._write(prepared, n, where, rows, place)
         missing = np.array([p.missing for p in prepared], dtype=np.bool_)
         batch = Batch(n, classes, n_classes, codes, missing, tuple(numeric), weight, cells)
         return Encoded(batch, unseen, dropped, unlabelled)
+
+    def expect(self, n_rows: int | None) -> None:
+        """Take note of the rows to come, so that whether compiling pays is decided once."""
+        width = max(1, len(self.features))
+        self.cells = None if n_rows is None else float(n_rows * width)
 
     def _cells(self, n: int) -> float:
         return n * max(1, len(self.features)) if self.cells is None else self.cells
@@ -309,7 +304,7 @@ class Encoder:
         if self.target is None:
             every = np.ones(n, dtype=np.bool_)
             return (None if self.applying else np.zeros(n, np.uint8)), 1, every
-        prepared = _prepare(self.target, rows.column(self.target.name), n, self._cells(n))
+        prepared = prepare(self.target, rows.column(self.target.name), n, self._cells(n))
         if prepared.size > MAX_CLASSES:
             raise DataError(
                 f"column {self.target.name!r} has more than {MAX_CLASSES} distinct values; it "
@@ -333,7 +328,7 @@ class Encoder:
             return None
         column = rows.column(self.weight)
         _check_number(self.weight, column.type)
-        weight = _floats(column)
+        weight = floats(column)
         bad = ~(np.isfinite(weight) & (weight >= 0))
         if bad.any():
             at = int(np.flatnonzero(bad)[0])
@@ -346,7 +341,7 @@ class Encoder:
     def _numbers(
         self, name: str, column: pa.Array, where: NDArray[np.int64], place: Place
     ) -> NDArray[np.float64]:
-        values = _floats(column)
+        values = floats(column)
         # The sum is finite unless a value is NaN or infinite, or it overflows: look closer then.
         with np.errstate(all="ignore"):
             suspicious = not np.isfinite(values.sum())
@@ -398,123 +393,3 @@ def _check_number(name: str, kind: pa.DataType) -> None:
         raise SchemaError(
             f"column {name!r} is {kind}, but numbers are needed there; cast it to a number"
         )
-
-
-def _floats(column: pa.Array) -> NDArray[np.float64]:
-    """Return a column as float64 with NaN where it is null; zero-copy where it can be."""
-    if column.type != pa.float64():
-        column = column.cast(pa.float64(), safe=False)
-    return np.ascontiguousarray(column.to_numpy(zero_copy_only=False))
-
-
-def _view(column: pa.Array, index: int = 1) -> NDArray[Any]:
-    """Return the values of a fixed-width array without copying, nulls holding garbage."""
-    buffer = column.buffers()[index]
-    kind = column.type.to_pandas_dtype()
-    if buffer is None:
-        return np.zeros(len(column), dtype=kind)
-    return np.frombuffer(buffer, dtype=kind)[column.offset : column.offset + len(column)]
-
-
-def _bits(column: pa.Array, index: int = 0) -> NDArray[np.uint8] | None:
-    buffer = column.buffers()[index]
-    if buffer is None or (index == 0 and column.null_count == 0):
-        return None
-    return np.frombuffer(buffer, dtype=np.uint8)
-
-
-def _prepare(book: Codebook, column: pa.Array, n: int, cells: float) -> Prepared:
-    """Look up a column's values; the codes are written once all sizes are known."""
-    t, kind = pa.types, column.type
-    book.widen(value_type(book.name, kind))
-    if t.is_null(kind):
-        return Prepared(len(book), n > 0, False, lambda missing, out: out.fill(missing))
-    if t.is_boolean(kind):
-        return _prepare_booleans(book, column, n, cells)
-    if t.is_integer(kind) and not t.is_uint64(kind):
-        quick = _prepare_integers(book, column.cast(pa.int64()), n, cells)
-        if quick is not None:
-            return quick
-    if t.is_floating(kind) or t.is_decimal(kind):
-        values = column.cast(pa.float64(), safe=False)
-        # -0.0 and 0.0 are one value, and NaN is missing.
-        column = pc.if_else(pc.is_nan(values), pa.scalar(None, pa.float64()), pc.add(values, 0.0))
-    elif t.is_string_view(kind):
-        column = column.cast(pa.string())
-    if not t.is_dictionary(kind):
-        column = column.dictionary_encode()
-    indices = column.indices
-    found = book.lookup(column.dictionary)
-    size = len(book)
-    validity = _bits(indices)
-
-    def write(missing: int, out: NDArray[np.unsignedinteger]) -> None:
-        table = None
-        if not (found.identity and len(found.table) == missing):
-            table = _with_codes(found, missing)
-        take = _jit.load("encode", cells).take
-        if not take(_view(indices), validity, indices.offset, table, missing, out):
-            raise DataError(
-                f"column {book.name!r} has dictionary indices outside its dictionary; the data "
-                "are corrupt: write them again"
-            )
-
-    return Prepared(size, found.has_missing or validity is not None, found.has_unseen, write)
-
-
-def _with_codes(found: Lookup, missing: int) -> NDArray[np.uint32]:
-    if not (found.has_missing or found.has_unseen):
-        return found.table
-    table = found.table.copy()
-    table[found.table == MISSING] = missing
-    table[found.table == UNSEEN] = missing + 1
-    return table
-
-
-def _prepare_booleans(book: Codebook, column: pa.Array, n: int, cells: float) -> Prepared:
-    both = book.encode([False, True])
-    size = len(book)
-    validity = _bits(column)
-    bitmap = np.frombuffer(column.buffers()[1], dtype=np.uint8) if n else np.zeros(1, np.uint8)
-
-    def write(missing: int, out: NDArray[np.unsignedinteger]) -> None:
-        codes = np.array([*both, missing], dtype=np.uint32)
-        codes[codes == UNSEEN] = missing + 1
-        unpack = _jit.load("encode", cells).unpack
-        unpack(bitmap, column.offset, n, validity, column.offset, codes, out)
-
-    return Prepared(size, validity is not None, bool((both == UNSEEN).any()), write)
-
-
-def _prepare_integers(book: Codebook, column: pa.Array, n: int, cells: float) -> Prepared | None:
-    """Look integers up by their distance from the smallest; None when they are spread too far."""
-    encode = _jit.load("encode", cells)
-    values, validity = _view(column), _bits(column)
-    low, high = encode.min_max(values, validity, column.offset)
-    if high < low:
-        return Prepared(len(book), n > 0, False, lambda missing, out: out.fill(missing))
-    if high - low >= SPAN:
-        return None
-    found = np.empty(n, dtype=np.uint32)
-
-    def spread() -> bool:
-        first, table = book.integers(low, high)
-        # MISSING - 1 is UNSEEN, so both stand outside every code.
-        encode.spread(values, first, table, int(UNSEEN) - 1, validity, column.offset, found)
-        return bool((found == UNSEEN).any())
-
-    unseen = spread()
-    if unseen and not book.fixed:
-        book.encode(pc.unique(column).to_pylist())
-        unseen = spread()
-    hidden = UNSEEN - np.uint32(1)
-
-    def write(missing: int, out: NDArray[np.unsignedinteger]) -> None:
-        codes = found
-        if validity is not None or unseen:
-            codes = np.where(
-                found == hidden, missing, np.where(found == UNSEEN, missing + 1, found)
-            )
-        out[...] = codes
-
-    return Prepared(len(book), validity is not None, unseen, write)
