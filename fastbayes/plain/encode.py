@@ -18,12 +18,9 @@ def take(
     known = _bits(validity, bit_offset, len(indices))
     outside = (indices < 0) | (indices >= (missing if table is None else len(table)))
     index = np.where(outside, 0, indices).astype(np.intp)
-    if table is None:
-        codes = index
-    elif len(table):
-        codes = table[index]
-    else:
-        codes = np.full(len(indices), missing)
+    codes: NDArray[np.integer] = index
+    if table is not None:
+        codes = table[index] if len(table) else np.full(len(indices), missing)
     out[:] = np.where(known, codes, missing)
     return not np.any(outside & known)
 

@@ -1,0 +1,43 @@
+"""What kernels compile is what they declare: a specialisation nobody asked for costs seconds."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+import pytest
+
+import fastbayes.kernels
+
+
+def declares(name):
+    return hasattr(importlib.import_module(f"fastbayes.kernels.{name}"), "SIGNATURES")
+
+
+MODULES = [m.name for m in pkgutil.iter_modules(fastbayes.kernels.__path__) if declares(m.name)]
+
+
+def dispatchers(module):
+    """Return what `kernel` compiled in this module itself."""
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if hasattr(value, "py_func") and value.__module__ == module.__name__
+    }
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("name", MODULES)
+def test_compiled_signatures_are_the_declared_ones(name):
+    module = importlib.import_module(f"fastbayes.kernels.{name}")
+    assert set(dispatchers(module)) == set(module.SIGNATURES)
+    importlib.import_module(f"exercises.{name}").exercise(module)
+    for kernel, declared in module.SIGNATURES.items():
+        compiled = {tuple(map(str, s)) for s in dispatchers(module)[kernel].signatures}
+        assert compiled == set(declared), kernel
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_exercise_runs_on_the_plain_twin(name):
+    exercise = importlib.import_module(f"exercises.{name}").exercise
+    exercise(importlib.import_module(f"fastbayes.plain.{name}"))

@@ -1,0 +1,185 @@
+"""The one decorator: which path is taken, what kernels are given, and a disk that misbehaves."""
+
+from __future__ import annotations
+
+import errno
+import importlib.util
+import itertools
+import logging
+
+import numpy as np
+import pytest
+
+from fastbayes import _jit
+
+SOURCE = """
+from fastbayes._jit import kernel
+
+@kernel
+def double(x, out):
+    for r in range(x.size):
+        out[r] = 2 * x[r]
+"""
+
+
+@pytest.mark.parametrize(
+    ("choice", "cells", "expected"),
+    [
+        (None, _jit.SMALL - 1, False),
+        ("auto", _jit.SMALL, True),
+        ("always", 1, True),
+        ("never", 1e12, False),
+    ],
+)
+def test_small_jobs_need_no_compiler(choice, cells, expected, monkeypatch):
+    if choice is None:
+        monkeypatch.delenv("FASTBAYES_KERNELS", raising=False)
+    else:
+        monkeypatch.setenv("FASTBAYES_KERNELS", choice)
+    assert _jit.compiled(cells) is expected
+    package = "kernels" if expected else "plain"
+    assert _jit.load("count", cells).__name__ == f"fastbayes.{package}.count"
+
+
+def test_unknown_choice_is_refused(monkeypatch):
+    monkeypatch.setenv("FASTBAYES_KERNELS", "sometimes")
+    with pytest.raises(ValueError, match="'sometimes': use 'auto', 'always' or 'never'"):
+        _jit.compiled(1)
+
+
+def test_readonly__a_view_where_the_layout_allows():
+    array = np.arange(12).reshape(3, 4)
+    view = _jit.readonly(array)
+    assert np.shares_memory(view, array)
+    assert array.flags.writeable
+    assert not view.flags.writeable
+    assert _jit.readonly(view) is view
+
+
+def test_readonly__a_copy_where_it_does_not():
+    misaligned = np.zeros(17, np.uint8)[1:].view(np.int64)
+    for array in (np.arange(12).reshape(3, 4)[:, ::2], np.asfortranarray(np.eye(3)), misaligned):
+        view = _jit.readonly(array)
+        np.testing.assert_array_equal(view, array)
+        assert view.flags.c_contiguous
+        assert view.flags.aligned
+        assert not view.flags.writeable
+
+
+@pytest.fixture
+def cached(tmp_path, monkeypatch):
+    """Return a function that decorates a kernel anew, as another process would, and calls it."""
+    numba = pytest.importorskip("numba")
+    monkeypatch.delenv("FASTBAYES_CACHE", raising=False)
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(_jit, "_warned", False)
+    path = tmp_path / "kernels.py"
+    path.write_text(SOURCE)
+    names = (f"cached_{i}" for i in itertools.count())
+
+    def call(*dtypes):
+        spec = importlib.util.spec_from_file_location(next(names), path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        for dtype in dtypes or (np.int64,):
+            x = np.arange(5, dtype=dtype)
+            out = np.empty_like(x)
+            module.double(x, out)
+            np.testing.assert_array_equal(out, 2 * x)
+        return sum(module.double.stats.cache_hits.values())
+
+    call.files = lambda pattern: sorted((tmp_path / "cache").rglob(pattern))
+    return call
+
+
+@pytest.mark.compiled
+def test_machine_code_is_found_again(cached, caplog):
+    assert cached(np.int64, np.float64) == 0
+    assert cached(np.int64, np.float64) == 2
+    assert len(cached.files("*.nbi")) == 1
+    assert not caplog.records
+
+
+@pytest.mark.compiled
+def test_cache_can_be_switched_off(cached, monkeypatch):
+    monkeypatch.setenv("FASTBAYES_CACHE", "0")
+    assert cached() == 0
+    assert not cached.files("*")
+
+
+@pytest.mark.compiled
+def test_no_directory_to_write_to(cached, tmp_path, monkeypatch, caplog):
+    # A file where each directory should be: permissions would not stop the superuser.
+    for name in ("cache", "__pycache__", "home"):
+        (tmp_path / name).write_text("")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home" / "cache"))
+    assert cached() == cached() == 0
+    (record,) = caplog.records  # once, not once for every kernel
+    assert record.levelno == logging.WARNING
+    assert "no locator available" in record.message
+    assert "NUMBA_CACHE_DIR" in record.message
+
+
+@pytest.mark.compiled
+def test_disk_full(cached, monkeypatch, caplog):
+    from numba.core.caching import IndexDataCacheFile
+
+    def full(self, name, data):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(IndexDataCacheFile, "_save_data", full)
+        assert cached(np.int64, np.float64) == 0
+    (record,) = caplog.records
+    assert "No space left on device" in record.message
+    assert cached() == 0  # the index names data that never came
+    assert cached() == 1
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("pattern", ["*.nbi", "*.nbc"])
+@pytest.mark.parametrize("damage", ["empty", "cut", "noise", "one bit"])
+def test_damaged_file_is_compiled_anew_and_replaced(cached, pattern, damage):
+    cached()
+    (path,) = cached.files(pattern)
+    data = bytearray(path.read_bytes())
+    if damage == "empty":
+        data = b""
+    elif damage == "cut":
+        data = data[: len(data) // 2]
+    elif damage == "noise":
+        data = np.random.default_rng(0).bytes(len(data))
+    else:
+        data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    assert cached() == 0
+    assert cached() == 1
+
+
+@pytest.mark.compiled
+def test_code_of_another_signature_is_not_taken(cached):
+    """Two processes that save at once can leave an index that names the other's data."""
+    cached(np.int64, np.float64)
+    a, b = cached.files("*.nbc")
+    code = a.read_bytes()
+    a.write_bytes(b.read_bytes())
+    b.write_bytes(code)
+    assert cached(np.int64, np.float64) == 0
+    assert cached(np.int64, np.float64) == 2
+
+
+@pytest.mark.compiled
+def test_code_is_stale_when_what_kernels_share_changes(cached, tmp_path, monkeypatch):
+    shared = tmp_path / "fastbayes" / "kernels"
+    shared.mkdir(parents=True)
+    for name in ("vector.py", "lanes.py"):
+        (shared / name).write_text("before")
+    monkeypatch.setattr(_jit, "__file__", str(shared.parent / "_jit.py"))
+    _jit._disk_cache.cache_clear()
+    assert (cached(), cached()) == (0, 1)
+    for name in ("vector.py", "lanes.py"):
+        (shared / name).write_text("after")
+        _jit._disk_cache.cache_clear()
+        assert (cached(), cached()) == (0, 1), name
+    _jit._disk_cache.cache_clear()
