@@ -6,11 +6,12 @@ Loads and stores are unaligned and unchecked.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from llvmlite import ir
 from numba.core import cgutils, types
-from numba.extending import intrinsic, models, register_model
+from numba.extending import intrinsic, models, register_jitable, register_model
 
 I32 = ir.IntType(32)
 
@@ -88,29 +89,54 @@ def add_columns(
 
     `out` is float64; float32 vectors are widened.
     """
-    width = a.width
-    four = ir.VectorType(ir.DoubleType(), 4)
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        array, at, step, *rows = args
-        # Two rounds of interleaving; each picks what one machine shuffle can do.
-        evens = [2 * (k // 2) + (k % 2) * width for k in range(width)]
-        odds = [lane + 1 for lane in evens]
-        low = [_pick(builder, x, y, evens) for x, y in (rows[:2], rows[2:])]
-        high = [_pick(builder, x, y, odds) for x, y in (rows[:2], rows[2:])]
-        for lane in range(width):
-            source = high if lane % 2 else low
-            pair = lane - lane % 2
-            column = _pick(builder, *source, [pair, pair + 1, width + pair, width + pair + 1])
-            if a.dtype is types.float32:
-                column = builder.fpext(column, four)
-            pointer = _pointer(context, builder, signature.args[0], array, at, four)
+        array, at, step, *vectors = args
+        for row in _transposed(builder, vectors, a):
+            pointer = _pointer(context, builder, signature.args[0], array, at, row.type)
             old = builder.load(pointer, align=8)
-            builder.store(builder.fadd(old, column), pointer, align=8)
+            builder.store(builder.fadd(old, row), pointer, align=8)
             at = builder.add(at, step)
         return context.get_dummy_value()
 
     return types.void(out, types.uintp, types.uintp, a, a, a, a), code
+
+
+@intrinsic
+def store_columns(
+    typing: Any, out: Any, index: Any, stride: Any, a: Any, b: Any, c: Any, d: Any
+) -> Any:
+    """Write four vectors as columns: out[index + lane * stride + 0..3] = a, b, c, d [lane]."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        array, at, step, *vectors = args
+        for row in _transposed(builder, vectors, a):
+            pointer = _pointer(context, builder, signature.args[0], array, at, row.type)
+            builder.store(row, pointer, align=8)
+            at = builder.add(at, step)
+        return context.get_dummy_value()
+
+    return types.void(out, types.uintp, types.uintp, a, a, a, a), code
+
+
+def _transposed(builder: Any, vectors: list[Any], kind: Lanes) -> Iterator[Any]:
+    """Yield, lane by lane, the four vectors' lanes as doubles.
+
+    Two rounds of interleaving, each of which picks what one machine shuffle can do.
+    """
+    width = kind.width
+    even = [2 * (k // 2) + (k % 2) * width for k in range(width)]
+    odd = [lane + 1 for lane in even]
+    pairs = [
+        [_pick(builder, a, b, lanes) for a, b in (vectors[:2], vectors[2:])]
+        for lanes in (even, odd)
+    ]
+    for lane in range(width):
+        k = lane - lane % 2
+        row = _pick(builder, *pairs[lane % 2], [k, k + 1, width + k, width + k + 1])
+        if kind.dtype is types.float32:
+            row = builder.fpext(row, ir.VectorType(ir.DoubleType(), 4))
+        yield row
 
 
 @intrinsic
@@ -219,3 +245,32 @@ def add_moments(
 def _spread(builder: Any, value: Any, vector: Any) -> Any:
     none = ir.Constant(vector, ir.Undefined)
     return _pick(builder, builder.insert_element(none, value, I32(0)), none, [0] * vector.count)
+
+
+@register_jitable
+def exp_negative(x: Any) -> Any:
+    """Return exp(x) for x <= 0 within 2 ulp: 1 at 0, 0 below -708 and for NaN.
+
+    exp(x) = 2ⁿ exp(r), r = x - n ln 2; Taylor's polynomial of degree 12 on |r| <= ½ ln 2. In a
+    loop LLVM makes vectors of it, which it cannot of a call to the C library.
+    """
+    clamped = x if x > -708.0 else -708.0
+    # Adding 1.5 · 2⁵² rounds to an integer that stays in the low bits.
+    power = fma(clamped, 1.4426950408889634, 6755399441055744.0)
+    n = power - 6755399441055744.0
+    # ln 2 in two parts, the first with so few digits that n times it is exact.
+    r = fma(n, -6.93147180369123816490e-01, clamped)
+    r = fma(n, -1.90821492927058770002e-10, r)
+    p = fma(r, 1 / 479001600, 1 / 39916800)
+    p = fma(p, r, 1 / 3628800)
+    p = fma(p, r, 1 / 362880)
+    p = fma(p, r, 1 / 40320)
+    p = fma(p, r, 1 / 5040)
+    p = fma(p, r, 1 / 720)
+    p = fma(p, r, 1 / 120)
+    p = fma(p, r, 1 / 24)
+    p = fma(p, r, 1 / 6)
+    p = fma(p, r, 1 / 2)
+    p = fma(p, r, 1.0)
+    p = fma(p, r, 1.0)
+    return scale(p, power) if x > -708.0 else 0.0

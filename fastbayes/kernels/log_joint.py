@@ -7,9 +7,8 @@ their log likelihoods, so that memory is touched once for all of them.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,17 +16,15 @@ from numpy.typing import NDArray
 from fastbayes._jit import kernel, readonly, reads, writes
 from fastbayes.batch import Codes
 from fastbayes.kernels import lanes
+from fastbayes.kernels.joint_tables import Plan, join_tables
 from fastbayes.plain.log_joint import EXACT, Gaussian, tie_width
 
 Floats = NDArray[np.float64]
 U = np.uint64
 
-# A joint table stays within `TABLE` bytes, or `SMALL_TABLE` where all of a matrix of codes would
-# take more than `PLAN`. Rows and groups at a time: codes stay in the second-level cache, and rows
-# of codes do not fall into the same cache set.
-TABLE, SMALL_TABLE, PLAN = 32_768, 8_192, 2**25
+# Rows and groups at a time: codes stay in the second-level cache, and rows of codes do not fall
+# into the same cache set. Sums of a block of rows stay there, too.
 SINGLE_ROWS, LANE_ROWS, GROUPS = 8_192, 2_080, 16
-# Sums of a block of rows: they stay in the second-level cache.
 BLOCK_SUMS = 65_536
 SOFTMAX_ROWS = 512
 
@@ -53,7 +50,6 @@ SIGNATURES: dict[str, list[tuple[str, ...]]] = {
     },
     "add_wide": [(reads("uint32", 2), reads(_INT), reads(_FLOAT, 2), _INT, _INT, _ACC)],
     "add_gaussian": [(*[reads(_FLOAT)] * 2, reads(_FLOAT, 3), _INT, _INT, _INT, _ACC)],
-    "exp_negative": [(_FLOAT,)],
     **{
         name: [(_INT, _FLOAT, reads(_FLOAT), _ACC, _ACC, out, writes(_INT))]
         for name, out in {
@@ -116,7 +112,7 @@ class Scorer:
     ) -> None:
         """Write ln P(c) + Σ ln P(x_j | c) of every row and class into `out` (n_rows, n_classes)."""
         for lo, n, acc in self._joint.blocks(batch_codes, numeric, len(out)):
-            joint_to_rows(n, acc, out[lo : lo + n])
+            joint_to_rows(0, acc, out[lo : lo + n])
 
     def posterior(
         self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: Floats
@@ -147,16 +143,6 @@ class Scorer:
         return int(lost[0])
 
 
-class _Plan(NamedTuple):
-    """Joint tables of the columns of one matrix of codes; arguments of the kernels below."""
-
-    order: NDArray[np.int64]  # columns, group after group
-    radix: NDArray[np.uint16]  # factor of a column's code in its group's code
-    bounds: NDArray[np.int64]  # group g is order[bounds[g]:bounds[g + 1]]
-    start: NDArray[np.int64]  # first element of each group's table
-    table: NDArray[np.floating]
-
-
 class _Sum:
     """What is added up for each row: a start and one term per feature, for several outputs.
 
@@ -178,7 +164,7 @@ class _Sum:
         self._offsets = offsets
         self._curves = curves.copy()
         self._dtype = dtype
-        self._plans: dict[tuple[bytes, int], _Plan] = {}
+        self._plans: dict[tuple[bytes, int], Plan] = {}
         self._tiles: list[tuple[int, int, Any]] = []
         first = 0
         while first < len(start) > 1:
@@ -227,63 +213,16 @@ class _Sum:
             pair = columns[j], columns[min(j + 1, len(columns) - 1)]
             yield add_gaussian, (*pair, readonly(curves), int(len(self.start) > 1))
 
-    def _plan(self, features: NDArray[np.int64], first: int, width: int) -> _Plan:
+    def _plan(self, features: NDArray[np.int64], first: int, width: int) -> Plan:
         """Return the joint tables of these features for `width` outputs from `first` on."""
         key = features.tobytes(), first
         plan = self._plans.get(key)
         if plan is None:
-            plan = self._plans[key] = self._make_plan(features, first, width)
+            outputs = slice(first, first + width)
+            bounds = zip(self._offsets[features], self._offsets[features + 1], strict=True)
+            tables = [self._tables[begin:end, outputs] for begin, end in bounds]
+            plan = self._plans[key] = join_tables(tables, width, self._dtype)
         return plan
-
-    def _make_plan(self, features: NDArray[np.int64], first: int, width: int) -> _Plan:
-        sizes = self._offsets[features + 1] - self._offsets[features]
-        order, radix, bounds = _pack(sizes, width * np.dtype(self._dtype).itemsize)
-        outputs = slice(first, min(first + width, len(self.start)))
-        joint = []
-        for begin, end in itertools.pairwise(bounds):
-            group = np.zeros((1, width))
-            for column in order[begin:end]:
-                one = np.zeros((int(sizes[column]), 1, width))
-                offset = self._offsets[features[column]]
-                rows = self._tables[offset : offset + sizes[column], outputs]
-                one[:, 0, : rows.shape[1]] = rows
-                with np.errstate(invalid="ignore"):
-                    group = (one + group).reshape(-1, width)
-            joint.append(group)
-        lengths = [group.size for group in joint]
-        start = np.concatenate([[0], np.cumsum(lengths)])
-        table = _aligned(int(start[-1]), self._dtype)
-        for group, at in zip(joint, start[:-1], strict=True):
-            table[at : at + group.size] = group.reshape(-1)
-        return _Plan(*(readonly(part) for part in (order, radix, bounds, start, table)))
-
-
-def _pack(
-    sizes: NDArray[np.int64], width: int
-) -> tuple[NDArray[np.int64], NDArray[np.uint16], NDArray[np.int64]]:
-    """Return order, radix and bounds of groups of columns whose joint tables fit the caches."""
-    order = np.argsort(sizes, kind="stable")
-    radix = np.ones(len(sizes), np.uint16)
-    bounds = [0]
-    for limit in (TABLE, SMALL_TABLE):
-        bounds, product, total = [0], 1, 0
-        for at, size in enumerate(sizes[order].tolist()):
-            if product > 1 and product * size * width > limit:
-                bounds.append(at)
-                total += product
-                product = 1
-            radix[at] = product
-            product *= size
-        if (total + product) * width <= PLAN:
-            break
-    return order, radix, np.array([*bounds, len(sizes)])
-
-
-def _aligned(length: int, dtype: type[np.floating]) -> NDArray[np.floating]:
-    """Return an empty array that starts a cache line: half of all loads would cross one."""
-    raw = np.empty(length * np.dtype(dtype).itemsize + 64, np.uint8)
-    start = -raw.ctypes.data % 64
-    return raw[start : start + length * np.dtype(dtype).itemsize].view(dtype)
 
 
 @kernel
@@ -442,34 +381,6 @@ def add_gaussian(x, y, curves, step, lo, n, acc):
 
 
 @kernel
-def exp_negative(x):
-    """Return exp(x) for x <= 0 within 2 ulp: 1 at 0, 0 below -708 and for NaN.
-
-    exp(x) = 2ⁿ exp(r), r = x - n ln 2; Taylor's polynomial of degree 12 on |r| <= ½ ln 2.
-    """
-    clamped = x if x > -708.0 else -708.0
-    # Adding 1.5 · 2⁵² rounds to an integer that stays in the low bits.
-    power = lanes.fma(clamped, 1.4426950408889634, 6755399441055744.0)
-    n = power - 6755399441055744.0
-    # ln 2 in two parts, the first with so few digits that n times it is exact.
-    r = lanes.fma(n, -6.93147180369123816490e-01, clamped)
-    r = lanes.fma(n, -1.90821492927058770002e-10, r)
-    p = lanes.fma(r, 1 / 479001600, 1 / 39916800)
-    p = lanes.fma(p, r, 1 / 3628800)
-    p = lanes.fma(p, r, 1 / 362880)
-    p = lanes.fma(p, r, 1 / 40320)
-    p = lanes.fma(p, r, 1 / 5040)
-    p = lanes.fma(p, r, 1 / 720)
-    p = lanes.fma(p, r, 1 / 120)
-    p = lanes.fma(p, r, 1 / 24)
-    p = lanes.fma(p, r, 1 / 6)
-    p = lanes.fma(p, r, 1 / 2)
-    p = lanes.fma(p, r, 1.0)
-    p = lanes.fma(p, r, 1.0)
-    return lanes.scale(p, power) if x > -708.0 else 0.0
-
-
-@kernel
 def odds_to_posterior(n, tie, start, scratch, acc, out, lost):
     """Turn log odds into both posteriors: out[r, 1] = 1 / (1 + exp(-acc[0, r])).
 
@@ -491,7 +402,7 @@ def odds_to_posterior(n, tie, start, scratch, acc, out, lost):
             gone += v != v
             v = v if v == v else prior
             a = abs(v)
-            e = exp_negative(-a if a > tie else 0.0)
+            e = lanes.exp_negative(-a if a > tie else 0.0)
             large = 1.0 / (1.0 + e)
             small = e * large
             s[r] = small if v > 0.0 else large
@@ -548,7 +459,7 @@ def joint_to_posterior(n, tie, start, scratch, acc, out, lost):
             for r in range(w):
                 z = x[r] - best[r]
                 z = z if best[r] > -np.inf else prior
-                e = exp_negative(z if z < -tie else 0.0)
+                e = lanes.exp_negative(z if z < -tie else 0.0)
                 total[r] += e
                 x[r] = e
         for r in range(w):
@@ -556,7 +467,8 @@ def joint_to_posterior(n, tie, start, scratch, acc, out, lost):
         for c in range(start.size):
             x = acc[c, b : b + w]
             for r in range(w):
-                o[r, c] = x[r] * total[r]
+                x[r] *= total[r]
+        joint_to_rows(b, acc, o)
         lost[0] += gone
 
 
@@ -588,12 +500,39 @@ def joint_to_class(n, tie, start, scratch, acc, out, lost):
 
 
 @kernel
-def joint_to_rows(n, acc, out):
-    """Turn class-major into row-major: out[r, c] = acc[c, r]."""
-    for b in range(0, n, 512):
-        w = min(512, n - b)
-        o = out[b : b + w]
-        for c in range(out.shape[1]):
-            x = acc[c, b : b + w]
-            for r in range(w):
-                o[r, c] = x[r]
+def joint_to_rows(lo, acc, out):
+    """Turn class-major into row-major: out[r, c] = acc[c, lo + r].
+
+    lo   IN   first row
+    acc  IN   (>= n_classes, >= lo + n) float64
+    out  OUT  (n, n_classes) float64
+    """
+    n, k = out.shape
+    if k < 4:
+        for c in range(k):
+            x = acc[c, lo : lo + n]
+            for r in range(n):
+                out[r, c] = x[r]
+        return
+    # Tiles of four rows and four classes; the last one of a row overlaps the one before.
+    stride, width = U(acc.shape[1]), U(k)
+    whole = U(n // 4 * 4)
+    row = U(0)
+    while row < whole:
+        for c in range(0, k, 4):
+            first = U(min(c, k - 4))
+            at = first * stride + U(lo) + row
+            lanes.store_columns(
+                out,
+                row * width + first,
+                width,
+                lanes.load(acc, at, 4),
+                lanes.load(acc, at + stride, 4),
+                lanes.load(acc, at + U(2) * stride, 4),
+                lanes.load(acc, at + U(3) * stride, 4),
+            )
+        row += U(4)
+    while row < U(n):
+        for c in range(k):
+            out[row, c] = acc[c, U(lo) + row]
+        row += U(1)
