@@ -36,6 +36,7 @@ class Classifier(Answers):
     schema_: Schema
     classes_: NDArray[Any]
     n_features_in_: int
+    feature_names_in_: NDArray[Any]
 
     domains: Any
     categorical: Any

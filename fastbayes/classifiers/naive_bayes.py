@@ -172,9 +172,8 @@ class NaiveBayes(Classifier):
         self._gaussians = spread.gaussians
         self.mean_ = spread.gaussians.mean
         self.variance_ = spread.variance
-        self.variance_floored_ = [
-            n for n, hit in zip(names, spread.floored.any(axis=1), strict=True) if hit
-        ]
+        floored = np.asarray(spread.floored.any(axis=1))
+        self.variance_floored_ = [n for n, hit in zip(names, floored, strict=True) if hit]
         self.constant_ = [n for n, hit in zip(names, spread.constant, strict=True) if hit]
 
     @property

@@ -92,7 +92,7 @@ def log_likelihood(
     choices = sizes.astype(np.float64)
     as_value = np.zeros(d, dtype=np.bool_)
     if missing == "category":
-        as_value = counts.missing.any(axis=1)
+        as_value = np.asarray((counts.missing != 0).any(axis=1))
         known = np.where(as_value[:, None], counts.class_counts, known)
         choices = choices + as_value
     below = known + choices[:, None] * alpha

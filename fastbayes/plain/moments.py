@@ -85,6 +85,6 @@ def _about(
         deviation = values - shift[y]
         weighted = deviation if weight is None else weight * deviation
         count = np.bincount(y, weight, size).astype(np.float64)
-        total = np.bincount(y, weighted, size)
-        squares = np.bincount(y, weighted * deviation, size)
+        total = np.asarray(np.bincount(y, weighted, size), dtype=np.float64)
+        squares = np.asarray(np.bincount(y, weighted * deviation, size), dtype=np.float64)
     return from_sums(shift, count, total, squares)

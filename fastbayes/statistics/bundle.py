@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -105,7 +106,7 @@ class Statistics:
     def pruned(self) -> Statistics:
         """Return the statistics without undeclared values and classes that never occur."""
         values = self.values
-        seen = values.counts.any(axis=1)
+        seen = np.asarray((values.counts != 0).any(axis=1))
         marks = [seen[a : b - 1] for a, b in zip(values.offsets, values.offsets[1:], strict=False)]
         return self.aligned(self.schema.only(marks, values.class_counts != 0))
 
@@ -133,7 +134,7 @@ class Statistics:
         return result.pruned()
 
     def __mul__(self, factor: float) -> Statistics:
-        if not (np.isscalar(factor) and np.isfinite(factor) and factor >= 0):
+        if not (isinstance(factor, (int, float, np.number)) and 0 <= float(factor) < math.inf):
             raise ValueError(f"statistics can be scaled by a finite number >= 0, not {factor!r}")
         parts = {name: part * float(factor) for name, part in self.parts.items()}
         return Statistics(self.schema, parts, self.dropped_rows, self.provenance)
@@ -315,8 +316,9 @@ class Statistics:
         Returns
         -------
         pyarrow.Table
-            Columns part, class, feature, value, n, mean, rest, scatter; value is text, the mean is
-            mean + rest. The schema metadata hold domains and types, so that `from_table` gives back an equal statistic.
+            Columns part, class, feature, value, n, mean, rest, scatter; value is text, and the mean
+            is mean + rest. The schema's metadata hold domains and types, so that `from_table` gives
+            back an equal statistic.
         """
         return to_table(self.schema, self.parts, self.dropped_rows)
 

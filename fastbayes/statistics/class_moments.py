@@ -41,9 +41,9 @@ class ClassMoments:
     Notes
     -----
     `count`, `mean`, `rest` and `scatter` are (n_numeric, n_classes) float64. The mean is the
-    unevaluated sum mean + rest, `rest` being what rounding took from `mean`: of 1.7e9 ± 1 a float64
-    holds the mean to 1e-7 only. Scatter is the sum of squared deviations from it. Merging is exact algebra (Chan, Golub, LeVeque 1979, eq. 2.1)
-    and loses no digits when values are large and their spread is small.
+    unevaluated sum mean + rest: float64 holds the mean of 1.7e9 ± 1 to 1e-7 only, and `rest` is
+    what rounding took. Scatter is the sum of squared deviations from it. Merging is exact algebra
+    (Chan, Golub, LeVeque 1979, eq. 2.1) and loses no digits when the spread is small.
     """
 
     name: ClassVar[str] = "moments"
