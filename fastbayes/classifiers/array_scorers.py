@@ -9,11 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes import _jit
-from fastbayes.batch import BLOCK_ROWS, Codes
+from fastbayes.batch import BLOCK_ROWS
+from fastbayes.classifiers.columns import ColumnCodes, columns
 
 Floats = NDArray[np.float64]
 
-FEW_CLASSES = 16  # below, one numpy call per class beats numpy's reductions of short rows
+# Up to so many classes, one numpy call per class beats numpy's reductions of short rows.
+FEW_CLASSES = 16
+FEW_TO_COMPARE = 4
 BLOCK_CELLS = 1 << 17  # 1 MiB of float64: a block stays in cache
 
 
@@ -149,7 +152,7 @@ def indicators(X: Any, above: float | None) -> Any:
     if isinstance(X, np.ndarray):
         return np.asarray(X if above is None else above < X, dtype=np.float64)
     if above is None:
-        return X.astype(np.float64)
+        return X.astype(np.float64, copy=False)
     return type(X)(((X.data > above).astype(np.float64), X.indices, X.indptr), shape=X.shape)
 
 
@@ -174,65 +177,20 @@ class TableScorer(RowScorer):
         super().__init__(log_prior, len(sizes))
         offsets = np.concatenate(([0], np.cumsum(sizes + 2))).astype(np.int64)
         self._scorer = _jit.load("log_joint", cells).Scorer(log_prior, tables, offsets)
-        self._sizes = sizes
+        self._codes = ColumnCodes(sizes)
         self.block_rows = BLOCK_ROWS
-
-    def _codes(self, X: NDArray[Any]) -> tuple[Codes, ...]:
-        return column_codes(X, self._sizes, extra=2)
 
     def log_joint(self, X: NDArray[Any], out: Floats) -> None:
         """Write the log joint of each row and class into `out` (n_rows, n_classes)."""
-        self._scorer.log_joint(self._codes(X), (), out)
+        self._scorer.log_joint(self._codes.scored(X), (), out)
 
     def posterior(self, X: NDArray[Any], out: Floats) -> None:
         """Write P(c | x) into `out` (n_rows, n_classes); rows sum to 1."""
-        self._scorer.posterior(self._codes(X), (), out)
+        self._scorer.posterior(self._codes.scored(X), (), out)
 
     def predict(self, X: NDArray[Any], out: NDArray[np.intp]) -> None:
         """Write the index of the most probable class of each row, the lowest of equals."""
-        self._scorer.predict(self._codes(X), (), out)
-
-
-def column_codes(X: NDArray[Any], sizes: NDArray[np.int64], *, extra: int) -> tuple[Codes, ...]:
-    """Return the columns of an array of category codes as narrow codes, grouped by width.
-
-    Parameters
-    ----------
-    X
-        (n_rows, n_features) numbers that are not negative; fractions are cut off.
-    sizes
-        (n_features,) S_j.
-    extra
-        0 when every code is known to be below S_j; 2 to add places for a missing and an unseen
-        value, where codes of S_j or more become unseen, S_j + 1.
-
-    Returns
-    -------
-    tuple
-        One `Codes` for each of uint8, uint16, uint32 that is needed.
-    """
-    groups = []
-    widths = np.select([sizes + extra <= 1 << 8, sizes + extra <= 1 << 16], [0, 1], 2)
-    for width, dtype in enumerate((np.uint8, np.uint16, np.uint32)):
-        features = np.flatnonzero(widths == width)
-        if not len(features):
-            continue
-        every = len(features) == X.shape[1]
-        codes = np.empty((len(features), len(X)), dtype)
-        # A few rows at a time: the transposition stays in cache.
-        step = max(64, BLOCK_CELLS // (4 * len(features)))
-        for start in range(0, len(X), step):
-            part = slice(start, start + step)
-            rows = X[part] if every else X[part][:, features]
-            if extra:
-                known = sizes[features]
-                if rows.dtype.kind == "f":
-                    rows = np.trunc(rows)
-                if (rows >= known).any():
-                    rows = np.where(rows >= known, known + 1, rows)
-            codes[:, part] = rows.T
-        groups.append(Codes(features, codes, sizes[features] + extra))
-    return tuple(groups)
+        self._scorer.predict(self._codes.scored(X), (), out)
 
 
 class GaussianScorer(RowScorer):
@@ -265,7 +223,7 @@ class GaussianScorer(RowScorer):
     def log_joint(self, X: NDArray[Any], out: Floats) -> None:
         """Write the log joint of each row and class into `out` (n_rows, n_classes)."""
         if self._scorer is not None:
-            self._scorer.log_joint((), _columns(X), out)
+            self._scorer.log_joint((), columns(X), out)
             return
         with np.errstate(over="ignore"):
             for c in range(self.n_classes):
@@ -278,19 +236,14 @@ class GaussianScorer(RowScorer):
         if self._scorer is None:
             super().posterior(X, out)
         else:
-            self._scorer.posterior((), _columns(X), out)
+            self._scorer.posterior((), columns(X), out)
 
     def predict(self, X: NDArray[Any], out: NDArray[np.intp]) -> None:
         """Write the index of the most probable class of each row, the lowest of equals."""
         if self._scorer is None:
             super().predict(X, out)
         else:
-            self._scorer.predict((), _columns(X), out)
-
-
-def _columns(X: NDArray[Any]) -> list[Floats]:
-    """Return the columns of a block as contiguous float64 arrays."""
-    return list(np.ascontiguousarray(X.T, dtype=np.float64))
+            self._scorer.predict((), columns(X), out)
 
 
 def row_max(joint: Floats) -> Floats:
@@ -314,7 +267,7 @@ def _reduced(operation: np.ufunc, joint: Floats) -> Floats:
 
 def row_argmax(joint: Floats) -> NDArray[np.intp]:
     """Return the index of the largest number of each row, the first of equals, (n_rows,)."""
-    if joint.shape[1] > FEW_CLASSES:
+    if joint.shape[1] > FEW_TO_COMPARE:
         return joint.argmax(axis=1)
     best, top = np.zeros(len(joint), np.intp), joint[:, 0].copy()
     for c in range(1, joint.shape[1]):

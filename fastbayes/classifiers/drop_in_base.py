@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastbayes.classifiers.drop_in_answers import Answers, Floats
+from fastbayes.classifiers.drop_in_answers import Answers, Floats, in_segments
 from fastbayes.classifiers.protocol import (
     check_labels,
     check_length,
@@ -42,8 +42,14 @@ class DropIn(Answers):
         return {}
 
     def _count(
-        self, X: Any, y: NDArray[np.unsignedinteger], n_classes: int, weight: Floats | None
+        self,
+        X: Any,
+        y: NDArray[np.unsignedinteger],
+        n_classes: int,
+        weight: Floats | None,
+        cells: int,
     ) -> dict[str, Any]:
+        """Return the statistics of some rows; `cells` are those of the whole job."""
         raise NotImplementedError
 
     def _read(self, stats: ArrayStatistics) -> dict[str, Any]:
@@ -130,13 +136,18 @@ class DropIn(Answers):
         weight = check_weight(sample_weight, len(labels), allow_zero=True)
         classes, codes = encode_labels(labels, classes)
         names = getattr(self, "feature_names_in_", None)
-        stats = ArrayStatistics(
-            classes,
-            self._count(X, codes, len(classes), weight),
-            None if names is None else tuple(names),
-            self._options(),
-        )
-        return self._fitted(stats if first else self.statistics_ + stats)
+        names = None if names is None else tuple(names)
+
+        def count(part: slice) -> ArrayStatistics:
+            w = None if weight is None else weight[part]
+            cells = int(X.shape[0] * X.shape[1])
+            parts = self._count(X[part], codes[part], len(classes), w, cells)
+            return ArrayStatistics(classes, parts, names, self._options())
+
+        # Segments do not depend on the threads and are added in order: nor do the bits.
+        counted = in_segments(count, X)
+        stats = next(counted) if first else self.statistics_
+        return self._fitted(sum(counted, start=stats))
 
     def fit_statistics(self, stats: ArrayStatistics) -> Self:
         """Learn from a statistic that was counted before; the rows are not needed.

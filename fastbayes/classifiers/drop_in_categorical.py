@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastbayes.batch import BLOCK_ROWS, Batch
-from fastbayes.classifiers.array_scorers import TableScorer, column_codes
+from fastbayes.classifiers.array_scorers import TableScorer
+from fastbayes.classifiers.columns import ColumnCodes
 from fastbayes.classifiers.drop_in_answers import Floats
 from fastbayes.classifiers.drop_in_discrete import DiscreteDropIn
-from fastbayes.errors import DataError, MemoryLimitError
+from fastbayes.errors import MemoryLimitError
 from fastbayes.schema import Shape
 from fastbayes.statistics import ValueCounts
-from fastbayes.statistics.array_statistics import ArrayStatistics
+from fastbayes.statistics.array_statistics import ArrayStatistics, resized
 
 # A code of a billion means a billion categories to scikit-learn; it is an id, not a category.
 MAX_CELLS = 1 << 29
+# Up to so many cells, tables are made before the largest codes are known.
+FEW_CELLS = 1 << 18
 
 
 class CategoricalNB(DiscreteDropIn):
@@ -79,16 +83,6 @@ class CategoricalNB(DiscreteDropIn):
     def _check_alpha_array(self) -> None:
         raise self._must_be("alpha", "a float in the range [0.0, inf)")
 
-    def _features(self, X: Any, *, reset: bool) -> NDArray[Any]:
-        X = super()._features(X, reset=reset)
-        # Fractions are cut off, so that -0.5 is the code 0, as in scikit-learn.
-        if X.min() <= -1:
-            raise DataError(
-                f"Negative values in data passed to CategoricalNB (input X): the least is "
-                f"{X.min()}; number the categories from 0"
-            )
-        return np.asarray(X)
-
     def _least_sizes(self, n_features: int) -> NDArray[np.int64]:
         if self.min_categories is None:
             return np.zeros(n_features, dtype=np.int64)
@@ -107,31 +101,54 @@ class CategoricalNB(DiscreteDropIn):
         return np.broadcast_to(least, n_features).astype(np.int64)
 
     def _count(
-        self, X: Any, y: NDArray[np.unsignedinteger], n_classes: int, weight: Floats | None
+        self,
+        X: Any,
+        y: NDArray[np.unsignedinteger],
+        n_classes: int,
+        weight: Floats | None,
+        cells: int,
     ) -> dict[str, Any]:
-        n_rows, n_features = X.shape
-        highest = X.max(axis=0)
-        if (highest >= MAX_CELLS).any():
-            self._refuse(int((highest >= MAX_CELLS).argmax()), highest)
-        sizes = highest.astype(np.int64) + 1
-        if sizes.sum() * n_classes > MAX_CELLS:
-            self._refuse(int(sizes.argmax()), sizes - 1)
-        counts = ValueCounts(Shape(sizes, 0, n_classes), weighted=weight is not None)
-        none_missing = np.zeros(n_features, dtype=np.bool_)
-        for start in range(0, n_rows, BLOCK_ROWS):
-            part = slice(start, start + BLOCK_ROWS)
-            codes = column_codes(X[part], sizes, extra=0)
-            w = None if weight is None else weight[part]
-            batch = Batch(len(y[part]), y[part], n_classes, codes, none_missing, (), w, X.size)
-            counts.update(batch)
-        return {"values": counts}
+        narrow = np.full(X.shape[1], 1 << 7)
+        if narrow.sum() * n_classes <= FEW_CELLS:
+            # Most columns have few codes: one pass finds out, and trims the tables.
+            with contextlib.suppress(OverflowError):
+                return {"values": self._counted(X, y, n_classes, weight, cells, narrow)}
+        self._check_not_negative(X, above=-1)
+        sizes = self._sizes(X.max(axis=0), n_classes)
+        return {"values": self._counted(X, y, n_classes, weight, cells, sizes)}
 
-    def _refuse(self, feature: int, highest: NDArray[Any]) -> None:
-        raise MemoryLimitError(
-            f"column {feature} has the code {int(highest[feature])}, hence as many categories: the "
-            "tables would not fit; number the categories 0, 1, ... (OrdinalEncoder), or leave "
-            "the column out"
-        )
+    def _counted(
+        self,
+        X: NDArray[Any],
+        y: NDArray[np.unsignedinteger],
+        n_classes: int,
+        weight: Floats | None,
+        cells: int,
+        sizes: NDArray[np.int64],
+    ) -> ValueCounts:
+        counts = ValueCounts(Shape(sizes, 0, n_classes), weighted=weight is not None)
+        codes = ColumnCodes(sizes)
+        highest = np.zeros(len(sizes), dtype=np.int64)
+        none_missing = np.zeros(len(sizes), dtype=np.bool_)
+        for start in range(0, len(X), BLOCK_ROWS):
+            part = slice(start, start + BLOCK_ROWS)
+            groups = codes.counted(X[part])
+            for features, _, found in groups:
+                highest[features] = np.maximum(highest[features], found)
+            some, w = y[part], None if weight is None else weight[part]
+            counts.update(Batch(len(some), some, n_classes, groups, none_missing, (), w, cells))
+        return resized(counts, highest)
+
+    def _sizes(self, highest: NDArray[Any], n_classes: int) -> NDArray[np.int64]:
+        for limit in (highest, np.cumsum(np.minimum(highest, MAX_CELLS) + 1) * n_classes):
+            if (limit >= MAX_CELLS).any():
+                j = int(highest.argmax())
+                raise MemoryLimitError(
+                    f"column {j} has the code {int(highest[j])}, hence as many categories: the "
+                    "tables would not fit; number the categories 0, 1, ... (OrdinalEncoder), or "
+                    "leave the column out"
+                )
+        return highest.astype(np.int64) + 1
 
     def _read(self, stats: ArrayStatistics) -> dict[str, Any]:
         counts = stats.parts["values"]
@@ -162,6 +179,7 @@ class CategoricalNB(DiscreteDropIn):
         return TableScorer(self.class_log_prior_, np.concatenate(rows), self.n_categories_, cells)
 
     def _contributions(self, X: NDArray[Any]) -> Floats:
+        self._check_not_negative(X, above=-1)
         result = np.zeros((*X.shape, len(self.classes_)))
         for j, table in enumerate(self.feature_log_prob_):
             known = X[:, j] < table.shape[1]
@@ -169,7 +187,7 @@ class CategoricalNB(DiscreteDropIn):
         return result
 
     def _unseen(self, X: NDArray[Any]) -> dict[str, int]:
-        found = (np.trunc(X) >= self.n_categories_).sum(axis=0)
+        found = (self.n_categories_ <= X).sum(axis=0)
         return {name: int(n) for name, n in zip(self._names(), found, strict=True) if n}
 
     @property

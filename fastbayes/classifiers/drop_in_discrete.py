@@ -83,6 +83,16 @@ class DiscreteDropIn(DropIn):
     def _log_prior(self) -> Floats:
         return self.class_log_prior_
 
+    def _check_not_negative(self, X: Any, above: float = 0.0) -> None:
+        """Raise for numbers below 0, or where fractions are cut off, for -1 and below."""
+        values = X if isinstance(X, np.ndarray) else X.data
+        least = values.min() if values.size else 0
+        if least < 0 and least <= above:
+            raise DataError(
+                f"Negative values in data passed to {type(self).__name__} (input X): the least is "
+                f"{least}; use counts or codes from 0"
+            )
+
 
 class SumsDropIn(DiscreteDropIn):
     """The classes whose statistic is the class x feature sums; sparse matrices stay sparse."""
@@ -98,7 +108,12 @@ class SumsDropIn(DiscreteDropIn):
         return None
 
     def _count(
-        self, X: Any, y: NDArray[np.unsignedinteger], n_classes: int, weight: Floats | None
+        self,
+        X: Any,
+        y: NDArray[np.unsignedinteger],
+        n_classes: int,
+        weight: Floats | None,
+        cells: int,
     ) -> dict[str, Any]:
         if self._positive_only:
             self._check_not_negative(X)
@@ -108,14 +123,6 @@ class SumsDropIn(DiscreteDropIn):
             column = int(np.argwhere(~np.isfinite(sums.sums))[0, 1])
             raise DataError(f"column {column}: the numbers sum to infinity; divide them by a scale")
         return {"sums": sums}
-
-    def _check_not_negative(self, X: Any) -> None:
-        values = X if isinstance(X, np.ndarray) else X.data
-        if values.size and values.min() < 0:
-            raise DataError(
-                f"Negative values in data passed to {type(self).__name__} (input X): the least is "
-                f"{values.min()}; use counts or frequencies"
-            )
 
     def _read(self, stats: ArrayStatistics) -> dict[str, Any]:
         sums = stats.parts["sums"]

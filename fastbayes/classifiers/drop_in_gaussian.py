@@ -9,16 +9,19 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastbayes import _jit
 from fastbayes.batch import BLOCK_ROWS, Batch
-from fastbayes.classifiers.array_scorers import GaussianScorer
+from fastbayes.classifiers.array_scorers import BLOCK_CELLS, GaussianScorer
+from fastbayes.classifiers.columns import columns
 from fastbayes.classifiers.drop_in_answers import Floats
 from fastbayes.classifiers.drop_in_base import DropIn, is_real
 from fastbayes.errors import DataError
 from fastbayes.schema import Shape
 from fastbayes.statistics import ClassMoments
 from fastbayes.statistics.array_statistics import OVERALL, ArrayStatistics
+from fastbayes.statistics.feature_sums import class_sums
 
 NOTHING = np.empty(0, np.int64)
 SMALLEST = 1e-300  # the variance that stands for the limit 0 in a log density
+LONG_COLUMN = 1 << 14  # rows from which a call of a kernel per column is worth it
 
 
 class GaussianNB(DropIn):
@@ -66,14 +69,19 @@ class GaussianNB(DropIn):
             raise self._must_be("var_smoothing", "a float in the range [0.0, inf)")
 
     def _count(
-        self, X: Any, y: NDArray[np.unsignedinteger], n_classes: int, weight: Floats | None
+        self,
+        X: Any,
+        y: NDArray[np.unsignedinteger],
+        n_classes: int,
+        weight: Floats | None,
+        cells: int,
     ) -> dict[str, Any]:
-        moments = class_moments(X, y, n_classes, weight)
-        wrong = ~np.isfinite(moments.scatter).all(axis=1)
+        moments = class_moments(X, y, n_classes, weight, cells)
         if weight is None:
             overall = pooled(moments)
         else:
-            overall = class_moments(X, np.zeros(len(y), np.uint8), 1, None)
+            overall = class_moments(X, np.zeros(len(y), np.uint8), 1, None, cells)
+        wrong = ~np.isfinite(moments.scatter).all(axis=1)
         wrong |= ~np.isfinite(overall.scatter).all(axis=1)
         if wrong.any():
             raise DataError(
@@ -145,6 +153,7 @@ def class_moments(
     y: NDArray[np.unsignedinteger],
     n_classes: int,
     weight: Floats | None,
+    cells: int,
 ) -> ClassMoments:
     """Return count, mean and scatter of each column within each class.
 
@@ -158,6 +167,8 @@ def class_moments(
         Number of classes.
     weight
         (n_rows,), or None when every row weighs 1.
+    cells
+        Cells of the whole job, on which numpy or compiled kernels are chosen.
 
     Returns
     -------
@@ -166,34 +177,38 @@ def class_moments(
     """
     n_rows, n_features = X.shape
     moments = ClassMoments(Shape(NOTHING, n_features, n_classes))
-    if not _jit.compiled(n_rows * n_features):
-        _two_passes(X, y, weight, moments)
-        return moments
+    by_column = n_rows >= LONG_COLUMN and _jit.compiled(cells)
+    rows = BLOCK_ROWS if by_column else max(256, BLOCK_CELLS // n_features)
     empty = np.zeros(0, dtype=np.bool_)
-    for start in range(0, n_rows, BLOCK_ROWS):
-        part = slice(start, start + BLOCK_ROWS)
-        columns = tuple(np.ascontiguousarray(X[part].T, dtype=np.float64))
-        w = None if weight is None else weight[part]
-        moments.update(Batch(len(y[part]), y[part], n_classes, (), empty, columns, w, X.size))
+    with np.errstate(over="ignore", invalid="ignore"):  # the caller looks at the scatter
+        for start in range(0, n_rows, rows):
+            part = slice(start, start + rows)
+            some, w = y[part], None if weight is None else weight[part]
+            if by_column:
+                turned = tuple(columns(X[part]))
+                moments.update(Batch(len(some), some, n_classes, (), empty, turned, w, cells))
+            else:
+                moments = moments + _block_moments(X[part], some, n_classes, w)
     return moments
 
 
-def _two_passes(
-    X: NDArray[Any], y: NDArray[np.unsignedinteger], weight: Floats | None, out: ClassMoments
-) -> None:
-    """Fill moments column-parallel, a class at a time: the mean first, then deviations from it."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        for c in np.unique(y if weight is None else y[weight > 0]):
-            chosen = y == c
-            rows = np.asarray(X[chosen], dtype=np.float64)
-            w = np.ones(len(rows)) if weight is None else weight[chosen]
-            total = w.sum()
-            # About a value of the class, so that 1.7e9 ± 1 keeps its digits.
-            shift = rows[w.argmax()]
-            mean = shift + w @ (rows - shift) / total
-            deviation = rows - mean
-            out.count[:, c], out.mean[:, c] = total, mean
-            out.scatter[:, c] = w @ (deviation * deviation)
+def _block_moments(
+    X: NDArray[Any], y: NDArray[np.unsignedinteger], n_classes: int, weight: Floats | None
+) -> ClassMoments:
+    """Return the moments of a block, all columns at once: means first, then deviations."""
+    result = ClassMoments(Shape(NOTHING, X.shape[1], n_classes))
+    count = np.bincount(y, weight, n_classes)
+    known = np.maximum(count, np.finfo(float).tiny)[:, None]
+    # About a row of the block, so that 1.7e9 ± 1 keeps its digits.
+    shift = X[0].astype(np.float64)
+    rows = X - shift
+    mean = class_sums(rows, y, weight, n_classes) / known
+    rows -= mean[y]
+    np.multiply(rows, rows, out=rows)
+    result.count[:] = count
+    result.mean[:] = np.where(count > 0, (mean + shift).T, 0.0)
+    result.scatter[:] = class_sums(rows, y, weight, n_classes).T
+    return result
 
 
 def pooled(moments: ClassMoments) -> ClassMoments:
