@@ -199,8 +199,8 @@ class Classifier(Answers):
         for name in self._statistics:
             if name not in stats.parts:
                 raise SchemaError(f"the statistics hold no {name}; count again with {name}=True")
-        if not len(stats.schema.classes):
-            raise DataError("the statistics hold no class: nothing was counted")
+        if stats.schema.target is None or not len(stats.schema.classes):
+            raise DataError("the statistics hold no class; count again with a target")
         self._check_parameters()
         self._read(stats)
         self.statistics_ = stats

@@ -25,6 +25,7 @@ from fastbayes.classifiers.smoothing import (
 from fastbayes.statistics.bundle import Statistics
 
 CHOICES = {
+    "numeric": ("gaussian",),
     "missing": ("marginalize", "category"),
     "unseen": ("ignore", "smooth", "error"),
     "precision": ("exact", "fast"),
@@ -52,6 +53,8 @@ class NaiveBayes(Classifier):
         Declared values by column name: smoothing counts them, other values are an error.
     categorical
         Names or indices of columns to treat as categorical whatever their type.
+    numeric
+        Density of the other columns: "gaussian".
     missing
         "marginalize": a missing value says nothing; "category": it is a value of its own.
     unseen
@@ -125,6 +128,7 @@ class NaiveBayes(Classifier):
         var_floor: float = 1e-9,
         domains: Mapping[str, Any] | None = None,
         categorical: Iterable[str | int] | None = None,
+        numeric: str = "gaussian",
         missing: str = "marginalize",
         unseen: str = "ignore",
         unlabelled: str = "ignore",
@@ -139,6 +143,7 @@ class NaiveBayes(Classifier):
         self.var_floor = var_floor
         self.domains = domains
         self.categorical = categorical
+        self.numeric = numeric
         self.missing = missing
         self.unseen = unseen
         self.unlabelled = unlabelled

@@ -86,7 +86,7 @@ class Codebook:
     def lookup(self, dictionary: pa.Array) -> Lookup:
         """Return the codes of a dictionary's entries, adding new ones to an open book."""
         last = self._last
-        if last is not None and _same_buffers(last[0], dictionary):
+        if last is not None and (last[0] is dictionary or last[0].equals(dictionary)):
             return last[1]
         try:
             entries = dictionary.to_pylist()
@@ -141,16 +141,3 @@ class Codebook:
                 table[value - first] = self.codes[value]
         self._integers = (first, table, len(self.codes))
         return first, table
-
-
-def _same_buffers(a: pa.Array, b: pa.Array) -> bool:
-    """Return whether two dictionaries are the same memory (both are alive, so no reuse)."""
-    if a is b:
-        return True
-    if a.type != b.type or len(a) != len(b) or a.offset != b.offset:
-        return False
-    mine, theirs = a.buffers(), b.buffers()
-    return len(mine) == len(theirs) and all(
-        (x is None and y is None) or (x is not None and y is not None and x.address == y.address)
-        for x, y in zip(mine, theirs, strict=True)
-    )
