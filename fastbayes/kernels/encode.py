@@ -20,6 +20,7 @@ BLOCK = 65_536
 PLACES = 4096
 
 _ALL_KNOWN = readonly(np.empty(0, np.uint8))
+_ONE = np.zeros(1, np.uint32)
 
 _INDICES = ("uint8", "uint16", "uint32", "uint64")
 _CODES = ("uint8", "uint16", "uint32")
@@ -32,7 +33,7 @@ SIGNATURES = {
     ],
     "look_up": [
         (
-            *(reads(index), reads("uint8"), "uint64", reads(code)),
+            *(reads(index), reads("uint8"), "uint64", "uint64", reads("uint32"), reads(code)),
             *(writes("uint32"), writes(code), writes("int64")),
         )
         for index in _INDICES
@@ -65,8 +66,7 @@ def take(
     unsigned = indices.view(f"u{indices.itemsize}")
     if table is not None or missing == 0:
         table = np.empty(0, np.uint32) if table is None else table
-        entries = np.append(table, [missing, missing]).astype(out.dtype)
-        return _look_up(unsigned, 0, entries, validity, bit_offset, out)
+        return _look_up(unsigned, 0, table, (missing, missing), validity, bit_offset, out)
     code = np.full(1, missing, out.dtype)
     largest = np.zeros(1, np.uint64)
     for rows in _blocks(len(out)):
@@ -95,9 +95,9 @@ def spread(
     validity    IN   bitmap or None; row r is bit bit_offset + r
     out         OUT  (n,) uint8 | uint16 | uint32
     """
-    entries = np.append(table, [missing + 1, missing]).astype(out.dtype)
     # Modulo 2^64 the difference is below n_entries for the values inside and for no other.
-    return _look_up(values.view(np.uint64), minimum, entries, validity, bit_offset, out)
+    others = (missing + 1, missing)
+    return _look_up(values.view(np.uint64), minimum, table, others, validity, bit_offset, out)
 
 
 def unpack(
@@ -116,12 +116,13 @@ def unpack(
     codes       IN   (3,) codes of false, true and missing
     out         OUT  (n,) uint8 | uint16 | uint32
     """
-    entries = readonly(codes[[0, 1, 2, 2]].astype(out.dtype))
     places, outside = np.empty(PLACES, np.uint32), np.zeros(1, np.int64)
+    numbers = np.uint64(0), np.uint64(2)
+    arrays = readonly(codes[:2].astype(np.uint32)), readonly(codes[1:].astype(out.dtype))
     for rows in _blocks(n):
         values = _bits(bitmap, bit_offset, rows)
         known = _bits(validity, validity_offset, rows)
-        look_up(values, known, np.uint64(0), entries, places, out[rows], outside)
+        look_up(values, known, *numbers, *arrays, places, out[rows], outside)
 
 
 def min_max(
@@ -143,18 +144,18 @@ def min_max(
 def _look_up(
     values: NDArray[np.unsignedinteger],
     minimum: int,
-    entries: NDArray[np.unsignedinteger],
+    table: NDArray[np.uint32],
+    others: tuple[int, int],
     validity: NDArray[np.uint8] | None,
     bit_offset: int,
     out: NDArray[np.unsignedinteger],
 ) -> bool:
     places, outside = np.empty(PLACES, np.uint32), np.zeros(1, np.int64)
-    wrapped = np.uint64(minimum % 2**64)
+    numbers = np.uint64(minimum % 2**64), np.uint64(len(table))
+    arrays = readonly(table if len(table) else _ONE), readonly(np.array(others).astype(out.dtype))
     for rows in _blocks(len(out)):
         known = _bits(validity, bit_offset, rows)
-        look_up(
-            readonly(values[rows]), known, wrapped, readonly(entries), places, out[rows], outside
-        )
+        look_up(readonly(values[rows]), known, *numbers, *arrays, places, out[rows], outside)
     return not outside[0]
 
 
@@ -198,39 +199,41 @@ def narrow(indices, known, missing, out, largest):
 
 
 @kernel
-def look_up(values, known, minimum, entries, places, out, outside):
-    """Map values: out[r] = entries[values[r] - minimum], modulo 2^64.
+def look_up(values, known, minimum, n_entries, table, others, places, out, outside):
+    """Map values: out[r] = table[values[r] - minimum], modulo 2^64.
 
-    A vectorised pass finds the places, without a branch that alternating nulls would mislead; a
-    scalar one reads them.
+    A vectorised pass finds the places, a scalar one reads them, a vectorised one writes what is
+    null: no branch that alternating nulls would mislead.
 
-    values   IN   (n,) uint8 | uint16 | uint32 | uint64
-    known    IN   (n,) uint8, 0 where null, else 1; empty if nothing is
-    minimum  IN   value of the first entry
-    entries  IN   (n_entries + 2,) codes; the last two are those of outside and of null
-    places   OUT  (block of rows,) uint32   scratch
-    out      OUT  (n,) uint8 | uint16 | uint32
-    outside  OUT  (1,) int64   raised by the number of known values outside
+    values     IN   (n,) uint8 | uint16 | uint32 | uint64
+    known      IN   (n,) uint8, 0 where null, else 1; empty if nothing is
+    minimum    IN   value of the first entry
+    n_entries  IN   entries of the table, uint64
+    table      IN   (max(n_entries, 1),) uint32
+    others     IN   (2,) codes of a value outside and of a null
+    places     OUT  (block of rows,) uint32   scratch
+    out        OUT  (n,) uint8 | uint16 | uint32
+    outside    OUT  (1,) int64   raised by the number of known values outside
     """
-    end, null = np.uint64(entries.size - 2), np.uint32(entries.size - 1)
-    count = np.uint64(0)
+    null = others[1]
     for first in range(0, out.size, places.size):
         last = min(first + places.size, out.size)
-        x, codes, place = values[first:last], out[first:last], places[: last - first]
-        if known.size == 0:
-            for r in range(place.size):
-                index = np.uint64(x[r]) - minimum
-                count += np.uint64(index >= end)
-                place[r] = min(index, end)
-        else:
-            k = known[first:last]
-            for r in range(place.size):
-                index = np.uint64(x[r]) - minimum
-                count += np.uint64(index >= end) & np.uint64(k[r])
-                place[r] = np.uint32(min(index, end)) if k[r] else null
+        x, k = values[first:last], known[first:last]
+        codes, place = out[first:last], places[: last - first]
+        beyond = np.uint64(0)
         for r in range(place.size):
-            codes[r] = entries[np.uint64(place[r])]
-    outside[0] += np.int64(count)
+            index = np.uint64(x[r]) - minimum
+            beyond += np.uint64(index >= n_entries)
+            place[r] = index if index < n_entries else np.uint64(0)
+        for r in range(place.size):
+            codes[r] = table[np.uint64(place[r])]
+        if beyond > 0:
+            for r in range(place.size):
+                if np.uint64(x[r]) - minimum >= n_entries:
+                    codes[r] = others[0]
+                    outside[0] += 1 if k.size == 0 else np.int64(k[r])
+        for r in range(k.size):
+            codes[r] = codes[r] if k[r] else null
 
 
 @kernel
