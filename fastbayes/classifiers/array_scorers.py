@@ -20,6 +20,27 @@ FEW_TO_COMPARE = 4
 BLOCK_CELLS = 1 << 17  # 1 MiB of float64: a block stays in cache
 
 
+EVERY = slice(None)
+
+
+def taken(X: Any, rows: slice) -> Any:
+    """Return rows of an array, or X itself for all of them: scipy would copy a sparse matrix.
+
+    Parameters
+    ----------
+    X
+        Array or CSR matrix.
+    rows
+        The rows; `EVERY` for all.
+
+    Returns
+    -------
+    numpy.ndarray or scipy sparse matrix
+        A view of the array.
+    """
+    return X if rows is EVERY else X[rows]
+
+
 class RowScorer:
     """A fitted model as arrays: immutable, so that blocks may be scored in any order or thread.
 
@@ -73,9 +94,10 @@ class RowScorer:
 
     def blocks(self, X: Any) -> Iterator[slice]:
         """Return the row ranges to score one after the other; a sparse matrix is one block."""
-        n_rows = X.shape[0]
-        rows = self.block_rows if isinstance(X, np.ndarray) else n_rows
-        return (slice(start, start + rows) for start in range(0, n_rows, rows))
+        if not isinstance(X, np.ndarray):
+            return iter([EVERY])
+        rows = self.block_rows
+        return (slice(start, start + rows) for start in range(0, len(X), rows))
 
 
 class LinearScorer(RowScorer):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fastbayes import decisions, engine
 from fastbayes.batch import BLOCK_ROWS
 from fastbayes.classifiers.answers import Explanation
-from fastbayes.classifiers.array_scorers import RowScorer, row_max, row_sum
+from fastbayes.classifiers.array_scorers import EVERY, RowScorer, row_max, row_sum, taken
 from fastbayes.classifiers.protocol import Estimator, check_features, check_labels, encode_labels
 from fastbayes.errors import DataError
 
@@ -39,11 +39,11 @@ def in_segments(function: Callable[[slice], T], X: Any) -> Iterator[T]:
     object
         What the function returned.
     """
-    n_rows, n_features = X.shape
-    rows = n_rows
+    segments = [EVERY]
     if isinstance(X, np.ndarray):
+        n_rows, n_features = X.shape
         rows = min(4 * BLOCK_ROWS, max(BLOCK_ROWS // 4, SEGMENT_CELLS // n_features))
-    segments = [slice(start, start + rows) for start in range(0, n_rows, rows)]
+        segments = [slice(start, start + rows) for start in range(0, n_rows, rows)]
     threads = engine.default_threads() if len(segments) > 1 else 1
     return engine.in_order(function, segments, threads)
 
@@ -107,9 +107,9 @@ class Answers(Estimator):
         out = np.empty((X.shape[0], *tail), dtype=kind)
 
         def one(segment: slice) -> None:
-            rows, place = X[segment], out[segment]
+            rows, place = taken(X, segment), out[segment]
             for part in scorer.blocks(rows):
-                score(scorer, rows[part], place[part])
+                score(scorer, taken(rows, part), place[part])
 
         for _ in in_segments(one, X):
             pass

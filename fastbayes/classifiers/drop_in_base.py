@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastbayes.classifiers.array_scorers import taken
 from fastbayes.classifiers.drop_in_answers import Answers, Floats, in_segments
 from fastbayes.classifiers.protocol import (
     check_labels,
@@ -141,7 +142,7 @@ class DropIn(Answers):
         def count(part: slice) -> ArrayStatistics:
             w = None if weight is None else weight[part]
             cells = int(X.shape[0] * X.shape[1])
-            parts = self._count(X[part], codes[part], len(classes), w, cells)
+            parts = self._count(taken(X, part), codes[part], len(classes), w, cells)
             return ArrayStatistics(classes, parts, names, self._options())
 
         # Segments do not depend on the threads and are added in order: nor do the bits.

@@ -17,6 +17,7 @@ from fastbayes.errors import DataError
 from fastbayes.schema import Shape
 from fastbayes.statistics import ClassMoments
 from fastbayes.statistics.array_statistics import OVERALL, ArrayStatistics
+from fastbayes.statistics.class_moments import two_sum
 from fastbayes.statistics.feature_sums import class_sums
 
 NOTHING = np.empty(0, np.int64)
@@ -206,7 +207,8 @@ def _block_moments(
     rows -= mean[y]
     np.multiply(rows, rows, out=rows)
     result.count[:] = count
-    result.mean[:] = np.where(count > 0, (mean + shift).T, 0.0)
+    whole, rest = two_sum(shift[:, None], mean.T)
+    result.mean[:], result.rest[:] = np.where(count > 0, (whole, rest), 0.0)
     result.scatter[:] = class_sums(rows, y, weight, n_classes).T
     return result
 
@@ -226,10 +228,13 @@ def pooled(moments: ClassMoments) -> ClassMoments:
     """
     result = ClassMoments(Shape(NOTHING, moments.shape.n_numeric, 1))
     count = moments.count.sum(axis=1, keepdims=True)
+    largest = moments.count.argmax(axis=1)[:, None]
+    shift, shift_rest = (np.take_along_axis(a, largest, 1) for a in (moments.mean, moments.rest))
     with np.errstate(over="ignore", invalid="ignore"):
-        shift = np.take_along_axis(moments.mean, moments.count.argmax(axis=1)[:, None], axis=1)
-        mean = shift + (moments.count * (moments.mean - shift)).sum(axis=1, keepdims=True) / count
-        between = (moments.count * (moments.mean - mean) ** 2).sum(axis=1, keepdims=True)
+        apart = (moments.mean - shift) + (moments.rest - shift_rest)
+        offset = (moments.count * apart).sum(axis=1, keepdims=True) / count
+        between = (moments.count * (apart - offset) ** 2).sum(axis=1, keepdims=True)
         result.scatter[:] = moments.scatter.sum(axis=1, keepdims=True) + between
-    result.count[:], result.mean[:] = count, mean
+        result.mean[:], result.rest[:] = two_sum(shift, shift_rest + offset)
+    result.count[:] = count
     return result
