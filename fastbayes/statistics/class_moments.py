@@ -12,6 +12,7 @@ from fastbayes import _jit
 from fastbayes.batch import Batch
 from fastbayes.errors import DataError
 from fastbayes.schema import Alignment, Shape
+from fastbayes.statistics.value_counts import close
 
 # A retraction that leaves less than this share of the scatter would be noise (SEMANTICS 3).
 LEAST_SHARE = 1e-6
@@ -169,6 +170,15 @@ class ClassMoments:
         return all(np.array_equal(a, b) for a, b in zip(self._all(), other._all(), strict=True))
 
     __hash__ = None  # type: ignore[assignment]
+
+    def allclose(self, other: ClassMoments, rtol: float) -> bool:
+        """Return whether all numbers agree, relative to the largest of their array."""
+        # `rest` is the rounding of the mean: noise beside it.
+        return (
+            close(self.count, other.count, rtol)
+            and close(self.mean, other.mean, rtol)
+            and close(self.scatter, other.scatter, rtol)
+        )
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the statistic as named arrays."""

@@ -13,6 +13,12 @@ from fastbayes.batch import Batch
 from fastbayes.schema import Alignment, Shape
 
 
+def close(a: NDArray[Any], b: NDArray[Any], rtol: float) -> bool:
+    """Return whether two arrays agree, relative to the largest number of the first."""
+    scale = float(np.abs(a).max(initial=0.0))
+    return a.shape == b.shape and bool(np.allclose(a, b, rtol=rtol, atol=rtol * scale))
+
+
 class ValueCounts:
     """Counts n(class, feature = value): the sufficient statistic of discrete naive Bayes.
 
@@ -153,6 +159,12 @@ class ValueCounts:
         )
 
     __hash__ = None  # type: ignore[assignment]
+
+    def allclose(self, other: ValueCounts, rtol: float) -> bool:
+        """Return whether all numbers agree, relative to the largest of their array."""
+        return close(self.counts, other.counts, rtol) and close(
+            self.class_counts, other.class_counts, rtol
+        )
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the statistic as named arrays."""
