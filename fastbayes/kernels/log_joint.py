@@ -11,13 +11,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from numba.extending import register_jitable
 from numpy.typing import NDArray
 
 from fastbayes._jit import kernel, readonly, reads, writes
 from fastbayes.batch import Codes
 from fastbayes.kernels import lanes
 from fastbayes.kernels.joint_tables import Plan, join_tables
-from fastbayes.plain.log_joint import EXACT, Gaussian, tie_width
+from fastbayes.plain.log_joint import EXACT, Gaussian, largest_sum
 
 Floats = NDArray[np.float64]
 U = np.uint64
@@ -32,10 +33,6 @@ _INT, _FLOAT = "int64", "float64"
 _PLAN = (reads(_INT), reads("uint16"), reads(_INT), reads(_INT))
 _CODE, _ACC = writes("uint16", 2), writes(_FLOAT, 2)
 SIGNATURES: dict[str, list[tuple[str, ...]]] = {
-    "join": [
-        (reads(codes, 2), *_PLAN[:2], _INT, _INT, _INT, writes("uint16"))
-        for codes in ("uint8", "uint16")
-    ],
     "add_single": [
         (reads(codes, 2), *_PLAN, reads(_FLOAT), _CODE, _INT, _INT, _ACC)
         for codes in ("uint8", "uint16")
@@ -97,7 +94,8 @@ class Scorer:
         n_classes = len(prior)
         curves = np.empty((0, 3, n_classes)) if gaussian is None else np.stack(gaussian, axis=1)
         coarse = precision == "fast" and n_classes > 2
-        self._tie = tie_width(prior, tables, offsets, 2.0**-24 if coarse else EXACT)
+        largest = largest_sum(prior, tables, offsets)
+        self._tie = min(2.0**-22 * largest, 1e-5) if coarse else EXACT * largest
         self._joint = _Sum(prior, tables, offsets, curves, np.float32 if coarse else np.float64)
         self._odds = None
         if n_classes == 2:
@@ -225,7 +223,7 @@ class _Sum:
         return plan
 
 
-@kernel
+@register_jitable
 def join(codes, order, radix, begin, end, lo, out):
     """Join columns into one code per row: out[r] = Σ radix[q] codes[order[q], lo + r].
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numba.extending import register_jitable
 from numpy.typing import NDArray
 
 from fastbayes._jit import kernel, readonly, reads, writes
@@ -24,11 +25,6 @@ SIGNATURES: dict[str, list[tuple[str, ...]]] = {
     "add_two_classes": [(_X, reads("uint8"), "int64", _X, writes("float64", 2))],
     "add_classes": [
         (_X, reads(y), weight, _X, "int64", known, _OUT, writes("float64", 2))
-        for y in ("uint8", "uint16")
-        for weight, known in (("none", writes("int64")), (_X, _OUT))
-    ],
-    "add_value": [
-        (_X, reads(y), weight, "uint64", _X, "uint64", known, _OUT)
         for y in ("uint8", "uint16")
         for weight, known in (("none", writes("int64")), (_X, _OUT))
     ],
@@ -219,7 +215,7 @@ def add_classes(x, y, weight, shift, copy, count, pairs, sums):
         sums[2, k % n_classes] += pairs[2 * k + 1]
 
 
-@kernel
+@register_jitable
 def add_value(x, y, weight, r, shift, copy, count, pairs):
     """Add x[r] to count[copy + y[r]] and, deviation and square at once, to its pair."""
     c = U(y[r])

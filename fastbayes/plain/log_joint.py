@@ -12,19 +12,17 @@ from fastbayes.batch import Codes
 Floats = NDArray[np.float64]
 Gaussian = tuple[Floats, Floats, Floats]
 
+# Log joints this close, in units of the largest sum the tables can form, are equal: classes that
+# tie on paper then tie whatever the order of the columns, and the lowest class index wins.
 EXACT = 8 * 2.0**-53
 
 
-def tie_width(log_prior: Floats, tables: Floats, offsets: NDArray[np.int64], unit: float) -> float:
-    """Return how close two log joints must be to count as equal.
-
-    A few roundings (`unit`) of the largest sum the tables can form: classes that tie on paper
-    then tie whatever the order of the columns, and the lowest class index wins.
-    """
+def largest_sum(log_prior: Floats, tables: Floats, offsets: NDArray[np.int64]) -> float:
+    """Return the sum of the largest finite |term| of the prior and of each feature."""
     sizes = np.abs(np.where(np.isfinite(tables), tables, 0.0)).max(axis=1, initial=0.0)
-    largest = np.maximum.reduceat(sizes, offsets[:-1]).sum() if len(sizes) else 0.0
+    terms = np.maximum.reduceat(sizes, offsets[:-1]) if len(sizes) else sizes
     prior = np.abs(log_prior[np.isfinite(log_prior)]).max(initial=0.0)
-    return float(unit * (largest + prior))
+    return float(terms.sum() + prior)
 
 
 class Scorer:
@@ -54,11 +52,11 @@ class Scorer:
         gaussian: Gaussian | None = None,
         precision: str = "exact",
     ) -> None:
-        self._log_prior = np.asarray(log_prior, np.float64)
-        self._tables = np.asarray(tables, np.float64)
-        self._offsets = np.asarray(offsets, np.int64)
-        self._gaussian = gaussian
-        self._tie = tie_width(self._log_prior, self._tables, self._offsets, EXACT)
+        self._log_prior = np.array(log_prior, np.float64)
+        self._tables = np.array(tables, np.float64)
+        self._offsets = np.array(offsets, np.int64)
+        self._gaussian = None if gaussian is None else np.array(gaussian, np.float64)
+        self._tie = EXACT * largest_sum(self._log_prior, self._tables, self._offsets)
 
     def log_joint(
         self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: Floats

@@ -1,0 +1,17 @@
+"""Call every driver of a moments module over its dtype table."""
+
+from __future__ import annotations
+
+import numpy as np
+
+ROWS = 2000
+
+
+def exercise(moments):
+    values = np.arange(float(ROWS))
+    # Few classes and many; the last one absent, so that the search for it goes on.
+    for n_classes in (2, 12):
+        for code in (np.uint8, np.uint16):
+            y = np.arange(ROWS, dtype=code) % (n_classes - 1)
+            for weight in (None, np.ones(ROWS)):
+                moments.block_moments(values, y, n_classes, weight)
