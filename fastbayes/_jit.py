@@ -67,6 +67,16 @@ def readonly(array: NDArray[Any]) -> NDArray[Any]:
     return view
 
 
+def _numba() -> Any:
+    """Return numba, which is typed in name only."""
+    return importlib.import_module("numba")
+
+
+def interpreted() -> bool:
+    """Return whether kernels run as Python (NUMBA_DISABLE_JIT=1), where intrinsics cannot."""
+    return bool(_numba().config.DISABLE_JIT)
+
+
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile a flat function on first use: no GIL, numpy's division, no fast maths.
 
@@ -74,10 +84,8 @@ def kernel(function: Callable[..., Any]) -> Any:
     (read-only installation without a home, disk full, damaged files), one warning is logged
     and the function is compiled anew.
     """
-    # Taken as Any: numba is typed in name only.
-    numba: Any = importlib.import_module("numba")
-    dispatcher = numba.njit(nogil=True, error_model="numpy", fastmath=False)(function)
-    if numba.config.DISABLE_JIT or os.environ.get("FASTBAYES_CACHE") == "0":
+    dispatcher = _numba().njit(nogil=True, error_model="numpy", fastmath=False)(function)
+    if interpreted() or os.environ.get("FASTBAYES_CACHE") == "0":
         return dispatcher
     try:
         dispatcher._cache = _disk_cache()(function)
@@ -90,10 +98,11 @@ def kernel(function: Callable[..., Any]) -> Any:
 def _disk_cache() -> Any:
     """Return numba's disk cache, made so that no state of the disk can raise or mislead."""
     caching: Any = importlib.import_module("numba.core.caching")
-    # numba's stamp sees a kernel's own file only; these hold what other files' kernels call.
+    # numba's stamp sees a kernel's own file only; it is built on files that declare no kernels.
     shared = hashlib.sha256()
-    for name in ("vector.py", "lanes.py"):
-        shared.update(Path(__file__).with_name("kernels").joinpath(name).read_bytes())
+    for path in sorted(Path(__file__).with_name("kernels").glob("*.py")):
+        source = path.read_bytes()
+        shared.update(b"" if b"SIGNATURES" in source else source)
 
     class SealedFile(caching.IndexDataCacheFile):  # type: ignore[misc]
         """Each entry carries a digest of key, source and code.

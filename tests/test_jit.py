@@ -170,16 +170,19 @@ def test_code_of_another_signature_is_not_taken(cached):
 
 
 @pytest.mark.compiled
-def test_code_is_stale_when_what_kernels_share_changes(cached, tmp_path, monkeypatch):
-    shared = tmp_path / "fastbayes" / "kernels"
-    shared.mkdir(parents=True)
-    for name in ("vector.py", "lanes.py"):
-        (shared / name).write_text("before")
-    monkeypatch.setattr(_jit, "__file__", str(shared.parent / "_jit.py"))
+def test_code_is_stale_when_what_kernels_are_built_on_changes(cached, tmp_path, monkeypatch):
+    kernels = tmp_path / "fastbayes" / "kernels"
+    kernels.mkdir(parents=True)
+    (kernels / "vector.py").write_text("before")
+    monkeypatch.setattr(_jit, "__file__", str(kernels.parent / "_jit.py"))
     _jit._disk_cache.cache_clear()
     assert (cached(), cached()) == (0, 1)
-    for name in ("vector.py", "lanes.py"):
-        (shared / name).write_text("after")
+    for name, text, hits in (
+        ("vector.py", "after", (0, 1)),
+        ("another.py", "new", (0, 1)),
+        ("count.py", "SIGNATURES", (1, 1)),  # has kernels of its own, with their own stamps
+    ):
+        (kernels / name).write_text(text)
         _jit._disk_cache.cache_clear()
-        assert (cached(), cached()) == (0, 1), name
+        assert (cached(), cached()) == hits, name
     _jit._disk_cache.cache_clear()

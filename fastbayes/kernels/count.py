@@ -1,43 +1,18 @@
-"""Class-conditional counts of categorical columns: out[slot + code, class] += 1 or weight.
-
-A column is counted by the cheapest of four methods. `_plan` decides, per column, from sizes
-alone, so the choice never depends on the data:
-
-* `minima`: no memory access at all, byte vectors; few values times classes. Any skew.
-* `packed`: several columns in one 16-bit code, so one increment counts them all.
-* `private`: one increment per cell, into up to four 32-bit tables, so that equal neighbours do
-  not wait for each other's store.
-* `in_place`: one increment per cell, straight into `out`: tables that are large beside the
-  number of rows.
-"""
+"""Class-conditional counts of categorical columns: out[slot + code, class] += 1 or weight."""
 
 from __future__ import annotations
 
-import functools
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes._jit import kernel, readonly, reads, writes
 from fastbayes.kernels import vector
+from fastbayes.kernels.count_plan import PACKED_CELLS, choose
 
 U = np.uint64
 
-# Costs in ns per cell, measured on one core of Zen 5 with 64-byte vectors; their ratios decide.
-MINIMA_BASE, MINIMA_STEP = 0.012, 0.0021 * 64 / vector.WIDTH  # and per value and class
-INCREMENT, CODE = 0.21, 0.03  # an increment; making its code, per column
-
-# Cells of a packed table: four 32-bit copies are 32 KiB and leave the first-level cache room.
-PACKED_CELLS = 2048
-# Cells of all private copies of one table: 64 KiB, beyond which copies cost more than they save.
-PRIVATE_CELLS = 16_384
-# Clearing a private cell and adding it to `out` costs about as much as an increment: worth it
-# only if the rows outnumber the cells by this factor.
-ROWS_PER_CELL = 8
-# Cells of a table that no cache holds: reading ahead gains a quarter there and loses below.
-FAR_CELLS = 1 << 22
-AHEAD = 32  # rows
 # Private 32-bit counters are added to `out` at least this often: they cannot overflow.
 STRETCH = 1 << 30
 
@@ -118,7 +93,7 @@ def add_counts(
         return
     bytes_only = codes.itemsize == y.itemsize == 1
     # Rows to the nearest power of two below: a last, shorter block has its plan ready.
-    plan = _plan(sizes.tobytes(), n_classes, 1 << len(y).bit_length() >> 1, bytes_only)
+    plan = choose(sizes.tobytes(), n_classes, 1 << len(y).bit_length() >> 1, bytes_only)
     codes, sizes, slots, y = readonly(codes), readonly(sizes), readonly(slots), readonly(y)
     cells = out.reshape(-1)
     if plan.minima.size:
@@ -148,73 +123,6 @@ def add_class_counts(
     # The classes as a column, counted within one class.
     one = np.zeros(len(y), np.uint8)
     add_counts(y[None], np.array([len(out)]), np.zeros(1, np.int64), one, weight, out[:, None])
-
-
-class _Plan(NamedTuple):
-    """Which columns are counted how."""
-
-    minima: NDArray[np.int64]
-    packed: NDArray[np.int64]  # columns of group g: packed[borders[g] : borders[g + 1]]
-    borders: NDArray[np.int64]
-    radices: NDArray[np.uint16]  # what a code of the column is multiplied with
-    private: list[tuple[int, NDArray[np.int64]]]  # by number of copies
-    in_place: list[tuple[int, NDArray[np.int64]]]  # by rows read ahead
-
-
-@functools.lru_cache(maxsize=64)
-def _plan(sizes_bytes: bytes, n_classes: int, n_rows: int, bytes_only: bool) -> _Plan:
-    """Choose the cheapest method for every column."""
-    sizes = np.frombuffer(sizes_bytes, np.int64)
-    cells = sizes * n_classes
-    most = n_rows // ROWS_PER_CELL
-    copies = np.select(
-        [4 * cells <= min(most, PRIVATE_CELLS), 2 * cells <= min(most, PRIVATE_CELLS)],
-        [4, 2],
-        cells <= most,
-    )
-    ahead = np.where((cells >= FAR_CELLS) & vector.AVAILABLE, AHEAD, 0)
-    minima = np.zeros(len(sizes), np.bool_)
-    groups: list[list[int]] = []
-    by_size = np.argsort(-sizes, kind="stable")
-    if bytes_only:
-        together = np.maximum(np.log(PACKED_CELLS / n_classes) // np.log(np.maximum(sizes, 2)), 1)
-        cost = MINIMA_BASE + MINIMA_STEP * cells
-        minima = (cost < INCREMENT / together + CODE) & (cells <= 256) & vector.AVAILABLE
-        groups = _pack(sizes, by_size[~minima[by_size]], n_classes)
-    packed = [i for group in groups for i in group]
-    radices = [n_classes * np.prod(sizes[g[:i]], dtype=int) for g in groups for i in range(len(g))]
-    single = ~minima
-    single[packed] = False
-    return _Plan(
-        readonly(by_size[minima[by_size]]),
-        readonly(np.array(packed, np.int64)),
-        readonly(np.cumsum([0, *map(len, groups)])),
-        readonly(np.array(radices, np.uint16)),
-        _by(copies, single & (copies > 0)),
-        _by(ahead, single & (copies == 0)),
-    )
-
-
-def _pack(sizes: NDArray[np.int64], columns: NDArray[np.int64], n_classes: int) -> list[list[int]]:
-    """Return groups of two neighbours or more whose joint tables hold at most PACKED_CELLS."""
-    groups: list[list[int]] = []
-    cells = PACKED_CELLS
-    for i in columns:
-        cells *= sizes[i]
-        if cells <= PACKED_CELLS and groups:
-            groups[-1].append(int(i))
-        else:
-            groups.append([int(i)])
-            cells = n_classes * sizes[i]
-    return [group for group in groups if len(group) > 1]
-
-
-def _by(values: NDArray[np.int64], among: NDArray[np.bool_]) -> list[tuple[int, NDArray[np.int64]]]:
-    """Return the columns of each value, among some."""
-    return [
-        (int(value), readonly(np.flatnonzero(among & (values == value))))
-        for value in np.unique(values[among])
-    ]
 
 
 def _add_minima(

@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba import config
 from numba.core import cgutils, types
 from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 
-# Without the compiler an intrinsic cannot run at all.
-AVAILABLE = not config.DISABLE_JIT
+from fastbayes._jit import interpreted
+
+AVAILABLE = not interpreted()
 
 
 def _width() -> int:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from oracles import count as naive
 
 from fastbayes.kernels import count as compiled
+from fastbayes.kernels import count_plan
 from fastbayes.plain import count as plain
 
 MODULES = [
@@ -108,20 +109,20 @@ def agree(codes, sizes, slots, y, n_slots, n_classes):
 
 
 def plan(sizes, n_classes, n, bytes_only=True):
-    return compiled._plan(np.array(sizes).tobytes(), n_classes, n, bytes_only)
+    return count_plan.choose(np.array(sizes).tobytes(), n_classes, n, bytes_only)
 
 
 @pytest.fixture
 def fresh_plans():
     """Plans made under changed constants must not outlive the test."""
-    compiled._plan.cache_clear()
+    count_plan.choose.cache_clear()
     yield
-    compiled._plan.cache_clear()
+    count_plan.choose.cache_clear()
 
 
 @pytest.mark.compiled
 def test_each_method_has_its_columns(monkeypatch, fresh_plans):
-    monkeypatch.setattr(compiled, "MINIMA_STEP", 0.002)  # on any processor
+    monkeypatch.setattr(count_plan, "MINIMA_STEP", 0.002)  # on any processor
     chosen = plan([2, 12, 12, 100, 250], 8, 8192)
     assert list(chosen.minima) == [0]
     assert (list(chosen.packed), list(chosen.borders)) == ([1, 2], [0, 2])
@@ -144,7 +145,7 @@ def test_methods_agree_with_the_plain_twin__mixed_sizes(n, skew):
 @pytest.mark.compiled
 @pytest.mark.parametrize(("sizes", "n_classes"), [((2, 7, 4, 4), 3), ((25,), 10), ((256,), 1)])
 def test_minima__rows_that_fill_no_vector_lane_or_block(sizes, n_classes, monkeypatch, fresh_plans):
-    monkeypatch.setattr(compiled, "MINIMA_STEP", 0.0)
+    monkeypatch.setattr(count_plan, "MINIMA_STEP", 0.0)
     assert len(plan(sizes, n_classes, 8192).minima) == len(sizes)
     width, full = compiled.vector.WIDTH, compiled.vector.WIDTH * compiled.FULL
     for n in (1, width - 1, width, width + 1, full - 1, full, full + width, 2 * full + 1):
@@ -169,7 +170,7 @@ def test_private_counters_are_emptied_before_they_overflow(
     sizes, code, packed, monkeypatch, fresh_plans
 ):
     monkeypatch.setattr(compiled, "STRETCH", 1000)
-    monkeypatch.setattr(compiled, "MINIMA_BASE", 9.0)
+    monkeypatch.setattr(count_plan, "MINIMA_BASE", 9.0)
     chosen = plan(sizes, 2, 2048, code is np.uint8)
     assert list(chosen.packed) == packed
     assert bool(chosen.private) != bool(packed)
@@ -178,7 +179,7 @@ def test_private_counters_are_emptied_before_they_overflow(
 
 @pytest.mark.compiled
 def test_in_place__reading_ahead(monkeypatch, fresh_plans):
-    monkeypatch.setattr(compiled, "FAR_CELLS", 1000)
+    monkeypatch.setattr(count_plan, "FAR_CELLS", 1000)
     for n in (1, 31, 32, 33, 500):
         for code, size in ((np.uint8, 256), (np.uint16, 65_536), (np.uint32, 70_000)):
             assert plan([size], 5, n, False).in_place[0][0] > 0
