@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastbayes.classifiers.array_scorers import taken
 from fastbayes.classifiers.drop_in_answers import Answers, Floats, in_segments
+from fastbayes.classifiers.prior_shift import shifted_prior
 from fastbayes.classifiers.protocol import (
     check_labels,
     check_length,
@@ -21,6 +22,7 @@ from fastbayes.classifiers.protocol import (
 )
 from fastbayes.errors import DataError, FileFormatError, SchemaError
 from fastbayes.statistics.array_statistics import ArrayStatistics
+from fastbayes.statistics.bundle import Statistics
 
 
 class DropIn(Answers):
@@ -30,6 +32,7 @@ class DropIn(Answers):
     """
 
     _parts: ClassVar[tuple[str, ...]]
+    _prior_parameter: ClassVar[str] = "class_prior"
 
     statistics_: ArrayStatistics
 
@@ -56,6 +59,10 @@ class DropIn(Answers):
     def _read(self, stats: ArrayStatistics) -> dict[str, Any]:
         """Return the fitted attributes, computed from the statistic and the parameters."""
         raise NotImplementedError
+
+    def _of_table(self, stats: Statistics) -> ArrayStatistics | Statistics:
+        """Return the statistic of a table as one of arrays, where there is such a thing."""
+        return stats
 
     # -- learning ------------------------------------------------------------------------------
 
@@ -150,13 +157,14 @@ class DropIn(Answers):
         stats = next(counted) if first else self.statistics_
         return self._fitted(sum(counted, start=stats))
 
-    def fit_statistics(self, stats: ArrayStatistics) -> Self:
+    def fit_statistics(self, stats: ArrayStatistics | Statistics) -> Self:
         """Learn from a statistic that was counted before; the rows are not needed.
 
         Parameters
         ----------
         stats
             The `statistics_` of a fitted model of this class, or sums and differences of such.
+            CategoricalNB and GaussianNB also take what `fastbayes.count` returns.
 
         Returns
         -------
@@ -170,6 +178,8 @@ class DropIn(Answers):
         """
         self._check_parameters()
         owner = type(self).__name__
+        if isinstance(stats, Statistics):
+            stats = self._of_table(stats)
         if not isinstance(stats, ArrayStatistics) or set(stats.parts) != set(self._parts):
             what = sorted(stats.parts) if hasattr(stats, "parts") else type(stats).__name__
             raise SchemaError(
@@ -199,6 +209,33 @@ class DropIn(Answers):
         for name, value in attributes.items():
             setattr(self, name, value)
         return self
+
+    def adapt_prior(self, X: Any, *, tolerance: float = 1e-9, max_iter: int = 10_000) -> Self:
+        """Return a copy whose class prior fits unlabelled rows, by expectation maximisation.
+
+        Parameters
+        ----------
+        X
+            Rows whose classes are unknown, as in `predict`.
+        tolerance
+            Stop when no prior changes by more than this.
+        max_iter
+            Stop with an error after so many steps.
+
+        Returns
+        -------
+        Self
+            A fitted model with the prior as its parameter; this one is left as it was.
+
+        Raises
+        ------
+        DataError
+            When the steps did not settle.
+        """
+        posterior = self.predict_proba(X)
+        prior = shifted_prior(posterior, np.exp(self._log_prior()), tolerance, max_iter)
+        params = {**self.get_params(deep=False), self._prior_parameter: prior}
+        return type(self)(**params).fit_statistics(self.statistics_)
 
     # -- saving --------------------------------------------------------------------------------
 

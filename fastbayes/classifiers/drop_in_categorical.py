@@ -13,10 +13,12 @@ from fastbayes.classifiers.array_scorers import TableScorer
 from fastbayes.classifiers.columns import ColumnCodes
 from fastbayes.classifiers.drop_in_answers import Floats
 from fastbayes.classifiers.drop_in_discrete import DiscreteDropIn
+from fastbayes.classifiers.drop_in_statistics import code_counts
 from fastbayes.errors import MemoryLimitError
 from fastbayes.schema import Shape
 from fastbayes.statistics import ValueCounts
 from fastbayes.statistics.array_statistics import ArrayStatistics, resized
+from fastbayes.statistics.bundle import Statistics
 
 # A code of a billion means a billion categories to scikit-learn; it is an id, not a category.
 MAX_CELLS = 1 << 29
@@ -149,6 +151,9 @@ class CategoricalNB(DiscreteDropIn):
                     "leave the column out"
                 )
         return highest.astype(np.int64) + 1
+
+    def _of_table(self, stats: Statistics) -> ArrayStatistics:
+        return code_counts(stats)
 
     def _read(self, stats: ArrayStatistics) -> dict[str, Any]:
         counts = stats.parts["values"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
@@ -303,6 +303,21 @@ class ComplementNB(SumsDropIn):
         Parameters
         ----------
         X
+            Not read.
+
+        Raises
+        ------
+        NotImplementedError
+            Always.
+        """
+        raise NotImplementedError("ComplementNB has no likelihood of x; use MultinomialNB")
+
+    def adapt_prior(self, X: Any, *, tolerance: float = 1e-9, max_iter: int = 10_000) -> Self:
+        """Raise: the answers do not depend on the class prior.
+
+        Parameters
+        ----------
+        X, tolerance, max_iter
             Not read.
 
         Raises

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,10 +14,12 @@ from fastbayes.classifiers.array_scorers import BLOCK_CELLS, GaussianScorer
 from fastbayes.classifiers.columns import columns
 from fastbayes.classifiers.drop_in_answers import Floats
 from fastbayes.classifiers.drop_in_base import DropIn, is_real
+from fastbayes.classifiers.drop_in_statistics import numeric_moments
 from fastbayes.errors import DataError
 from fastbayes.schema import Shape
 from fastbayes.statistics import ClassMoments
 from fastbayes.statistics.array_statistics import OVERALL, ArrayStatistics
+from fastbayes.statistics.bundle import Statistics
 from fastbayes.statistics.class_moments import two_sum
 from fastbayes.statistics.feature_sums import class_sums
 
@@ -52,6 +55,7 @@ class GaussianNB(DropIn):
     """
 
     _parts: ClassVar[tuple[str, ...]] = ("moments", OVERALL)
+    _prior_parameter: ClassVar[str] = "priors"
 
     class_count_: Floats
     class_prior_: Floats
@@ -90,6 +94,11 @@ class GaussianNB(DropIn):
                 "a scale"
             )
         return {"moments": moments, OVERALL: overall}
+
+    def _of_table(self, stats: Statistics) -> ArrayStatistics:
+        given = numeric_moments(stats)
+        parts = {**given.parts, OVERALL: pooled(given.parts["moments"])}
+        return replace(given, parts=parts)
 
     def _read(self, stats: ArrayStatistics) -> dict[str, Any]:
         moments, overall = stats.parts["moments"], stats.parts[OVERALL]

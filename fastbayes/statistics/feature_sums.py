@@ -172,4 +172,5 @@ def _sparse_sums(
     data = X.data if above is None else X.data > above
     if weight is not None:
         data = data * np.repeat(weight, per_row)
-    return np.bincount(cell, data, n_classes * d).reshape(n_classes, d)
+    sums = np.asarray(np.bincount(cell, data, n_classes * d), dtype=np.float64)
+    return sums.reshape(n_classes, d)
