@@ -31,7 +31,7 @@ def join_tables(tables: list[NDArray[np.float64]], width: int, dtype: type[np.fl
     order, radix, bounds = pack(sizes, width * np.dtype(dtype).itemsize)
     joint = []
     for begin, end in itertools.pairwise(bounds):
-        group = np.zeros((1, width))
+        group: NDArray[np.float64] = np.zeros((1, width))
         for column in order[begin:end]:
             one = np.zeros((sizes[column], 1, width))
             one[:, 0, : tables[column].shape[1]] = tables[column]

@@ -124,16 +124,15 @@ def _transposed(builder: Any, vectors: list[Any], kind: Lanes) -> Iterator[Any]:
 
     Two rounds of interleaving, each of which picks what one machine shuffle can do.
     """
+    a, b, c, d = vectors
     width = kind.width
     even = [2 * (k // 2) + (k % 2) * width for k in range(width)]
     odd = [lane + 1 for lane in even]
-    pairs = [
-        [_pick(builder, a, b, lanes) for a, b in (vectors[:2], vectors[2:])]
-        for lanes in (even, odd)
-    ]
+    pairs = [(_pick(builder, a, b, lanes), _pick(builder, c, d, lanes)) for lanes in (even, odd)]
     for lane in range(width):
         k = lane - lane % 2
-        row = _pick(builder, *pairs[lane % 2], [k, k + 1, width + k, width + k + 1])
+        low, high = pairs[lane % 2]
+        row = _pick(builder, low, high, [k, k + 1, width + k, width + k + 1])
         if kind.dtype is types.float32:
             row = builder.fpext(row, ir.VectorType(ir.DoubleType(), 4))
         yield row
@@ -248,7 +247,7 @@ def _spread(builder: Any, value: Any, vector: Any) -> Any:
 
 
 @register_jitable
-def exp_negative(x: Any) -> Any:
+def exp_negative(x):
     """Return exp(x) for x <= 0 within 2 ulp: 1 at 0, 0 below -708 and for NaN.
 
     exp(x) = 2ⁿ exp(r), r = x - n ln 2; Taylor's polynomial of degree 12 on |r| <= ½ ln 2. In a

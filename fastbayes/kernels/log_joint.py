@@ -18,6 +18,7 @@ from fastbayes._jit import kernel, readonly, reads, writes
 from fastbayes.batch import Codes
 from fastbayes.kernels import lanes
 from fastbayes.kernels.joint_tables import Plan, join_tables
+from fastbayes.kernels.posterior import to_class, to_posterior, to_rows
 from fastbayes.plain.log_joint import EXACT, Gaussian, largest_sum
 
 Floats = NDArray[np.float64]
@@ -27,7 +28,6 @@ U = np.uint64
 # into the same cache set. Sums of a block of rows stay there, too.
 SINGLE_ROWS, LANE_ROWS, GROUPS = 8_192, 2_080, 16
 BLOCK_SUMS = 65_536
-SOFTMAX_ROWS = 512
 
 _INT, _FLOAT = "int64", "float64"
 _PLAN = (reads(_INT), reads("uint16"), reads(_INT), reads(_INT))
@@ -47,16 +47,6 @@ SIGNATURES: dict[str, list[tuple[str, ...]]] = {
     },
     "add_wide": [(reads("uint32", 2), reads(_INT), reads(_FLOAT, 2), _INT, _INT, _ACC)],
     "add_gaussian": [(*[reads(_FLOAT)] * 2, reads(_FLOAT, 3), _INT, _INT, _INT, _ACC)],
-    **{
-        name: [(_INT, _FLOAT, reads(_FLOAT), _ACC, _ACC, out, writes(_INT))]
-        for name, out in {
-            "odds_to_posterior": _ACC,
-            "odds_to_class": writes(_INT),
-            "joint_to_posterior": _ACC,
-            "joint_to_class": writes(_INT),
-        }.items()
-    },
-    "joint_to_rows": [(_INT, _ACC, _ACC)],
 }
 
 
@@ -91,7 +81,7 @@ class Scorer:
         prior = np.array(log_prior, np.float64)
         tables = np.array(tables, np.float64)
         offsets = np.array(offsets, np.int64)
-        n_classes = len(prior)
+        n_classes = self._n_classes = len(prior)
         curves = np.empty((0, 3, n_classes)) if gaussian is None else np.stack(gaussian, axis=1)
         coarse = precision == "fast" and n_classes > 2
         largest = largest_sum(prior, tables, offsets)
@@ -110,35 +100,25 @@ class Scorer:
     ) -> None:
         """Write ln P(c) + Σ ln P(x_j | c) of every row and class into `out` (n_rows, n_classes)."""
         for lo, n, acc in self._joint.blocks(batch_codes, numeric, len(out)):
-            joint_to_rows(0, acc, out[lo : lo + n])
+            to_rows(acc, out[lo : lo + n])
 
     def posterior(
         self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: Floats
     ) -> int:
         """Write P(c | x) into `out` (n_rows, n_classes); return how many rows took the prior."""
-        kernels = odds_to_posterior, joint_to_posterior
-        return self._finish(kernels, batch_codes, numeric, out)
+        total, lost = self._odds or self._joint, 0
+        for lo, n, acc in total.blocks(batch_codes, numeric, len(out)):
+            lost += to_posterior(acc, total.start, self._tie, out[lo : lo + n])
+        return lost
 
     def predict(
         self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: NDArray[np.intp]
     ) -> int:
         """Write the most probable class of every row; return how many rows took the prior."""
-        return self._finish((odds_to_class, joint_to_class), batch_codes, numeric, out)
-
-    def _finish(
-        self,
-        kernels: tuple[Any, Any],
-        batch_codes: Sequence[Codes],
-        numeric: Sequence[Floats],
-        out: NDArray[Any],
-    ) -> int:
-        """Run the kernel for odds or for log joints over all blocks; return the lost rows."""
-        total, finish = (self._odds, kernels[0]) if self._odds else (self._joint, kernels[1])
-        lost, scratch = np.zeros(1, np.int64), np.empty((2, SOFTMAX_ROWS))
-        start = readonly(total.start - (0.0 if self._odds else total.start.max()))
+        total, lost = self._odds or self._joint, 0
         for lo, n, acc in total.blocks(batch_codes, numeric, len(out)):
-            finish(n, self._tie, start, scratch, acc, out[lo : lo + n], lost)
-        return int(lost[0])
+            lost += to_class(acc, total.start, self._tie, self._n_classes, out[lo : lo + n])
+        return lost
 
 
 class _Sum:
@@ -157,7 +137,7 @@ class _Sum:
         curves: Floats,
         dtype: type[np.floating],
     ) -> None:
-        self.start = start
+        self.start = readonly(start)
         self._tables = readonly(tables)
         self._offsets = offsets
         self._curves = curves.copy()
@@ -376,161 +356,3 @@ def add_gaussian(x, y, curves, step, lo, n, acc):
                 tu = lanes.fma(du * du, hu, cu)
                 tv = lanes.fma(dv * dv, hv, cv)
                 a[r] += (tu if tu == tu else 0.0) + (tv if tv == tv else 0.0)
-
-
-@kernel
-def odds_to_posterior(n, tie, start, scratch, acc, out, lost):
-    """Turn log odds into both posteriors: out[r, 1] = 1 / (1 + exp(-acc[0, r])).
-
-    n        IN   rows
-    tie      IN   log odds this close to 0 are 0
-    start    IN   (1,) float64   prior log odds, for rows whose own are NaN
-    scratch  OUT  (2, any) float64
-    acc      OUT  (1, >= n) float64   log odds; overwritten
-    out      OUT  (n, 2) float64
-    lost     OUT  (1,) int64   += rows that took the prior
-    """
-    prior = start[0]
-    for b in range(0, n, scratch.shape[1]):
-        w = min(scratch.shape[1], n - b)
-        x, s, o = acc[0, b : b + w], scratch[0, :w], out[b : b + w]
-        gone = 0
-        for r in range(w):
-            v = x[r]
-            gone += v != v
-            v = v if v == v else prior
-            a = abs(v)
-            e = lanes.exp_negative(-a if a > tie else 0.0)
-            large = 1.0 / (1.0 + e)
-            small = e * large
-            s[r] = small if v > 0.0 else large
-            x[r] = large if v > 0.0 else small
-        for r in range(w):
-            o[r, 0] = s[r]
-            o[r, 1] = x[r]
-        lost[0] += gone
-
-
-@kernel
-def odds_to_class(n, tie, start, scratch, acc, out, lost):
-    """Turn log odds into classes: out[r] = acc[0, r] > tie.
-
-    Arguments as for `odds_to_posterior`, but out (n,) int64.
-    """
-    x = acc[0, :n]
-    prior = start[0]
-    gone = 0
-    for r in range(n):
-        gone += x[r] != x[r]
-        v = x[r] if x[r] == x[r] else prior
-        out[r] = v > tie
-    lost[0] += gone
-
-
-@kernel
-def joint_to_posterior(n, tie, start, scratch, acc, out, lost):
-    """Turn log joints into posteriors: out[r, c] = exp(acc[c, r]) / Σ exp(acc[·, r]).
-
-    n        IN   rows
-    tie      IN   log joints this close to the best are equal to it
-    start    IN   (n_classes,) float64   log prior, 0 at its best; for rows of -inf alone
-    scratch  OUT  (2, any) float64
-    acc      OUT  (>= n_classes, >= n) float64   log joints; overwritten
-    out      OUT  (n, n_classes) float64
-    lost     OUT  (1,) int64   += rows that took the prior
-    """
-    for b in range(0, n, scratch.shape[1]):
-        w = min(scratch.shape[1], n - b)
-        best, total, o = scratch[0, :w], scratch[1, :w], out[b : b + w]
-        best[:] = acc[0, b : b + w]
-        for c in range(1, start.size):
-            x = acc[c, b : b + w]
-            for r in range(w):
-                best[r] = x[r] if x[r] > best[r] else best[r]
-        gone = 0
-        for r in range(w):
-            gone += best[r] == -np.inf
-            total[r] = 0.0
-        for c in range(start.size):
-            x = acc[c, b : b + w]
-            prior = start[c]
-            for r in range(w):
-                z = x[r] - best[r]
-                z = z if best[r] > -np.inf else prior
-                e = lanes.exp_negative(z if z < -tie else 0.0)
-                total[r] += e
-                x[r] = e
-        for r in range(w):
-            total[r] = 1.0 / total[r]
-        for c in range(start.size):
-            x = acc[c, b : b + w]
-            for r in range(w):
-                x[r] *= total[r]
-        joint_to_rows(b, acc, o)
-        lost[0] += gone
-
-
-@kernel
-def joint_to_class(n, tie, start, scratch, acc, out, lost):
-    """Turn log joints into classes: the lowest c whose acc[c, r] is within `tie` of the best.
-
-    Arguments as for `joint_to_posterior`, but out (n,) int64.
-    """
-    for b in range(0, n, scratch.shape[1]):
-        w = min(scratch.shape[1], n - b)
-        best, o = scratch[0, :w], out[b : b + w]
-        best[:] = acc[0, b : b + w]
-        for c in range(1, start.size):
-            x = acc[c, b : b + w]
-            for r in range(w):
-                best[r] = x[r] if x[r] > best[r] else best[r]
-        gone = 0
-        for r in range(w):
-            gone += best[r] == -np.inf
-        for c in range(start.size - 1, -1, -1):
-            x = acc[c, b : b + w]
-            prior = start[c]
-            for r in range(w):
-                z = x[r] - best[r]
-                z = z if best[r] > -np.inf else prior
-                o[r] = c if z >= -tie else o[r]
-        lost[0] += gone
-
-
-@kernel
-def joint_to_rows(lo, acc, out):
-    """Turn class-major into row-major: out[r, c] = acc[c, lo + r].
-
-    lo   IN   first row
-    acc  IN   (>= n_classes, >= lo + n) float64
-    out  OUT  (n, n_classes) float64
-    """
-    n, k = out.shape
-    if k < 4:
-        for c in range(k):
-            x = acc[c, lo : lo + n]
-            for r in range(n):
-                out[r, c] = x[r]
-        return
-    # Tiles of four rows and four classes; the last one of a row overlaps the one before.
-    stride, width = U(acc.shape[1]), U(k)
-    whole = U(n // 4 * 4)
-    row = U(0)
-    while row < whole:
-        for c in range(0, k, 4):
-            first = U(min(c, k - 4))
-            at = first * stride + U(lo) + row
-            lanes.store_columns(
-                out,
-                row * width + first,
-                width,
-                lanes.load(acc, at, 4),
-                lanes.load(acc, at + stride, 4),
-                lanes.load(acc, at + U(2) * stride, 4),
-                lanes.load(acc, at + U(3) * stride, 4),
-            )
-        row += U(4)
-    while row < U(n):
-        for c in range(k):
-            out[row, c] = acc[c, U(lo) + row]
-        row += U(1)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.batch import Codes
+from fastbayes.plain.posterior import to_class, to_posterior
 
 Floats = NDArray[np.float64]
 Gaussian = tuple[Floats, Floats, Floats]
@@ -78,25 +79,13 @@ class Scorer:
     ) -> int:
         """Write P(c | x) into `out` (n_rows, n_classes); return how many rows took the prior."""
         self.log_joint(batch_codes, numeric, out)
-        lost = self._take_prior(out)
-        out -= out.max(axis=1, keepdims=True)
-        out[out >= -self._tie] = 0.0
-        np.exp(out, out=out)
-        out /= out.sum(axis=1, keepdims=True)
-        return lost
+        return to_posterior(out.T, self._log_prior, self._tie, out)
 
     def predict(
         self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: NDArray[np.intp]
     ) -> int:
         """Write the most probable class of every row; return how many rows took the prior."""
-        joint = np.empty((len(out), len(self._log_prior)))
+        n_classes = len(self._log_prior)
+        joint = np.empty((len(out), n_classes))
         self.log_joint(batch_codes, numeric, joint)
-        lost = self._take_prior(joint)
-        np.argmax(joint >= joint.max(axis=1, keepdims=True) - self._tie, axis=1, out=out)
-        return lost
-
-    def _take_prior(self, joint: Floats) -> int:
-        """Give the prior to every row that no class can have made; return how many there are."""
-        lost = np.isneginf(joint).all(axis=1)
-        joint[lost] = self._log_prior
-        return int(lost.sum())
+        return to_class(joint.T, self._log_prior, self._tie, n_classes, out)

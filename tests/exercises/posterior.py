@@ -1,0 +1,16 @@
+"""Call every driver of a posterior module."""
+
+from __future__ import annotations
+
+import numpy as np
+
+ROWS = 10
+
+
+def exercise(posterior):
+    for n_outputs, n_classes in ((1, 2), (3, 3)):
+        acc, start = np.zeros((n_outputs, ROWS)), np.zeros(n_outputs)
+        out = np.empty((ROWS, n_classes))
+        assert posterior.to_class(acc, start, 0.0, n_classes, np.empty(ROWS, np.intp)) == 0
+        assert posterior.to_posterior(acc, start, 0.0, out) == 0
+    posterior.to_rows(acc, out)
