@@ -104,11 +104,18 @@ class CsvReader(TextReader):
         cell = re.search(r"CSV column #(\d+): (?:Row #(\d+): )?(.*)", said, re.DOTALL)
         if cell is None:
             return FileFormatError(f"{self.file.origin}, row {row} or after: {first_line(error)}")
-        name = list(types)[int(cell[1])]
+        name = self._names[int(cell[1])]
         if "UTF8" in said:
             return self._not_text(name, text, types, row)
         value = cell[3].partition("invalid value ")[2]
-        return self.misfit(name, types[name], value[:80], row + int(cell[2] or 1) - 1)
+        return self.misfit(name, types.get(name), value[:80], row + int(cell[2] or 1) - 1)
+
+    def remedy(self, name: str) -> str:
+        """Return what to do about a column of several types."""
+        return (
+            f"null_values=[...] with that text if it means missing, categorical=[{name!r}] to read "
+            "the column as text"
+        )
 
     def _not_text(self, name: str, text: bytes, types: Types, before: int = 0) -> DataError:
         for row, cell in enumerate(self._parse(text, {name: pa.binary()}, None)[name]):

@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from fastbayes.data.paths import DataFile
 from fastbayes.data.segments import Read, Segment, Source, reading, reblock
-from fastbayes.data.unify import Projection, select, unify_schemas
+from fastbayes.data.unify import Projection, check_names, select, unify_schemas
+from fastbayes.errors import FileFormatError
 
 # From this many files on, footers are read by several threads (latency, above all remote).
 MANY_FILES = 16
@@ -96,9 +97,16 @@ class FileSource(Source):
             yield from reblock(self._conformed(reader, piece), block_rows)
 
     def _conformed(self, reader: FileReader, piece: Piece) -> Iterator[pa.RecordBatch]:
+        n_rows = 0
         for batch in piece.read():
             complete = self._completed(batch, reader)
+            n_rows += batch.num_rows
             yield self._projection.blank(self._projection.conform(complete, reader.file.origin))
+        if piece.n_rows is not None and n_rows != piece.n_rows:
+            raise FileFormatError(
+                f"{reader.file.origin} holds {n_rows} rows from row {piece.first_row} on but its "
+                f"metadata says {piece.n_rows}; write it again"
+            )
 
     def _completed(self, batch: pa.RecordBatch, reader: FileReader) -> pa.RecordBatch:
         """Add the columns that are not in the file: of its directories, or null."""
@@ -126,7 +134,7 @@ def _with_partitions(reader: FileReader) -> pa.Schema:
 
 def _visible(reader: FileReader, contract: pa.Schema, every: bool) -> pa.Schema:
     """Return the columns of a further file that are compared with those of the first."""
-    fields = list(select(_with_partitions(reader), None, reader.file.origin))
+    fields = list(_with_partitions(reader))
     if not every:
         fields = [field for field in fields if field.name in contract.names]
     if reader.absent_is_null:
@@ -147,7 +155,9 @@ def open_all(files: Sequence[DataFile], open_one: Callable[[DataFile], R]) -> li
 
     def guarded(file: DataFile) -> R:
         with reading(file.origin, "write the file again or leave it out"):
-            return open_one(file)
+            reader = open_one(file)
+            check_names(reader.schema.names, file.origin)
+            return reader
 
     if len(files) < MANY_FILES:
         readers = [guarded(file) for file in files]

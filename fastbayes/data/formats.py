@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from fastbayes.data.filesource import FileReader, Piece, open_all
 from fastbayes.data.paths import DataFile
-from fastbayes.data.segments import SEGMENT_BLOCKS, stream_segments
-from fastbayes.data.unify import is_text, select
+from fastbayes.data.segments import SEGMENT_BLOCKS, sound, stream_segments
+from fastbayes.data.unify import is_text
 from fastbayes.errors import FileFormatError
 
 # Bytes of one read from a Parquet column chunk, so that a huge row group is never held as a whole.
@@ -33,8 +33,8 @@ class ParquetReader(FileReader):
         metadata = footers(file)
         self.n_rows = metadata.num_rows
         self._rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+        _check_total(file, sum(self._rows), metadata.num_rows)
         plain = metadata.schema.to_arrow_schema()
-        select(plain, None, file.origin)
         self._text = [f.name for f in plain if dictionary_type(f.type) is not None]
         self.schema = pa.schema([f.with_type(dictionary_type(f.type) or f.type) for f in plain])
 
@@ -70,8 +70,7 @@ class ParquetReader(FileReader):
             for batch in parquet.iter_batches(
                 block_rows, row_groups=[group], columns=names, use_threads=self.use_threads
             ):
-                _check_dictionaries(batch)
-                yield batch
+                yield sound(batch)
 
 
 def dictionary_type(kind: pa.DataType) -> pa.DataType | None:
@@ -84,11 +83,11 @@ def dictionary_type(kind: pa.DataType) -> pa.DataType | None:
     return None
 
 
-def _check_dictionaries(batch: pa.RecordBatch) -> None:
-    """Raise where a dictionary is not UTF-8, which pyarrow would tell only much later."""
-    for column in batch.columns:
-        if pa.types.is_dictionary(column.type):
-            column.dictionary.validate(full=True)
+def _check_total(file: DataFile, found: int, said: int | None) -> None:
+    if found != said:
+        raise FileFormatError(
+            f"{file.origin} holds {found} rows but its footer says {said}; write it again"
+        )
 
 
 def open_parquet(files: Sequence[DataFile]) -> list[ParquetReader]:
@@ -163,14 +162,14 @@ class IpcReader(FileReader):
     ) -> Iterator[pa.RecordBatch]:
         with self._open(fields) as reader:
             for index in indices:
-                yield validated(reader.get_batch(index))
+                yield sound(reader.get_batch(index))
 
     def _slices(
         self, shared: _Shared, start: int, count: int, block_rows: int
     ) -> Iterator[pa.RecordBatch]:
         part = shared.get().slice(start, count)
         for first in range(0, count, block_rows):
-            yield validated(part.slice(first, block_rows))
+            yield sound(part.slice(first, block_rows))
 
 
 class _Shared:
@@ -195,12 +194,6 @@ def _width(kind: pa.DataType) -> int:
         return 1 << 20
 
 
-def validated(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the batch if its offsets, indices and texts are sound: corrupt ones could crash."""
-    batch.validate(full=True)
-    return batch
-
-
 class IpcStreamReader(FileReader):
     """Arrow IPC stream: read in the thread that asks for pieces, checked by the workers."""
 
@@ -214,7 +207,7 @@ class IpcStreamReader(FileReader):
     def pieces(self, schema: pa.Schema, block_rows: int) -> Iterator[Piece]:
         """Yield pieces of a few blocks."""
         with self.file.stream() as handle, pa.ipc.open_stream(handle) as reader:
-            batches = (validated(batch).select(schema.names) for batch in reader)
+            batches = (sound(batch).select(schema.names) for batch in reader)
             for first, blocks in stream_segments(batches, block_rows):
                 yield Piece(first, sum(block.num_rows for block in blocks), partial(iter, blocks))
 
@@ -244,19 +237,24 @@ class OrcReader(FileReader):
             self.schema = orc.schema
             self.n_rows = orc.nrows
             self._stripes = orc.nstripes
+        if self._stripes == 0:
+            _check_total(file, 0, self.n_rows)
 
     def pieces(self, schema: pa.Schema, block_rows: int) -> Iterator[Piece]:
         """Yield one piece per stripe."""
+        # stripes do not tell their rows, so the whole is checked when the last one has been read
+        found: list[int] = []
         for stripe in range(self._stripes):
-            yield Piece(
-                0 if stripe == 0 else -1,
-                self.n_rows if self._stripes == 1 else None,
-                partial(self._read, schema.names, stripe),
-            )
+            first = 0 if stripe == 0 else -1
+            yield Piece(first, None, partial(self._read, schema.names, stripe, found))
 
-    def _read(self, names: list[str], stripe: int) -> Iterator[pa.RecordBatch]:
+    def _read(self, names: list[str], stripe: int, found: list[int]) -> Iterator[pa.RecordBatch]:
         with self.file.open() as handle:
-            yield validated(_orc(handle).read_stripe(stripe, columns=names))
+            batch = _orc(handle).read_stripe(stripe, columns=names)
+        found.append(batch.num_rows)
+        if len(found) == self._stripes:
+            _check_total(self.file, sum(found), self.n_rows)
+        yield sound(batch)
 
 
 def _orc(handle: Any) -> Any:

@@ -83,6 +83,10 @@ class JsonReader(TextReader):
         """Return the lines that are not blank."""
         return len(_lines(text))
 
+    def remedy(self, name: str) -> str:
+        """Return what to do about a column of several types."""
+        return "write its values as one type, null where one is missing"
+
     def fault(self, error: Exception, text: bytes, index: int, types: Types) -> DataError:
         """Return the error for a block that cannot be parsed, naming column and row."""
         said = first_line(error)

@@ -181,6 +181,10 @@ def arrow_array(values: Any, name: str) -> pa.Array | pa.ChunkedArray:
         return values
     if isinstance(values, np.ndarray) and values.ndim != 1:
         raise DataError(f"column {name!r} has shape {values.shape}; a column has one dimension")
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise DataError(f"column {name!r} is {type(values).__name__}, not an array or list")
+    if type(getattr(values, "dtype", None)).__name__ == "SparseDtype":
+        values = np.asarray(values)  # of pandas, which Arrow does not know
     try:
         foreign = not type(values).__module__.startswith("pandas")
         if foreign and hasattr(values, "__arrow_c_stream__"):
@@ -204,6 +208,8 @@ def _misfit(values: Iterable[Any]) -> str | None:
             continue
         kind = _kind(value)
         shown = f"{str(value)[:40]!r} ({type(value).__name__})"
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            return f"row {row}: {value} does not fit in 64 bits; use floats or text"
         if kind == "other":
             return f"row {row}: argument must be a string or a real number, not {shown}"
         if first is None:

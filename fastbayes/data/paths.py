@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from fastbayes.data.segments import reading
+from fastbayes.data.segments import first_line, reading
 from fastbayes.errors import DataError, FileFormatError
 
 FORMATS = {
@@ -73,8 +73,9 @@ def find_files(source: Any, filesystem: Any = None) -> tuple[list[DataFile], str
         Names the path that does not exist, is empty or matches nothing.
     """
     listed = [source] if isinstance(source, str | os.PathLike) else list(source)
-    if not listed:
-        raise DataError("the list of paths is empty")
+    for item in listed:
+        if not isinstance(item, str | os.PathLike):
+            raise DataError(f"{item!r} among the paths is no path but {type(item).__name__}")
     files: list[DataFile] = []
     for item in listed:
         files += [_with_format(file) for file in _resolve(os.fspath(item), filesystem)]
@@ -124,14 +125,16 @@ def _filesystem(name: str, filesystem: Any) -> tuple[pafs.FileSystem, str]:
         return pafs.PyFileSystem(pafs.FSSpecHandler(filesystem)), path
     if not _URI.match(name):
         return pafs.LocalFileSystem(), os.path.expanduser(name)
-    wild = _WILD.search(name)
-    if wild is None:
-        fs, path = pafs.FileSystem.from_uri(name)
-        return fs, path
     # wildcards are not legal everywhere in a URI: only what stands before them is one
-    fixed = name[: wild.start()].rpartition("/")[0]
-    fs, path = pafs.FileSystem.from_uri(fixed)
-    return fs, f"{path.rstrip('/')}/{name[len(fixed) + 1 :]}"
+    wild = _WILD.search(name)
+    fixed = name[: wild.start()].rpartition("/")[0] if wild else name
+    try:
+        fs, path = pafs.FileSystem.from_uri(fixed)
+    except pa.ArrowInvalid as error:
+        raise DataError(
+            f"{name}: {first_line(error)}; give filesystem=, for instance of fsspec"
+        ) from error
+    return fs, f"{path.rstrip('/')}/{name[len(fixed) + 1 :]}" if wild else path
 
 
 def _contents(fs: pafs.FileSystem, info: pafs.FileInfo, base: str) -> list[DataFile]:

@@ -41,7 +41,7 @@ def blocks(stream: Stream, size: int, cut: Cut, origin: str) -> Iterator[bytes]:
         try:
             end = cut(text, not more)
         except UnclosedQuoteError as error:
-            start = text[: error.args[0] + 60][error.args[0] :]
+            start = text[error.args[0] : error.args[0] + 60].decode(errors="replace")
             raise DataError(
                 f"{origin}: the quote that opens at {start!r} is never closed; mend that row"
             ) from error

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from fastbayes.data.unify import is_text, unify_types
@@ -109,6 +110,39 @@ def first_line(error: BaseException, limit: int = 300) -> str:
     """Return what an exception says, cut to one line."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return lines[0].rstrip(". ")[:limit]
+
+
+def sound(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a batch of a file if its offsets, indices and texts are sound.
+
+    Arrow checks none of these on reading; whoever follows them in a corrupt file may crash.
+    Numbers cannot be unsound, and of dictionary indices the maximum tells (a tenth of the time
+    of reading them from Parquet, where a full validation takes half).
+    """
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        kind = column.type
+        if pa.types.is_dictionary(kind) and _within(column):
+            column.dictionary.validate(full=True)
+        elif pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
+            column.validate()
+        else:
+            try:
+                column.validate(full=True)
+            except pa.ArrowInvalid as error:
+                raise pa.ArrowInvalid(f"column {name!r}: {error}") from error
+    return batch
+
+
+def _within(column: pa.DictionaryArray) -> bool:
+    """Return whether all indices, garbage under nulls included, lie in the dictionary."""
+    column.indices.validate()
+    bits = column.type.index_type.bit_width
+    if not len(column):
+        return True
+    unsigned = np.dtype(f"u{bits // 8}")  # what is negative becomes huge
+    start = column.offset * unsigned.itemsize
+    indices = np.frombuffer(column.indices.buffers()[1], unsigned, len(column), start)
+    return bool(indices.max() < len(column.dictionary))
 
 
 def reblock(batches: Iterable[pa.RecordBatch], block_rows: int) -> Iterator[pa.RecordBatch]:

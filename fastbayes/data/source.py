@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
@@ -22,7 +23,7 @@ from fastbayes.data.memory import (
     table_of,
 )
 from fastbayes.data.paths import find_files
-from fastbayes.data.segments import Segment, Source, reading
+from fastbayes.data.segments import Segment, Source, first_line, reading
 from fastbayes.errors import DataError, SchemaError
 
 __all__ = ["CellTypeError", "Segment", "Source", "open_source"]
@@ -104,6 +105,10 @@ def open_source(
         with reading(name):
             batch = pa.record_batch(source)
         return TableSource(_table(batch), description=name, native=source, **options)
+    if hasattr(source, "toarray") and hasattr(source, "nnz"):
+        raise DataError("a sparse matrix: sparse data are not supported here; use X.toarray()")
+    if isinstance(source, bytes | bytearray | memoryview):
+        raise DataError(f"{type(source).__name__} cannot be read; pass {_ACCEPTED}")
     if isinstance(source, Iterable) and not hasattr(source, "__array__"):
         return _open_iterable(source, options, filesystem, types)
     return _open_array(source, options)
@@ -161,11 +166,18 @@ def _open_pandas(frame: Any, options: dict[str, Any]) -> Source:
 
 
 def _open_lazy(frame: Any, options: dict[str, Any]) -> Source:
-    def stream() -> Iterator[pa.RecordBatch]:
-        wanted = frame if options["columns"] is None else frame.select(list(options["columns"]))
-        yield from _table(pa.table(wanted.collect(engine="streaming"))).to_batches()
+    def collected(lazy: Any) -> pa.Table:
+        try:
+            return pa.table(lazy.collect(engine="streaming"))
+        except sys.modules["polars"].exceptions.PolarsError as error:
+            raise DataError(f"polars.LazyFrame: {first_line(error)}") from error
 
-    schema = pa.table(frame.head(0).collect()).schema
+    def stream() -> Iterator[pa.RecordBatch]:
+        columns = options["columns"]
+        wanted = frame if columns is None else frame.select(list(columns))
+        yield from collected(wanted).to_batches()
+
+    schema = collected(frame.head(0)).schema
     return StreamSource(
         stream, schema, rereadable=True, description="polars.LazyFrame", native=frame, **options
     )
@@ -174,7 +186,7 @@ def _open_lazy(frame: Any, options: dict[str, Any]) -> Source:
 def _open_stream(source: Any, module: str, options: dict[str, Any]) -> Source:
     name = f"{module}.{type(source).__name__}"
     lazy = module in _RECOMPUTED
-    with reading(name):
+    with reading(name, "a single column must be put in a table or frame"):
         if hasattr(source, "__len__") and not lazy:
             return TableSource(pa.table(source), description=name, native=source, **options)
         reader = pa.RecordBatchReader.from_stream(source)
@@ -213,7 +225,9 @@ def _open_iterable(
     try:
         first = next(iterator)
     except StopIteration:
-        raise DataError(f"{type(source).__name__} of no batches: there is no schema") from None
+        raise DataError(
+            f"the {type(source).__name__} is empty: it gives neither a path nor a record batch"
+        ) from None
     if isinstance(first, str | os.PathLike):
         return _open_files(source, [first, *iterator], options, filesystem, types)
     if not isinstance(first, pa.RecordBatch | pa.Table):
@@ -242,8 +256,6 @@ def _open_iterable(
 
 def _open_array(source: Any, options: dict[str, Any]) -> Source:
     """Open numpy arrays, what turns into one, and lists of rows."""
-    if hasattr(source, "toarray") and hasattr(source, "nnz"):
-        raise DataError("a sparse matrix: sparse data are not supported here; use X.toarray()")
     if not hasattr(source, "__array__") and not isinstance(source, Sequence):
         raise DataError(f"{type(source).__name__} cannot be read; pass {_ACCEPTED}")
     try:

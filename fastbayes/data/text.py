@@ -13,6 +13,7 @@ import threading
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 
@@ -58,11 +59,11 @@ class TextReader(FileReader):
     def count_rows(self, text: bytes) -> int:
         """Return the rows of a block."""
 
-    def blocks(self, size: int = BLOCK_BYTES) -> Iterator[bytes]:
-        """Yield the rows of the file in blocks of about `size` bytes."""
+    def blocks(self, size: int | None = None) -> Iterator[bytes]:
+        """Yield the rows in blocks of about `size` bytes, by default what one worker gets."""
         with self.file.stream() as stream:
             stream.read(self._skip)
-            yield from blocks(stream, size, self._cut, self.file.origin)
+            yield from blocks(stream, size or BLOCK_BYTES, self._cut, self.file.origin)
 
     def infer(self, types: Types, size: int) -> dict[str, pa.DataType]:
         """Return the types of the first block of `size` bytes."""
@@ -95,7 +96,7 @@ class TextReader(FileReader):
         try:
             table = self.parse(text, loose)
         except pa.ArrowException as error:
-            raise self.fault(error, text, index, loose) from error
+            raise self.fault(error, text, index, types) from error
         return self._widened(table, index, text, types)
 
     def _widened(
@@ -122,15 +123,21 @@ class TextReader(FileReader):
         except pa.ArrowException as error:
             return self.fault(error, text, index, {name: kind})
         row = self.rows_before(index)
-        return self.misfit(name, kind, "values of another type", row)
+        return DataError(
+            f"{self.file.origin}, after row {row}: column {name!r} does not hold {kind} as it does "
+            f"elsewhere; {self.remedy(name)}"
+        )
 
-    def misfit(self, name: str, kind: pa.DataType | None, value: str, row: int) -> DataError:
+    def misfit(self, name: str, kind: Any, value: str, row: int) -> DataError:
         """Return the error for a cell that does not have the type of its column."""
         return DataError(
             f"{self.file.origin}, row {row}: column {name!r} is {kind} elsewhere but holds "
-            f"{value} here; null_values=[...] if that means missing, categorical=[{name!r}] to "
-            "read the column as text"
+            f"{value} here; {self.remedy(name)}"
         )
+
+    @abstractmethod
+    def remedy(self, name: str) -> str:
+        """Return what to do about a column of several types."""
 
     def rows_before(self, index: int) -> int:
         """Count the rows of the blocks before one, by reading the file once more."""

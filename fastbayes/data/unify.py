@@ -203,13 +203,9 @@ def _cast(array: pa.Array, field: pa.Field, origin: str) -> pa.Array:
             return array
         values = array.dictionary.cast(want.value_type, safe=False)
         return pa.DictionaryArray.from_arrays(array.indices, values)
-    if unified != want and not pa.types.is_integer(want):
-        return array
-    if pa.types.is_integer(want) and not pa.types.is_integer(have):
-        return array.cast(pa.float64(), safe=False)
     try:
         # integers beyond 2**53 round to the nearest float64; an integer never wraps around
-        return array.cast(want, safe=bool(pa.types.is_integer(want)))
+        return array.cast(unified, safe=bool(pa.types.is_integer(unified)))
     except pa.ArrowInvalid as error:
         raise DataError(f"{origin}: column {field.name!r}: {error}") from error
 
