@@ -322,7 +322,7 @@ def test_statistics_add_and_subtract(name, weighted):
         assert (a + b) - b == first.statistics_
     assert a == cls().fit(X[:30], y[:30], w[:30] if weighted else None).statistics_
     assert a != b
-    with pytest.raises(DataError, match=r"fewer than 0 times|more rows than were counted"):
+    with pytest.raises(DataError, match="class 0 would be counted fewer than 0 times"):
         a - (a + b)
 
 

@@ -127,20 +127,17 @@ class ArrayStatistics:
         if not isinstance(other, ArrayStatistics):
             return NotImplemented
         mine, theirs = self._matched(other)
-        parts = {name: mine.parts[name] - theirs.parts[name] for name in mine.parts}
-        result = ArrayStatistics(mine.classes, parts, self.names, self.options)
         least = -1e-9 * max(1.0, float(mine.class_counts.sum()))
-        counts = result.class_counts
-        few = counts < least
-        values = parts.get("values")
-        if values is not None:
-            few |= (values.counts < least).any(axis=0)
+        few = mine.class_counts - theirs.class_counts < least
+        if "values" in mine.parts:
+            few |= (mine.parts["values"].counts - theirs.parts["values"].counts < least).any(axis=0)
         if few.any():
-            label = result.classes[few.argmax()]
+            label = mine.classes[few.argmax()]
             raise DataError(
                 f"class {label!s} would be counted fewer than 0 times; these rows were never added"
             )
-        return result._pruned()
+        parts = {name: mine.parts[name] - theirs.parts[name] for name in mine.parts}
+        return ArrayStatistics(mine.classes, parts, self.names, self.options)._pruned()
 
     def _pruned(self) -> ArrayStatistics:
         """Return the statistics without the codes above the largest that occurs."""
