@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from fastbayes.errors import DataError, SchemaError
 from fastbayes.schema import (
     Feature,
     Schema,
+    cast_domain,
     chosen,
     common_type,
     default_kind,
@@ -42,7 +44,10 @@ class Place(NamedTuple):
 
 
 class Encoded(NamedTuple):
-    """A batch and what could not be encoded."""
+    """A batch and what could not be encoded.
+
+    The codes are good until the same thread encodes again; who keeps them longer copies them.
+    """
 
     batch: Batch
     unseen: NDArray[np.int64]  # (n_categorical,) values outside the schema
@@ -224,15 +229,18 @@ class Encoder:
             For an infinite number, a value outside a declared domain (or unseen, if that is an
             error), a negative or non-finite weight; the message names column, value and row.
         """
-        where = np.arange(rows.num_rows)
+        where, dropped, unlabelled = None, 0, None
         weight = self._weights(rows, place)
         classes, n_classes, labelled = self._classes(rows, place)
-        keep = labelled if weight is None else labelled & (weight > 0)
-        dropped, unlabelled = int(rows.num_rows - labelled.sum()), None
-        if not keep.all():
+        keep = labelled
+        if weight is not None and not weight.all():
+            keep = weight > 0 if labelled is None else labelled & (weight > 0)
+        if labelled is not None:
+            dropped = int(rows.num_rows - labelled.sum())
             if self.keep_unlabelled and dropped:
-                unlabelled = rows.filter(pa.array(~labelled))
-            rows, where = rows.filter(pa.array(keep)), where[keep]
+                unlabelled = _filtered(rows, ~labelled)
+        if keep is not None:
+            rows, where = _filtered(rows, keep), np.flatnonzero(keep)
             classes = None if classes is None else np.ascontiguousarray(classes[keep])
             weight = None if weight is None else np.ascontiguousarray(weight[keep])
         n = rows.num_rows
@@ -262,7 +270,7 @@ class Encoder:
         self,
         prepared: list[Prepared],
         n: int,
-        where: NDArray[np.int64],
+        where: NDArray[np.int64] | None,
         rows: pa.RecordBatch,
         place: Place,
     ) -> tuple[tuple[Codes, ...], NDArray[np.int64]]:
@@ -273,7 +281,7 @@ class Encoder:
         groups = []
         for width in np.unique(widths):
             members = np.flatnonzero(widths == width)
-            matrix = np.empty((len(members), n), dtype=f"u{width}")
+            matrix = _matrix(len(members), n, int(width))
             for i, j in enumerate(members):
                 p = prepared[j]
                 p.write(p.size, matrix[i])
@@ -281,7 +289,8 @@ class Encoder:
                     unseen[j] = np.count_nonzero(matrix[i] == p.size + 1)
                     if unseen[j] and (not self.applying or self.unseen == "error"):
                         at = int(np.flatnonzero(matrix[i] == p.size + 1)[0])
-                        self._outside(self.books[j], rows, at, int(where[at]), place)
+                        row = at if where is None else int(where[at])
+                        self._outside(self.books[j], rows, at, row, place)
             groups.append(Codes(members.astype(np.int64), matrix, sizes[members]))
         return tuple(groups), unseen
 
@@ -299,11 +308,11 @@ class Encoder:
 
     def _classes(
         self, rows: pa.RecordBatch, place: Place
-    ) -> tuple[NDArray[np.unsignedinteger] | None, int, NDArray[np.bool_]]:
+    ) -> tuple[NDArray[np.unsignedinteger] | None, int, NDArray[np.bool_] | None]:
+        """Return class codes, the number of classes, and where there is one (None: everywhere)."""
         n = rows.num_rows
         if self.target is None:
-            every = np.ones(n, dtype=np.bool_)
-            return (None if self.applying else np.zeros(n, np.uint8)), 1, every
+            return (None if self.applying else np.zeros(n, np.uint8)), 1, None
         prepared = prepare(self.target, rows.column(self.target.name), n, self._cells(n))
         if prepared.size > MAX_CLASSES:
             raise DataError(
@@ -319,7 +328,7 @@ class Encoder:
                 f"column {self.target.name!r}, {place.row(at)}: class {value!r} is not among the "
                 f"{prepared.size} known classes; correct the row or fit again with it"
             )
-        labelled = codes != prepared.size if prepared.missing else np.ones(n, dtype=np.bool_)
+        labelled = codes != prepared.size if prepared.missing else None
         narrow = np.uint8 if prepared.size <= 256 else np.uint16
         return codes.astype(narrow, copy=False), prepared.size, labelled
 
@@ -333,25 +342,53 @@ class Encoder:
         if bad.any():
             at = int(np.flatnonzero(bad)[0])
             raise DataError(
-                f"weight {self.weight!r}, {place.row(at)}: {weight[at]!r} is not a finite number "
+                f"weight {self.weight!r}, {place.row(at)}: {weight[at]} is not a finite number "
                 ">= 0; correct it, or give weight 0 to leave the row out"
             )
         return weight
 
     def _numbers(
-        self, name: str, column: pa.Array, where: NDArray[np.int64], place: Place
+        self, name: str, column: pa.Array, where: NDArray[np.int64] | None, place: Place
     ) -> NDArray[np.float64]:
+        _check_number(name, column.type)
         values = floats(column)
         # The sum is finite unless a value is NaN or infinite, or it overflows: look closer then.
         with np.errstate(all="ignore"):
             suspicious = not np.isfinite(values.sum())
         if suspicious and np.isinf(values).any():
             at = int(np.flatnonzero(np.isinf(values))[0])
+            row = at if where is None else int(where[at])
             raise DataError(
-                f"column {name!r}, {place.row(int(where[at]))}: value {values[at]} is infinite; "
+                f"column {name!r}, {place.row(row)}: value {values[at]} is infinite; "
                 "replace it by a number, or by null to treat it as missing"
             )
         return values
+
+
+def _filtered(rows: pa.RecordBatch, keep: NDArray[np.bool_]) -> pa.RecordBatch:
+    # pyarrow filters neither string_view nor binary_view.
+    for i, field in enumerate(rows.schema):
+        if pa.types.is_string_view(field.type):
+            text = field.with_type(pa.string())
+            rows = rows.set_column(i, text, rows.column(i).cast(pa.string()))
+    return rows.filter(pa.array(keep))
+
+
+_local = threading.local()
+# A thread keeps its code matrices from block to block up to this size: memory asked for anew
+# is cleared by the system first, which takes longer than writing the codes.
+KEPT_BYTES = 1 << 26
+
+
+def _matrix(n_features: int, n_rows: int, width: int) -> NDArray[np.unsignedinteger]:
+    """Return a matrix to write codes into, in the memory of the thread's last one."""
+    size = n_features * n_rows * width
+    if size > KEPT_BYTES:
+        return np.empty((n_features, n_rows), dtype=f"u{width}")
+    kept: dict[int, NDArray[np.uint8]] = _local.__dict__.setdefault("matrices", {})
+    if width not in kept or kept[width].nbytes < size:
+        kept[width] = np.empty(size, dtype=np.uint8)
+    return kept[width][:size].view(f"u{width}").reshape(n_features, n_rows)
 
 
 def _width(codes: int) -> int:
@@ -365,12 +402,18 @@ def _book(
     if values is None:
         return Codebook(name, canonical, null_values=null_values)
     common = common_type(name, values.type, canonical)
-    listed = values.cast(common).to_pylist()
+    listed = cast_domain(name, values, common).to_pylist()
     return Codebook(name, common, listed, fixed=True, null_values=null_values)
 
 
 def _closed(name: str, kind: pa.DataType, values: pa.Array, schema: Schema) -> Codebook:
-    common_type(name, values.type, value_type(name, kind))
+    own = value_type(name, kind)
+    try:
+        common_type(name, values.type, own)
+    except SchemaError as error:
+        raise SchemaError(
+            f"column {name!r} was {values.type} at fit and is {kind} now; cast it to {values.type}"
+        ) from error
     return Codebook(
         name, values.type, values.to_pylist(), fixed=True, null_values=schema.null_values
     )

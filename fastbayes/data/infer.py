@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fastbayes.errors import DataError
-from fastbayes.schema import common_type
+from fastbayes.schema import cast_domain, common_type
 
 MISSING = np.uint32(0xFFFFFFFF)
 UNSEEN = np.uint32(0xFFFFFFFE)
@@ -75,13 +75,21 @@ class Codebook:
         return len(self.codes)
 
     def widen(self, kind: pa.DataType) -> None:
-        """Make room for values of another type: any after nulls, floats after integers."""
-        if not self.fixed and kind != self.kind:
-            self.kind = common_type(self.name, self.kind, kind)
+        """Make room for values of another type: any after nulls, floats after integers.
+
+        Raises
+        ------
+        SchemaError
+            When values of that type cannot stand beside those known; a closed book only checks.
+        """
+        if kind != self.kind:
+            common = common_type(self.name, self.kind, kind)
+            if not self.fixed:
+                self.kind = common
 
     def values(self) -> pa.Array:
         """Return the values in code order."""
-        return pa.array(list(self.codes), type=self.kind)
+        return cast_domain(self.name, list(self.codes), self.kind)
 
     def lookup(self, dictionary: pa.Array) -> Lookup:
         """Return the codes of a dictionary's entries, adding new ones to an open book."""
@@ -96,11 +104,12 @@ class Codebook:
                 "write the file again as UTF-8"
             ) from error
         table = self.encode(entries)
+        special = int(table.max(initial=0)) >= UNSEEN
         found = Lookup(
             table,
-            bool(np.array_equal(table, np.arange(len(table), dtype=np.uint32))),
-            bool((table == MISSING).any()),
-            bool((table == UNSEEN).any()),
+            not special and bool(np.array_equal(table, np.arange(len(table)))),
+            special and bool((table == MISSING).any()),
+            special and bool((table == UNSEEN).any()),
         )
         self._last = (dictionary, found)
         return found
@@ -130,8 +139,9 @@ class Codebook:
             first, table, _ = cached
             if first <= low and high < first + len(table):
                 return first, table
-        known = [v for v in list(self.codes) if v == int(v)]
-        inside = [int(v) for v in known if abs(v - low) < SPAN and abs(v - high) < SPAN]
+        # Infinity and fractions are no integers; a float is never beyond int.
+        near = (v for v in list(self.codes) if abs(v - low) < SPAN and abs(v - high) < SPAN)
+        inside = [int(v) for v in near if v == int(v)]
         first, last = min([low, *inside]), max([high, *inside])
         if last - first >= SPAN:
             first, last = low, high
