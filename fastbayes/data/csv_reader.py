@@ -11,7 +11,7 @@ import pyarrow as pa
 from fastbayes.data.filesource import open_all
 from fastbayes.data.paths import DataFile
 from fastbayes.data.rows import csv_header, cut_rows
-from fastbayes.data.segments import first_line
+from fastbayes.data.segments import OnError, first_line
 from fastbayes.data.text import NOT_UTF8, TextReader, Types, infer_bytes
 from fastbayes.data.unify import check_names
 from fastbayes.errors import DataError, FileFormatError
@@ -132,7 +132,10 @@ def open_csv(
     columns: Sequence[str] | None,
     types: Mapping[str, pa.DataType],
     null_values: Sequence[str],
+    on_error: OnError | None = None,
 ) -> list[CsvReader]:
     """Open CSV files."""
     size = infer_bytes(files)
-    return open_all(files, lambda file: CsvReader(file, columns, types, null_values, size))
+    return open_all(
+        files, lambda file: CsvReader(file, columns, types, null_values, size), on_error
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, TypeVar
@@ -11,9 +11,17 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 import pyarrow as pa
 
 from fastbayes.data.paths import DataFile
-from fastbayes.data.segments import Read, Segment, Source, reading, reblock
+from fastbayes.data.segments import (
+    OnError,
+    Read,
+    Segment,
+    Source,
+    leaving_out,
+    reading,
+    reblock,
+)
 from fastbayes.data.unify import Projection, check_names, select, unify_schemas
-from fastbayes.errors import FileFormatError
+from fastbayes.errors import DataError, FileFormatError
 
 # From this many files on, footers are read by several threads (latency, above all remote).
 MANY_FILES = 16
@@ -55,10 +63,14 @@ class FileSource(Source):
         null_values: Sequence[str] | None,
         description: str,
         native: Any,
+        on_error: OnError | None = None,
     ) -> None:
         self.description = description
         self.native = native
         self._readers = readers
+        self._on_error = on_error
+        self.available = _with_partitions(readers[0]).names
+        self.versions = [(r.file.origin, r.file.size, r.file.modified) for r in readers]
         self.schema = self._unified(columns)
         known = [reader.n_rows for reader in readers]
         self.n_rows = None if None in known else sum(n for n in known if n is not None)
@@ -86,7 +98,7 @@ class FileSource(Source):
             fields = [field for field in self.schema if field.name in own]
             fields = fields or [reader.schema.field(0)]  # only directories: rows must be counted
             origin = reader.file.origin
-            with reading(origin):
+            with leaving_out(self._on_error), reading(origin):
                 for piece in reader.pieces(pa.schema(fields), block_rows):
                     read = partial(self._read, reader, piece, block_rows)
                     yield Segment(index, origin, piece.first_row, piece.n_rows, read)
@@ -150,20 +162,39 @@ def _constant(value: str | None, n_rows: int) -> pa.Array:
     return pa.DictionaryArray.from_arrays(indices, pa.array([value], pa.string()))
 
 
-def open_all(files: Sequence[DataFile], open_one: Callable[[DataFile], R]) -> list[R]:
-    """Read every footer up front, so that a broken file is found before counting starts."""
+def open_all(
+    files: Sequence[DataFile], open_one: Callable[[DataFile], R], on_error: OnError | None
+) -> list[R]:
+    """Read every footer up front, so that a broken file is found before counting starts.
 
-    def guarded(file: DataFile) -> R:
-        with reading(file.origin, "write the file again or leave it out"):
-            reader = open_one(file)
-            check_names(reader.schema.names, file.origin)
-            return reader
+    `on_error` gets the error of each broken file, in order; without it the first one is raised.
+    """
+
+    def guarded(file: DataFile) -> R | DataError:
+        try:
+            with reading(file.origin, "write the file again or leave it out"):
+                reader = open_one(file)
+                check_names(reader.schema.names, file.origin)
+                return reader
+        except DataError as error:
+            return error
+
+    readers: list[R] = []
+
+    def take(outcomes: Iterable[R | DataError]) -> None:
+        for outcome in outcomes:
+            with leaving_out(on_error):
+                if isinstance(outcome, DataError):
+                    raise outcome
+                readers.append(outcome)
 
     if len(files) < MANY_FILES:
-        readers = [guarded(file) for file in files]
+        take(map(guarded, files))
     else:
         with ThreadPoolExecutor(8) as pool:
-            readers = list(pool.map(guarded, files))
+            take(pool.map(guarded, files))
+    if not readers:
+        raise FileFormatError(f"{files[0].origin}: none of the files can be read")
     for reader, before in zip(readers[1:], readers, strict=False):
         if reader.schema.equals(before.schema):
             reader.schema = before.schema  # ten thousand files, one schema

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from fastbayes.data.filesource import FileReader, Piece, open_all
 from fastbayes.data.paths import DataFile
-from fastbayes.data.segments import SEGMENT_BLOCKS, sound, stream_segments
+from fastbayes.data.segments import SEGMENT_BLOCKS, OnError, sound, stream_segments
 from fastbayes.data.unify import is_text
 from fastbayes.errors import FileFormatError
 
@@ -90,7 +90,7 @@ def _check_total(file: DataFile, found: int, said: int | None) -> None:
         )
 
 
-def open_parquet(files: Sequence[DataFile]) -> list[ParquetReader]:
+def open_parquet(files: Sequence[DataFile], on_error: OnError | None = None) -> list[ParquetReader]:
     """Open Parquet files."""
     import pyarrow.parquet as pq
 
@@ -100,7 +100,7 @@ def open_parquet(files: Sequence[DataFile]) -> list[ParquetReader]:
 
     # Footers of thousands of wide files would fill the memory: only those in use are kept.
     footers = lru_cache(maxsize=64)(footer)
-    readers = open_all(files, lambda file: ParquetReader(file, footers))
+    readers = open_all(files, lambda file: ParquetReader(file, footers), on_error)
     if sum(reader.n_groups for reader in readers) < pa.cpu_count():
         for reader in readers:
             reader.use_threads = True
@@ -212,7 +212,7 @@ class IpcStreamReader(FileReader):
                 yield Piece(first, sum(block.num_rows for block in blocks), partial(iter, blocks))
 
 
-def open_ipc(files: Sequence[DataFile]) -> list[FileReader]:
+def open_ipc(files: Sequence[DataFile], on_error: OnError | None = None) -> list[FileReader]:
     """Open Arrow IPC files of either kind."""
 
     def open_one(file: DataFile) -> FileReader:
@@ -224,7 +224,7 @@ def open_ipc(files: Sequence[DataFile]) -> list[FileReader]:
             )
         return IpcReader(file) if magic == b"ARROW1" else IpcStreamReader(file)
 
-    return open_all(files, open_one)
+    return open_all(files, open_one, on_error)
 
 
 class OrcReader(FileReader):
@@ -263,6 +263,6 @@ def _orc(handle: Any) -> Any:
     return pyarrow.orc.ORCFile(handle)
 
 
-def open_orc(files: Sequence[DataFile]) -> list[OrcReader]:
+def open_orc(files: Sequence[DataFile], on_error: OnError | None = None) -> list[OrcReader]:
     """Open ORC files."""
-    return open_all(files, OrcReader)
+    return open_all(files, OrcReader, on_error)

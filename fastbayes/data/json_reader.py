@@ -11,7 +11,7 @@ import pyarrow as pa
 from fastbayes.data.filesource import open_all
 from fastbayes.data.paths import DataFile
 from fastbayes.data.rows import cut_lines
-from fastbayes.data.segments import first_line
+from fastbayes.data.segments import OnError, first_line
 from fastbayes.data.text import NOT_UTF8, TextReader, Types, infer_bytes
 from fastbayes.data.unify import is_text
 from fastbayes.errors import DataError, FileFormatError, SchemaError
@@ -145,7 +145,8 @@ def open_json(
     files: Sequence[DataFile],
     columns: Sequence[str] | None,
     types: Mapping[str, pa.DataType],
+    on_error: OnError | None = None,
 ) -> list[JsonReader]:
     """Open files of JSON lines."""
     size = infer_bytes(files)
-    return open_all(files, lambda file: JsonReader(file, columns, types, size))
+    return open_all(files, lambda file: JsonReader(file, columns, types, size), on_error)

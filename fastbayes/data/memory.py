@@ -41,6 +41,7 @@ class TableSource(Source):
         native: Any = None,
     ) -> None:
         self.schema = select(table.schema, columns, description)
+        self.available = table.schema.names
         self.n_rows = table.num_rows
         self.description = description
         self.native = table if native is None else native
@@ -73,6 +74,7 @@ class ArraySource(Source):
         kind = pa.from_numpy_dtype(array.dtype)
         names = [f"x{j}" for j in range(array.shape[1])]
         self.schema = select(pa.schema([(name, kind) for name in names]), columns, self.description)
+        self.available = names
         self.n_rows = array.shape[0]
         self.native = array
         position = {name: j for j, name in enumerate(names)}
@@ -109,6 +111,7 @@ class StreamSource(Source):
         native: Any = None,
     ) -> None:
         self.schema = select(schema, columns, description)
+        self.available = schema.names
         self.rereadable = rereadable
         self.description = description
         self.native = native

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from fastbayes.data.segments import first_line, reading
+from fastbayes.data.segments import OnError, first_line, leaving_out, reading
 from fastbayes.errors import DataError, FileFormatError
 
 FORMATS = {
@@ -39,6 +39,7 @@ class DataFile:
     path: str
     origin: str
     size: int
+    modified: int | None = None  # ns since 1970
     partitions: tuple[tuple[str, str | None], ...] = ()
     format: str = ""
     compression: str | None = None
@@ -57,7 +58,9 @@ class DataFile:
         return self.filesystem.open_input_stream(self.path, compression=self.compression)
 
 
-def find_files(source: Any, filesystem: Any = None) -> tuple[list[DataFile], str]:
+def find_files(
+    source: Any, filesystem: Any = None, on_error: OnError | None = None
+) -> tuple[list[DataFile], str]:
     """Return the files that `source` names, and a description for messages.
 
     Parameters
@@ -66,6 +69,8 @@ def find_files(source: Any, filesystem: Any = None) -> tuple[list[DataFile], str
         A file, a directory (searched through; names that begin with "." or "_" are ignored,
         `key=value` directories are columns), a glob (`**` too), or a URI of one of these.
     filesystem : pyarrow or fsspec file system, optional
+    on_error : callable, optional
+        Gets the error of each file that is empty or not recognised, which is left out then.
 
     Raises
     ------
@@ -78,7 +83,11 @@ def find_files(source: Any, filesystem: Any = None) -> tuple[list[DataFile], str
             raise DataError(f"{item!r} among the paths is no path but {type(item).__name__}")
     files: list[DataFile] = []
     for item in listed:
-        files += [_with_format(file) for file in _resolve(os.fspath(item), filesystem)]
+        for file in _resolve(os.fspath(item), filesystem):
+            with leaving_out(on_error):
+                files.append(_with_format(file))
+    if not files:
+        raise DataError(f"{os.fspath(listed[0])}: none of the files can be read")
     seen: set[tuple[str, str]] = set()
     for file in files:
         key = (file.filesystem.type_name, file.path)
@@ -162,7 +171,7 @@ def _data_file(fs: pafs.FileSystem, info: pafs.FileInfo, base: str) -> DataFile:
         (unquote(key), None if value == _NULL_PARTITION else unquote(value))
         for key, value in keys.items()
     )
-    return DataFile(fs, info.path, info.path, info.size or 0, partitions)
+    return DataFile(fs, info.path, info.path, info.size or 0, info.mtime_ns, partitions)
 
 
 def _hidden(path: str) -> bool:

@@ -20,6 +20,8 @@ SEGMENT_BLOCKS = 2
 STREAM_BLOCKS = 4
 
 Read = Callable[[], Iterator[pa.RecordBatch]]
+# Takes note of what is wrong with a file, which is then left out.
+OnError = Callable[[DataError], object]
 
 
 @dataclass(frozen=True)
@@ -62,19 +64,23 @@ class Source(ABC):
                  string_view, dictionary of any index width). Where types had to be inferred
                  from the first rows (CSV, JSON, streams), a later batch may be wider than
                  the schema: float64 for an integer column, any type for a null column
+    available    names of all columns, selected or not
     n_rows       None if it takes a scan to know
     rereadable   whether `segments` may be called more than once
     in_memory    arrays, tables and frames
     description  for messages: "flights/*.parquet (12 files)"
     native       the object that was opened
+    versions     per file its path, size and time of change in ns: what tells changed data
     """
 
     schema: pa.Schema
+    available: Sequence[str]
     n_rows: int | None
     rereadable: bool = True
     in_memory: bool = False
     description: str
     native: Any = None
+    versions: Sequence[tuple[str, int, int | None]] = ()
 
     @abstractmethod
     def segments(self, block_rows: int) -> Iterator[Segment]:
@@ -104,6 +110,17 @@ def reading(origin: str, remedy: str = "") -> Iterator[None]:
     except (pa.ArrowException, OSError, UnicodeDecodeError, OverflowError) as error:
         hint = f"; {remedy}" if remedy else ""
         raise FileFormatError(f"{origin}: {first_line(error)}{hint}") from error
+
+
+@contextmanager
+def leaving_out(on_error: OnError | None) -> Iterator[None]:
+    """Hand a DataError to `on_error`, if there is one, and go on behind the block."""
+    try:
+        yield
+    except DataError as error:
+        if on_error is None:
+            raise
+        on_error(error)
 
 
 def first_line(error: BaseException, limit: int = 300) -> str:

@@ -23,7 +23,7 @@ from fastbayes.data.memory import (
     table_of,
 )
 from fastbayes.data.paths import find_files
-from fastbayes.data.segments import Segment, Source, first_line, reading
+from fastbayes.data.segments import OnError, Segment, Source, first_line, reading
 from fastbayes.errors import DataError, SchemaError
 
 __all__ = ["CellTypeError", "Segment", "Source", "open_source"]
@@ -44,6 +44,7 @@ def open_source(
     null_values: Sequence[str] | None = None,
     filesystem: Any = None,
     types: Mapping[str, pa.DataType] | None = None,
+    on_error: OnError | None = None,
 ) -> Source:
     """Open anything that holds rows.
 
@@ -63,6 +64,9 @@ def open_source(
     types
         Types of columns of CSV (text instead of numbers, float64 instead of integers) and JSON,
         instead of the inferred ones; names that do not occur are ignored.
+    on_error
+        Gets the error of each file that cannot be opened, or not be read to its end by the
+        thread that asks for segments; the file, or its rest, is left out then. None raises it.
 
     Returns
     -------
@@ -81,7 +85,7 @@ def open_source(
     if isinstance(source, Source):
         raise DataError("the source is open already; pass what it was opened from")
     if isinstance(source, str | os.PathLike):
-        return _open_files(source, source, options, filesystem, types)
+        return _open_files(source, source, options, filesystem, types, on_error)
     if isinstance(source, pa.Table | pa.RecordBatch):
         kind = f"pyarrow.{type(source).__name__}"
         return TableSource(_table(source), description=kind, native=source, **options)
@@ -110,7 +114,7 @@ def open_source(
     if isinstance(source, bytes | bytearray | memoryview):
         raise DataError(f"{type(source).__name__} cannot be read; pass {_ACCEPTED}")
     if isinstance(source, Iterable) and not hasattr(source, "__array__"):
-        return _open_iterable(source, options, filesystem, types)
+        return _open_iterable(source, options, filesystem, types, on_error)
     return _open_array(source, options)
 
 
@@ -124,28 +128,29 @@ def _open_files(
     options: dict[str, Any],
     filesystem: Any,
     types: Mapping[str, pa.DataType] | None,
+    on_error: OnError | None,
 ) -> Source:
-    files, description = find_files(named, filesystem)
+    files, description = find_files(named, filesystem, on_error)
     columns, types = options["columns"], types or {}
     nulls = list(options["null_values"] or [])
     readers: Sequence[Any]
     match files[0].format:
         case "parquet":
-            readers = open_parquet(files)
+            readers = open_parquet(files, on_error)
         case "ipc":
-            readers = open_ipc(files)
+            readers = open_ipc(files, on_error)
         case "orc":
-            readers = open_orc(files)
+            readers = open_orc(files, on_error)
         case "json":
             from fastbayes.data.json_reader import open_json
 
-            readers = open_json(files, columns, types)
+            readers = open_json(files, columns, types, on_error)
         case _:
             from fastbayes.data.csv_reader import open_csv
 
-            readers = open_csv(files, columns, types, nulls)
+            readers = open_csv(files, columns, types, nulls, on_error)
             options = {**options, "null_values": None}  # seen to while parsing
-    return FileSource(readers, description=description, native=source, **options)
+    return FileSource(readers, description=description, native=source, on_error=on_error, **options)
 
 
 def _open_pandas(frame: Any, options: dict[str, Any]) -> Source:
@@ -219,6 +224,7 @@ def _open_iterable(
     options: dict[str, Any],
     filesystem: Any,
     types: Mapping[str, pa.DataType] | None,
+    on_error: OnError | None,
 ) -> Source:
     name = f"{type(source).__name__} of record batches"
     iterator = iter(source)
@@ -229,7 +235,7 @@ def _open_iterable(
             f"the {type(source).__name__} is empty: it gives neither a path nor a record batch"
         ) from None
     if isinstance(first, str | os.PathLike):
-        return _open_files(source, [first, *iterator], options, filesystem, types)
+        return _open_files(source, [first, *iterator], options, filesystem, types, on_error)
     if not isinstance(first, pa.RecordBatch | pa.Table):
         if isinstance(source, Sequence):
             return _open_array(source, options)
