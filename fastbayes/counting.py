@@ -55,6 +55,12 @@ def open_labelled(
     return Joined(opened, beside), target_name, weight_name
 
 
+def _declared(
+    source: Any, opened: Source | Joined, weight: str | None = None
+) -> dict[str, list[Any]]:
+    return declared_domains(source, set(opened.schema.names) - {weight})
+
+
 def count(
     source: Any,
     target: Any,
@@ -140,7 +146,7 @@ def count(
         opened.schema,
         target_name,
         weight=weight_name,
-        domains={**declared_domains(source), **(domains or {})},
+        domains={**_declared(source, opened, weight_name), **(domains or {})},
         categorical=categorical,
         missing=missing,
         null_values=null_values or (),
@@ -249,7 +255,7 @@ def plan(
     encoder = Encoder.learning(
         opened.schema,
         target_name,
-        domains={**declared_domains(source), **(domains or {})},
+        domains={**_declared(source, opened), **(domains or {})},
         categorical=categorical,
     )
     rows = 0

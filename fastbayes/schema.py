@@ -5,16 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from fastbayes.domains import (
+    Kind,
+    cast_domain,
+    common_type,
+    positions,
+    same_values,
+    sorted_domain,
+    value_type,
+)
 from fastbayes.errors import SchemaError
-
-Kind = Literal["categorical", "numeric"]
 
 
 class Shape(NamedTuple):
@@ -201,7 +208,7 @@ class Schema:
         num = {f.name: i for i, f in enumerate(existing.numeric)}
         where = np.array([cat[f.name] for f in self.categorical], dtype=np.int64)
         values = [
-            positions(f.values, existing.categorical[i].values)
+            positions(f.values, existing.categorical[i].values, f.name)
             for f, i in zip(self.categorical, where, strict=True)
         ]
         # A column that was all null so far has no moments yet: -1.
@@ -228,15 +235,6 @@ def _is_void(feature: Feature) -> bool:
     return feature.values is not None and pa.types.is_null(feature.values.type)
 
 
-def same_values(a: pa.Array | None, b: pa.Array | None) -> bool:
-    """Return whether two domains hold the same values in the same order."""
-    if a is None or b is None:
-        return a is b
-    if len(a) == len(b) == 0:
-        return True
-    return bool(a.type == b.type and a.equals(b))
-
-
 def labels(values: pa.Array) -> NDArray[Any]:
     """Return a domain as a numpy array: str, int64, bool or float64."""
     if pa.types.is_string(values.type):
@@ -251,7 +249,7 @@ def _union(name: str, a: tuple[pa.Array, bool], b: tuple[pa.Array, bool]) -> tup
     if same_values(x, y):
         return (y if len(x) == 0 else x), x_declared or y_declared
     kind = common_type(name, x.type, y.type)
-    x, y = x.cast(kind), y.cast(kind)
+    x, y = cast_domain(name, x, kind), cast_domain(name, y, kind)
     for domain, declared, extra in ((x, x_declared, y), (y, y_declared, x)):
         if declared:
             outside = extra.filter(pc.invert(pc.is_in(extra, value_set=domain)))
@@ -262,97 +260,6 @@ def _union(name: str, a: tuple[pa.Array, bool], b: tuple[pa.Array, bool]) -> tup
                 )
             return domain, True
     return sorted_domain(pa.concat_arrays([x, y])), False
-
-
-def common_type(name: str, a: pa.DataType, b: pa.DataType) -> pa.DataType:
-    """Return the type that holds the values of both: null with anything, int with float."""
-    if a == b or pa.types.is_null(b):
-        return a
-    if pa.types.is_null(a):
-        return b
-    number = {pa.int64(), pa.uint64(), pa.float64()}
-    if a in number and b in number:
-        return pa.float64()
-    raise SchemaError(
-        f"column {name!r} holds {a} in one place and {b} in another; cast it to one type"
-    )
-
-
-def sorted_domain(values: pa.Array) -> pa.Array:
-    """Return the distinct non-null values in ascending order (strings by code point)."""
-    distinct = pc.unique(values).drop_null()
-    if pa.types.is_null(distinct.type):
-        return distinct
-    return distinct.take(pc.array_sort_indices(distinct))
-
-
-def positions(wanted: pa.Array, existing: pa.Array | None) -> NDArray[np.int64]:
-    """Return the index in `existing` of each wanted value, -1 where it is not there."""
-    if existing is None or len(existing) == 0 or len(wanted) == 0:
-        return np.full(len(wanted), -1, dtype=np.int64)
-    if wanted.type != existing.type:
-        kind = common_type("", wanted.type, existing.type)
-        wanted, existing = wanted.cast(kind), existing.cast(kind)
-    found = pc.index_in(wanted, value_set=existing)
-    return np.asarray(pc.fill_null(found, -1).to_numpy(zero_copy_only=False), dtype=np.int64)
-
-
-def domain(name: str, values: Any) -> pa.Array:
-    """Return declared values as a sorted domain array.
-
-    Raises
-    ------
-    SchemaError
-        When values repeat, are missing, or are of a type that cannot be a category.
-    """
-    try:
-        given = values if isinstance(values, pa.Array) else pa.array(list(values))
-        given = given.cast(value_type(name, given.type))
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError) as error:
-        raise SchemaError(f"domains[{name!r}]: {error}") from error
-    result = sorted_domain(given)
-    if len(result) != len(given):
-        raise SchemaError(f"domains[{name!r}] has repeated or missing values; list each value once")
-    return result
-
-
-def value_type(name: str, kind: pa.DataType) -> pa.DataType:
-    """Return the canonical type of categorical values stored as `kind`.
-
-    Raises
-    ------
-    SchemaError
-        For temporal, nested and binary types, naming the column and the remedy.
-    """
-    t = pa.types
-    if t.is_dictionary(kind):
-        return value_type(name, kind.value_type)
-    if t.is_string(kind) or t.is_large_string(kind) or t.is_string_view(kind):
-        return pa.string()
-    if t.is_boolean(kind) or t.is_null(kind):
-        return kind
-    if t.is_uint64(kind):
-        return pa.uint64()
-    if t.is_integer(kind):
-        return pa.int64()
-    if t.is_floating(kind) or t.is_decimal(kind):
-        return pa.float64()
-    if t.is_temporal(kind):
-        remedy = "cast it to a number, or extract hour, weekday or month as a column of its own"
-    elif t.is_nested(kind):
-        remedy = "flatten it into one column per part"
-    else:
-        remedy = "cast it to string or to a number"
-    raise SchemaError(f"column {name!r} has type {kind}, which cannot be a feature: {remedy}")
-
-
-def default_kind(name: str, kind: pa.DataType) -> Kind:
-    """Return how a column of this Arrow type enters a model unless the user says otherwise."""
-    canonical = value_type(name, kind)
-    t = pa.types
-    if t.is_dictionary(kind) or t.is_string(canonical) or t.is_boolean(canonical):
-        return "categorical"
-    return "categorical" if t.is_null(canonical) else "numeric"
 
 
 def to_header(schema: Schema) -> tuple[dict[str, Any], dict[str, pa.Array]]:
@@ -371,15 +278,30 @@ def to_header(schema: Schema) -> tuple[dict[str, Any], dict[str, pa.Array]]:
 
 
 def from_header(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Schema:
-    """Return the schema written by `to_header`."""
+    """Return the schema written by `to_header`.
+
+    Raises
+    ------
+    ValueError, KeyError, TypeError, AttributeError
+        When it is not one that `to_header` can have written.
+    """
     features: list[Feature] = []
     n_categorical = 0
     for name, kind, declared in header["features"]:
         values = None
         if kind == "categorical":
-            values = arrays[f"values.{n_categorical}"]
+            values = _checked(name, arrays[f"values.{n_categorical}"])
             n_categorical += 1
+        elif kind != "numeric":
+            raise ValueError(f"column {name!r} is {kind!r}, neither categorical nor numeric")
         features.append(Feature(name, kind, values, declared))
+    names = [f.name for f in features]
+    if len({*names}) < len(names) or not all(isinstance(n, str) for n in names):
+        raise ValueError(f"the columns {names} are no distinct names")
+    if header["target"] is not None:
+        _checked("class", arrays["classes"])
+    elif len(arrays["classes"]) != 1:
+        raise ValueError("there are classes without a target")
     return Schema(
         header["target"],
         arrays["classes"],
@@ -388,6 +310,12 @@ def from_header(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Schema:
         header["missing"],
         tuple(header["null_values"]),
     )
+
+
+def _checked(name: str, values: pa.Array) -> pa.Array:
+    if not values.equals(sorted_domain(values)) or value_type(name, values.type) != values.type:
+        raise ValueError(f"column {name!r}: its domain is not sorted or holds a value twice")
+    return values
 
 
 def chosen(names: Sequence[str], picks: Iterable[str | int] | str | int | None) -> set[str]:

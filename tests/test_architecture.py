@@ -11,7 +11,8 @@ PACKAGE = Path(__file__).resolve().parent.parent / "fastbayes"
 
 FLOORS = {
     "errors": 0, "_jit": 0, "_registry": 0,
-    "kernels": 1, "plain": 1, "schema": 1, "batch": 1, "loss": 1, "decisions": 1, "ranks": 1,
+    "kernels": 1, "plain": 1, "domains": 1, "schema": 1, "batch": 1,
+    "loss": 1, "decisions": 1, "ranks": 1,
     "statistics": 2, "data": 2, "files": 2, "checkpoint": 2,
     "engine": 3,
     "classifiers": 4, "networks": 4, "counting": 4, "sink": 4,
@@ -26,6 +27,7 @@ SIDEWAYS = {
     ("kernels", "batch"),
     ("plain", "batch"),
     ("decisions", "loss"),
+    ("schema", "domains"),
     ("statistics", "files"),
     ("checkpoint", "files"),
     ("checkpoint", "statistics"),

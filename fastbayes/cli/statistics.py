@@ -11,8 +11,8 @@ import fastbayes as fb
 from fastbayes.cli.options import FORCE, JSON, READING, counted
 from fastbayes.cli.show import describe, show, statistics_lines, summary_of
 from fastbayes.data.source import open_source
+from fastbayes.domains import default_kind
 from fastbayes.files import check_target
-from fastbayes.schema import default_kind
 
 
 @click.command()

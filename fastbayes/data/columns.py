@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from fastbayes import _jit
 from fastbayes.data.infer import MISSING, SPAN, UNSEEN, Codebook, Lookup
+from fastbayes.domains import value_type
 from fastbayes.errors import DataError
-from fastbayes.schema import value_type
 
 
 class Prepared(NamedTuple):
@@ -68,8 +68,10 @@ def prepare(book: Codebook, column: pa.Array, n: int, cells: float) -> Prepared:
         column = column.cast(pa.string())
     if not t.is_dictionary(kind):
         column = column.dictionary_encode()
-    indices = column.indices
-    found = book.lookup(column.dictionary)
+    indices, entries = column.indices, column.dictionary
+    if t.is_decimal(entries.type):  # as Python objects they equal no float
+        entries = entries.cast(pa.float64(), safe=False)
+    found = book.lookup(entries)
     size = len(book)
     validity = _bits(indices)
 

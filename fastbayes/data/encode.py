@@ -14,18 +14,16 @@ from numpy.typing import NDArray
 from fastbayes.batch import Batch, Codes
 from fastbayes.data.columns import Prepared, floats, prepare
 from fastbayes.data.infer import Codebook
-from fastbayes.errors import DataError, SchemaError
-from fastbayes.schema import (
-    Feature,
-    Schema,
+from fastbayes.domains import (
     cast_domain,
-    chosen,
     common_type,
     default_kind,
     domain,
     sorted_domain,
     value_type,
 )
+from fastbayes.errors import DataError, SchemaError
+from fastbayes.schema import Feature, Schema, chosen
 
 MAX_CLASSES = 65_535
 

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from fastbayes.domains import cast_domain, common_type
 from fastbayes.errors import DataError
-from fastbayes.schema import cast_domain, common_type
 
 MISSING = np.uint32(0xFFFFFFFF)
 UNSEEN = np.uint32(0xFFFFFFFE)
@@ -107,9 +107,9 @@ class Codebook:
         special = int(table.max(initial=0)) >= UNSEEN
         found = Lookup(
             table,
-            not special and bool(np.array_equal(table, np.arange(len(table)))),
-            special and bool((table == MISSING).any()),
-            special and bool((table == UNSEEN).any()),
+            not special and np.array_equal(table, np.arange(len(table))),
+            bool(special and (table == MISSING).any()),
+            bool(special and (table == UNSEEN).any()),
         )
         self._last = (dictionary, found)
         return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -121,26 +121,25 @@ class Renamed(Source):
             yield batch.rename_columns(self.names)
 
 
-def declared_domains(frame: Any) -> dict[str, list[Any]]:
+def declared_domains(frame: Any, columns: Iterable[str] | None = None) -> dict[str, list[Any]]:
     """Return the categories that a pandas or polars frame declares for its columns.
 
     They are read off the object: a pandas CategoricalDtype or a polars Enum is a promise about
-    the domain, the dictionary of an Arrow array is only an encoding.
+    the domain, the dictionary of an Arrow array is only an encoding. `columns` are those that
+    take part; all by default.
     """
     module = type(frame).__module__.partition(".")[0]
     if module == "pandas" and hasattr(frame, "dtypes") and hasattr(frame, "columns"):
-        return {
-            str(name): list(kind.categories)
-            for name, kind in zip(frame.columns, frame.dtypes, strict=True)
-            if hasattr(kind, "categories") and len(kind.categories)
-        }
-    if module == "polars" and hasattr(frame, "schema"):
-        return {
-            name: kind.categories.to_list()
-            for name, kind in frame.schema.items()
-            if type(kind).__name__ == "Enum"
-        }
-    return {}
+        kinds = zip(map(str, frame.columns), frame.dtypes, strict=True)
+        declared = {n: list(k.categories) for n, k in kinds if hasattr(k, "categories")}
+    elif module == "polars" and hasattr(frame, "collect_schema"):
+        # What `schema` gives, without the warning that a LazyFrame has to work for it.
+        schema = frame.collect_schema().items()
+        declared = {n: k.categories.to_list() for n, k in schema if type(k).__name__ == "Enum"}
+    else:
+        return {}
+    wanted = set(declared if columns is None else columns)
+    return {name: values for name, values in declared.items() if values and name in wanted}
 
 
 def is_name(y: Any) -> bool:

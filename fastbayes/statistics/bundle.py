@@ -15,7 +15,8 @@ from fastbayes import files
 from fastbayes.errors import DataError, FileFormatError, SchemaError
 from fastbayes.schema import Schema, from_header, to_header
 from fastbayes.statistics import REGISTRY, ClassMoments, Statistic, ValueCounts
-from fastbayes.statistics.table import from_table, to_table
+from fastbayes.statistics.class_moments import RetractionError
+from fastbayes.statistics.table import check_sums, from_table, to_table
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,10 +127,20 @@ class Statistics:
         if not isinstance(other, Statistics):
             return NotImplemented
         mine, theirs = self._matched(other)
-        parts = {name: mine.parts[name] - theirs.parts[name] for name in mine.parts}
-        result = Statistics(
-            mine.schema, parts, self.dropped_rows - other.dropped_rows, self.provenance
-        )
+        dropped = self.dropped_rows - other.dropped_rows
+        if dropped < 0:
+            raise DataError(
+                f"there would be {dropped} rows without a class; these rows were never added"
+            )
+        parts = {}
+        for name, part in mine.parts.items():
+            try:
+                parts[name] = part - theirs.parts[name]
+            except RetractionError as error:
+                column = mine.schema.numeric[error.feature].name
+                label = mine.schema.classes[error.label].as_py()
+                raise DataError(f"column {column!r}, class {label!r}: {error}") from error
+        result = Statistics(mine.schema, parts, dropped, self.provenance)
         result._check_not_negative()
         return result.pruned()
 
@@ -166,9 +177,14 @@ class Statistics:
                     f"column {feature.name!r}: value {value!r} would occur fewer than 0 times "
                     f"with class {label!r}; these rows were never added"
                 )
-        below = np.flatnonzero(values.class_counts < least)
-        if len(below) or (values.missing < least).any():
-            label = self.schema.classes[int(below[0])].as_py() if len(below) else "any"
+            if (missing := values.missing[j] < least).any():
+                label = self.schema.classes[int(missing.argmax())].as_py()
+                raise DataError(
+                    f"column {feature.name!r}: it would be missing fewer than 0 times with class "
+                    f"{label!r}; these rows were never added"
+                )
+        if (below := values.class_counts < least).any():
+            label = self.schema.classes[int(below.argmax())].as_py()
             raise DataError(
                 f"class {label!r} would have fewer than 0 rows; these rows were never added"
             )
@@ -297,6 +313,7 @@ class Statistics:
                 }
                 parts[name] = REGISTRY[name].from_arrays(schema.shape, mine)
             dropped, provenance = int(header["dropped_rows"]), tuple(header["provenance"])
+            _check_counts(schema, parts)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise FileFormatError(
                 f"{source}: the header and the arrays do not fit together ({error}); write the "
@@ -343,3 +360,14 @@ class Statistics:
         """
         schema, parts, dropped = from_table(table, **options)
         return cls(schema, parts, dropped)
+
+
+def _check_counts(schema: Schema, parts: Mapping[str, Statistic]) -> None:
+    """Raise ValueError where counts are negative, or a feature does not account for every row."""
+    for name, part in parts.items():
+        for key, array in part.arrays().items():
+            if "count" in key and not (np.isfinite(array).all() and (array >= 0).all()):
+                raise ValueError(f"{name}.{key} holds what is not a count")
+    if not isinstance(values := parts.get(ValueCounts.name), ValueCounts):
+        raise ValueError("there are no counts of values and classes")
+    check_sums(schema, values)

@@ -18,6 +18,14 @@ from fastbayes.statistics.value_counts import close
 LEAST_SHARE = 1e-6
 
 
+class RetractionError(DataError):
+    """A cell, by index of numeric feature and class, from which too much was taken away."""
+
+    def __init__(self, message: str, feature: int, label: int) -> None:
+        super().__init__(message)
+        self.feature, self.label = feature, label
+
+
 def two_sum(
     a: NDArray[np.float64], b: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -131,30 +139,33 @@ class ClassMoments:
     def __sub__(self, other: ClassMoments) -> ClassMoments:
         n = self.count - other.count
         tolerance = 1e-9 * np.maximum(self.count, 1)
-        if (n < -tolerance).any():
-            raise DataError("moments: cannot retract more rows than were counted")
+        if (below := n < -tolerance).any():
+            feature, label = np.argwhere(below)[0]
+            raise RetractionError(
+                "would have fewer than 0 rows; these rows were never added", feature, label
+            )
         n = np.where(np.abs(n) <= tolerance, 0.0, n)
-        with np.errstate(invalid="ignore", divide="ignore"):
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             apart = (self.mean - other.mean) + (self.rest - other.rest)
             delta = np.where(n > 0, apart * self.count / n, 0.0)
-        gone = delta * delta * other.count * n / np.maximum(self.count, 1e-300)
-        left = self.scatter - other.scatter - gone
-        lost = (n > 1) & (self.scatter > 0) & (left < LEAST_SHARE * self.scatter)
-        # Scatter that was already zero apart from rounding is no loss.
-        lost &= self.scatter > 1e-12 * n * self.mean * self.mean
-        if lost.any():
+            gone = delta * delta * other.count * n / np.maximum(self.count, 1e-300)
+            left = self.scatter - other.scatter - gone
+        noise = (self.scatter > 0) & (left < LEAST_SHARE * self.scatter)
+        if (lost := noise & (n > 1)).any():
             feature, label = np.argwhere(lost)[0]
-            raise DataError(
-                f"moments: the retraction leaves less than {LEAST_SHARE:g} of the scatter of "
-                f"numeric feature {feature} in class {label}, too few digits to trust; count the "
-                "remaining rows again"
+            raise RetractionError(
+                f"what is left has less than {LEAST_SHARE:g} of the scatter, too few digits to "
+                "trust; count the remaining rows again",
+                feature,
+                label,
             )
         result = ClassMoments(self.shape)
         result.count = n
         mean, rest = two_sum(other.mean, other.rest + delta)
         result.mean = np.where(n > 0, mean, 0.0)
         result.rest = np.where(n > 0, rest, 0.0)
-        result.scatter = np.where(n > 0, np.maximum(left, 0.0), 0.0)
+        # One row has no scatter.
+        result.scatter = np.where((n > 0) & ~noise, np.maximum(left, 0.0), 0.0)
         return result
 
     def __mul__(self, factor: float) -> ClassMoments:

@@ -9,18 +9,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
+from fastbayes.domains import domain, positions, sorted_domain, value_type
 from fastbayes.errors import DataError, SchemaError
-from fastbayes.schema import (
-    Feature,
-    Schema,
-    domain,
-    from_header,
-    positions,
-    same_values,
-    sorted_domain,
-    to_header,
-)
+from fastbayes.schema import Feature, Schema, from_header, to_header
 from fastbayes.statistics.class_moments import ClassMoments
 from fastbayes.statistics.value_counts import ValueCounts
 
@@ -108,11 +101,13 @@ def _piece(
 def text(values: pa.Array) -> pa.Array:
     """Return a domain as text that reads back exactly."""
     if pa.types.is_floating(values.type):
-        return pa.array([repr(v) for v in values.to_pylist()], pa.string())
+        return pa.array([None if v is None else repr(v) for v in values.to_pylist()], pa.string())
     return values.cast(pa.string())
 
 
 def _parsed(name: str, values: pa.Array, kind: pa.DataType) -> pa.Array:
+    if pa.types.is_null(kind):
+        return pa.nulls(len(values))
     try:
         return values.cast(kind)
     except pa.ArrowInvalid as error:
@@ -127,17 +122,25 @@ def from_table(
     types: Mapping[str, str] | None = None,
 ) -> tuple[Schema, dict[str, Any], int]:
     """Return (schema, parts, dropped rows) of a table of `to_table` or of a GROUP BY."""
-    table = pa.table(table)
-    needed = {"class", "feature", "value", "n"}
-    if lacking := sorted(needed - set(table.column_names)):
-        raise SchemaError(
-            f"the table has no column {lacking[0]!r}; it needs class, feature, value, n"
-        )
-    table = table.combine_chunks()
+    try:
+        table = pa.table(table).combine_chunks()
+    except (TypeError, pa.ArrowException) as error:
+        raise DataError(
+            f"{type(table).__name__} is no table ({error}); pass an Arrow table or a frame"
+        ) from error
     header = (table.schema.metadata or {}).get(METADATA)
-    if header is not None:
+    columns = ("class", "feature", "value", "n")
+    for name in columns if header is None else ("part", *columns, "mean", "rest", "scatter"):
+        if table.column_names.count(name) != 1:
+            raise SchemaError(f"the table needs one column {name!r}; it has {table.column_names}")
+    if header is None:
+        return _from_groups(table, target, domains or {}, types or {})
+    try:
         return _from_own(table, json.loads(header))
-    return _from_groups(table, target, domains or {}, types or {})
+    except (KeyError, TypeError, AttributeError, ValueError, pa.ArrowException) as error:
+        raise DataError(
+            f"the table and its metadata do not fit together ({error}); export it again"
+        ) from error
 
 
 def _from_own(table: pa.Table, header: dict[str, Any]) -> tuple[Schema, dict[str, Any], int]:
@@ -147,33 +150,49 @@ def _from_own(table: pa.Table, header: dict[str, Any]) -> tuple[Schema, dict[str
     schema = from_header(header, arrays)
     values = ValueCounts(schema.shape, weighted=header["weighted"])
     parts: dict[str, Any] = {"values": values}
-    column = {n: table[n].combine_chunks() for n in table.column_names}
-    labels = positions(column["class"], text(schema.classes))
-    n = column["n"].to_numpy(zero_copy_only=False)
-    part = column["part"].to_numpy(zero_copy_only=False)
+    n = _counts(table)
+    labels = positions(_strings(table, "class"), text(schema.classes))
     if (labels < 0).any():
-        raise DataError("the table holds a class that its metadata do not name; export it again")
+        raise DataError("it holds a class that the metadata do not name")
+    part, names = (
+        _strings(table, key).to_numpy(zero_copy_only=False) for key in ("part", "feature")
+    )
     own = part == "class"
     np.add.at(values.class_counts, labels[own], n[own].astype(values.counts.dtype))
-    names = column["feature"].to_numpy(zero_copy_only=False)
     order = {f.name: j for j, f in enumerate(schema.categorical)}
+    cells = _strings(table, "value")
     for name, rows in _rows_of(names, part == "value"):
-        _add(
-            values, order[name], schema, column["value"].take(pa.array(rows)), labels[rows], n[rows]
-        )
+        _add(values, order[name], schema, cells.take(pa.array(rows)), labels[rows], n[rows])
     if "moments" in header["parts"]:
         moments = parts["moments"] = ClassMoments(schema.shape)
         numeric = {f.name: i for i, f in enumerate(schema.numeric)}
         (rows,) = np.nonzero(part == "moments")
         where = np.array([numeric[names[r]] for r in rows], dtype=np.int64), labels[rows]
-        for key, place in (
-            ("n", moments.count),
-            ("mean", moments.mean),
-            ("rest", moments.rest),
-            ("scatter", moments.scatter),
-        ):
-            place[where] = column[key].to_numpy(zero_copy_only=False)[rows]
+        if len(np.unique(np.ravel_multi_index(where, moments.count.shape))) < len(rows):
+            raise DataError("a moment stands twice; add the statistics of each table instead")
+        for key, place in zip(("n", "mean", "rest", "scatter"), moments.arrays(), strict=True):
+            moments.arrays()[place][where] = table[key].to_numpy()[rows]
+    check_sums(schema, values)
     return schema, parts, int(header["dropped_rows"])
+
+
+def _strings(table: pa.Table, name: str) -> pa.Array:
+    return table[name].cast(pa.string()).combine_chunks()
+
+
+def _counts(table: pa.Table) -> NDArray[Any]:
+    """Return column n as int64 if all are whole numbers of an integer type, else float64."""
+    column, t = table["n"], pa.types
+    kind = column.type
+    if not (t.is_integer(kind) or t.is_floating(kind) or t.is_decimal(kind)):
+        raise DataError(f"column 'n' is {kind}; give counts as numbers")
+    if column.null_count:
+        row = pc.index(pc.is_null(column), True).as_py()
+        raise DataError(f"column 'n', row {row}: a count is null; give a number")
+    n = column.cast(pa.int64() if t.is_integer(kind) else pa.float64()).to_numpy()
+    if (bad := np.flatnonzero(~(np.isfinite(n) & (n >= 0)))).size:
+        raise DataError(f"column 'n', row {int(bad[0])}: {n[bad[0]]} is not a count >= 0")
+    return n
 
 
 def _rows_of(names: Any, marked: Any) -> list[tuple[str, Any]]:
@@ -189,7 +208,8 @@ def _rows_of(names: Any, marked: Any) -> list[tuple[str, Any]]:
 
 def _add(values: ValueCounts, j: int, schema: Schema, cells: pa.Array, labels: Any, n: Any) -> None:
     feature = schema.categorical[j]
-    codes = positions(cells, text(feature.values))
+    assert feature.values is not None
+    codes = positions(_parsed(feature.name, cells, feature.values.type), feature.values)
     null = cells.is_null().to_numpy(zero_copy_only=False)
     if (outside := np.flatnonzero((codes < 0) & ~null)).size:
         raise DataError(
@@ -200,58 +220,72 @@ def _add(values: ValueCounts, j: int, schema: Schema, cells: pa.Array, labels: A
     np.add.at(values.counts, (values.offsets[j] + codes, labels), n.astype(values.counts.dtype))
 
 
+def check_sums(schema: Schema, values: ValueCounts) -> None:
+    """Raise DataError where the counts of a feature do not add up to those of the classes."""
+    for j, feature in enumerate(schema.categorical):
+        total = values.counts[values.offsets[j] : values.offsets[j + 1]].sum(axis=0)
+        if not np.allclose(total, values.class_counts, rtol=1e-9, atol=0):
+            at = int(np.argmax(np.abs(total - values.class_counts)))
+            raise DataError(
+                f"column {feature.name!r}: its counts with class {schema.classes[at].as_py()!r} "
+                f"add up to {total[at]}, those of {schema.categorical[0].name!r} to "
+                f"{values.class_counts[at]}; include the rows whose value is null"
+            )
+
+
 def _from_groups(
     table: pa.Table, target: str, domains: Mapping[str, Any], types: Mapping[str, str]
 ) -> tuple[Schema, dict[str, Any], int]:
-    if (known := pc.is_valid(table["n"]).to_numpy(zero_copy_only=False)).size and not known.all():
-        raise DataError(f"column 'n', row {int(np.argmin(known))}: a count is null; give a number")
-    weights = table["n"].to_numpy()
-    whole = bool(np.array_equal(weights, np.floor(weights))) and np.isfinite(weights).all()
-    if (bad := np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))).size:
-        raise DataError(f"column 'n', row {int(bad[0])}: {weights[bad[0]]!r} is not a count >= 0")
-    names = table["feature"].cast(pa.string()).combine_chunks()
+    n = _counts(table)
+    names = _strings(table, "feature")
     if names.null_count:
         raise DataError("column 'feature' holds a null; name the feature of every row")
-    labelled = pc.is_valid(table["class"]).combine_chunks().to_numpy(zero_copy_only=False)
-    label_values = table["class"].combine_chunks()
-    if not pa.types.is_integer(label_values.type) and not pa.types.is_boolean(label_values.type):
-        label_values = label_values.cast(pa.string())
-    classes = domain(target, domains[target]) if target in domains else sorted_domain(label_values)
-    if pa.types.is_integer(classes.type):
-        classes = classes.cast(pa.int64())
-        label_values = label_values.cast(pa.int64())
-    labels = positions(label_values, classes)
-    if (labels[labelled] < 0).any():
-        raise DataError(f"column 'class' holds a class outside domains[{target!r}]; add it")
-    cells = table["value"].combine_chunks()
-    cells = cells if pa.types.is_string(cells.type) else text(cells)
-    features: list[Feature] = []
+    classes, labels = _classes(table["class"], target, domains)
+    column = table["value"].combine_chunks()
+    cells = text(column) if pa.types.is_floating(column.type) else column.cast(pa.string())
     members = _rows_of(names.to_numpy(zero_copy_only=False), np.ones(len(names), dtype=bool))
+    known = {name for name, _ in members}
+    for option, given in (("domains", set(domains) - {target}), ("types", set(types))):
+        if unknown := sorted(given - known):
+            raise SchemaError(f"{option}: no feature {unknown[0]!r}; there are {sorted(known)}")
+    counted = (labels >= 0) & (n > 0)
+    features = []
     for name, rows in members:
-        kind = TYPES.get(types.get(name, "string"))
-        if kind is None:
+        if (kind := TYPES.get(types.get(name, "string"))) is None:
             raise SchemaError(f"types[{name!r}]={types[name]!r}: use one of {sorted(TYPES)}")
         if name in domains:
             values = domain(name, domains[name])
         else:
-            values = sorted_domain(_parsed(name, cells.take(pa.array(rows[labelled[rows]])), kind))
+            values = sorted_domain(_parsed(name, cells.take(pa.array(rows[counted[rows]])), kind))
         features.append(Feature(name, "categorical", values, name in domains))
     schema = Schema(target, classes, tuple(features), target in domains)
+    whole = bool((n == np.floor(n)).all())
     result = ValueCounts(schema.shape, weighted=not whole)
-    dropped = 0.0
-    for j, (name, rows) in enumerate(members):
-        kept = rows[labelled[rows]]
-        _add(result, j, schema, cells.take(pa.array(kept)), labels[kept], weights[kept])
-        total = result.counts[result.offsets[j] : result.offsets[j + 1]].sum(axis=0)
-        dropped = max(dropped, float(weights[rows].sum() - weights[kept].sum()))
-        if j == 0:
-            result.class_counts[:] = total
-        elif not np.allclose(total, result.class_counts, rtol=1e-9, atol=0):
-            at = int(np.argmax(np.abs(total - result.class_counts)))
-            raise DataError(
-                f"column {name!r}: its counts with class {classes[at].as_py()!r} add up to "
-                f"{total[at]}, those of {features[0].name!r} to {result.class_counts[at]}; include "
-                "the rows whose value is null"
-            )
-    assert same_values(schema.classes, classes)
-    return schema, {"values": result, "moments": ClassMoments(schema.shape)}, int(dropped)
+    dropped = 0
+    for j, (_, rows) in enumerate(members):
+        kept = rows[counted[rows]]
+        _add(result, j, schema, cells.take(pa.array(kept)), labels[kept], n[kept])
+        dropped = max(dropped, int(n[rows[labels[rows] < 0]].sum()))
+    if features:
+        result.class_counts[:] = result.counts[: result.offsets[1]].sum(axis=0)
+    check_sums(schema, result)
+    return schema, {"values": result, "moments": ClassMoments(schema.shape)}, dropped
+
+
+def _classes(
+    column: pa.ChunkedArray, target: str, domains: Mapping[str, Any]
+) -> tuple[pa.Array, NDArray[np.int64]]:
+    """Return the classes and the code of each row, -1 where the class is null."""
+    column = column.cast(value_type(target, column.type)).combine_chunks()
+    if pa.types.is_floating(column.type):
+        column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
+    classes = domain(target, domains[target]) if target in domains else sorted_domain(column)
+    labels = positions(column, classes)
+    outside = np.flatnonzero((labels < 0) & column.is_valid().to_numpy(zero_copy_only=False))
+    if len(outside):
+        row = int(outside[0])
+        raise DataError(
+            f"column 'class', row {row}: {column[row].as_py()!r} is outside domains[{target!r}]; "
+            "add it"
+        )
+    return classes, labels
