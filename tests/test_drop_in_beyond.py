@@ -300,6 +300,14 @@ def test_numbers_of_parameters():
 # -- the statistic is a value ------------------------------------------------------------------
 
 
+def test_a_retraction_that_leaves_too_few_digits_names_the_column():
+    near = np.array([[1.0, 5.0], [1.0 + 1e-6, 6.0], [1.0, 7.0]])
+    far = np.array([[1.0, 5.0], [1e6, 6.0]])
+    part, whole = (fb.GaussianNB().fit(X, [0] * len(X)) for X in (far, np.vstack([near, far])))
+    with pytest.raises(DataError, match="column 0, class 0: .*scatter"):
+        whole.statistics_ - part.statistics_
+
+
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("weighted", [False, True])
 def test_statistics_add_and_subtract(name, weighted):

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fastbayes.errors import DataError, SchemaError
 from fastbayes.schema import Alignment, Shape
 from fastbayes.statistics import ClassMoments, ValueCounts
+from fastbayes.statistics.class_moments import RetractionError
 from fastbayes.statistics.feature_sums import FeatureSums
 
 KINDS: dict[str, type[Any]] = {s.name: s for s in (ValueCounts, ClassMoments, FeatureSums)}
@@ -136,7 +137,14 @@ class ArrayStatistics:
             raise DataError(
                 f"class {label!s} would be counted fewer than 0 times; these rows were never added"
             )
-        parts = {name: mine.parts[name] - theirs.parts[name] for name in mine.parts}
+        parts = {}
+        for name, part in mine.parts.items():
+            try:
+                parts[name] = part - theirs.parts[name]
+            except RetractionError as error:
+                column = error.feature if self.names is None else repr(self.names[error.feature])
+                label = "all classes" if name == OVERALL else f"class {mine.classes[error.label]}"
+                raise DataError(f"column {column}, {label}: {error}") from error
         return ArrayStatistics(mine.classes, parts, self.names, self.options)._pruned()
 
     def _pruned(self) -> ArrayStatistics:
