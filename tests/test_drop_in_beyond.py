@@ -304,7 +304,7 @@ def test_a_retraction_that_leaves_too_few_digits_names_the_column():
     near = np.array([[1.0, 5.0], [1.0 + 1e-6, 6.0], [1.0, 7.0]])
     far = np.array([[1.0, 5.0], [1e6, 6.0]])
     part, whole = (fb.GaussianNB().fit(X, [0] * len(X)) for X in (far, np.vstack([near, far])))
-    with pytest.raises(DataError, match="column 0, class 0: .*scatter"):
+    with pytest.raises(DataError, match=r"column 0, class 0: .*scatter"):
         whole.statistics_ - part.statistics_
 
 
