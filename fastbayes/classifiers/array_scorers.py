@@ -237,7 +237,9 @@ class GaussianScorer(RowScorer):
             self._constant = log_prior + constant.sum(axis=1)
         self._scorer = None
         if _jit.compiled(cells):
-            gaussian = tuple(np.ascontiguousarray(a.T) for a in (mean, half_precision, constant))
+            rest = np.zeros_like(mean)  # scikit-learn's means are rounded
+            parts = mean, half_precision, constant, rest
+            gaussian = tuple(np.ascontiguousarray(a.T) for a in parts)
             empty = np.empty((0, self.n_classes)), np.zeros(1, np.int64)
             self._scorer = _jit.load("log_joint").Scorer(log_prior, *empty, gaussian)
             self.block_rows = BLOCK_ROWS

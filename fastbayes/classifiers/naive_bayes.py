@@ -198,7 +198,7 @@ class NaiveBayes(Classifier):
         return self.class_log_prior_
 
     def _scorer(self, cells: float) -> Any:
-        gaussian = tuple(self._gaussians)[:3] if self.schema_.numeric else None
+        gaussian = tuple(self._gaussians) if self.schema_.numeric else None
         return _jit.load("log_joint", cells).Scorer(
             self.class_log_prior_, self._tables, self._offsets, gaussian, self.precision
         )

@@ -63,8 +63,8 @@ class Scorer:
     offsets
         (n_categorical + 1,) first row of each feature in `tables`.
     gaussian
-        None, or mean, 1/(2σ²) and -½ ln(2πσ²), each (n_numeric, n_classes). A missing value (NaN)
-        contributes 0.
+        None, or mean, 1/(2σ²), -½ ln(2πσ²) and what rounding took from the mean, each (n_numeric,
+        n_classes). A missing value (NaN) contributes 0.
     precision
         "exact" is float64 throughout. "fast" adds the tables of three and more classes in
         float32, which leaves an error of at most d 2⁻²³ of the largest sum of a row's terms.
@@ -82,7 +82,7 @@ class Scorer:
         tables = np.array(tables, np.float64)
         offsets = np.array(offsets, np.int64)
         n_classes = self._n_classes = len(prior)
-        curves = np.empty((0, 3, n_classes)) if gaussian is None else np.stack(gaussian, axis=1)
+        curves = np.empty((0, 4, n_classes)) if gaussian is None else np.stack(gaussian, axis=1)
         coarse = precision == "fast" and n_classes > 2
         largest = largest_sum(prior, tables, offsets)
         self._tie = min(2.0**-22 * largest, 1e-5) if coarse else EXACT * largest
@@ -92,7 +92,7 @@ class Scorer:
             # ±inf where one class is impossible, NaN where both are: sums keep exactly that.
             with np.errstate(invalid="ignore"):
                 odds = np.diff(prior), np.diff(tables, axis=1)
-            curves[:, 1:] *= [-1, 1]
+            curves[:, 1:3] *= [-1, 1]
             self._odds = _Sum(*odds, offsets, curves, np.float64)
 
     def log_joint(
@@ -125,7 +125,7 @@ class _Sum:
     """What is added up for each row: a start and one term per feature, for several outputs.
 
     The outputs are the log joints of the classes, or one: the log odds of class 1 over class 0.
-    curves (n_numeric, 3, n_curves) holds mean, precision and constant of one Gaussian per output,
+    curves (n_numeric, 4, n_curves): mean, precision, constant and rest of one Gaussian per output,
     or of both classes' in the odds, the first with its sign changed.
     """
 
@@ -336,10 +336,10 @@ def add_wide(codes, offsets, tables, lo, n, acc):
 
 @kernel
 def add_gaussian(x, y, curves, step, lo, n, acc):
-    """Add two numeric columns: acc[c step, r] += Σ constant - (x[r] - mean)² precision.
+    """Add two numeric columns: acc[c step, r] += Σ constant - ((x[r] - mean) - rest)² precision.
 
     x, y    IN   (n_rows,) float64   NaN contributes 0
-    curves  IN   (2, 3, n_curves) float64   mean, precision and constant for x and for y
+    curves  IN   (2, 4, n_curves) float64   mean, precision, constant and rest for x and for y
     step    IN   1, or 0 to add all curves into acc[0]
     acc     OUT  (>= n_curves or 1, >= n) float64
     """
@@ -350,9 +350,10 @@ def add_gaussian(x, y, curves, step, lo, n, acc):
             a = acc[c * step, b : b + w]
             mu, hu, cu = curves[0, 0, c], -curves[0, 1, c], curves[0, 2, c]
             mv, hv, cv = curves[1, 0, c], -curves[1, 1, c], curves[1, 2, c]
+            ru, rv = curves[0, 3, c], curves[1, 3, c]
             for r in range(w):
-                du = u[r] - mu
-                dv = v[r] - mv
+                du = (u[r] - mu) - ru
+                dv = (v[r] - mv) - rv
                 tu = lanes.fma(du * du, hu, cu)
                 tv = lanes.fma(dv * dv, hv, cv)
                 a[r] += (tu if tu == tu else 0.0) + (tv if tv == tv else 0.0)

@@ -11,7 +11,7 @@ from fastbayes.batch import Codes
 from fastbayes.plain.posterior import to_class, to_posterior
 
 Floats = NDArray[np.float64]
-Gaussian = tuple[Floats, Floats, Floats]
+Gaussian = tuple[Floats, Floats, Floats, Floats]
 
 # Log joints this close, in units of the largest sum the tables can form, are equal: classes that
 # tie on paper then tie whatever the order of the columns, and the lowest class index wins.
@@ -39,8 +39,8 @@ class Scorer:
     offsets
         (n_categorical + 1,) first row of each feature in `tables`.
     gaussian
-        None, or mean, 1/(2σ²) and -½ ln(2πσ²), each (n_numeric, n_classes). A missing value (NaN)
-        contributes 0.
+        None, or mean, 1/(2σ²), -½ ln(2πσ²) and what rounding took from the mean, each (n_numeric,
+        n_classes). A missing value (NaN) contributes 0.
     precision
         "exact" or "fast"; numpy computes both in float64.
     """
@@ -70,8 +70,8 @@ class Scorer:
         if self._gaussian is None:
             return
         with np.errstate(over="ignore", invalid="ignore"):
-            for x, mean, half, constant in zip(numeric, *self._gaussian, strict=True):
-                term = constant - (x[:, None] - mean) ** 2 * half
+            for x, mean, half, constant, rest in zip(numeric, *self._gaussian, strict=True):
+                term = constant - ((x[:, None] - mean) - rest) ** 2 * half
                 out += np.where(np.isnan(term), 0.0, term)
 
     def posterior(

@@ -16,7 +16,7 @@ def exercise(log_joint):
     # One tile of each width (4, 8, 16 classes), and two classes by log odds.
     for n_classes in (2, 4, 8, 16):
         log_prior = np.zeros(n_classes)
-        gaussian = (np.ones((3, n_classes)),) * 3
+        gaussian = (np.ones((3, n_classes)),) * 4
         for precision in ("exact", "fast"):
             scorer = log_joint.Scorer(
                 log_prior, tables - np.arange(n_classes), offsets, gaussian, precision

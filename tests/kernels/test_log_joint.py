@@ -33,7 +33,8 @@ def problem(seed, n_classes, groups, n_numeric, n_rows, impossible=0.0):
     gaussian = None
     if n_numeric:
         half = rng.uniform(0.01, 2, (n_numeric, n_classes))
-        gaussian = rng.normal(size=half.shape) * 3, half, 0.5 * np.log(half / np.pi)
+        mean, rest = rng.normal(size=half.shape) * 3, rng.normal(size=half.shape) / 100
+        gaussian = mean, half, 0.5 * np.log(half / np.pi), rest
     columns = [rng.integers(0, size + 2, n_rows) for size in domains]
     numeric = [rng.normal(size=n_rows) * 5 for _ in range(n_numeric)]
     for column in numeric:
@@ -200,7 +201,8 @@ def test_prior_of_zero__that_class_is_never_chosen(module, n_classes):
 def test_numbers_beyond_every_class__the_prior_answers_and_never_nan(module, n_classes):
     half = np.ones((2, n_classes))
     half[1] = 0.0
-    gaussian = np.zeros((2, n_classes)), half, np.zeros((2, n_classes))
+    zeros = np.zeros((2, n_classes))
+    gaussian = zeros, half, zeros, zeros
     log_prior = np.log(np.full(n_classes, 1 / n_classes))
     scorer = module.Scorer(log_prior, np.empty((0, n_classes)), np.array([0]), gaussian)
     numeric = [

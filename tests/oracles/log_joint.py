@@ -9,7 +9,7 @@ def log_joint(log_prior, tables, offsets, gaussian, codes, numeric):
     """Return rows of log joints.
 
     codes[j][r] is the code of categorical feature j; numeric[j][r] a float, NaN where missing;
-    gaussian = (mean, precision_half, constant), each [feature][class], or None.
+    gaussian = (mean, precision_half, constant, rest of the mean), each [feature][class], or None.
     """
     n_rows = len(codes[0]) if len(codes) else len(numeric[0]) if len(numeric) else 0
     result = []
@@ -22,8 +22,8 @@ def log_joint(log_prior, tables, offsets, gaussian, codes, numeric):
             for j, column in enumerate(numeric):
                 x = float(column[r])
                 if not math.isnan(x):
-                    mean, half, constant = (float(part[j][c]) for part in gaussian)
-                    terms.append(constant - (x - mean) ** 2 * half)
+                    mean, half, constant, rest = (float(part[j][c]) for part in gaussian)
+                    terms.append(constant - ((x - mean) - rest) ** 2 * half)
             row.append(-math.inf if -math.inf in terms else math.fsum(terms))
         result.append(row)
     return result
