@@ -1,0 +1,33 @@
+"""The cases in fresh processes, once and small: they must keep running, their figures vary."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.processes import GIB, SMALL_FIT, fresh, out_of_core, start_up
+
+
+def test_small_fit_loads_no_compiler() -> None:
+    assert fresh(SMALL_FIT, {"FASTBAYES_KERNELS": "auto"}).cpu > 0
+
+
+def test_failure_in_a_process_is_told() -> None:
+    with pytest.raises(RuntimeError, match="exit status 1 of the process that ran:\nraise"):
+        fresh("raise SystemExit(1)")
+
+
+def test_out_of_core(tmp_path: Path) -> None:
+    fit, predict = out_of_core("test", tmp_path)
+    assert 0 < fit.value <= predict.value < fit.most
+    assert fit.unit == "GiB"
+    assert fit.value * GIB > 10e6, "a process with numpy and pyarrow holds more than 10 MB"
+
+
+@pytest.mark.slow
+def test_start_up(tmp_path: Path) -> None:
+    figures = start_up("test", tmp_path)
+    assert all(figure.value > 0 and figure.more["wall"] > 0 for figure in figures)
+    # The first fit kept its machine code where the second one looked for it.
+    assert list((tmp_path / "numba-0").rglob("*.nbc"))

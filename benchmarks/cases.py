@@ -1,0 +1,374 @@
+"""The cases measured in one process: who takes part, on what, and what is claimed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+import fastbayes as fb
+from benchmarks import data, rivals
+from benchmarks.measure import Side
+from fastbayes import _jit, engine, generate
+from fastbayes.batch import BLOCK_ROWS, Codes
+from fastbayes.data.encode import Encoder
+from fastbayes.data.source import open_source
+
+OURS = "fastbayes"
+FLOOR = "reading the bytes once"
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What is claimed of our time: at most so many times another's, or at least so many times less.
+
+    against  name of the other side; None for an absolute time
+    most     our time per unit over the other's, or nanoseconds per unit where `against` is None
+    least    the other's time per unit over ours
+    With neither the comparison is shown and nothing claimed.
+    """
+
+    against: str | None
+    most: float | None = None
+    least: float | None = None
+
+
+@dataclass(frozen=True)
+class Work:
+    """Sides by name, ours first, and a check that they all computed the same."""
+
+    sides: dict[str, Side]
+    check: Callable[[dict[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One line of the claims.
+
+    name     for the command line
+    title    what is done, with {rows} in it
+    rows     at each size: "full", "quick", and "test" among the tests
+    build    (rows, folder for files) -> Work
+    claims   in the order of the table
+    unit     what the nanoseconds are per
+    threads  "all", or "one" where the claim is per core
+    """
+
+    name: str
+    title: str
+    rows: dict[str, int]
+    build: Callable[[int, Path], Work]
+    claims: tuple[Claim, ...]
+    unit: str = "cell"
+    threads: str = "all"
+    turns: dict[str, int] = field(default_factory=lambda: {"full": 15, "quick": 5, "test": 1})
+
+
+# -- counting ready codes ----------------------------------------------------------------------
+
+
+def count_codes(codes: data.Coded) -> Callable[[], NDArray[np.int64]]:
+    """Count blocks on all threads, each with the set of counts that is idle, as a scan does."""
+    count = _jit.load("count")
+    sizes, k = codes.sizes, codes.n_classes
+    slots = np.concatenate([[0], np.cumsum(sizes)])
+    threads = engine.default_threads()
+
+    def run() -> NDArray[np.int64]:
+        idle: list[NDArray[np.int64]] = []
+
+        def one(block: tuple[data.Bytes, data.Bytes]) -> None:
+            try:
+                counts = idle.pop()
+            except IndexError:
+                counts = np.zeros((slots[-1], k), np.int64)
+            count.add_counts(block[0], sizes, slots[:-1], block[1], None, counts)
+            idle.append(counts)
+
+        for _ in engine.in_order(one, codes.blocks, threads):
+            pass
+        return sum(idle, np.zeros((slots[-1], k), np.int64))
+
+    return run
+
+
+def _counting(sizes: list[int], n_classes: int) -> Callable[[int, Path], Work]:
+    def build(rows: int, _: Path) -> Work:
+        codes = data.coded(rows, sizes, n_classes)
+        few = min(rows, 300_000)
+        sides = {
+            OURS: Side(count_codes(codes), codes.cells),
+            FLOOR: Side(rivals.memory_read(codes.memory), codes.cells),
+            "numpy.bincount": Side(rivals.bincount(codes), codes.cells),
+            "numpy.bincount of pairs": Side(rivals.bincount_pairs(codes), codes.cells),
+            "scikit-learn": Side(rivals.sklearn_fit(codes, few), float(few * len(sizes))),
+        }
+
+        def check(results: dict[str, Any]) -> None:
+            ours = results[OURS]
+            for name in ("numpy.bincount", "numpy.bincount of pairs"):
+                np.testing.assert_array_equal(ours, np.concatenate(results[name]))
+            if few == rows:
+                np.testing.assert_array_equal(ours, np.concatenate(results["scikit-learn"]))
+
+        return Work(sides, check)
+
+    return build
+
+
+def _counting_claims(floor: float) -> tuple[Claim, ...]:
+    return (
+        Claim(FLOOR, most=floor),
+        Claim("numpy.bincount", least=6),
+        Claim("numpy.bincount of pairs"),
+        Claim("scikit-learn", least=100),
+    )
+
+
+# -- scoring -----------------------------------------------------------------------------------
+
+
+def encoded(model: fb.NaiveBayes, table: pa.Table) -> list[list[Codes]]:
+    """Return the codes of a table's blocks; copies, for an encoder writes where it wrote before."""
+    source = open_source(table)
+    encoder = Encoder.applying_to(model.schema_, source.schema)
+    return [
+        [group._replace(codes=group.codes.copy()) for group in block.batch.codes]
+        for segment in source.segments(BLOCK_ROWS)
+        for _, block in engine.encoded_blocks(segment, encoder)
+    ]
+
+
+def _scoring(preset: str, *, from_arrow: bool) -> Callable[[int, Path], Work]:
+    def build(rows: int, _: Path) -> Work:
+        table = generate.table(preset, rows)
+        model = fb.NaiveBayes(class_prior="empirical").fit(table, "class")
+        features = table.drop_columns(["class"])
+        batches = encoded(model, features)
+        blocks = [groups[0].codes for groups in batches]
+        matrix = np.concatenate(blocks, axis=1).astype(np.int64).T
+        classes = np.searchsorted(model.classes_, table["class"].to_numpy())
+        k, d = len(model.classes_), matrix.shape[1]
+        counts = [model.statistics_.values.of(j) + 1.0 for j in range(d)]
+        tables = [np.log(count / count.sum(axis=0)) for count in counts]
+        offsets = model._offsets
+        scorer = _jit.load("log_joint").Scorer(model.class_log_prior_, model._tables, offsets)
+        threads = engine.default_threads()
+
+        def codes() -> Floats:
+            out = np.empty((rows, k))
+
+            def one(block: int) -> None:
+                piece = out[block * BLOCK_ROWS : (block + 1) * BLOCK_ROWS]
+                scorer.posterior(batches[block], (), piece)
+
+            for _ in engine.in_order(one, range(len(batches)), threads):
+                pass
+            return out
+
+        cells = float(rows * d)
+        runs = {
+            OURS: (lambda: model.predict_proba(features)) if from_arrow else codes,
+            "numpy": rivals.numpy_posterior(model.class_log_prior_, tables, blocks),
+            "numpy, tuned": rivals.tuned_numpy_posterior(model.class_log_prior_, tables, blocks),
+            "scikit-learn": rivals.sklearn_posterior(matrix, classes, matrix),
+        }
+
+        def check(results: dict[str, Any]) -> None:
+            for name in runs:
+                np.testing.assert_allclose(results[OURS], results[name], rtol=1e-9, atol=1e-12)
+
+        return Work({name: Side(run, cells) for name, run in runs.items()}, check)
+
+    return build
+
+
+# -- encoding, moments -------------------------------------------------------------------------
+
+
+def _from_arrow(*, shuffled: bool) -> Callable[[int, Path], Work]:
+    def build(rows: int, _: Path) -> Work:
+        sizes = data.mixed_values()
+        table = data.arrow_table(rows, sizes, 4, shuffled=shuffled)
+        indices = np.concatenate(
+            [chunk.indices.to_numpy() for column in table.columns for chunk in column.chunks]
+        )
+        cells = float(rows * len(sizes))
+        sides = {
+            OURS: Side(lambda: fb.count(table, "class"), cells),
+            FLOOR: Side(rivals.memory_read(indices), cells),
+        }
+
+        def check(results: dict[str, Any]) -> None:
+            codes = data.coded(rows, sizes, 4, seed=1)
+            stats = results[OURS].values
+            ours = [stats.of(j) for j in range(len(sizes))]
+            np.testing.assert_array_equal(np.concatenate(ours), count_codes(codes)())
+
+        return Work(sides, check)
+
+    return build
+
+
+def _moments(n_classes: int) -> Callable[[int, Path], Work]:
+    def build(rows: int, _: Path) -> Work:
+        columns = 8
+        blocks = data.numbers(rows, columns, n_classes)
+        moments = _jit.load("moments")
+        values = float(rows * columns)
+
+        def ours() -> list[list[Any]]:
+            return [
+                [moments.block_moments(column, classes, n_classes, None) for column in block]
+                for block, classes in blocks
+            ]
+
+        sides = {
+            OURS: Side(ours, values),
+            "numpy": Side(rivals.numpy_moments(blocks, n_classes), values),
+            "scikit-learn": Side(rivals.sklearn_gaussian(blocks), values),
+        }
+
+        def check(results: dict[str, Any]) -> None:
+            for ours, numpys in zip(results[OURS], results["numpy"], strict=True):
+                for one, other in zip(ours, numpys, strict=True):
+                    mean, scatter = np.array(other).T
+                    np.testing.assert_allclose(one[1], mean, rtol=1e-12)
+                    np.testing.assert_allclose(one[-1], scatter, rtol=1e-9)
+
+        return Work(sides, check)
+
+    return build
+
+
+# -- from Parquet ------------------------------------------------------------------------------
+
+
+def _from_parquet(preset: str) -> Callable[[int, Path], Work]:
+    def build(rows: int, folder: Path) -> Work:
+        path = data.parquet(preset, rows, folder)
+        columns = [name for name in open_source(path).schema.names if name != "class"]
+        cells = float(rows * len(columns))
+        runs = {
+            OURS: lambda: fb.NaiveBayes().fit(path, "class"),
+            "pyarrow, whole files": rivals.arrow_decode(path),
+            "pyarrow, batches": rivals.arrow_stream(path),
+            "DuckDB": rivals.duckdb_counts(path, columns, "class"),
+            "Polars": rivals.polars_counts(path, columns, "class"),
+        }
+        sides = {name: Side(run, cells) for name, run in runs.items() if run is not None}
+
+        def check(results: dict[str, Any]) -> None:
+            counted = results[OURS].statistics_.n_rows
+            decoded = results["pyarrow, whole files"], results["pyarrow, batches"]
+            assert rows == counted == decoded[0] == decoded[1]
+            if "DuckDB" in results:
+                assert sum(row[-1] for row in results["DuckDB"]) == cells
+            if "Polars" in results:
+                assert sum(frame["len"].sum() for frame in results["Polars"]) == cells
+
+        return Work(sides, check)
+
+    return build
+
+
+def _sizes(full: int, quick: int, test: int = 3_000) -> dict[str, int]:
+    return {"full": full, "quick": quick, "test": test}
+
+
+PARQUET = (
+    Claim("pyarrow, whole files", most=1.25),
+    Claim("pyarrow, batches", most=1.25),
+    Claim("DuckDB"),
+    Claim("Polars"),
+)
+CASES = {
+    case.name: case
+    for case in (
+        Case(
+            "count-few",
+            "count {rows} × 30 columns of 2–4 values, 2 classes, from ready codes",
+            _sizes(10_000_000, 1_000_000),
+            _counting(data.few_values(), 2),
+            _counting_claims(1.5),
+        ),
+        Case(
+            "count-mixed",
+            "count {rows} × 30 columns of 2–12 values, 4 classes, from ready codes",
+            _sizes(10_000_000, 1_000_000),
+            _counting(data.mixed_values(), 4),
+            _counting_claims(4),
+        ),
+        Case(
+            "arrow-equal",
+            "`fb.count` of an Arrow table, {rows} × 30, the same dictionary in every chunk",
+            _sizes(4_000_000, 1_000_000),
+            _from_arrow(shuffled=False),
+            (Claim(None, most=0.7), Claim(FLOOR)),
+        ),
+        Case(
+            "arrow-different",
+            "`fb.count` of an Arrow table, {rows} × 30, another dictionary in every chunk",
+            _sizes(4_000_000, 1_000_000),
+            _from_arrow(shuffled=True),
+            (Claim(None, most=0.7), Claim(FLOOR)),
+        ),
+        Case(
+            "moments-2",
+            "Gaussian moments of {rows} × 8 doubles, 2 classes, one thread",
+            _sizes(2_000_000, 500_000),
+            _moments(2),
+            (Claim(None, most=1.5), Claim("numpy"), Claim("scikit-learn")),
+            unit="value",
+            threads="one",
+        ),
+        Case(
+            "moments-10",
+            "Gaussian moments of {rows} × 8 doubles, 10 classes, one thread",
+            _sizes(2_000_000, 500_000),
+            _moments(10),
+            (Claim(None, most=1.5), Claim("numpy"), Claim("scikit-learn")),
+            unit="value",
+            threads="one",
+        ),
+        Case(
+            "predict-codes",
+            "posteriors of {rows} × 30, 4 classes, from ready codes",
+            _sizes(1_000_000, 300_000),
+            _scoring("cat", from_arrow=False),
+            (
+                Claim("scikit-learn", least=30),
+                Claim("numpy", least=15),
+                Claim("numpy, tuned"),
+            ),
+        ),
+        Case(
+            "predict-arrow",
+            "`predict_proba` of an Arrow table, {rows} × 30, 4 classes (the others: ready codes)",
+            _sizes(1_000_000, 300_000),
+            _scoring("cat", from_arrow=True),
+            (Claim("scikit-learn"), Claim("numpy"), Claim("numpy, tuned")),
+        ),
+        Case(
+            "parquet-cat",
+            "Parquet to fitted model, {rows} × 30 text columns, 4 classes",
+            _sizes(1_000_000, 300_000),
+            _from_parquet("cat"),
+            PARQUET,
+        ),
+        Case(
+            "parquet-long",
+            "Parquet to fitted model, {rows} × 20 text columns, 2 classes",
+            _sizes(10_000_000, 1_000_000),
+            _from_parquet("long"),
+            PARQUET,
+        ),
+    )
+}

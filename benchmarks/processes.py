@@ -1,0 +1,146 @@
+"""The cases that need a fresh process: starting up, compiling, and memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks import data
+
+ROOT = Path(__file__).resolve().parent.parent
+GIB = 2**30
+
+SMALL_FIT = """
+import sys, fastbayes
+table = {"sky": ["sun", "rain", "sun", "fog"] * 40, "wind": [3.5, 8.0, 4.5, 1.0] * 40,
+         "play": ["yes", "no", "yes", "no"] * 40}
+model = fastbayes.NaiveBayes().fit(table, "play")
+assert model.predict({"sky": ["sun"], "wind": [4.0]}).tolist() == ["yes"]
+assert "numba" not in sys.modules, "a small fit loaded numba"
+"""
+
+FIRST_FIT = """
+import fastbayes, sys
+model = fastbayes.NaiveBayes().fit({path!r}, "class")
+assert len(model.predict({path!r})) == {rows}
+assert "numba" in sys.modules, "too small a table to need the compiler"
+"""
+
+OUT_OF_CORE = """
+import json, time, fastbayes
+from benchmarks.measure import peak_bytes
+figures, start = {{}}, time.perf_counter()
+model = fastbayes.NaiveBayes().fit({path!r}, "class")
+assert model.statistics_.n_rows == {rows}
+figures["fit"] = time.perf_counter() - start, peak_bytes()
+start = time.perf_counter()
+assert fastbayes.predict_to(model, {path!r}, {output!r}).rows == {rows}
+figures["predict_to"] = time.perf_counter() - start, peak_bytes()
+print(json.dumps(figures))
+"""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One measured number, what it is called in the table, and the most that is claimed."""
+
+    title: str
+    value: float
+    unit: str
+    most: float | None = None
+    more: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Spent:
+    wall: float
+    cpu: float
+    output: str
+
+
+def fresh(code: str, environment: Mapping[str, str] | None = None) -> Spent:
+    """Run Python code in a new process; its time is that of the whole process."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT), **(environment or {})}
+    start = time.perf_counter()
+    with tempfile.TemporaryFile("w+") as output:
+        child = subprocess.Popen([sys.executable, "-c", code], stdout=output, env=env)
+        _, status, used = os.wait4(child.pid, 0)
+        wall = time.perf_counter() - start
+        child.returncode = os.waitstatus_to_exitcode(status)
+        if child.returncode:
+            raise RuntimeError(f"exit status {child.returncode} of the process that ran:\n{code}")
+        output.seek(0)
+        return Spent(wall, used.ru_utime + used.ru_stime, output.read())
+
+
+def _repeated(title: str, most: float | None, repeats: int, run: Callable[[], Spent]) -> Figure:
+    spent = [run() for _ in range(repeats)]
+    wall = statistics.median(s.wall for s in spent)
+    return Figure(title, statistics.median(s.cpu for s in spent), "s CPU", most, {"wall": wall})
+
+
+def start_up(size: str, folder: Path) -> list[Figure]:
+    """Measure the time until fastbayes is there, has fitted a small table, has compiled."""
+    repeats = {"full": 9, "quick": 3, "test": 1}[size]
+    rows = 50_000
+    path = data.parquet("mixed", rows, folder)
+    first = FIRST_FIT.format(path=str(path), rows=rows)
+    caches = [folder / f"numba-{i}" for i in range(min(repeats, 3))]
+    cold = iter(caches)
+    bare = "import numpy, pyarrow"
+    figures = [
+        _repeated("`import numpy, pyarrow`, for comparison", None, repeats, lambda: fresh(bare)),
+        _repeated("`import fastbayes`", 0.35, repeats, lambda: fresh("import fastbayes")),
+        _repeated(
+            "import, fit and predict 160 rows, without numba",
+            None,
+            repeats,
+            lambda: fresh(SMALL_FIT),
+        ),
+        _repeated(
+            "first fit and predict of a process, mixed columns, nothing compiled before",
+            6,
+            len(caches),
+            lambda: fresh(first, {"NUMBA_CACHE_DIR": str(next(cold))}),
+        ),
+        _repeated(
+            "first fit and predict of a process, mixed columns, machine code on disk",
+            1.5,
+            repeats,
+            lambda: fresh(first, {"NUMBA_CACHE_DIR": str(caches[0])}),
+        ),
+    ]
+    return figures
+
+
+def out_of_core(size: str, folder: Path) -> list[Figure]:
+    """Measure time and peak memory of a fit and a prediction from a Parquet directory to a file."""
+    rows = {"full": 100_000_000, "quick": 5_000_000, "test": 200_000}[size]
+    path = data.parquet("long", rows, folder)
+    output = folder / "predictions.parquet"
+    read = sum(file.stat().st_size for file in path.iterdir())
+    spent = fresh(OUT_OF_CORE.format(path=str(path), output=str(output), rows=rows))
+    steps: dict[str, Any] = json.loads(spent.output)
+    names = {
+        "fit": f"fit {rows:,} × 20 from {read / 1e9:.2f} GB of Parquet",
+        "predict_to": "… then `predict_to` a Parquet file",
+    }
+    return [
+        Figure(names[step], peak / GIB, "GiB", 1.0, {"wall": wall, "rows_per_second": rows / wall})
+        for step, (wall, peak) in steps.items()
+    ]
+
+
+PROCESSES: dict[str, Callable[[str, Path], list[Figure]]] = {
+    "start": start_up,
+    "memory": out_of_core,
+}
