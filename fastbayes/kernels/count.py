@@ -37,7 +37,7 @@ SIGNATURES = {
     "minima": [
         (
             *(reads("uint8", 2), *_COLUMNS, reads("uint8"), "int64", reads("uint8", 2)),
-            *(writes("uint8"), writes("uint8", 2), _OUT),
+            *(writes("uint8"), writes("uint8"), writes("uint8", 2), _OUT, _OUT),
         )
     ],
     "packed": [
@@ -140,46 +140,56 @@ def _add_minima(
     if n % width:
         tails[:, : n % width] = codes[columns, n - n % width :]
     shift = np.empty(min(n, BLOCK) + width, np.uint8)
-    sums = np.empty((256 + PASSES[0], width), np.uint8)
-    minima(codes, columns, sizes, slots, y, n_classes, readonly(tails), shift, sums, out)
+    limits = np.zeros(256 + PASSES[0], np.uint8)
+    sums = np.empty((len(limits), width), np.uint8)
+    minima(
+        *(codes, columns, sizes, slots, y, n_classes, readonly(tails)),
+        *(shift, limits, sums, np.empty(n_classes + 1, np.int64), out),
+    )
 
 
 @kernel
-def minima(codes, columns, sizes, slots, y, n_classes, tails, shift, sums, out):
-    """Count by thresholds on z = code + size * class: see `vector.sum_minima`.
+def minima(codes, columns, sizes, slots, y, n_classes, tails, shift, limits, sums, n_from, out):
+    """Count by limits on z = code + stride * class: see `vector.sum_minima`.
 
-    count(z = t) = count(z >= t) - count(z >= t + 1), and z >= 0 holds for every row.
+    count(code = v, class = c) = count(z >= stride * c + v) - count(z >= stride * c + v + 1) for
+    codes below stride; at the ends of a class these are counts of classes, n_from, which the
+    first column yields: its size is the stride, so its limits have no gap.
 
     codes    IN   (m, n) uint8
-    columns  IN   which rows of codes to count, equal sizes together
+    columns  IN   which rows of codes to count, one of the largest size first
     sizes    IN   (m,) int64   size * n_classes <= 256
     slots    IN   (m,) int64
     y        IN   (n,) uint8
     tails    IN   (columns, WIDTH) uint8   the last n % WIDTH codes, then zeros
     shift    OUT  (BLOCK + WIDTH,) uint8   scratch
+    limits   OUT  (256 + PASSES[0],) uint8   scratch
     sums     OUT  (256 + PASSES[0], WIDTH) uint8   scratch
+    n_from   OUT  (n_classes + 1,) int64   scratch: rows of class c or a later one
     out      OUT  (n_slots * n_classes,) int64
     """
     n = y.size
+    stride = sizes[columns[0]]
+    step = np.uint8(stride)
     for start in range(0, n, BLOCK):
         rows = min(BLOCK, n - start)
         whole = rows // vector.WIDTH * vector.WIDTH
         classes = y[start : start + rows]
-        shifted_by = 0
+        for r in range(rows):
+            shift[r] = np.uint8(classes[r] * step)
+        # Rows that do not exist have z = 0, which no limit counts.
+        shift[rows : whole + vector.WIDTH] = 0
+        n_from[:] = 0
+        n_from[0] = rows
         for t in range(columns.size):
             i = columns[t]
             size = sizes[i]
             cells = size * n_classes
-            if size != shifted_by:
-                shifted_by = size
-                step = np.uint8(size)
-                for r in range(rows):
-                    shift[r] = np.uint8(classes[r] * step)
-                # Rows that do not exist have z = 0, which no threshold counts.
-                shift[rows : whole + vector.WIDTH] = 0
+            for c in range(n_classes):
+                for v in range(size):
+                    limits[c * size + v] = c * stride + v
             x = codes[i, start : start + rows]
             base = slots[i] * n_classes
-            out[base] += rows
             first = 0
             while first < rows:
                 sums[: cells + PASSES[0]] = 0
@@ -194,23 +204,25 @@ def minima(codes, columns, sizes, slots, y, n_classes, tails, shift, sums, out):
                     while row < cells:
                         left = cells - row
                         if left > PASSES[1]:
-                            vector.sum_minima(z, above, length, row, sums, PASSES[0])
+                            vector.sum_minima(z, above, length, limits, row, sums, PASSES[0])
                             row += PASSES[0]
                         elif left > PASSES[2]:
-                            vector.sum_minima(z, above, length, row, sums, PASSES[1])
+                            vector.sum_minima(z, above, length, limits, row, sums, PASSES[1])
                             row += PASSES[1]
                         else:
-                            vector.sum_minima(z, above, length, row, sums, PASSES[2])
+                            vector.sum_minima(z, above, length, limits, row, sums, PASSES[2])
                             row += PASSES[2]
                 first = last if last < whole else rows
-                cell = base
                 for c in range(n_classes):
-                    for v in range(size):
-                        if c + v > 0:
-                            rows_above = vector.sum_steps(sums, c * size + v)
-                            out[cell] -= rows_above
-                            cell = base + v * n_classes + c
-                            out[cell] += rows_above
+                    if t == 0 and c > 0:
+                        n_from[c] += vector.sum_steps(sums, c * size)
+                    for v in range(1, size):
+                        n_above = vector.sum_steps(sums, c * size + v)
+                        out[base + (v - 1) * n_classes + c] -= n_above
+                        out[base + v * n_classes + c] += n_above
+            for c in range(n_classes):
+                out[base + c] += n_from[c]
+                out[base + (size - 1) * n_classes + c] -= n_from[c + 1]
 
 
 @kernel

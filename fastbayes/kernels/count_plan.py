@@ -69,18 +69,17 @@ def choose(sizes_bytes: bytes, n_classes: int, n_rows: int, bytes_only: bool) ->
     ahead = np.where((cells >= FAR_CELLS) & vector.AVAILABLE, AHEAD, 0)
     minima = np.zeros(len(sizes), np.bool_)
     groups: list[list[int]] = []
-    by_size = np.argsort(-sizes, kind="stable")
     if bytes_only:
         together = np.maximum(np.log(PACKED_CELLS / n_classes) // np.log(np.maximum(sizes, 2)), 1)
         cost = MINIMA_BASE + MINIMA_STEP * cells
         minima = (cost < INCREMENT / together + CODE) & (cells <= 256) & vector.AVAILABLE
-        groups = _pack(sizes, by_size[~minima[by_size]], n_classes)
+        groups = _pack(sizes, np.flatnonzero(~minima), n_classes)
     packed = [i for group in groups for i in group]
     radices = [n_classes * np.prod(sizes[g[:i]], dtype=int) for g in groups for i in range(len(g))]
     single = ~minima
     single[packed] = False
     return Plan(
-        readonly(by_size[minima[by_size]]),
+        readonly(_widest_first(sizes, np.flatnonzero(minima))),
         readonly(np.array(packed, np.int64)),
         readonly(np.cumsum([0, *map(len, groups)])),
         readonly(np.array(radices, np.uint16)),
@@ -89,11 +88,20 @@ def choose(sizes_bytes: bytes, n_classes: int, n_rows: int, bytes_only: bool) ->
     )
 
 
+def _widest_first(sizes: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Move one column of the largest size to the front.
+
+    The others stay in order, so that reading ahead runs on from one column into the next.
+    """
+    first = columns[np.argsort(-sizes[columns])[:1]]
+    return np.concatenate([first, columns[columns != first]]) if len(columns) else columns
+
+
 def _pack(sizes: NDArray[np.int64], columns: NDArray[np.int64], n_classes: int) -> list[list[int]]:
-    """Return groups of two neighbours or more whose joint tables hold at most PACKED_CELLS."""
+    """Return groups of two or more, of like sizes, with joint tables of at most PACKED_CELLS."""
     groups: list[list[int]] = []
     cells = PACKED_CELLS
-    for i in columns:
+    for i in columns[np.argsort(-sizes[columns], kind="stable")]:
         cells *= sizes[i]
         if cells <= PACKED_CELLS and groups:
             groups[-1].append(int(i))

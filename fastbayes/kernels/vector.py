@@ -81,24 +81,29 @@ def prefetch(typing: Any, array: Any, index: Any) -> Any:
 
 
 @intrinsic(prefer_literal=True)
-def sum_minima(typing: Any, x: Any, shift: Any, n: Any, first: Any, sums: Any, passes: Any) -> Any:
-    """Add min(x[r] + shift[r], t) to lane r % WIDTH of row t of sums, modulo 256.
+def sum_minima(
+    typing: Any, x: Any, shift: Any, n: Any, limits: Any, first: Any, sums: Any, passes: Any
+) -> Any:
+    """Add min(x[r] + shift[r], limits[t]) to lane r % WIDTH of row t of sums, modulo 256.
 
-    For thresholds t in [first, first + passes), `passes` a literal; n is a multiple of WIDTH.
+    For t in [first, first + passes), `passes` a literal; n is a multiple of WIDTH.
 
-    min(z, t) - min(z, t - 1) is 1 where z >= t, else 0. So the difference of lanes of rows t and
-    t - 1, modulo 256, is the number of rows with z >= t, exactly, as long as a lane has seen at
-    most 255 rows, however often the sums themselves have wrapped.
+    min(z, l) - min(z, l - 1) is 1 where z >= l, else 0. So the difference of lanes of the rows
+    of two neighbouring limits, modulo 256, is the number of rows with z >= l, exactly, as long
+    as a lane has seen at most 255 rows, however often the sums themselves have wrapped.
 
     x, shift  IN   (n,) uint8
+    limits    IN   (>= first + passes,) uint8
     sums      OUT  (>= first + passes, WIDTH) uint8
     """
     count = passes.literal_value
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        x, shift, sums = (_data(context, builder, signature.args[a], args[a]) for a in (0, 1, 4))
-        rows = [builder.add(args[3], _I64(t)) for t in range(count)]
-        limits = [_splat(builder, builder.trunc(row, _BYTE)) for row in rows]
+        x, shift, limits, sums = (
+            _data(context, builder, signature.args[a], args[a]) for a in (0, 1, 3, 5)
+        )
+        rows = [builder.add(args[4], _I64(t)) for t in range(count)]
+        splats = [_splat(builder, builder.load(builder.gep(limits, [row]))) for row in rows]
         places = [builder.mul(row, _I64(WIDTH)) for row in rows]
         totals = [cgutils.alloca_once(builder, _VECTOR) for _ in rows]
         for total, place in zip(totals, places, strict=True):
@@ -106,14 +111,14 @@ def sum_minima(typing: Any, x: Any, shift: Any, n: Any, first: Any, sums: Any, p
         with cgutils.for_range_slice(builder, _I64(0), args[2], _I64(WIDTH)) as (r, _):
             _prefetch(builder, builder.gep(x, [builder.add(r, _I64(AHEAD))]), False)
             z = builder.add(_load(builder, x, r), _load(builder, shift, r))
-            for total, limit in zip(totals, limits, strict=True):
+            for total, limit in zip(totals, splats, strict=True):
                 least = builder.select(builder.icmp_unsigned("<", z, limit), z, limit)
                 builder.store(builder.add(builder.load(total), least), total)
         for total, place in zip(totals, places, strict=True):
             _store(builder, builder.load(total), sums, place)
         return context.get_dummy_value()
 
-    return types.void(x, shift, types.int64, types.int64, sums, passes), code
+    return types.void(x, shift, types.int64, limits, types.int64, sums, passes), code
 
 
 @intrinsic
