@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from fastbayes import _jit, engine
 from fastbayes.batch import BLOCK_ROWS, Batch
 from fastbayes.classifiers.inputs import open_features
+from fastbayes.classifiers.prior_shift import shifted_prior
 from fastbayes.classifiers.protocol import Estimator
 from fastbayes.data.encode import Encoder
 from fastbayes.data.segments import Segment
 from fastbayes.decisions import Decisions, decide
-from fastbayes.errors import DataError
 from fastbayes.schema import Schema
 from fastbayes.statistics.bundle import Statistics
 
@@ -315,23 +315,8 @@ class Answers(Estimator):
         priori probabilities, Neural Computation 14, eq. 2.
         """
         posterior = self.predict_proba(X)
-        if not len(posterior):
-            raise DataError("adapt_prior needs rows, and there are none")
-        with np.errstate(divide="ignore", invalid="ignore"):
-            old = np.exp(self._log_prior())
-            prior = old.copy()
-            for _ in range(max_iter):
-                weight = posterior * np.where(old > 0, prior / old, 0.0)
-                new = (weight / weight.sum(axis=1, keepdims=True)).mean(axis=0)
-                change, prior = np.abs(new - prior).max(), new
-                if change <= tolerance:
-                    break
-            else:
-                raise DataError(
-                    f"adapt_prior did not settle in {max_iter} steps (last change {change:.2g}); "
-                    "raise max_iter or tolerance"
-                )
-        adapted = type(self)(**{**self.get_params(deep=False), "class_prior": prior / prior.sum()})
+        prior = shifted_prior(posterior, np.exp(self._log_prior()), tolerance, max_iter)
+        adapted = type(self)(**{**self.get_params(deep=False), "class_prior": prior})
         for name in ("feature_names_in_", "n_features_in_"):
             if name in vars(self):
                 setattr(adapted, name, getattr(self, name))

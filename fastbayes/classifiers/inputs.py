@@ -169,14 +169,21 @@ def open_features(model: Any, X: Any) -> Any:
         return _renamed(model, open_source(_cells(model, X, reset=False)), fitted=True)
     source = open_source(X)
     names = model.schema_.names
-    return _selected(X, _positioned(model, source, []), names)
+    return _selected(model, X, _positioned(model, source, []), names)
 
 
-def _selected(X: Any, source: Any, names: tuple[str, ...]) -> Any:
+def _selected(model: Any, X: Any, source: Any, names: tuple[str, ...]) -> Any:
     """Read only what the model needs; what else is there is said once."""
     extra = [n for n in source.schema.names if n not in names]
     if not extra or isinstance(source, Renamed):
         return source
+    if unknown := [n for n in extra if n != model.schema_.target]:
+        warnings.warn(
+            f"{source.description}: the model does not use {unknown[:5]}"
+            f"{f' and {len(unknown) - 5} more columns' if len(unknown) > 5 else ''}",
+            FastBayesWarning,
+            stacklevel=5,
+        )
     if set(names) <= set(source.schema.names) and source.rereadable:
         return open_source(X, columns=list(names))
     return source
