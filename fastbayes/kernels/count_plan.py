@@ -93,8 +93,10 @@ def _widest_first(sizes: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArr
 
     The others stay in order, so that reading ahead runs on from one column into the next.
     """
-    first = columns[np.argsort(-sizes[columns])[:1]]
-    return np.concatenate([first, columns[columns != first]]) if len(columns) else columns
+    if not len(columns):
+        return columns
+    widest = columns[np.argmax(sizes[columns])]
+    return np.concatenate([[widest], columns[columns != widest]])
 
 
 def _pack(sizes: NDArray[np.int64], columns: NDArray[np.int64], n_classes: int) -> list[list[int]]:
