@@ -218,20 +218,10 @@ class NaiveBayes(Classifier):
             sum is the log joint.
         """
         self._check_fitted()
-        places = self._places()
         d, k = len(self.schema_.features), len(self.classes_)
 
         def score(_: Any, batch: Batch, out: NDArray[Any]) -> int:
-            cube = out.reshape(-1, d, k)
-            for features, codes, _sizes in batch.codes:
-                for feature, column in zip(features, codes, strict=True):
-                    rows = self._offsets[feature] + column.astype(np.int64)
-                    cube[:, places["categorical"][feature]] = self._tables[rows]
-            for x, place, mean, half, level, rest in zip(
-                batch.numeric, places["numeric"], *self._gaussians, strict=True
-            ):
-                term = level - ((x[:, None] - mean) - rest) ** 2 * half
-                cube[:, place] = np.where(np.isnan(x)[:, None], 0.0, term)
+            self._contributions(batch, out.reshape(-1, d, k))
             return 0
 
         flat, tally = self._scan(X, score, d * k)
@@ -242,6 +232,19 @@ class NaiveBayes(Classifier):
             self.classes_,
             self._unseen(tally),
         )
+
+    def _contributions(self, batch: Batch, out: Floats) -> None:
+        """Write ln P(x_j | c) of every row into `out`, (n_rows, n_features, n_classes)."""
+        places = self._places()
+        for features, codes, _sizes in batch.codes:
+            for feature, column in zip(features, codes, strict=True):
+                rows = self._offsets[feature] + column.astype(np.int64)
+                out[:, places["categorical"][feature]] = self._tables[rows]
+        for x, place, mean, half, level, rest in zip(
+            batch.numeric, places["numeric"], *self._gaussians, strict=True
+        ):
+            term = level - ((x[:, None] - mean) - rest) ** 2 * half
+            out[:, place] = np.where(np.isnan(x)[:, None], 0.0, term)
 
     def _places(self) -> dict[str, list[int]]:
         features = self.schema_.features
