@@ -174,7 +174,8 @@ def open_features(model: Any, X: Any) -> Any:
 
 def _selected(model: Any, X: Any, source: Any, names: tuple[str, ...]) -> Any:
     """Read only what the model needs; what else is there is said once."""
-    extra = [n for n in source.schema.names if n not in names]
+    used = set(names)
+    extra = [n for n in source.schema.names if n not in used]
     if not extra or isinstance(source, Renamed):
         return source
     if unknown := [n for n in extra if n != model.schema_.target]:
@@ -184,7 +185,7 @@ def _selected(model: Any, X: Any, source: Any, names: tuple[str, ...]) -> Any:
             FastBayesWarning,
             stacklevel=5,
         )
-    if set(names) <= set(source.schema.names) and source.rereadable:
+    if used <= set(source.schema.names) and source.rereadable:
         return open_source(X, columns=list(names))
     return source
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fastbayes import _jit
 from fastbayes.data.infer import MISSING, SPAN, UNSEEN, Codebook, Lookup
 from fastbayes.domains import value_type
 from fastbayes.errors import DataError
@@ -48,16 +48,16 @@ def _bits(column: pa.Array, index: int = 0) -> NDArray[np.uint8] | None:
     return np.frombuffer(buffer, dtype=np.uint8)
 
 
-def prepare(book: Codebook, column: pa.Array, n: int, cells: float) -> Prepared:
+def prepare(book: Codebook, column: pa.Array, n: int, kernels: ModuleType) -> Prepared:
     """Look up a column's values; the codes are written once all sizes are known."""
     t, kind = pa.types, column.type
     book.widen(value_type(book.name, kind))
     if t.is_null(kind):
         return Prepared(len(book), n > 0, False, lambda missing, out: out.fill(missing))
     if t.is_boolean(kind):
-        return _prepare_booleans(book, column, n, cells)
+        return _prepare_booleans(book, column, n, kernels)
     if t.is_integer(kind) and not t.is_uint64(kind):
-        quick = _prepare_integers(book, column.cast(pa.int64()), n, cells)
+        quick = _prepare_integers(book, column.cast(pa.int64()), n, kernels)
         if quick is not None:
             return quick
     if t.is_floating(kind) or t.is_decimal(kind):
@@ -79,8 +79,7 @@ def prepare(book: Codebook, column: pa.Array, n: int, cells: float) -> Prepared:
         table = None
         if not (found.identity and len(found.table) == missing):
             table = _with_codes(found, missing)
-        take = _jit.load("encode", cells).take
-        if not take(_view(indices), validity, indices.offset, table, missing, out):
+        if not kernels.take(_view(indices), validity, indices.offset, table, missing, out):
             raise DataError(
                 f"column {book.name!r} has dictionary indices outside its dictionary; the data "
                 "are corrupt: write them again"
@@ -98,7 +97,7 @@ def _with_codes(found: Lookup, missing: int) -> NDArray[np.uint32]:
     return table
 
 
-def _prepare_booleans(book: Codebook, column: pa.Array, n: int, cells: float) -> Prepared:
+def _prepare_booleans(book: Codebook, column: pa.Array, n: int, kernels: ModuleType) -> Prepared:
     both = book.encode([False, True])
     size = len(book)
     validity = _bits(column)
@@ -107,17 +106,17 @@ def _prepare_booleans(book: Codebook, column: pa.Array, n: int, cells: float) ->
     def write(missing: int, out: NDArray[np.unsignedinteger]) -> None:
         codes = np.array([*both, missing], dtype=np.uint32)
         codes[codes == UNSEEN] = missing + 1
-        unpack = _jit.load("encode", cells).unpack
-        unpack(bitmap, column.offset, n, validity, column.offset, codes, out)
+        kernels.unpack(bitmap, column.offset, n, validity, column.offset, codes, out)
 
     return Prepared(size, validity is not None, bool((both == UNSEEN).any()), write)
 
 
-def _prepare_integers(book: Codebook, column: pa.Array, n: int, cells: float) -> Prepared | None:
+def _prepare_integers(
+    book: Codebook, column: pa.Array, n: int, kernels: ModuleType
+) -> Prepared | None:
     """Look integers up by their distance from the smallest; None when they are spread too far."""
-    encode = _jit.load("encode", cells)
     values, validity = _view(column), _bits(column)
-    low, high = encode.min_max(values, validity, column.offset)
+    low, high = kernels.min_max(values, validity, column.offset)
     if high < low:
         return Prepared(len(book), n > 0, False, lambda missing, out: out.fill(missing))
     if high - low >= SPAN:
@@ -127,7 +126,7 @@ def _prepare_integers(book: Codebook, column: pa.Array, n: int, cells: float) ->
     def spread() -> bool:
         first, table = book.integers(low, high)
         # MISSING - 1 is UNSEEN, so both stand outside every code.
-        encode.spread(values, first, table, int(UNSEEN) - 1, validity, column.offset, found)
+        kernels.spread(values, first, table, int(UNSEEN) - 1, validity, column.offset, found)
         return bool((found == UNSEEN).any())
 
     unseen = spread()

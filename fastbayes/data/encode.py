@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from fastbayes import _jit
 from fastbayes.batch import Batch, Codes
 from fastbayes.data.columns import Prepared, floats, prepare
 from fastbayes.data.infer import Codebook
@@ -178,9 +180,10 @@ class Encoder:
         """
         if unseen not in ("ignore", "smooth", "error"):
             raise ValueError(f"unseen={unseen!r}: use 'ignore', 'smooth' or 'error'")
+        kinds = _Types(columns)
         features: list[tuple[Feature, Codebook | None]] = []
         for feature in schema.features:
-            kind = _type_of(feature.name, columns)
+            kind = kinds.of(feature.name)
             if feature.values is None:
                 _check_number(feature.name, kind)
                 features.append((feature, None))
@@ -188,7 +191,7 @@ class Encoder:
                 features.append((feature, _closed(feature.name, kind, feature.values, schema)))
         classes = None
         if target is not None:
-            classes = _closed(target, _type_of(target, columns), schema.classes, schema)
+            classes = _closed(target, kinds.of(target), schema.classes, schema)
         return cls(features, classes, template=schema, weight=weight, applying=True, unseen=unseen)
 
     def know(self, schema: Schema) -> None:
@@ -198,6 +201,7 @@ class Encoder:
             book.widen(feature.values.type)
             book.encode(feature.values.to_pylist())
         if self.target is not None:
+            self.target.widen(schema.classes.type)
             self.target.encode(schema.classes.to_pylist())
 
     def schema(self) -> Schema:
@@ -243,6 +247,7 @@ class Encoder:
             weight = None if weight is None else np.ascontiguousarray(weight[keep])
         n = rows.num_rows
         cells = self._cells(n)
+        kernels = _jit.load("encode", cells)
         numeric = []
         prepared: list[Prepared] = []
         for feature, book in self.features:
@@ -250,7 +255,7 @@ class Encoder:
             if book is None:
                 numeric.append(self._numbers(feature.name, column, where, place))
             else:
-                prepared.append(prepare(book, column, n, cells))
+                prepared.append(prepare(book, column, n, kernels))
         codes, unseen = self._write(prepared, n, where, rows, place)
         missing = np.array([p.missing for p in prepared], dtype=np.bool_)
         batch = Batch(n, classes, n_classes, codes, missing, tuple(numeric), weight, cells)
@@ -311,7 +316,8 @@ class Encoder:
         n = rows.num_rows
         if self.target is None:
             return (None if self.applying else np.zeros(n, np.uint8)), 1, None
-        prepared = prepare(self.target, rows.column(self.target.name), n, self._cells(n))
+        kernels = _jit.load("encode", self._cells(n))
+        prepared = prepare(self.target, rows.column(self.target.name), n, kernels)
         if prepared.size > MAX_CLASSES:
             raise DataError(
                 f"column {self.target.name!r} has more than {MAX_CLASSES} distinct values; it "
@@ -417,13 +423,21 @@ def _closed(name: str, kind: pa.DataType, values: pa.Array, schema: Schema) -> C
     )
 
 
-def _type_of(name: str, columns: pa.Schema) -> pa.DataType:
-    if columns.names.count(name) != 1:
-        how = "is missing" if name not in columns.names else "stands more than once"
-        raise SchemaError(
-            f"column {name!r} {how}; the model needs it and the data have {columns.names}"
-        )
-    return columns.field(name).type
+class _Types:
+    """The types of the data's columns, for a model that needs some of them."""
+
+    def __init__(self, columns: pa.Schema) -> None:
+        self.names = columns.names
+        self.times = Counter(self.names)
+        self.types = dict(zip(self.names, columns.types, strict=True))
+
+    def of(self, name: str) -> pa.DataType:
+        if self.times[name] != 1:
+            how = "stands more than once" if self.times[name] else "is missing"
+            raise SchemaError(
+                f"column {name!r} {how}; the model needs it and the data have {self.names}"
+            )
+        return self.types[name]
 
 
 def _check_number(name: str, kind: pa.DataType) -> None:

@@ -53,6 +53,15 @@ class Statistics:
     dropped_rows: int = 0
     provenance: tuple[str, ...] = field(default=())
 
+    def __repr__(self) -> str:
+        schema = self.schema
+        weight = "total weight" if self.weighted else "rows"
+        return (
+            f"<Statistics of {schema.target!r}: {self.n_rows:,} {weight}, {len(schema.classes)} "
+            f"classes, {len(schema.categorical)} categorical and {len(schema.numeric)} numeric "
+            f"features, {self.nbytes:,} bytes>"
+        )
+
     @property
     def values(self) -> ValueCounts:
         """The counts of categorical values and of classes."""
