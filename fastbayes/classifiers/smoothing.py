@@ -214,12 +214,9 @@ def gaussians(
     if not (isinstance(var_floor, (int, float, np.number)) and 0 <= var_floor < math.inf):
         raise ValueError(f"var_floor={var_floor!r}: use a finite number >= 0")
     n, mean, scatter = moments.count, moments.mean, moments.scatter
-    if not (np.isfinite(scatter).all() and np.isfinite(mean).all()):
-        feature = int(np.argwhere(~(np.isfinite(scatter) & np.isfinite(mean)))[0][0])
-        raise DataError(f"column {names[feature]!r}: squares of its values overflow; rescale it")
     p, k = n.shape
     total = n.sum(axis=1)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         grand = np.where(total > 0, (n * mean).sum(axis=1) / total, 0.0)
         within = scatter.sum(axis=1)
         between = (n * (mean - grand[:, None]) ** 2).sum(axis=1)
@@ -234,6 +231,10 @@ def gaussians(
             used = np.repeat(shared[:, None], k, axis=1)
         else:
             used = np.where(n > ddof, scatter / (n - ddof), shared[:, None])
+    if not (fine := np.isfinite(overall)).all():
+        raise DataError(
+            f"column {names[int(fine.argmin())]!r}: squares of its values overflow; rescale it"
+        )
     constant = within == 0
     floor = var_floor * overall[:, None]
     floored = (used < floor) & ~constant[:, None]

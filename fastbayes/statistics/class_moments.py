@@ -96,16 +96,17 @@ class ClassMoments:
 
     def _merge(self, other: ClassMoments) -> None:
         n = self.count + other.count
-        with np.errstate(invalid="ignore", divide="ignore"):
-            share = np.where(n > 0, other.count / n, 0.0)
-        delta = (other.mean - self.mean) + (other.rest - self.rest)
         first = self.count == 0
-        mean, rest = two_sum(self.mean, self.rest + delta * share)
+        # An overflow stays in the numbers, where whoever reads them finds it.
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            share = np.where(n > 0, other.count / n, 0.0)
+            delta = (other.mean - self.mean) + (other.rest - self.rest)
+            between = delta * delta * self.count * share
+            mean, rest = two_sum(self.mean, self.rest + delta * share)
+            scatter = self.scatter + other.scatter + between
         self.mean = np.where(first, other.mean, mean)
         self.rest = np.where(first, other.rest, rest)
-        self.scatter = np.where(
-            first, other.scatter, self.scatter + other.scatter + delta * delta * self.count * share
-        )
+        self.scatter = np.where(first, other.scatter, scatter)
         self.count = n
 
     def take(self, to: Alignment) -> ClassMoments:

@@ -1,0 +1,120 @@
+"""Batches and tables made from a seed, to hold statistics against each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from fastbayes.batch import Batch, Codes
+from fastbayes.schema import Alignment, Shape
+
+
+def shape_of(sizes: Sequence[int], n_numeric: int, n_classes: int) -> Shape:
+    return Shape(np.array(sizes, dtype=np.int64), n_numeric, n_classes)
+
+
+def random_batch(
+    rng: np.random.Generator, shape: Shape, n: int, *, weighted: bool = False, missing: float = 0.2
+) -> Batch:
+    """Return rows that hold every kind of cell a statistic may meet."""
+    columns = [
+        np.where(rng.random(n) < missing, s, rng.integers(0, max(s, 1), n)) for s in shape.sizes
+    ]
+    columns = [np.full(n, s) if s == 0 else c for c, s in zip(columns, shape.sizes, strict=True)]
+    numeric = rng.normal(size=(shape.n_numeric, n)) * 3 + 100
+    numeric[rng.random(numeric.shape) < missing] = np.nan
+    y = rng.integers(0, shape.n_classes, n)
+    weight = rng.integers(0, 5, n) / 2 if weighted else None
+    return batch_of(shape, columns, y, numeric, weight)
+
+
+def batch_of(
+    shape: Shape,
+    columns: Sequence[NDArray[Any]],
+    y: NDArray[Any],
+    numeric: Sequence[NDArray[np.float64]],
+    weight: NDArray[np.float64] | None,
+) -> Batch:
+    """Return a batch; the code S_j of a column means missing."""
+    n = len(y)
+    absent = np.array([(c == s).any() for c, s in zip(columns, shape.sizes, strict=True)], np.bool_)
+    widths = np.array([1 if s + 2 <= 256 else 2 if s + 2 <= 65536 else 4 for s in shape.sizes])
+    groups = []
+    for width in np.unique(widths):
+        members = np.flatnonzero(widths == width)
+        codes = np.array([columns[j] for j in members], dtype=f"u{width}").reshape(len(members), n)
+        groups.append(Codes(members.astype(np.int64), codes, (shape.sizes + absent)[members]))
+    kind = np.uint8 if shape.n_classes <= 256 else np.uint16
+    return Batch(
+        n,
+        np.ascontiguousarray(y, dtype=kind),
+        shape.n_classes,
+        tuple(groups),
+        absent,
+        tuple(np.ascontiguousarray(x) for x in numeric),
+        None if weight is None else np.ascontiguousarray(weight, dtype=np.float64),
+        float(n * max(1, len(columns) + len(numeric))),
+    )
+
+
+def rows_of(batch: Batch, shape: Shape, rows: NDArray[Any]) -> Batch:
+    """Return the rows of a batch at these positions, in this order."""
+    columns: list[Any] = [None] * len(shape.sizes)
+    for features, codes, _ in batch.codes:
+        for feature, column in zip(features, codes, strict=True):
+            columns[feature] = column[rows].astype(np.int64)
+    assert batch.classes is not None
+    weight = None if batch.weight is None else batch.weight[rows]
+    return batch_of(shape, columns, batch.classes[rows], [x[rows] for x in batch.numeric], weight)
+
+
+def reweighted(batch: Batch, shape: Shape, weight: NDArray[Any] | None) -> Batch:
+    """Return the batch with other weights."""
+    whole = rows_of(batch, shape, np.arange(batch.n_rows))
+    given = None if weight is None else np.asarray(weight, dtype=np.float64)
+    return Batch(
+        whole.n_rows,
+        whole.classes,
+        whole.n_classes,
+        whole.codes,
+        whole.missing,
+        whole.numeric,
+        given,
+        whole.cells,
+    )
+
+
+def alignment_of(shape: Shape, **where: Any) -> Alignment:
+    """Return the alignment of a shape with itself, some of it put elsewhere."""
+    same = Alignment(
+        shape,
+        np.arange(len(shape.sizes)),
+        [np.arange(s) for s in shape.sizes],
+        np.arange(shape.n_numeric),
+        np.arange(shape.n_classes),
+    )
+    return same._replace(**where)
+
+
+def random_table(n: int, seed: int = 0) -> pa.Table:
+    """Return a table of every kind of column, with classes y and weights w."""
+    rng = np.random.default_rng(seed)
+
+    def holes(values: Any) -> pa.Array:
+        return pa.array(values, mask=rng.random(n) < 0.1)
+
+    return pa.table(
+        {
+            "text": holes(rng.choice(["p", "q", "r", "é", ""], n)),
+            "flag": holes(rng.random(n) < 0.3),
+            "code": holes(rng.integers(-3, 4, n)).cast(pa.int16()),
+            "number": holes(rng.normal(size=n) * 3 + 100),
+            "epoch": holes(rng.normal(size=n) + 1.7e9),
+            "y": rng.choice(["a", "b", "c"], n, p=[0.5, 0.3, 0.2]),
+            "w": rng.random(n),
+        }
+    )
