@@ -7,14 +7,24 @@ import logging
 import os
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fastbayes import files
 from fastbayes.errors import DataError, FileFormatError
 from fastbayes.statistics.bundle import Statistics
 
-logger = logging.getLogger("fastbayes")
+# Least time between two writes.
 SECONDS = 20.0
+
+logger = logging.getLogger("fastbayes")
+
+
+class Kept(NamedTuple):
+    """What a stopped scan had done."""
+
+    segments: int
+    rows: int
+    statistics: Statistics
 
 
 class Checkpoint:
@@ -24,61 +34,73 @@ class Checkpoint:
     ----------
     directory
         Where the file is; made if it is not there.
+    data
+        What is counted, as values that change when the data do.
     job
-        What is counted and how: a checkpoint of another job is refused, never mixed in.
-    seconds
-        Least time between two writes.
+        How it is counted, as values. A checkpoint of other data or another job is refused, never
+        mixed in.
     """
 
-    def __init__(
-        self, directory: str | os.PathLike[str], job: Any, seconds: float = SECONDS
-    ) -> None:
+    def __init__(self, directory: str | os.PathLike[str], data: Any, job: Any) -> None:
         self.path = Path(directory) / "checkpoint.fbs"
-        self.job = hashlib.sha256(repr(job).encode()).hexdigest()
-        self.seconds = seconds
+        self._identity = {"data": _digest(data), "job": _digest(job)}
         self._last = time.monotonic()
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise DataError(f"{directory}: cannot be made ({error}); name another place") from error
+            raise DataError(
+                f"{os.fspath(directory)}: cannot be made a directory ({error.strerror}); name "
+                "another one"
+            ) from error
+        files.check_target(self.path, force=True)
 
-    def load(self) -> tuple[int, Statistics] | None:
-        """Return how many segments were done and their statistics; None where there is nothing.
+    def load(self) -> Kept | None:
+        """Return what was done before; None where there is nothing.
 
         Raises
         ------
         DataError
-            When the checkpoint is of another job.
+            When the checkpoint is damaged, of other data, or of another job.
         """
         if not self.path.exists():
             return None
         header, arrays = files.read(self.path)
         if header.get("kind") != "checkpoint":
             raise FileFormatError(f"{self.path}: is no checkpoint; name another directory")
-        if header["job"] != self.job:
-            raise DataError(
-                f"{self.path}: is of another count (other data, target or options); name another "
-                "directory or remove it"
-            )
-        done = int(header["done"])
-        logger.info("%s: going on after %d segments", self.path, done)
-        return done, Statistics.from_state(header["statistics"], arrays, str(self.path))
+        for what, why in (
+            ("data", "the data have changed since, or are others"),
+            ("job", "it is of a count with other columns or options, or by another version"),
+        ):
+            if header[what] != self._identity[what]:
+                raise DataError(
+                    f"{self.path}: {why}; name another directory, or remove it to begin anew"
+                )
+        stats = Statistics.from_state(header["statistics"], arrays, str(self.path))
+        kept = Kept(int(header["segments"]), int(header["rows"]), stats)
+        logger.info("%s: going on after %s rows", self.path, f"{kept.rows:,}")
+        return kept
 
     def due(self) -> bool:
         """Return whether it is time to write again."""
-        return time.monotonic() - self._last >= self.seconds
+        return time.monotonic() - self._last >= SECONDS
 
-    def save(self, done: int, stats: Statistics) -> None:
+    def save(self, kept: Kept) -> None:
         """Replace the checkpoint; a stop in the middle leaves the old one."""
-        header, arrays = stats.state()
-        files.write(
-            self.path,
-            {"kind": "checkpoint", "job": self.job, "done": done, "statistics": header},
-            arrays,
-            force=True,
-        )
+        state, arrays = kept.statistics.state()
+        header = {
+            "kind": "checkpoint",
+            **self._identity,
+            "segments": kept.segments,
+            "rows": kept.rows,
+            "statistics": state,
+        }
+        files.write(self.path, header, arrays, force=True)
         self._last = time.monotonic()
 
     def clear(self) -> None:
         """Remove the checkpoint of a finished count."""
         self.path.unlink(missing_ok=True)
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(repr(value).encode()).hexdigest()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
@@ -14,10 +16,15 @@ from fastbayes.batch import BLOCK_ROWS
 from fastbayes.checkpoint import Checkpoint
 from fastbayes.data.encode import Encoder, Place
 from fastbayes.data.join import Joined, declared_domains, is_name, to_array
+from fastbayes.data.segments import OnError
 from fastbayes.data.source import Source, open_source
+from fastbayes.data.unify import unknown_column
 from fastbayes.engine import Progress
-from fastbayes.errors import MemoryLimitError, SchemaError
+from fastbayes.errors import DataError, MemoryLimitError, SchemaError
+from fastbayes.schema import Schema
 from fastbayes.statistics.bundle import Statistics
+
+logger = logging.getLogger("fastbayes")
 
 
 def open_labelled(
@@ -28,15 +35,32 @@ def open_labelled(
     columns: Sequence[str] | None = None,
     null_values: Sequence[str] | None = None,
     filesystem: Any = None,
+    on_error: OnError | None = None,
 ) -> tuple[Source | Joined, str | None, str | None]:
     """Return (source, name of the class column, name of the weight column).
 
     Labels and weights may be names of columns or arrays beside the data.
     """
-    beside: dict[str, Any] = {}
     names = [n for n in (target, sample_weight) if is_name(n)]
     wanted = None if columns is None else [*dict.fromkeys([*columns, *names])]
-    opened = open_source(source, columns=wanted, null_values=null_values, filesystem=filesystem)
+    opened = open_source(
+        source,
+        columns=wanted,
+        null_values=null_values,
+        filesystem=filesystem,
+        on_error=on_error,
+    )
+    for name in names:
+        if name not in opened.available:
+            raise SchemaError(unknown_column(name, opened.available, opened.description))
+    return with_labels(opened, target, sample_weight)
+
+
+def with_labels(
+    opened: Source, target: Any, sample_weight: Any
+) -> tuple[Source | Joined, str | None, str | None]:
+    """Return an open source with the labels and weights beside it, and the names of both."""
+    beside: dict[str, Any] = {}
 
     def name_of(values: Any, default: str) -> str | None:
         if values is None or is_name(values):
@@ -134,6 +158,14 @@ def count(
     -----
     One scan; memory is bounded by a few blocks of rows and the counts themselves.
     """
+    if on_error not in ("stop", "skip"):
+        raise ValueError(f"on_error={on_error!r}: use 'stop' or 'skip'")
+    left_out: list[str] = []
+
+    def leave_out(error: DataError) -> None:
+        left_out.append(f"left out: {error}")
+        logger.warning("left out: %s", error)
+
     opened, target_name, weight_name = open_labelled(
         source,
         target,
@@ -141,6 +173,7 @@ def count(
         columns=columns,
         null_values=null_values,
         filesystem=filesystem,
+        on_error=leave_out if on_error == "skip" else None,
     )
     encoder = Encoder.learning(
         opened.schema,
@@ -151,26 +184,16 @@ def count(
         missing=missing,
         null_values=null_values or (),
     )
-    if on_error not in ("stop", "skip"):
-        raise ValueError(f"on_error={on_error!r}: use 'stop' or 'skip'")
     names = ("values", "moments") if moments else ("values",)
     kept = None
     if checkpoint is not None:
-        if not opened.rereadable:
-            raise SchemaError(f"{opened.description} is read once: a checkpoint needs files")
-        job = (
-            opened.description,
-            opened.n_rows,
-            str(opened.schema),
-            target_name,
-            weight_name,
-            names,
-            sorted(encoder.schema().names),
-            encoder.template.missing,
-            on_error,
-        )
-        kept = Checkpoint(checkpoint, job)
-    return engine.scan(
+        if not opened.versions:
+            raise SchemaError(
+                f"{opened.description}: a checkpoint needs files, whose changes show; pass paths"
+            )
+        job = (_version(), opened.schema.to_string(), weight_name, names, on_error)
+        kept = Checkpoint(checkpoint, opened.versions, (job, _identity(encoder.schema())))
+    stats = engine.scan(
         opened,
         encoder,
         names,
@@ -180,6 +203,25 @@ def count(
         on_error=on_error,
         checkpoint=kept,
     )
+    return replace(stats, provenance=(*stats.provenance, *left_out))
+
+
+def _identity(schema: Schema) -> tuple[Any, ...]:
+    """Return all that a schema says before anything is learned."""
+    features = [
+        (f.name, f.kind, f.values.to_pylist() if f.declared and f.values is not None else None)
+        for f in schema.features
+    ]
+    classes = schema.classes.to_pylist() if schema.classes_declared else None
+    return schema.target, classes, features, schema.missing, schema.null_values
+
+
+def _version() -> tuple[str, int]:
+    """Return what decides how sources are cut into segments."""
+    try:
+        return version("fastbayes"), BLOCK_ROWS
+    except PackageNotFoundError:  # run from a source tree
+        return "", BLOCK_ROWS
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from fastbayes.batch import BLOCK_ROWS, Batch
-from fastbayes.checkpoint import Checkpoint
+from fastbayes.checkpoint import Checkpoint, Kept
 from fastbayes.data.encode import Encoded, Encoder, Place
 from fastbayes.data.segments import Segment, Source
 from fastbayes.errors import DataError, MemoryLimitError
@@ -288,10 +288,12 @@ def scan(
     done = rows = dropped = 0
     provenance = [source.description]
     if checkpoint is not None and (kept := checkpoint.load()) is not None:
-        done, start = kept
+        done, rows, start = kept
         dropped, provenance = start.dropped_rows, list(start.provenance)
         encoder.know(start.schema)
         total.held = dict(start.aligned(encoder.schema()).parts)
+        if progress is not None:
+            progress(rows)
     remaining = islice(source.segments(BLOCK_ROWS), done, None)
     for counted in in_order(count, remaining, threads):
         total.add(counted.parts)
@@ -306,7 +308,8 @@ def scan(
         if progress is not None:
             progress(counted.rows)
         if checkpoint is not None and checkpoint.due():
-            checkpoint.save(done, _finished(encoder, total, names, dropped, provenance))
+            so_far = _finished(encoder, total, names, dropped, provenance)
+            checkpoint.save(Kept(done, rows, so_far))
     for parts in idle:
         total.add(parts)
     if rows and dropped == rows:
@@ -331,12 +334,13 @@ def _finished(
     encoder: Encoder, total: Parts, names: Iterable[str], dropped: int, provenance: list[str]
 ) -> Statistics:
     """Leave out what never occurred, sort what did, and lay the cells out accordingly."""
+    # In this order: workers that are ahead may add values between the two lines, never remove any.
     grown = encoder.schema()
-    empty = _capacity(encoder)
+    room = _capacity(encoder)
     parts = {
-        name: total.held[name]
+        name: total.held[name].grown(room)
         if name in total.held
-        else REGISTRY[name].zeros(empty, weighted=total.weighted)
+        else REGISTRY[name].zeros(room, weighted=total.weighted)
         for name in names
     }
     values = parts["values"]

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastbayes import engine
 from fastbayes.batch import BLOCK_ROWS
-from fastbayes.counting import open_labelled
+from fastbayes.counting import with_labels
+from fastbayes.data.apply import open_for
 from fastbayes.data.encode import Encoder
+from fastbayes.data.join import is_name
 from fastbayes.data.segments import Segment
 from fastbayes.engine import Progress
-from fastbayes.errors import DataError, SchemaError
+from fastbayes.errors import DataError
+from fastbayes.sink import report_rest, schema_of
 from fastbayes.validation import Evaluation, Evaluator
 
-Scored = tuple[NDArray[np.float64], NDArray[Any], NDArray[np.float64] | None]
+logger = logging.getLogger("fastbayes")
 
 
 def evaluate(
@@ -60,46 +63,50 @@ def evaluate(
     Raises
     ------
     DataError
-        When the data cannot be used, or hold a class that the model does not know.
+        When the data cannot be used, or hold a class that the model does not know; the message
+        names it and its row.
     """
-    model._check_fitted()
-    if not hasattr(model, "schema_"):
-        raise SchemaError(
-            f"evaluate needs a model of named columns; {type(model).__name__} reads bare arrays"
-        )
-    schema = model.schema_
-    source_, name, weight = open_labelled(
-        source,
-        schema.target if target is None else target,
-        sample_weight=sample_weight,
-        filesystem=filesystem,
-    )
+    schema = schema_of(model, "evaluate")
+    workers = engine.resolved_threads(threads)
+    truth = schema.target if target is None else target
+    names = [name for name in (truth, sample_weight) if is_name(name)]
+    opened, rest = open_for(schema, source, also=names, filesystem=filesystem)
+    report_rest(rest, "ignored")
+    labelled, target_name, weight_name = with_labels(opened, truth, sample_weight)
     encoder = Encoder.applying_to(
-        schema, source_.schema, unseen=model.unseen, target=name, weight=weight
+        schema, labelled.schema, unseen=model.unseen, target=target_name, weight=weight_name
     )
-    encoder.expect(source_.n_rows)
+    encoder.expect(labelled.n_rows)
     scorers = model._scorers()
+    total = Evaluator(model.classes_, loss=loss)
 
-    def score(segment: Segment) -> tuple[list[Scored], int]:
-        scored: list[Scored] = []
-        rows = 0
+    def score(segment: Segment) -> tuple[Evaluator, int, int]:
+        part, rows, dropped = Evaluator(model.classes_, loss=loss), 0, 0
         for block, encoded in engine.encoded_blocks(segment, encoder):
             batch = encoded.batch
+            assert batch.classes is not None
             posterior = np.empty((batch.n_rows, len(schema.classes)))
             scorers(batch.cells).posterior(batch.codes, batch.numeric, posterior)
-            assert batch.classes is not None
-            scored.append((posterior, batch.classes, batch.weight))
+            part.update(posterior, batch.classes, batch.weight)
             rows += block.num_rows
-        return scored, rows
+            dropped += encoded.dropped
+        return part, rows, dropped
 
-    evaluator = Evaluator(model.classes_, loss=loss)
-    workers = engine.resolved_threads(threads)
-    for scored, rows in engine.in_order(score, source_.segments(BLOCK_ROWS), workers):
-        for posterior, truth, weights in scored:
-            evaluator.update(posterior, truth, weights)
+    n_rows = n_dropped = 0
+    for part, rows, dropped in engine.in_order(score, labelled.segments(BLOCK_ROWS), workers):
+        total.merge(part)
+        n_rows += rows
+        n_dropped += dropped
         if progress is not None:
             progress(rows)
+    if n_rows and n_dropped == n_rows:
+        raise DataError(
+            f"{labelled.description}: column {target_name!r} is null in all {n_rows} rows; name "
+            "the column of the true classes as target"
+        )
+    if n_dropped:
+        logger.info("left out %d rows without a class", n_dropped)
     try:
-        return evaluator.result()
+        return total.result()
     except DataError as error:
-        raise DataError(f"{source_.description}: {error}") from error
+        raise DataError(f"{labelled.description}: {error}") from error

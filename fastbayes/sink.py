@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from fastbayes import engine
-from fastbayes.batch import BLOCK_ROWS
-from fastbayes.data.encode import Encoder
+from fastbayes.batch import BLOCK_ROWS, Batch
+from fastbayes.data.apply import open_for
+from fastbayes.data.encode import Encoded, Encoder
 from fastbayes.data.segments import Segment
-from fastbayes.data.source import open_source
 from fastbayes.decisions import decide
 from fastbayes.engine import Progress
-from fastbayes.errors import SchemaError
-from fastbayes.files import atomic
+from fastbayes.errors import DataError, SchemaError
+from fastbayes.files import atomic, check_target
+from fastbayes.loss import loss_matrix
 
-FORMATS = {".parquet": "parquet", ".pq": "parquet", ".arrow": "ipc", ".ipc": "ipc"}
-FORMATS |= {".feather": "ipc", ".csv": "csv"}
+FORMATS = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "ipc",
+    ".feather": "ipc",
+    ".ipc": "ipc",
+    ".csv": "csv",
+}
+# Rows of a Parquet row group or an Arrow record batch, where the source does not end sooner.
+GROUP_ROWS = 4 * BLOCK_ROWS
+
+logger = logging.getLogger("fastbayes")
+Floats = NDArray[np.float64]
+Write = Callable[[pa.RecordBatch], None]
 
 
 @dataclass(frozen=True)
@@ -74,8 +89,8 @@ def predict_to(
     proba
         Whether to write `proba_<class>` beside `prediction`.
     explain
-        Whether to write `because`, the column that speaks most for the prediction against the
-        runner-up, and `because_nats`, by how much.
+        Whether to write `because`, the column that speaks most for the most probable class
+        against the second, and `because_nats`, by how much.
     loss
         Loss matrix as in `decide`: `prediction` is then the decision, with `expected_loss`.
     reject
@@ -91,7 +106,7 @@ def predict_to(
     threads
         Worker threads; they never change a bit of the result.
     progress
-        Called with the number of rows done since the last call.
+        Called with the number of rows written since the last call.
 
     Returns
     -------
@@ -103,57 +118,41 @@ def predict_to(
     DataError
         When the source or the target cannot be used; nothing is left half-written.
     """
-    model._check_fitted()
-    if not hasattr(model, "schema_"):
-        raise SchemaError(
-            f"predict_to needs a model of named columns; {type(model).__name__} reads bare arrays"
-        )
-    kind = _format(path, format)
-    schema = model.schema_
-    opened = open_source(source, filesystem=filesystem)
-    copied = _keys(opened.schema.names, schema, keys)
-    needed = [n for n in schema.names if n in opened.schema.names]
-    wanted = [*dict.fromkeys([*needed, *copied])]
-    if wanted != opened.schema.names and opened.rereadable:
-        opened = open_source(source, columns=wanted, filesystem=filesystem)
+    kind = format_of(path, format)
+    check_target(path, force=force)
+    schema = schema_of(model, "predict_to")
+    workers = engine.resolved_threads(threads)
+    copied = None if keys is None else list(keys)
+    opened, rest = open_for(
+        schema, source, also=copied or (), rest=copied is None, filesystem=filesystem
+    )
+    report_rest(rest, "ignored" if copied is not None else "copied")
+    copied = rest if copied is None else copied
     encoder = Encoder.applying_to(schema, opened.schema, unseen=model.unseen)
     encoder.expect(opened.n_rows)
-    scorers = model._scorers()
-    names = [f.name for f in schema.categorical]
-    k = len(schema.classes)
+    copies = [opened.schema.field(name) for name in copied]
+    answers = _Answers(model, copies, proba=proba, explain=explain, loss=loss, reject=reject)
+    if kind == "csv":
+        _check_text(answers.schema)
 
-    def score(segment: Segment) -> tuple[list[pa.RecordBatch], Any, int]:
-        prior_rows, unseen, out = 0, np.zeros(len(names), dtype=np.int64), []
+    def score(segment: Segment) -> tuple[list[pa.RecordBatch], NDArray[np.int64], int]:
+        unseen = np.zeros(len(schema.categorical), dtype=np.int64)
+        batches, prior_rows = [], 0
         for rows, encoded in engine.encoded_blocks(segment, encoder):
-            batch = encoded.batch
-            scorer = scorers(batch.cells)
-            posterior = np.empty((rows.num_rows, k))
-            prior_rows += scorer.posterior(batch.codes, batch.numeric, posterior)
-            best = np.empty(rows.num_rows, dtype=np.intp)
-            scorer.predict(batch.codes, batch.numeric, best)
-            columns = {name: rows.column(name) for name in copied}
-            if loss is None and reject is None:
-                columns["prediction"] = schema.classes.take(pa.array(best))
-            else:
-                decided = decide(posterior, model.classes_, loss, reject)
-                labels = decided.decision.tolist()
-                columns["prediction"] = pa.array(labels, _label_type(schema.classes, labels))
-                columns["expected_loss"] = pa.array(decided.expected_loss)
-            if proba:
-                for c, label in enumerate(schema.classes.to_pylist()):
-                    columns[f"proba_{label}"] = pa.array(posterior[:, c])
-            if explain:
-                columns |= _because(model, rows.select(list(schema.names)), posterior, best)
-            out.append(pa.RecordBatch.from_pydict(columns))
+            batch, impossible = answers.of(rows, encoded)
+            batches.append(batch)
             unseen += encoded.unseen
-        return out, unseen, prior_rows
+            prior_rows += impossible
+        return batches, unseen, prior_rows
 
-    total, prior_rows, unseen = 0, 0, np.zeros(len(names), dtype=np.int64)
-    with atomic(path, force=force) as temporary, _writer(kind, temporary) as write:
-        workers = engine.resolved_threads(threads)
-        for batches, new, impossible in engine.in_order(
-            score, opened.segments(BLOCK_ROWS), workers
-        ):
+    total, prior_rows = 0, 0
+    unseen = np.zeros(len(schema.categorical), dtype=np.int64)
+    with (
+        atomic(path, force=force) as temporary,
+        _writing(kind, temporary, answers.schema) as write,
+    ):
+        segments = opened.segments(BLOCK_ROWS)
+        for batches, new, impossible in engine.in_order(score, segments, workers):
             for batch in batches:
                 write(batch)
                 total += batch.num_rows
@@ -161,91 +160,231 @@ def predict_to(
                     progress(batch.num_rows)
             unseen += new
             prior_rows += impossible
-        if not total:
-            empty = pa.RecordBatch.from_pylist([], schema=opened.schema)
-            write(_empty(model, empty, copied, proba))
+    names = [f.name for f in schema.categorical]
     found = {name: int(n) for name, n in zip(names, unseen, strict=True) if n}
     return Written(total, found, prior_rows)
 
 
-def _empty(model: Any, rows: pa.RecordBatch, copied: list[str], proba: bool) -> pa.RecordBatch:
-    """Return the columns of an empty result."""
-    classes = model.schema_.classes
-    columns = {name: rows.column(name) for name in copied}
-    columns["prediction"] = pa.array([], classes.type)
-    if proba:
-        columns |= {f"proba_{c}": pa.array([], pa.float64()) for c in classes.to_pylist()}
-    return pa.RecordBatch.from_pydict(columns)
+def schema_of(model: Any, job: str) -> Any:
+    """Return the schema of a fitted model of named columns.
+
+    Parameters
+    ----------
+    model
+        A classifier.
+    job
+        Who asks, for messages.
+
+    Returns
+    -------
+    Schema
+        Its columns, domains and classes.
+
+    Raises
+    ------
+    SchemaError
+        When it reads bare arrays, or is no model.
+    """
+    if not hasattr(model, "_check_fitted"):
+        raise SchemaError(f"{job} needs a fitted model, not {type(model).__name__}")
+    model._check_fitted()
+    if not hasattr(model, "schema_"):
+        raise SchemaError(
+            f"{job} needs a model of named columns, such as NaiveBayes; {type(model).__name__} "
+            "reads bare arrays: use its predict"
+        )
+    return model.schema_
 
 
-def _label_type(classes: pa.Array, labels: list[Any]) -> pa.DataType:
-    known = set(classes.to_pylist())
-    return classes.type if all(v is None or v in known for v in labels) else pa.string()
+def report_rest(names: list[str], done: str) -> None:
+    """Log once what was done with the columns that the model does not know.
+
+    Parameters
+    ----------
+    names
+        The columns.
+    done
+        A word for it.
+    """
+    if names:
+        shown = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+        logger.info("%s columns that the model does not know: %s", done, shown)
 
 
-def _because(
-    model: Any, rows: pa.RecordBatch, posterior: np.ndarray[Any, Any], best: np.ndarray[Any, Any]
-) -> dict[str, pa.Array]:
-    """Return per row the feature that speaks most for the best class against the second."""
-    explained = model.explain(rows).contributions
-    index = np.arange(len(best))
-    if posterior.shape[1] == 1:
-        margin = explained[index, :, best]
-    else:
-        others = posterior.copy()
-        others[index, best] = -1.0
-        margin = explained[index, :, best] - explained[index, :, others.argmax(axis=1)]
-    margin = np.nan_to_num(margin, nan=0.0)
-    top = margin.argmax(axis=1)
-    names = pa.array(model.schema_.names, pa.string())
-    return {"because": names.take(pa.array(top)), "because_nats": pa.array(margin[index, top])}
+def format_of(path: str | os.PathLike[str], format: str | None = None) -> str:
+    """Return the format in which predictions are written to a file.
 
+    Parameters
+    ----------
+    path
+        Its name.
+    format
+        Overrides what the name says.
 
-def _format(path: str | os.PathLike[str], format: str | None) -> str:
+    Returns
+    -------
+    str
+        "parquet", "ipc" or "csv".
+
+    Raises
+    ------
+    SchemaError
+        When it is none of these.
+    """
     if format is None:
         format = FORMATS.get(Path(path).suffix.lower())
-    if format not in ("parquet", "ipc", "csv"):
-        raise SchemaError(
-            f"{path}: the suffix names no format to write; use .parquet, .arrow or .csv"
-        )
+        if format is None:
+            raise SchemaError(
+                f"{os.fspath(path)}: the name says no format; end it in .parquet, .arrow or .csv"
+            )
+    if format not in FORMATS.values():
+        raise SchemaError(f"format={format!r}: use 'parquet', 'ipc' or 'csv'")
     return format
 
 
-def _keys(names: list[str], schema: Any, keys: Iterable[str] | None) -> list[str]:
-    if keys is None:
-        known = {*schema.names, schema.target}
-        return [n for n in names if n not in known]
-    chosen = list(keys)
-    if lacking := [n for n in chosen if n not in names]:
-        raise SchemaError(f"there is no column {lacking[0]!r} to copy; the columns are {names}")
-    return chosen
+class _Answers:
+    """Which columns are written, and how a block of rows turns into them."""
+
+    def __init__(
+        self,
+        model: Any,
+        copies: list[pa.Field],
+        *,
+        proba: bool,
+        explain: bool,
+        loss: Any,
+        reject: float | None,
+    ) -> None:
+        self._model = model
+        self._scorers = model._scorers()
+        self._copies = [field.with_type(_plain(field.type)) for field in copies]
+        self._proba, self._explain = proba, explain
+        self._reject = reject
+        self._decides = loss is not None or reject is not None
+        classes = model.schema_.classes
+        self._labels, self._loss = classes, None
+        if loss is not None:
+            self._loss, names = loss_matrix(loss, model.classes_)
+            if names.tolist() != model.classes_.tolist():
+                self._labels = pa.array([str(name) for name in names.tolist()], pa.string())
+        fields = [*self._copies, pa.field("prediction", self._labels.type)]
+        if self._decides:
+            fields.append(pa.field("expected_loss", pa.float64()))
+        if proba:
+            fields += [pa.field(f"proba_{label}", pa.float64()) for label in classes.to_pylist()]
+        if explain:
+            fields.append(pa.field("because", pa.string()))
+            fields.append(pa.field("because_nats", pa.float64()))
+        self.schema = pa.schema(fields)
+        names = self.schema.names
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise SchemaError(
+                f"there would be two columns {twice[0]!r}: one copied, one of the answer; choose "
+                "the columns to copy by keys, or rename it"
+            )
+
+    def of(self, rows: pa.RecordBatch, encoded: Encoded) -> tuple[pa.RecordBatch, int]:
+        """Return what is written for a block, and how many rows the prior answered."""
+        batch, model = encoded.batch, self._model
+        scorer = self._scorers(batch.cells)
+        columns = [_copy(rows.column(field.name), field) for field in self._copies]
+        best = np.empty(batch.n_rows, dtype=np.intp)
+        posterior = np.empty((batch.n_rows, len(model.classes_)))
+        if self._decides or self._proba or self._explain:
+            prior_rows = scorer.posterior(batch.codes, batch.numeric, posterior)
+        if self._decides:
+            decided = decide(posterior, model.classes_, self._loss, self._reject)
+            rejected = decided.index == -1
+            columns.append(self._labels.take(pa.array(decided.index, mask=rejected)))
+            columns.append(pa.array(decided.expected_loss))
+        if self._explain or not self._decides:
+            prior_rows = scorer.predict(batch.codes, batch.numeric, best)
+        if not self._decides:
+            columns.append(self._labels.take(pa.array(best)))
+        if self._proba:
+            columns += [pa.array(p) for p in posterior.T]
+        if self._explain:
+            columns += _because(model, batch, posterior, best)
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema), prior_rows
 
 
-@contextmanager
-def _writer(kind: str, path: Path) -> Iterator[Callable[[pa.RecordBatch], None]]:
-    """Give a function that writes record batches; the first one sets the columns' types."""
-    writer: Any = None
-    schema: pa.Schema | None = None
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """Return the type of a copied column: dictionaries would differ from block to block."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if pa.types.is_string_view(kind):
+        return pa.string()
+    return pa.binary() if pa.types.is_binary_view(kind) else kind
+
+
+def _copy(column: pa.Array, field: pa.Field) -> pa.Array:
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    try:
+        return column if column.type == field.type else column.cast(field.type)
+    except pa.ArrowException as error:
+        raise DataError(
+            f"column {field.name!r} is {field.type} in the first rows and {column.type} later "
+            f"({error}); leave it out of the columns to copy, or store it in one type"
+        ) from error
+
+
+def _check_text(schema: pa.Schema) -> None:
+    """Refuse types that CSV cannot hold before any work is done."""
+    for field in schema:
+        try:
+            pa.array([], field.type).cast(pa.string())
+        except pa.ArrowNotImplementedError:
+            raise SchemaError(
+                f"column {field.name!r} is {field.type}, which CSV does not hold; choose the "
+                "columns to copy by keys, or write Parquet"
+            ) from None
+
+
+def _because(
+    model: Any, batch: Batch, posterior: Floats, best: NDArray[np.intp]
+) -> tuple[pa.Array, pa.Array]:
+    """Return per row the feature that speaks most for the best class against the second."""
+    names = pa.array(model.schema_.names, pa.string())
+    explained = np.empty((batch.n_rows, len(names), posterior.shape[1]))
+    model._contributions(batch, explained)
+    index = np.arange(batch.n_rows)
+    margin = explained[index, :, best]
+    if posterior.shape[1] > 1:
+        others = posterior.copy()
+        others[index, best] = -1.0
+        with np.errstate(invalid="ignore"):  # what is impossible under both says nothing
+            margin = margin - explained[index, :, others.argmax(axis=1)]
+    margin[np.isnan(margin)] = 0.0
+    top = margin.argmax(axis=1)
+    return names.take(pa.array(top)), pa.array(margin[index, top])
+
+
+@contextlib.contextmanager
+def _writing(kind: str, path: Path, schema: pa.Schema) -> Iterator[Write]:
+    """Give a function that writes record batches, gathered into groups of some size."""
+    writer = _opened(kind, path, schema)
+    held: list[pa.RecordBatch] = []
+
+    def flush() -> None:
+        if held:
+            writer.write_table(pa.Table.from_batches(held).combine_chunks())
+            held.clear()
 
     def write(batch: pa.RecordBatch) -> None:
-        nonlocal writer, schema
-        if writer is None or schema is None:
-            schema = _plain(batch.schema) if kind == "csv" else batch.schema
-            writer = _opened(kind, path, schema)
-        writer.write_batch(batch if batch.schema == schema else batch.cast(schema))
+        if sum(h.num_rows for h in held) + batch.num_rows > GROUP_ROWS:
+            flush()
+        held.append(batch)
 
     try:
         yield write
-    finally:
-        if writer is not None:
+        flush()
+    except BaseException:
+        # What is in the file is thrown away, so that it cannot be closed in order does not matter.
+        with contextlib.suppress(OSError, ValueError):
             writer.close()
-
-
-def _plain(schema: pa.Schema) -> pa.Schema:
-    """Return the schema without dictionaries, which text formats do not have."""
-    return pa.schema(
-        [f.with_type(f.type.value_type) if pa.types.is_dictionary(f.type) else f for f in schema]
-    )
+        raise
+    writer.close()
 
 
 def _opened(kind: str, path: Path, schema: pa.Schema) -> Any:

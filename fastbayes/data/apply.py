@@ -1,0 +1,81 @@
+"""Data that a schema is applied to: read as at fit, and no more of them than is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+
+from fastbayes.data.segments import Source
+from fastbayes.data.source import open_source
+from fastbayes.data.unify import unknown_column
+from fastbayes.errors import SchemaError
+from fastbayes.schema import Schema
+
+
+def open_for(
+    schema: Schema,
+    source: Any,
+    *,
+    also: Iterable[str] = (),
+    rest: bool = False,
+    filesystem: Any = None,
+) -> tuple[Source, list[str]]:
+    """Open data for a schema, with its null values and its types where a file has none.
+
+    Parameters
+    ----------
+    schema
+        The schema of a model.
+    source
+        As in `open_source`.
+    also
+        Columns wanted beside the features.
+    rest
+        Whether the columns that the schema does not know are wanted too.
+    filesystem
+        As in `open_source`.
+
+    Returns
+    -------
+    source
+        Features, `also`, and the rest if wanted; a stream that is read once keeps all columns.
+    rest
+        Names of the columns that are neither in the schema nor in `also`.
+
+    Raises
+    ------
+    SchemaError
+        When a column is not there; the message names it and close ones.
+    DataError
+        When the source cannot be read.
+    """
+    asked = [*dict.fromkeys([*schema.names, *also])]
+    known = {*asked, schema.target}
+    options: dict[str, Any] = {
+        "null_values": schema.null_values or None,
+        "types": _types(schema),
+        "filesystem": filesystem,
+    }
+    if not rest:
+        opened = open_source(source, columns=asked, **options)
+        return opened, [name for name in opened.available if name not in known]
+    opened = open_source(source, **options)
+    for name in asked:
+        if name not in opened.available:
+            raise SchemaError(unknown_column(name, opened.available, opened.description))
+    others = [name for name in opened.available if name not in known]
+    if opened.rereadable and len(asked) + len(others) < len(opened.available):
+        opened = open_source(source, columns=[*asked, *others], **options)
+    return opened, others
+
+
+def _types(schema: Schema) -> dict[str, pa.DataType]:
+    """Return the types that must not be inferred anew from CSV or JSON: "01" may be text."""
+    types = {f.name: pa.float64() for f in schema.numeric}
+    types |= {f.name: f.values.type for f in schema.categorical if f.values is not None}
+    if schema.target is not None:
+        types[schema.target] = schema.classes.type
+    numbers = (pa.string(), pa.float64())
+    return {name: kind for name, kind in types.items() if kind in numbers}
