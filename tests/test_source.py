@@ -8,6 +8,8 @@ import gzip
 import io
 import json
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -762,6 +764,28 @@ def test_filesystems(folder: Path) -> None:
         ):
             assert rows(open_source(name, filesystem=filesystem)) == ROWS
         assert rows(open_source("test://bucket/x/*.parquet", filesystem=filesystem)) == ROWS
+
+
+def test_reading_files_loads_neither_pandas_nor_datasets(folder: Path) -> None:
+    names = ("t.parquet", "t.arrow", "t.csv", "t.jsonl", "t.orc")
+    for name in names:
+        FILES[name](folder / name)
+    code = f"""
+import sys, numpy as np
+from fastbayes.data.source import open_source
+for source in (*{names!r}, np.ones((3, 2)), np.ones((3, 2), bool)):
+    assert all(b.num_rows for s in open_source(source).segments(2) for b in s.batches())
+print([m for m in ("pandas", "polars", "pyarrow.dataset", "numba", "sklearn") if m in sys.modules])
+"""
+    root = Path(__file__).resolve().parent.parent
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr
 
 
 def test_temporal_columns_pass_through(folder: Path) -> None:

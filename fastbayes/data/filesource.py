@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from fastbayes.data.paths import DataFile
@@ -17,6 +18,7 @@ from fastbayes.data.segments import (
     Segment,
     Source,
     leaving_out,
+    numbers,
     reading,
     reblock,
 )
@@ -158,8 +160,10 @@ def _visible(reader: FileReader, contract: pa.Schema, every: bool) -> pa.Schema:
 def _constant(value: str | None, n_rows: int) -> pa.Array:
     if value is None:
         return pa.nulls(n_rows, pa.dictionary(pa.int32(), pa.string()))
-    indices = pa.repeat(pa.scalar(0, pa.int32()), n_rows)
-    return pa.DictionaryArray.from_arrays(indices, pa.array([value], pa.string()))
+    text = value.encode()
+    ends = pa.py_buffer(np.array([0, len(text)], np.int32))
+    dictionary = pa.StringArray.from_buffers(1, ends, pa.py_buffer(text))
+    return pa.DictionaryArray.from_arrays(numbers(np.zeros(n_rows, np.int32)), dictionary)
 
 
 def open_all(

@@ -16,7 +16,9 @@ from fastbayes.data.segments import SEGMENT_BLOCKS, OnError, sound, stream_segme
 from fastbayes.data.unify import is_text
 from fastbayes.errors import FileFormatError
 
-# Bytes of one read from a Parquet column chunk, so that a huge row group is never held as a whole.
+# Row groups of more bytes (before compression) are read in small pieces of each column, never held
+# as a whole; below, one read per column is faster.
+LARGE_GROUP = 64 << 20
 READ_BYTES = 1 << 20
 
 
@@ -54,16 +56,18 @@ class ParquetReader(FileReader):
     def _read(self, names: list[str], group: int, block_rows: int) -> Iterator[pa.RecordBatch]:
         import pyarrow.parquet as pq
 
-        local = self.file.local
+        metadata = self._footers(self.file)
+        large = metadata.row_group(group).total_byte_size > LARGE_GROUP
         wanted = set(names)
         with (
             self.file.open() as handle,
             pq.ParquetFile(
                 handle,
-                metadata=self._footers(self.file),
+                metadata=metadata,
                 read_dictionary=[name for name in self._text if name in wanted],
-                pre_buffer=not local,  # one round trip for many columns, where that counts
-                buffer_size=READ_BYTES if local else 0,
+                # one round trip for many columns, where that counts
+                pre_buffer=not self.file.local and not large,
+                buffer_size=READ_BYTES if large else 0,
                 page_checksum_verification=True,
             ) as parquet,
         ):

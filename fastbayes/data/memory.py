@@ -15,6 +15,7 @@ from fastbayes.data.segments import (
     Segment,
     Source,
     combine,
+    numbers,
     reading,
     stream_segments,
 )
@@ -68,9 +69,7 @@ class ArraySource(Source):
 
     def __init__(self, array: NDArray[Any], *, columns: Sequence[str] | None = None) -> None:
         self.description = f"numpy array of shape {array.shape}"
-        array = array.astype(array.dtype.newbyteorder("="), copy=False)
-        if array.dtype.kind == "f" and array.dtype.itemsize not in (4, 8):
-            array = array.astype(np.float32 if array.dtype.itemsize < 4 else np.float64)
+        array = native(array)
         kind = pa.from_numpy_dtype(array.dtype)
         names = [f"x{j}" for j in range(array.shape[1])]
         self.schema = select(pa.schema([(name, kind) for name in names]), columns, self.description)
@@ -90,8 +89,16 @@ class ArraySource(Source):
             block = self._rows[:, first : min(first + block_rows, stop)]
             if block.strides[1] != block.itemsize:
                 block = np.ascontiguousarray(block)
-            columns = [pa.array(row, from_pandas=False) for row in block]
+            columns = [numbers(row) for row in block]
             yield pa.RecordBatch.from_arrays(columns, names=self.schema.names)
+
+
+def native(array: NDArray[Any]) -> NDArray[Any]:
+    """Return numbers in the machine's byte order, floats as float32 or float64."""
+    array = array.astype(array.dtype.newbyteorder("="), copy=False)
+    if array.dtype.kind == "f" and array.dtype.itemsize not in (4, 8):
+        return array.astype(np.float32 if array.dtype.itemsize < 4 else np.float64)
+    return array
 
 
 class StreamSource(Source):
@@ -192,10 +199,9 @@ def arrow_array(values: Any, name: str) -> pa.Array | pa.ChunkedArray:
         foreign = not type(values).__module__.startswith("pandas")
         if foreign and hasattr(values, "__arrow_c_stream__"):
             return pa.chunked_array(values)
-        plain = isinstance(values, np.ndarray) and values.dtype.kind == "f"
-        if plain and (values.dtype.itemsize not in (2, 4, 8) or not values.dtype.isnative):
-            values = values.astype(np.float64)
-        return pa.array(values, from_pandas=not plain)
+        if type(values) is np.ndarray and values.dtype.kind in "fiub":
+            return numbers(np.ascontiguousarray(native(values)))
+        return pa.array(values, from_pandas=True)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         misfit = _misfit(values)
         if misfit is None:

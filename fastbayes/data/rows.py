@@ -103,13 +103,21 @@ def _quoted(text: bytes, separators: bytes) -> tuple[Positions, int | None]:
 
 def _well_formed(data: NDArray[np.uint8], marks: Positions, separators: bytes) -> bool:
     """Return whether quotes only open at the start of a cell and only close at its end."""
-    outside = np.zeros(256, np.bool_)
-    outside[list(b'"\n\r' + separators)] = True
     opens, closes = marks[0::2], marks[1::2]
-    before, after = opens - 1, closes + 1
-    start_good = outside[data[np.maximum(before, 0)]] | (before < 0)
-    end_good = outside[data[np.minimum(after, len(data) - 1)]] | (after >= len(data))
-    return bool(start_good.all() and end_good.all())
+    # indices wrap around: what stands before the first byte and after the last one is no cell
+    starts = _is_outside(data.take(opens - 1, mode="wrap"), separators)
+    ends = _is_outside(data.take(closes + 1, mode="wrap"), separators)
+    starts[0] |= opens[0] == 0
+    if len(closes):
+        ends[-1] |= closes[-1] == len(data) - 1
+    return bool(starts.all() and ends.all())
+
+
+def _is_outside(neighbours: NDArray[np.uint8], separators: bytes) -> NDArray[np.bool_]:
+    found = neighbours == ord('"')
+    for mark in b"\n\r" + separators:
+        found |= neighbours == mark
+    return found
 
 
 def _scan(text: bytes, separators: bytes) -> tuple[Positions, int | None]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from fastbayes.data.unify import is_text, unify_types
 from fastbayes.errors import DataError, FileFormatError
@@ -231,6 +232,17 @@ def _same_type(arrays: Sequence[pa.Array]) -> list[pa.Array]:
     if target is None:
         raise DataError(f"{arrays[0].type} cannot be joined with {arrays[-1].type}")
     return [array.cast(target, safe=False) for array in arrays]
+
+
+def numbers(values: NDArray[Any]) -> pa.Array:
+    """Return a contiguous array of numbers or truth values as an Arrow array over its memory.
+
+    `pyarrow.array` would import pandas where that is installed.
+    """
+    kind, n = pa.from_numpy_dtype(values.dtype), len(values)
+    if values.dtype.kind == "b":
+        values = np.packbits(values, bitorder="little")
+    return pa.Array.from_buffers(kind, n, [None, pa.py_buffer(values)])
 
 
 def stream_segments(
