@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ from fastbayes.data.encode import Encoded, Encoder
 from fastbayes.data.segments import Segment
 from fastbayes.decisions import decide
 from fastbayes.engine import Progress
-from fastbayes.errors import DataError, SchemaError
+from fastbayes.errors import DataError, FastBayesWarning, SchemaError
 from fastbayes.files import atomic, check_target
 from fastbayes.loss import loss_matrix
 
@@ -36,7 +36,6 @@ FORMATS = {
 # Rows of a Parquet row group or an Arrow record batch, where the source does not end sooner.
 GROUP_ROWS = 4 * BLOCK_ROWS
 
-logger = logging.getLogger("fastbayes")
 Floats = NDArray[np.float64]
 Write = Callable[[pa.RecordBatch], None]
 
@@ -126,7 +125,8 @@ def predict_to(
     opened, rest = open_for(
         schema, source, also=copied or (), rest=copied is None, filesystem=filesystem
     )
-    report_rest(rest, "ignored" if copied is not None else "copied")
+    if copied is not None:
+        warn_of_rest(rest, opened.description)
     copied = rest if copied is None else copied
     encoder = Encoder.applying_to(schema, opened.schema, unseen=model.unseen)
     encoder.expect(opened.n_rows)
@@ -196,19 +196,23 @@ def schema_of(model: Any, job: str) -> Any:
     return model.schema_
 
 
-def report_rest(names: list[str], done: str) -> None:
-    """Log once what was done with the columns that the model does not know.
+def warn_of_rest(names: list[str], description: str) -> None:
+    """Say once which columns the model does not use.
 
     Parameters
     ----------
     names
         The columns.
-    done
-        A word for it.
+    description
+        Of the source.
     """
     if names:
-        shown = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
-        logger.info("%s columns that the model does not know: %s", done, shown)
+        more = f" and {len(names) - 5} more columns" if len(names) > 5 else ""
+        warnings.warn(
+            f"{description}: the model does not use {names[:5]}{more}",
+            FastBayesWarning,
+            stacklevel=3,
+        )
 
 
 def format_of(path: str | os.PathLike[str], format: str | None = None) -> str:

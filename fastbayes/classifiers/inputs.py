@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from fastbayes.classifiers.door import check_features, feature_names, is_sparse
 from fastbayes.classifiers.labels import check_labels, check_length, check_weight
+from fastbayes.data.apply import as_at_fit
 from fastbayes.data.join import Joined, Renamed, declared_domains, is_name, to_array
 from fastbayes.data.source import Source, open_source
 from fastbayes.errors import DataError, FastBayesWarning, SchemaError
@@ -167,7 +168,7 @@ def open_features(model: Any, X: Any) -> Any:
     """Return the source of rows to be scored, with the names that the model knows."""
     if is_array(X):
         return _renamed(model, open_source(_cells(model, X, reset=False)), fitted=True)
-    source = open_source(X)
+    source = open_source(X, **as_at_fit(model.schema_))
     names = model.schema_.names
     return _selected(model, X, _positioned(model, source, []), names)
 
@@ -186,7 +187,7 @@ def _selected(model: Any, X: Any, source: Any, names: tuple[str, ...]) -> Any:
             stacklevel=5,
         )
     if used <= set(source.schema.names) and source.rereadable:
-        return open_source(X, columns=list(names))
+        return open_source(X, columns=list(names), **as_at_fit(model.schema_))
     return source
 
 

@@ -53,11 +53,7 @@ def open_for(
     """
     asked = [*dict.fromkeys([*schema.names, *also])]
     known = {*asked, schema.target}
-    options: dict[str, Any] = {
-        "null_values": schema.null_values or None,
-        "types": _types(schema),
-        "filesystem": filesystem,
-    }
+    options = {**as_at_fit(schema), "filesystem": filesystem}
     if not rest:
         opened = open_source(source, columns=asked, **options)
         return opened, [name for name in opened.available if name not in known]
@@ -71,11 +67,12 @@ def open_for(
     return opened, others
 
 
-def _types(schema: Schema) -> dict[str, pa.DataType]:
-    """Return the types that must not be inferred anew from CSV or JSON: "01" may be text."""
+def as_at_fit(schema: Schema) -> dict[str, Any]:
+    """Return the options of `open_source` that make it read what the schema was learned from."""
+    # Of text files types are inferred, each time anew: "01" may be text.
     types = {f.name: pa.float64() for f in schema.numeric}
     types |= {f.name: f.values.type for f in schema.categorical if f.values is not None}
     if schema.target is not None:
         types[schema.target] = schema.classes.type
-    numbers = (pa.string(), pa.float64())
-    return {name: kind for name, kind in types.items() if kind in numbers}
+    types = {name: kind for name, kind in types.items() if kind in (pa.string(), pa.float64())}
+    return {"null_values": schema.null_values or None, "types": types}
