@@ -68,6 +68,11 @@ class Scorer:
     precision
         "exact" is float64 throughout. "fast" adds the tables of three and more classes in
         float32, which leaves an error of at most d 2⁻²³ of the largest sum of a row's terms.
+
+    Notes
+    -----
+    Log joints of a row that differ by no more than rounding are equal: what ties on paper ties
+    here whatever the order of the columns, and the lowest class wins.
     """
 
     def __init__(

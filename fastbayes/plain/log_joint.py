@@ -43,6 +43,11 @@ class Scorer:
         n_classes). A missing value (NaN) contributes 0.
     precision
         "exact" or "fast"; numpy computes both in float64.
+
+    Notes
+    -----
+    Log joints of a row that differ by no more than rounding are equal: what ties on paper ties
+    here whatever the order of the columns, and the lowest class wins.
     """
 
     def __init__(
