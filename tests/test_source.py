@@ -549,11 +549,18 @@ class TestCsv:
         Path("t.csv").write_bytes(csv_bytes(table))
         assert rows(open_source("t.csv"), 7) == table.to_pylist()
 
+    @pytest.mark.usefixtures("small_blocks")
+    @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+    def test_a_block_may_end_within_a_line_end(self, folder: Path, newline: str) -> None:
+        values = ["x" * length for length in range(1, 90)]
+        Path("t.csv").write_text(newline.join(["a", *values, ""]), newline="")
+        assert [row["a"] for row in rows(open_source("t.csv"))] == values
+
     CELLS = ("x", '5" p', '"q"', '"a ""b"" c"', '"l1\nl2"', '""', "", '"""\n,"', 'a"b"c', '"\r\n"')
 
     @given(
         cells=st.lists(st.tuples(st.sampled_from(CELLS), st.sampled_from(CELLS)), min_size=1),
-        newline=st.sampled_from(["\n", "\r\n"]),
+        newline=st.sampled_from(["\n", "\r\n", "\r"]),
         size=st.integers(1, 30),
     )
     def test_any_block_size_gives_the_same_rows(
@@ -586,6 +593,16 @@ def test_json_keys_may_be_absent(folder: Path) -> None:
     Path("u.jsonl").write_text('{"a":1}\n')
     assert rows(open_source(["t.jsonl", "u.jsonl"]))[-1] == {"a": 1.0, "b": None}
     assert rows(open_source("t.jsonl", columns=["b"], null_values=["x"]))[0] == {"b": None}
+
+
+def test_json_keys_may_be_absent_from_the_first_rows_of_a_later_file(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("BLOCK_BYTES", "INFER_BYTES", "LEAST_INFER_BYTES"):
+        monkeypatch.setattr(text, name, 40)
+    Path("1.jsonl").write_text('{"a":1,"b":"x"}\n')
+    Path("2.jsonl").write_text('{"a":1}\n' * 20 + '{"a":1,"b":"late"}\n')
+    assert rows(open_source("*.jsonl"))[-1] == {"a": 1, "b": "late"}
 
 
 def test_null_values_everywhere(folder: Path) -> None:
@@ -639,6 +656,9 @@ class TestManyFiles:
         for source in ("h", "h/**/*.parquet", "h/*/*/*.parquet"):
             assert rows(open_source(source)) == wanted
         assert rows(open_source("h", columns=["place"])) == [{"place": "a b"}, {"place": None}]
+        Path("c/k=v").mkdir(parents=True)
+        Path("c/k=v/t.csv").write_text("a,b\n1,2\n3,4\n")
+        assert rows(open_source("c", columns=["k"])) == [{"k": "v"}, {"k": "v"}]
         assert rows(open_source("h/year=2020")) == [{"v": 1, "place": "a b"}]
         Path("h/year=2022/place=x").mkdir(parents=True)
         pq.write_table(pa.table({"v": [3], "year": ["own"]}), "h/year=2022/place=x/p.parquet")

@@ -152,12 +152,18 @@ class TestBinaryFiles:
         pq.write_table(pa.table({"v": pa.array([7] * 113, pa.int8())}), sink)
         data = sink.getvalue()
         footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
-        # 113 as thrift writes it (zigzag) stands in the footer for the column, group and file
-        wrong = data[:footer] + data[footer:].replace(b"\xe2\x01", b"\xe4\x01")
-        assert wrong != data
-        Path("t.parquet").write_bytes(wrong)
-        with says(FileFormatError, "t.parquet", "113", "114"):
-            read("t.parquet")
+        # 113 as thrift writes it (zigzag) stands in the footer several times
+        places = [
+            found.start() for found in re.finditer(b"\xe2\x01", data) if found.start() > footer
+        ]
+        first, last = places[0], places[-1]  # of the file; of the row group
+        for wrong in ([first], [last], [first, last]):
+            changed = bytearray(data)
+            for place in wrong:
+                changed[place] = 0xE4
+            Path("t.parquet").write_bytes(changed)
+            with says(FileFormatError, "t.parquet holds ", "rows", "write it again"):
+                read("t.parquet")
 
     def test_index_outside_its_dictionary(self, folder: Path) -> None:
         bad = pa.DictionaryArray.from_arrays(pa.array([0, 5, 1]), ["p", "q"], safe=False)
