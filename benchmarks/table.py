@@ -13,17 +13,19 @@ START, END = "<!-- benchmarks -->", "<!-- /benchmarks -->"
 
 def render(results: dict[str, Any]) -> str:
     """Return the tables as Markdown, with the machine, the versions and the date."""
+    cases = [line for line in results["lines"] if "claims" in line]
+    processes = [figure for line in results["lines"] for figure in line.get("figures", ())]
     return "\n".join(
         [
-            *_about(results),
-            "",
-            "| | warm | cold | ns per unit | against | ns per unit | ratio | claim |",
-            "|---|--:|--:|--:|---|--:|--:|---|",
-            *(row for line in results["lines"] if "claims" in line for row in _case(line)),
-            "",
-            "| | | wall | claim |",
+            "| | one call | ns per cell | beside the others |",
             "|---|--:|--:|---|",
-            *(row for line in results["lines"] if "figures" in line for row in _figures(line)),
+            *map(_case, cases),
+            "",
+            "| in a process of its own | | wall |",
+            "|---|--:|--:|",
+            *map(_figure, processes),
+            "",
+            *_about(results),
         ]
     )
 
@@ -32,71 +34,62 @@ def _about(results: dict[str, Any]) -> Iterator[str]:
     machine = results["machine"]
     versions = ", ".join(f"{name} {v}" for name, v in machine["versions"].items() if v)
     yield (
-        f"{machine['processor']}, {machine['cores']} cores, "
-        f"{machine['memory_bytes'] / 2**30:.0f} GiB; {machine['platform']}; "
-        f"Python {machine['python']}, {versions}; {results['date'][:10]}, "
-        f"load average before {machine['load_before']}"
-        + ("." if results["size"] == "full" else f"; **{results['size']} run, provisional**.")
+        "Medians of calls in turn with the others, in one process, on all cores unless said; in "
+        "brackets the first call of the process, machine code on disk; ratios are medians over "
+        "the turns, per cell (a column of a row); the others' preparations are not counted."
     )
     yield (
-        "Warm: median of one call, all sides taking turns in one process. Cold: the first call, "
-        "machine code on disk. Ratio: median over the turns, per unit (a cell, or a double)."
+        f"{machine['processor']}, {machine['cores']} cores, "
+        f"{machine['memory_bytes'] / 2**30:.0f} GiB, {machine['platform']}, "
+        f"Python {machine['python']}, {versions}. {results['date'][:10]}, "
+        f"load average {machine['load_before']} before"
+        + ("." if results["size"] == "full" else f"; **{results['size']} run: provisional**.")
     )
 
 
-def _case(line: dict[str, Any]) -> Iterator[str]:
+def _case(line: dict[str, Any]) -> str:
     sides = line["sides"]
     ours = next(iter(sides.values()))
-    first = [line["title"], _seconds(ours["wall"]), _seconds(ours["cold"]), _per_unit(ours)]
+    called = f"{_seconds(ours['wall'])} ({_seconds(ours['cold'])})"
+    per_cell, compared = _per_cell(ours), []
     for claim in line["claims"]:
-        against, other, ratio, met = claim["against"] or "", "", "", None
-        if against:
-            other = _per_unit(sides[against])
-        if "slower" in claim:
-            ratio = f"{claim['slower']:.2f} × its time"
-            met = None if claim["most"] is None else claim["slower"] <= claim["most"]
-        elif "faster" in claim:
-            ratio = f"{_number(claim['faster'])} × as fast"
-            met = None if claim["least"] is None else claim["faster"] >= claim["least"]
+        other = claim["against"]
+        if other is None:
+            per_cell += _claimed(claim["value"], claim["most"], None)
+        elif "slower" in claim:
+            said = _claimed(claim["slower"], claim["most"], None)
+            compared.append(f"{_number(claim['slower'])} × the time of {other}{said}")
         else:
-            met = None if claim["most"] is None else claim["value"] <= claim["most"]
-        said = _claimed(claim["most"], claim["least"], "" if against else " ns", met)
-        yield _row([*first, against, other, ratio, said])
-        first = [""] * 4
+            said = _claimed(claim["faster"], None, claim["least"])
+            compared.append(f"{_number(claim['faster'])} × as fast as {other}{said}")
+    return _row([line["title"], called, per_cell, "<br>".join(compared)])
 
 
-def _figures(line: dict[str, Any]) -> Iterator[str]:
-    for figure in line["figures"]:
-        met = None if figure["most"] is None else figure["value"] <= figure["most"]
-        said = _claimed(figure["most"], None, f" {figure['unit']}", met)
-        wall, more = figure["more"], ""
-        if "rows_per_second" in wall:
-            more = f", {wall['rows_per_second'] / 1e6:.1f} M rows/s"
-        value = f"{figure['value']:.2f} {figure['unit']}"
-        yield _row([figure["title"], value, _seconds(wall["wall"]) + more, said])
+def _figure(figure: dict[str, Any]) -> str:
+    rate = figure["more"].get("rows_per_second")
+    wall = _seconds(figure["more"]["wall"]) + (f", {rate / 1e6:.1f} M rows/s" if rate else "")
+    value = f"{figure['value']:.2f} {figure['unit']}"
+    value += _claimed(figure["value"], figure["most"], None)
+    return _row([figure["title"], value, wall])
 
 
-def _claimed(most: float | None, least: float | None, unit: str, met: bool | None) -> str:
-    if met is None:
+def _claimed(value: float, most: float | None, least: float | None) -> str:
+    """Say what is claimed of a value, and whether it is missed."""
+    if most is None and least is None:
         return ""
-    bound = f"≤ {most:g}{unit}" if most is not None else f"≥ {least:g}{unit}"
-    return f"{bound}, {'met' if met else '**missed**'}"
+    bound, met = (
+        (f"≤ {most:g}", value <= most) if most is not None else (f"≥ {least:g}", value >= least)
+    )
+    return f" (claim: {bound})" if met else f" (claim: {bound}, **missed**)"
 
 
-def _per_unit(side: dict[str, float]) -> str:
+def _per_cell(side: dict[str, float]) -> str:
     return _number(side["wall"] / side["units"] * 1e9)
 
 
 def _number(x: float) -> str:
-    return (
-        f"{x:.0f}"
-        if x >= 99.5
-        else f"{x:.1f}"
-        if x >= 9.95
-        else f"{x:.2f}"
-        if x >= 0.0995
-        else f"{x:.3f}"
-    )
+    digits = 0 if x >= 99.5 else 1 if x >= 9.95 else 2 if x >= 0.0995 else 3
+    return f"{x:.{digits}f}"
 
 
 def _seconds(x: float) -> str:

@@ -1,0 +1,77 @@
+"""The README keeps its word: the example runs, and no figure in the table was typed by hand."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from benchmarks.table import END, START, main, render, written
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text("utf-8")
+RESULTS = ROOT / "benchmarks" / "results.json"
+
+
+def test_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    names: dict[str, object] = {}
+    exec(compile(example, "README.md", "exec"), names)
+    assert names["month"] == names["stats"]
+    assert (tmp_path / "predicted.parquet").exists()
+
+
+def test_scripts_named_are_there() -> None:
+    named = set(re.findall(r"\./scripts/(\w+)", README))
+    assert named == {"demo", "test", "bench_table"}
+    assert all((ROOT / "scripts" / name).stat().st_mode & 0o111 for name in named)
+
+
+def test_table_is_the_measured_one() -> None:
+    measured = render(json.loads(RESULTS.read_text("utf-8")))
+    assert written(README, measured) == README, (
+        "run scripts/bench_table --from benchmarks/results.json"
+    )
+
+
+def results(faster: float, value: float) -> dict[str, object]:
+    side = {"cold": 0.5, "wall": 0.012, "units": 1e6}
+    claims = [
+        {"against": None, "most": 0.7, "least": None, "value": value},
+        {"against": "rival", "most": None, "least": 6, "faster": faster},
+    ]
+    line = {"title": "count", "sides": {"fastbayes": side, "rival": side}, "claims": claims}
+    figure = {"title": "fit", "value": 0.25, "unit": "GiB", "most": 1.0, "more": {"wall": 2.0}}
+    machine = {
+        "processor": "a processor", "cores": 2, "memory_bytes": 2**34, "load_before": 0.1,
+        "platform": "Linux", "python": "3.11", "versions": {"numpy": "2.4", "duckdb": None},
+    }  # fmt: skip
+    lines = [line, {"figures": [figure]}]
+    return {"date": "2026-01-02T03", "size": "full", "machine": machine, "lines": lines}
+
+
+def test_table_says_what_is_missed() -> None:
+    held, missed = render(results(7.0, 0.6)), render(results(5.0, 0.8))
+    assert "missed" not in held
+    assert missed.count("**missed**") == 2
+    assert "12.0 ms (500 ms)" in held
+    assert "0.25 GiB (claim: ≤ 1)" in held
+    assert "numpy 2.4. 2026-01-02" in held
+
+
+def test_table_replaces_only_what_is_between_the_markers(tmp_path: Path) -> None:
+    text = f"before\n{START}\nold\n{END}\nafter\n"
+    (tmp_path / "r.json").write_text(json.dumps(results(7.0, 0.6)), "utf-8")
+    (tmp_path / "t.md").write_text(text, "utf-8")
+    for _ in range(2):
+        main(str(tmp_path / "r.json"), str(tmp_path / "t.md"))
+    assert (tmp_path / "t.md").read_text("utf-8") == text.replace("old", render(results(7.0, 0.6)))
+
+
+@pytest.mark.parametrize("text", ["", START, f"{END}{START}", f"{START}{END}{START}{END}"])
+def test_markers_must_stand_once_and_in_order(text: str) -> None:
+    with pytest.raises(ValueError, match="needs one"):
+        written(text, "table")
