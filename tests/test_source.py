@@ -580,6 +580,7 @@ class TestCsv:
 
         parts = list(blocks(io.BytesIO(data), size, cut_rows(","), "t.csv"))
         assert b"".join(parts) == data
+        assert not any(part.startswith(b"\n") for part in parts)
         assert [row for part in parts for row in parse(part)] == parse(data)
 
 
