@@ -18,6 +18,10 @@ from fastbayes._jit import kernel, readonly, reads, writes
 BLOCK = 65_536
 # Rows of one block of places in a table: 16 KiB.
 PLACES = 4096
+# Up to this many entries, comparing bytes with each of them, 64 at a time, is faster than
+# reading a table: 0.2 ns a row for 8 entries, where reading takes 0.4 and more.
+FEW_ENTRIES = 16
+_NULL = 255
 
 _ALL_KNOWN = readonly(np.empty(0, np.uint8))
 _ONE = np.zeros(1, np.uint32)
@@ -39,6 +43,7 @@ SIGNATURES = {
         for index in _INDICES
         for code in _CODES
     ],
+    "translate": [(reads("uint8"), reads("uint8"), writes("uint8"), writes("uint8"))],
     "extremes": [(reads("int64"), reads("uint8"), writes("int64"))],
 }
 
@@ -64,15 +69,12 @@ def take(
     """
     # A negative index, read as unsigned, is beyond any table.
     unsigned = indices.view(f"u{indices.itemsize}")
+    if table is not None and 0 < len(table) <= FEW_ENTRIES and out.dtype == np.uint8:
+        return _take_few(unsigned, validity, bit_offset, table, missing, out)
     if table is not None or missing == 0:
         table = np.empty(0, np.uint32) if table is None else table
         return _look_up(unsigned, 0, table, (missing, missing), validity, bit_offset, out)
-    code = np.full(1, missing, out.dtype)
-    largest = np.zeros(1, np.uint64)
-    for rows in _blocks(len(out)):
-        known = _bits(validity, bit_offset, rows)
-        narrow(readonly(unsigned[rows]), known, readonly(code), out[rows], largest)
-    return bool(largest[0] < missing)
+    return _narrow(unsigned, validity, bit_offset, missing, out) < missing
 
 
 def spread(
@@ -141,6 +143,41 @@ def min_max(
     return (int(found[0]), int(found[1])) if found[0] <= found[1] else (1, 0)
 
 
+def _narrow(
+    indices: NDArray[np.unsignedinteger],
+    validity: NDArray[np.uint8] | None,
+    bit_offset: int,
+    missing: int,
+    out: NDArray[np.unsignedinteger],
+) -> int:
+    """Copy indices, `missing` where null; return the largest known one."""
+    code, largest = readonly(np.full(1, missing, out.dtype)), np.zeros(1, np.uint64)
+    for rows in _blocks(len(out)):
+        known = _bits(validity, bit_offset, rows)
+        narrow(readonly(indices[rows]), known, code, out[rows], largest)
+    return int(largest[0])
+
+
+def _take_few(
+    indices: NDArray[np.unsignedinteger],
+    validity: NDArray[np.uint8] | None,
+    bit_offset: int,
+    table: NDArray[np.uint32],
+    missing: int,
+    out: NDArray[np.unsignedinteger],
+) -> bool:
+    """Take codes from a table of a few entries: as bytes first, then each byte for another."""
+    if _narrow(indices, validity, bit_offset, _NULL, out) >= len(table):
+        return False
+    entries = np.arange(len(table) + 1, dtype=np.uint8)
+    entries[-1] = _NULL
+    codes = np.append(table, np.uint32(missing)).astype(np.uint8)
+    if validity is None:
+        entries, codes = entries[:-1], codes[:-1]
+    translate(readonly(entries), readonly(codes), np.empty(PLACES, np.uint8), out)
+    return True
+
+
 def _look_up(
     values: NDArray[np.unsignedinteger],
     minimum: int,
@@ -196,6 +233,29 @@ def narrow(indices, known, missing, out, largest):
             top = max(top, index if known[r] else zero)
             out[r] = index if known[r] else null
     largest[0] = max(largest[0], np.uint64(top))
+
+
+@kernel
+def translate(entries, codes, scratch, out):
+    """Replace bytes: out[r] = codes[k] where out[r] = entries[k].
+
+    entries  IN   (n_entries,) uint8   every byte of `out` is one of them
+    codes    IN   (n_entries,) uint8
+    scratch  OUT  (block of rows,) uint8
+    out      OUT  (n,) uint8
+    """
+    for first in range(0, out.size, scratch.size):
+        x = out[first : first + scratch.size]
+        new = scratch[: x.size]
+        entry, code = entries[0], codes[0]
+        for r in range(x.size):
+            new[r] = code
+        for k in range(1, entries.size):
+            entry, code = entries[k], codes[k]
+            for r in range(x.size):
+                new[r] = code if x[r] == entry else new[r]
+        for r in range(x.size):
+            x[r] = new[r]
 
 
 @kernel

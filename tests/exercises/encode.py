@@ -18,6 +18,7 @@ def exercise(encode):
                 for nulls in (None, validity):
                     for entries in (None, table):
                         assert encode.take(indices, nulls, 0, entries, ROWS, out)
+                    assert encode.take(indices % 3, nulls, 0, table[:3], ROWS, out)
         values = np.arange(ROWS)
         encode.spread(values, 0, table, ROWS, validity, 0, out)
         encode.unpack(validity, 0, ROWS, validity, 0, np.arange(3, dtype=np.uint8), out)

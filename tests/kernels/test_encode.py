@@ -36,7 +36,7 @@ def bitmaps(draw, n):
 def columns(draw):
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     kind = draw(st.sampled_from(["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"]))
-    n_entries = draw(st.integers(0, 127))
+    n_entries = draw(st.integers(0, 20) | st.integers(0, 127))
     n = draw(st.integers(0, 300)) if n_entries else 0
     indices = rng.integers(0, max(n_entries, 1), n).astype(kind)
     validity, offset = draw(bitmaps(n))
