@@ -18,7 +18,7 @@ from fastbayes import engine
 from fastbayes.batch import BLOCK_ROWS, Batch
 from fastbayes.data.apply import open_for
 from fastbayes.data.encode import Encoded, Encoder
-from fastbayes.data.segments import Segment
+from fastbayes.data.segments import Segment, reading, sound
 from fastbayes.decisions import decide
 from fastbayes.engine import Progress
 from fastbayes.errors import DataError, FastBayesWarning, SchemaError
@@ -139,6 +139,8 @@ def predict_to(
         unseen = np.zeros(len(schema.categorical), dtype=np.int64)
         batches, prior_rows = [], 0
         for rows, encoded in engine.encoded_blocks(segment, encoder):
+            with reading(segment.origin):
+                sound(rows.select(copied))
             batch, impossible = answers.of(rows, encoded)
             batches.append(batch)
             unseen += encoded.unseen

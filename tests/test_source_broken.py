@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 
 from fastbayes.data import rows as rows_module
 from fastbayes.data import text
+from fastbayes.data.segments import reading, sound
 from fastbayes.data.source import open_source
 from fastbayes.errors import DataError, FileFormatError, SchemaError
 
@@ -41,7 +42,8 @@ def read(source: Any, **options: Any) -> list[dict[str, Any]]:
     found = []
     for segment in open_source(source, **options).segments(16):
         for batch in segment.batches():
-            batch.validate(full=True)
+            with reading(segment.origin):
+                sound(batch).validate(full=True)
             found += batch.to_pylist()
     return found
 

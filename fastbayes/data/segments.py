@@ -47,7 +47,9 @@ class Segment:
         Returns
         -------
         iterator of RecordBatch
-            All but the last have exactly `block_rows` rows; none is empty.
+            All but the last have exactly `block_rows` rows; none is empty. Dictionary indices of
+            a damaged Parquet file may lie outside the dictionary: who does not hand them to an
+            encoder, which checks them, calls `sound`.
 
         Raises
         ------
