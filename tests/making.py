@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+import fastbayes as fb
 from fastbayes.batch import Batch, Codes
 from fastbayes.schema import Alignment, Shape
 
@@ -118,3 +119,34 @@ def random_table(n: int, seed: int = 0) -> pa.Table:
             "w": rng.random(n),
         }
     )
+
+
+def cells(stats: fb.Statistics) -> dict[Any, Any]:
+    """Return the counts by column, value and class, those of 0 left out."""
+    found = {}
+    classes = stats.schema.classes.to_pylist()
+    values = stats.values
+    for j, feature in enumerate(stats.schema.categorical):
+        names = [*feature.values.to_pylist(), None]  # type: ignore[union-attr]
+        block = values.counts[values.offsets[j] : values.offsets[j + 1]]
+        for (v, c), n in np.ndenumerate(block):
+            if n:
+                found[feature.name, names[v], classes[c]] = n.item()
+    return found
+
+
+def cells_of(table: pa.Table, target: str, weight: str | None = None) -> dict[Any, Any]:
+    """Return what `cells` should, one cell of the table at a time; NaN is missing."""
+    found: dict[Any, Any] = {}
+    for row in table.to_pylist():
+        w = 1 if weight is None else row[weight]
+        label = known(row[target])
+        for name, value in row.items():
+            if name not in (target, weight) and label is not None and w:
+                key = name, known(value), label
+                found[key] = found.get(key, 0) + w
+    return found
+
+
+def known(value: Any) -> Any:
+    return None if value is None or value != value else value

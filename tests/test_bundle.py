@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from making import random_table
+from making import cells, random_table
 
 import fastbayes as fb
 from fastbayes.errors import DataError, SchemaError
@@ -26,20 +26,6 @@ def count(table: pa.Table, **options: Any) -> fb.Statistics:
 def domain(stats: fb.Statistics, name: str) -> Any:
     (feature,) = (f for f in stats.schema.features if f.name == name)
     return None if feature.values is None else feature.values.to_pylist()
-
-
-def cells(stats: fb.Statistics) -> dict[Any, Any]:
-    """Return the counts by column, value and class, those of 0 left out."""
-    found = {}
-    classes = stats.schema.classes.to_pylist()
-    values = stats.values
-    for j, feature in enumerate(stats.schema.categorical):
-        names = [*feature.values.to_pylist(), None]
-        block = values.counts[values.offsets[j] : values.offsets[j + 1]]
-        for (v, c), n in np.ndenumerate(block):
-            if n:
-                found[feature.name, names[v], classes[c]] = n.item()
-    return found
 
 
 @given(cut=st.integers(0, 300), seed=st.integers(0, 9))

@@ -61,16 +61,15 @@ def prepare(book: Codebook, column: pa.Array, n: int, kernels: ModuleType) -> Pr
         if quick is not None:
             return quick
     if t.is_floating(kind) or t.is_decimal(kind):
-        values = column.cast(pa.float64(), safe=False)
-        # -0.0 and 0.0 are one value, and NaN is missing.
-        column = pc.if_else(pc.is_nan(values), pa.scalar(None, pa.float64()), pc.add(values, 0.0))
+        column = column.cast(pa.float64(), safe=False)
     elif t.is_string_view(kind):
         column = column.cast(pa.string())
     if not t.is_dictionary(kind):
         column = column.dictionary_encode()
     indices, entries = column.indices, column.dictionary
-    if t.is_decimal(entries.type):  # as Python objects they equal no float
-        entries = entries.cast(pa.float64(), safe=False)
+    if t.is_floating(entries.type) or t.is_decimal(entries.type):
+        # Decimals equal no float, and of 0.0 and -0.0, which are equal, the first would stay.
+        entries = pc.add(entries.cast(pa.float64(), safe=False), 0.0)
     found = book.lookup(entries)
     size = len(book)
     validity = _bits(indices)

@@ -1,0 +1,625 @@
+"""Columns in any Arrow encoding become the same codes, counts and domains."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from making import cells, cells_of, known
+
+import fastbayes as fb
+from fastbayes.data.encode import Encoder, Place
+from fastbayes.errors import DataError, SchemaError
+
+HERE = Place("here.parquet", 1000)
+VALUES = ["q", None, "p", "é", "q", "", None, "p", "q", "r", "p", "q", None]
+LABELS = list("abcabcabcabca")
+
+
+@pytest.fixture(params=["always", "never"], scope="module", autouse=True)
+def _kernels(request: pytest.FixtureRequest) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FASTBAYES_KERNELS", request.param)
+        yield
+
+
+def count(table: Any, **options: Any) -> fb.Statistics:
+    return fb.count(table, "y", **options)
+
+
+def domain(stats: fb.Statistics, name: str = "x") -> Any:
+    return next(f for f in stats.schema.features if f.name == name).values.to_pylist()
+
+
+def decoded(encoder: Encoder, rows: pa.RecordBatch) -> dict[str, list[Any]]:
+    """Encode rows and say which values the codes stand for; unseen ones are Ellipsis."""
+    batch = encoder.encode(rows, HERE).batch
+    found: dict[str, list[Any]] = {}
+    features = encoder.schema().categorical
+    for members, codes, sizes in batch.codes:
+        for feature, column, size in zip(members, codes, sizes, strict=True):
+            assert column.flags.c_contiguous
+            assert (column < size).all()
+            values = features[feature].values.to_pylist()  # type: ignore[union-attr]
+            values += [None, ...] if encoder.applying else [None]
+            found[features[feature].name] = [values[c] for c in column]
+    return found
+
+
+# Text in every encoding
+
+
+def dictionary(
+    indices: list[int | None], entries: list[Any], index: Any = None, value: Any = None
+) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(
+        pa.array(indices, index or pa.int32()), pa.array(entries, value)
+    )
+
+
+def shuffled_dictionary(values: list[Any], index: Any, value: Any, *, null: bool) -> pa.Array:
+    """Return values by a dictionary in odd order, with repeated, unused and null entries."""
+    entries = ["unused", "q", "r", "q", "é", "p", "", "p", "another"] + [None] * null
+    first = {v: entries.index(v) for v in entries}
+    last = {v: len(entries) - 1 - entries[::-1].index(v) for v in entries}
+    indices = []
+    for r, v in enumerate(values):
+        where = first if r % 2 else last
+        indices.append(None if v is None and not (null and r % 2) else where[v])
+    return dictionary(indices, entries, index, value)
+
+
+def sliced(column: pa.Array) -> pa.Array:
+    """Return the column as a slice of a larger one, so that its bits start inside a byte."""
+    around = column.take(pa.array([0, 1, 2, 0, 1, 1, 2, 2, 0, 1, 1]))
+    both = pa.concat_arrays([around, column, around])
+    return both.slice(11, len(column))
+
+
+INDICES = [pa.int8(), pa.uint8(), pa.int16(), pa.uint16(), pa.int32(), pa.uint32(), pa.int64()]
+ENCODINGS = {
+    "string": pa.array(VALUES),
+    "large_string": pa.array(VALUES, pa.large_string()),
+    "string_view": pa.array(VALUES, pa.string_view()),
+    "sliced": pa.array([None, "z", *VALUES, "z"]).slice(2, len(VALUES)),
+    "sliced view": pa.array([None, "z", *VALUES, "z"], pa.string_view()).slice(2, len(VALUES)),
+    "uint64": shuffled_dictionary(VALUES, pa.uint64(), pa.string(), null=False),
+    "large": shuffled_dictionary(VALUES, pa.int32(), pa.large_string(), null=True),
+    "sliced dictionary": sliced(shuffled_dictionary(VALUES, pa.int16(), pa.string(), null=True)),
+}
+ENCODINGS |= {str(i): shuffled_dictionary(VALUES, i, pa.string(), null=True) for i in INDICES}
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_text_in_any_encoding(encoding: str) -> None:
+    table = pa.table({"x": ENCODINGS[encoding], "y": LABELS})
+    stats = count(table)
+    assert stats == count(pa.table({"x": VALUES, "y": LABELS}))
+    assert cells(stats) == cells_of(table, "y")
+    assert domain(stats) == ["", "p", "q", "r", "é"]
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_text_in_any_encoding__when_applied(encoding: str) -> None:
+    schema = count(pa.table({"x": ["", "p", "q", "r"], "y": list("abca")})).schema
+    column = ENCODINGS[encoding]
+    rows = pa.record_batch({"x": column})
+    encoder = Encoder.applying_to(schema, rows.schema)
+    assert decoded(encoder, rows)["x"] == [... if v == "é" else v for v in VALUES]
+    assert encoder.encode(rows, HERE).unseen.tolist() == [1]
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_text_in_any_encoding__rows_left_out(encoding: str) -> None:
+    labels = [None if i % 3 == 0 else c for i, c in enumerate(LABELS)]
+    weight = [i % 4 / 2 for i in range(len(VALUES))]
+    table = pa.table({"x": ENCODINGS[encoding], "y": labels, "w": weight})
+    stats = count(table, sample_weight="w")
+    assert cells(stats) == cells_of(table, "y", "w")
+    assert stats.dropped_rows == sum(v is None for v in labels)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_class_in_any_encoding(encoding: str) -> None:
+    table = pa.table({"x": LABELS, "y": ENCODINGS[encoding]})
+    stats = count(table)
+    assert cells(stats) == cells_of(table, "y")
+    assert stats.schema.classes.to_pylist() == ["", "p", "q", "r", "é"]
+    assert stats.dropped_rows == 3
+
+
+def test_chunks__each_with_its_own_dictionary() -> None:
+    chunks = [
+        dictionary([0, 1, None, 0], ["b", "a"]),
+        dictionary([1, 0, 2, 2], ["c", "b", None]),
+        dictionary([], ["unused"]),
+        dictionary([2, 2, 0, 1], ["a", "a", "d"]),
+    ]
+    table = pa.table({"x": pa.chunked_array(chunks), "y": list("abcdabcdabcd")})
+    stats = count(table)
+    assert cells(stats) == cells_of(table, "y")
+    assert domain(stats) == ["a", "b", "c", "d"]
+    for batches in (table.to_batches(), iter(table.to_batches(max_chunksize=3))):
+        assert count(batches) == stats
+
+
+def test_chunks__of_another_encoding_each() -> None:
+    batches = [
+        pa.record_batch({"x": ENCODINGS[name], "y": LABELS})
+        for name in ("string", "int8", "string_view", "uint32", "large_string")
+    ]
+    whole = pa.table({"x": VALUES * 5, "y": LABELS * 5})
+    assert count(iter(batches)) == count(whole)
+
+
+@given(
+    values=st.lists(st.one_of(st.none(), st.sampled_from("abcdefg")), min_size=1, max_size=40),
+    seed=st.integers(0, 1000),
+)
+def test_any_dictionary(values: list[str | None], seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    entries = [*rng.permutation([*"abcdefg", *"abc", "unused"]), None]
+    where = {v: [i for i, e in enumerate(entries) if e == v] for v in {*values, None}}
+    indices = [int(rng.choice(where[v])) for v in values]
+    holes = [
+        None if v is None and rng.random() < 0.5 else i
+        for i, v in zip(indices, values, strict=True)
+    ]
+    column = dictionary(holes, entries, rng.choice(np.array(INDICES, dtype=object)))
+    cut = int(rng.integers(0, len(values) + 1))
+    table = pa.table({"x": column.slice(cut), "y": ["a"] * (len(values) - cut)})
+    if table.num_rows:
+        assert cells(count(table)) == cells_of(table, "y")
+
+
+def test_corrupt_indices_are_refused() -> None:
+    indices = pa.array([0, 7, 1], pa.int8())
+    column = pa.DictionaryArray.from_arrays(indices, pa.array(["p", "q"]), safe=False)
+    table = pa.table({"x": column, "y": list("aba")})
+    with pytest.raises(DataError, match=r"'x' has dictionary indices outside .*corrupt: write"):
+        count(table)
+
+
+def test_garbage_under_nulls_is_not_read() -> None:
+    indices = pa.Array.from_buffers(
+        pa.int32(),
+        4,
+        [pa.py_buffer(bytes([0b0101])), pa.py_buffer(np.array([1, 10**9, 0, -5], "i4").tobytes())],
+    )
+    column = pa.DictionaryArray.from_arrays(indices, pa.array(["p", "q"]), safe=False)
+    stats = count(pa.table({"x": column, "y": list("abab")}))
+    assert cells(stats) == {("x", "q", "a"): 1, ("x", "p", "a"): 1, ("x", None, "b"): 2}
+
+
+# Numbers and truth values as categories
+
+PACKED = {
+    "int8": pa.array([3, -128, None, 3, 127, 0, None] * 3, pa.int8()),
+    "int16 sliced": pa.array([9, 9, 9, *([3, -5, None, 3] * 5)], pa.int16()).slice(3),
+    "uint32": pa.array([0, 2**32 - 1, None, 7], pa.uint32()),
+    "int64": pa.array([2**63 - 1, -(2**63), None, 0, -1, 2**53 + 1, 2**53]),
+    "int64 wide": pa.array([0, 2**20, None, 1, 2**20 - 1]),
+    "int64 narrow": pa.array([2**62, 2**62 + 5, None, 2**62 + 2]),
+    "uint64": pa.array([2**64 - 1, 0, None, 2**64 - 2, 2**63], pa.uint64()),
+    "dictionary of int": dictionary([0, 1, None, 2, 0], [5, -7, None], value=pa.int64()),
+    "dictionary of uint64": dictionary([0, 1, None, 0], [2**64 - 1, 3], value=pa.uint64()),
+    "float64": pa.array([0.5, -0.0, None, 0.0, float("nan"), float("inf"), -1e300, 5e-324]),
+    "float32": pa.array([0.1, None, 0.1, 3e38, float("nan")], pa.float32()),
+    "float16": pa.array(np.array([0.5, 2.0, np.nan], np.float16)),
+    "dictionary of float": dictionary([0, 1, None, 2, 3], [0.5, -0.0, float("nan"), 0.0]),
+    "dictionary of float32": dictionary([0, 1, None], [0.1, 2.5], value=pa.float32()),
+    "bool": pa.array([True, None, False, True, True]),
+    "bool sliced": pa.array([None, *([True, None, False, False] * 9)]).slice(5),
+    "bool no nulls": pa.array([True, False, True] * 5).slice(4),
+    "bool one value": pa.array([False, None]),
+    "dictionary of bool": dictionary([0, 1, None, 1], [True, False]),
+}
+
+
+@pytest.mark.parametrize("name", PACKED)
+def test_numbers_as_categories(name: str) -> None:
+    column = PACKED[name]
+    table = pa.table({"x": column, "y": ["a" if i % 3 else "b" for i in range(len(column))]})
+    stats = count(table, categorical=["x"])
+    assert cells(stats) == cells_of(table, "y")
+    wanted = {known(v) for v in column.to_pylist()} - {None}
+    assert domain(stats) == sorted(wanted)
+    assert "-0.0" not in str(domain(stats))
+    chunked = pa.concat_tables([table.slice(0, 1), table.slice(1, 2), table.slice(3)])
+    assert count(iter(chunked.to_batches()), categorical=["x"]) == stats
+    holes = pa.array([*table["y"].to_pylist()[:-1], None])
+    fewer = table.set_column(1, "y", holes)
+    if len(column) > 1:
+        assert cells(count(fewer, categorical=["x"])) == cells_of(
+            table.slice(0, len(column) - 1), "y"
+        )
+
+
+@pytest.mark.parametrize("name", PACKED)
+def test_numbers_as_classes(name: str) -> None:
+    column = PACKED[name]
+    table = pa.table({"x": ["p"] * len(column), "y": column})
+    stats = count(table)
+    assert cells(stats) == cells_of(table, "y")
+    assert stats.dropped_rows == sum(known(v) is None for v in column.to_pylist())
+
+
+@pytest.mark.parametrize("name", PACKED)
+def test_numbers_as_categories__when_applied(name: str) -> None:
+    column = PACKED[name]
+    values = [known(v) for v in column.to_pylist()]
+    table = pa.table({"x": column, "y": ["a"] * len(column)})
+    schema = count(table.slice(0, 2), categorical=["x"]).schema
+    seen = set(values[:2]) - {None}
+    rows = pa.record_batch({"x": column})
+    got = decoded(Encoder.applying_to(schema, rows.schema), rows)["x"]
+    assert got == [v if v is None or v in seen else ... for v in values]
+
+
+def test_decimals() -> None:
+    numbers = [decimal.Decimal("0.10"), None, decimal.Decimal("-7.25"), decimal.Decimal("0.10")]
+    for kind in (pa.decimal128(9, 2), pa.decimal256(50, 2)):
+        column = pa.array(numbers, kind)
+        for x in (column, column.dictionary_encode()):
+            stats = count(pa.table({"x": x, "y": list("abab")}), categorical=["x"])
+            assert domain(stats) == [-7.25, 0.1]
+            assert cells(stats)["x", 0.1, "b"] == 1
+        stats = count(pa.table({"x": column, "y": list("abab")}))
+        assert stats.moments.count.tolist() == [[2, 1]]
+        assert stats.moments.mean.tolist() == [[pytest.approx((0.1 - 7.25) / 2), 0.1]]
+
+
+def test_whole_numbers_then_fractions_then_whole_numbers() -> None:
+    pieces = [[1, 2, None], [0.5, 2.0, float("inf")], [2, 3, 1]]
+    batches = [pa.record_batch({"x": x, "y": list("aba")}) for x in pieces]
+    stats = count(iter(batches), categorical=["x"])
+    assert domain(stats) == [0.5, 1.0, 2.0, 3.0, float("inf")]
+    schema = stats.schema
+    rows = pa.record_batch({"x": pa.array([3, 4, None], pa.int8())})
+    assert decoded(Encoder.applying_to(schema, rows.schema), rows)["x"] == [3.0, ..., None]
+
+
+def test_codebooks_grow_while_many_threads_count() -> None:
+    """Later values take the place of early missing codes; the sorted end hides it."""
+    n = 400_000
+    rng = np.random.default_rng(0)
+    top = np.arange(n) // 700 + 2
+    columns = {
+        "text": np.char.add("v", (rng.random(n) * top).astype(int).astype(str)),
+        "whole": (rng.random(n) * top).astype(int) - 200,
+    }
+    holes = rng.random(n) < 0.2
+    table = pa.table(
+        {k: pa.array(v, mask=holes) for k, v in columns.items()}
+        | {
+            "y": pa.array(
+                np.array(["a", "b", "c"])[(rng.random(n) * np.minimum(top, 3)).astype(int)]
+            )
+        }
+    )
+    one = count(table, categorical=["whole"], threads=1)
+    assert count(table, categorical=["whole"], threads=8) == one
+    assert count(table.to_reader(7_001), categorical=["whole"], threads=4) == one
+    for j, name in enumerate(sorted(columns)):
+        assert domain(one, name) == sorted({*columns[name][~holes].tolist()})
+        frame = pd.DataFrame({"x": columns[name], "y": table["y"].to_pandas()})
+        wanted = pd.crosstab(frame["x"][~holes], frame["y"][~holes])
+        np.testing.assert_array_equal(one.values.of(j), wanted.loc[domain(one, name)].to_numpy())
+
+
+# Numbers as numbers
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([1, 2, None, 4], pa.int8()),
+        pa.array([1, 2, None, 4], pa.uint64()),
+        pa.array([9, 1, 2, None, 4, 9]).slice(1, 4),
+        pa.array([1, 2, None, 4], pa.float32()),
+        pa.array(np.array([1, 2, np.nan, 4], np.float16)),
+        pa.array([1.0, 2.0, float("nan"), 4.0]),
+        pa.array([9.0, 1.0, 2.0, None, 4.0]).slice(1),
+    ],
+    ids=lambda c: str(c.type),
+)
+def test_numbers(column: pa.Array) -> None:
+    stats = count(pa.table({"x": column, "y": list("aabb")}))
+    assert stats.schema.features[0].kind == "numeric"
+    assert stats.moments.count.tolist() == [[2, 1]]
+    assert stats.moments.mean.tolist() == [[1.5, 4.0]]
+    assert stats.moments.scatter.tolist() == [[0.5, 0.0]]
+
+
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32()], ids=str)
+@pytest.mark.parametrize("value", [np.inf, -np.inf])
+def test_infinity_names_column_row_and_remedy(kind: Any, value: float) -> None:
+    x = pa.array([1.0, 2.0, None, value], kind)
+    labels = ["a", None, "b", "a"]  # the row is counted among all rows, not among those kept
+    with pytest.raises(DataError, match=rf"column 'x', row 3: value {value} is infinite; replace"):
+        count(pa.table({"x": x, "y": labels}))
+    rows = pa.record_batch({"x": x})
+    schema = count(pa.table({"x": [1.0], "y": ["a"]})).schema
+    with pytest.raises(DataError, match=r"column 'x', row 1003 of here.parquet: value -?inf"):
+        Encoder.applying_to(schema, rows.schema).encode(rows, HERE)
+    assert count(pa.table({"x": x, "y": ["a", "b", "a", None]})).n_rows == 3
+
+
+@pytest.mark.parametrize(
+    ("weight", "says"),
+    [
+        ([1.0, -1.0], "row 1: -1.0 is not a finite number >= 0"),
+        ([1.0, np.nan], "row 1: nan is not"),
+        ([np.inf, 1.0], "row 0: inf is not"),
+        (pa.array([1, None]), "row 1: nan is not"),
+        (["1", "2"], "is string, but numbers are needed"),
+        (pa.array([1, 2], pa.timestamp("s")), "timestamp"),
+        ([[1], [2]], "list"),
+    ],
+    ids=str,
+)
+def test_weights_that_are_none(weight: Any, says: str) -> None:
+    table = pa.table({"x": ["p", "q"], "y": ["a", "b"], "w": weight})
+    with pytest.raises(DataError, match=says) as caught:
+        count(table, sample_weight="w")
+    assert "'w'" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.bool_(), pa.int8(), pa.float32(), pa.decimal128(6, 2)], ids=str
+)
+def test_weights_of_any_number_type(kind: Any) -> None:
+    weight = pa.array([1, 0, 1], pa.int8()).cast(kind)
+    stats = count(pa.table({"x": list("pqr"), "y": list("abc"), "w": weight}), sample_weight="w")
+    assert cells(stats) == {("x", "p", "a"): 1.0, ("x", "r", "c"): 1.0}
+    assert domain(stats) == ["p", "r"]
+    assert stats.schema.classes.to_pylist() == ["a", "c"]
+
+
+# Domains that an object declares
+
+
+def test_declared__pandas_categories() -> None:
+    frame = pd.DataFrame(
+        {
+            "c": pd.Categorical(list("pqp"), categories=["z", "q", "p"]),
+            "i": pd.Categorical([3, 1, None], categories=[3, 2, 1]),
+            "o": pd.Categorical(["m", "l", "m"], categories=["l", "m", "h"], ordered=True),
+            "s": list("uvu"),
+            "y": pd.Categorical(list("aab"), categories=["c", "b", "a"]),
+        }
+    )
+    stats = count(frame)
+    assert [domain(stats, n) for n in "cios"] == [
+        ["p", "q", "z"],
+        [1, 2, 3],
+        ["h", "l", "m"],
+        ["u", "v"],
+    ]
+    assert [f.declared for f in stats.schema.features] == [True, True, True, False]
+    assert stats.schema.classes.to_pylist() == ["a", "b", "c"]
+    assert domain(count(frame, domains={"c": ["p", "q"]}), "c") == ["p", "q"]
+    assert domain(count(frame, columns=["s"]), "s") == ["u", "v"]
+    assert domain(count(pa.table(frame)), "c") == ["p", "q"]  # there it is only an encoding
+
+
+def test_declared__pandas_category_as_weight() -> None:
+    frame = pd.DataFrame({"x": list("pq"), "w": pd.Categorical([1.0, 2.0]), "y": list("ab")})
+    with pytest.raises(SchemaError, match=r"'w' is dictionary.*numbers are needed"):
+        count(frame, sample_weight="w")
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_declared__polars_enum(lazy: bool) -> None:
+    frame = pl.DataFrame(
+        {
+            "e": pl.Series(list("pqp"), dtype=pl.Enum(["z", "q", "p"])),
+            "c": pl.Series(list("pqp"), dtype=pl.Categorical),
+            "n": pl.Series([None] * 3, dtype=pl.Enum([])),
+            "y": list("aab"),
+        }
+    )
+    stats = count(frame.lazy() if lazy else frame)
+    assert domain(stats, "e") == ["p", "q", "z"]
+    assert domain(stats, "c") == ["p", "q"]
+    assert domain(stats, "n") == []
+    assert [f.declared for f in stats.schema.features] == [True, False, False]
+
+
+def test_declared__values_outside_name_column_row_and_value() -> None:
+    table = pa.table({"x": ["p", None, "q", "r"], "i": [1, 2, 3, 4], "y": [None, "a", "a", "b"]})
+    with pytest.raises(
+        DataError, match=r"column 'x', row 3: value 'r' is outside .*domains\['x'\]"
+    ):
+        count(table, domains={"x": ["p", "q"]})
+    with pytest.raises(DataError, match="column 'i', row 2: value 3 is outside the declared"):
+        count(table, domains={"i": [1, 2]})
+    with pytest.raises(DataError, match="column 'y', row 3: class 'b' is not among the 1 known"):
+        count(table, domains={"y": ["a"]})
+    with pytest.raises(SchemaError, match="domains: there is no column 'z'"):
+        count(table, domains={"z": ["a"]})
+    with pytest.raises(SchemaError, match="'x' holds int64 in one place and string"):
+        count(table, domains={"x": [1, 2]})
+
+
+def test_declared__false_alone() -> None:
+    stats = count(pa.table({"x": [False, None], "y": ["a", "b"]}), domains={"x": [False]})
+    assert domain(stats) == [False]
+    with pytest.raises(DataError, match="column 'x', row 1: value True is outside"):
+        count(pa.table({"x": [False, True], "y": ["a", "b"]}), domains={"x": [False]})
+
+
+# Edges
+
+
+def test_edge__zero_rows() -> None:
+    kinds = {"t": pa.string(), "b": pa.bool_(), "i": pa.int64(), "f": pa.float64(), "z": pa.null()}
+    table = pa.table({k: pa.array([], v) for k, v in kinds.items()} | {"y": pa.array([], TEXT)})
+    stats = count(table, categorical=["i"])
+    assert [f.size for f in stats.schema.features] == [0] * 5
+    assert stats.n_rows == 0
+    filled = pa.table({"t": ["p"], "b": [True], "i": [1], "f": [0.5], "z": [None], "y": ["a"]})
+    assert stats + count(filled, categorical=["i"]) == count(filled, categorical=["i"])
+
+
+TEXT = pa.string()
+
+
+def test_edge__one_class_one_value_all_missing() -> None:
+    table = pa.table(
+        {"one": ["p"] * 3, "gone": pa.nulls(3, pa.string()), "null": pa.nulls(3), "y": ["a"] * 3}
+    )
+    stats = count(table)
+    assert cells(stats) == {("one", "p", "a"): 3, ("gone", None, "a"): 3, ("null", None, "a"): 3}
+    numbers = count(pa.table({"x": pa.nulls(3, pa.float64()), "y": ["a"] * 3}))
+    assert numbers.moments.count.tolist() == [[0]]
+
+
+def test_edge__rows_without_a_class_are_dropped_and_counted() -> None:
+    table = pa.table({"x": ["p", "q", "r"], "y": ["a", None, "b"]})
+    stats = count(table)
+    assert stats.dropped_rows == 1
+    assert domain(stats) == ["p", "r"]
+    nan = pa.table({"x": ["p", "q", "r"], "y": [1.0, float("nan"), 2.0]})
+    assert count(nan).dropped_rows == 1
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.string(), pa.null(), pa.float64(), pa.bool_(), pa.int32()], ids=str
+)
+def test_edge__no_class_at_all(kind: Any) -> None:
+    table = pa.table({"x": ["p", "q"], "y": pa.nulls(2, kind)})
+    with pytest.raises(DataError, match=r"column 'y' is null in all 2 rows.*choose another target"):
+        count(table)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([1, 2], pa.timestamp("s")),
+        pa.array([datetime.date(2020, 1, 1)] * 2),
+        pa.array([[1], [2]]),
+        pa.array([{"a": 1}] * 2),
+        pa.array([b"a", b"b"]),
+        pa.array([1, 2], pa.timestamp("s")).dictionary_encode(),
+    ],
+    ids=lambda c: str(c.type),
+)
+@pytest.mark.parametrize("place", ["x", "y"])
+def test_edge__types_that_cannot_be_used(column: pa.Array, place: str) -> None:
+    columns = {"x": ["p", "q"], "y": ["a", "b"]} | {place: column}
+    with pytest.raises(SchemaError, match=f"column '{place}' has type .*: (cast|flatten)"):
+        count(pa.table(columns))
+    good = count(pa.table({"x": ["p", "q"], "y": ["a", "b"]})).schema
+    rows = pa.table(columns).select(["x"])
+    if place == "x":
+        with pytest.raises(SchemaError, match="column 'x' has type"):
+            Encoder.applying_to(good, rows.schema)
+
+
+def test_edge__ten_thousand_features() -> None:
+    rng = np.random.default_rng(0)
+    cells_ = rng.integers(0, 3, (20, 10_000)).astype(np.int8)
+    names = [f"x{j}" for j in range(10_000)]
+    table = pa.table([pa.array(c) for c in cells_.T], names=names)
+    table = table.append_column("y", pa.array(rng.choice(["a", "b"], 20)))
+    stats = count(table, categorical=names)
+    assert len(stats.schema.features) == 10_000
+    assert stats.values.counts.sum() == 20 * 10_000
+    np.testing.assert_array_equal(
+        stats.values.of(9_999).sum(axis=1), np.unique(cells_[:, -1], return_counts=True)[1]
+    )
+
+
+@pytest.mark.parametrize("size", [254, 255, 256, 257, 65_534, 65_535, 65_536, 65_537, 100_000])
+def test_edge__largest_code_of_a_width(size: int) -> None:
+    values = np.random.default_rng(size).permutation(size)
+    whole = pa.array(np.append(values, values[:5]))
+    labels = np.arange(size + 5) % 2
+    for x in (whole, whole.cast(pa.string())):
+        column = pa.concat_arrays([x, pa.nulls(1, x.type)])
+        table = pa.table({"x": column, "y": np.append(labels, 0)})
+        stats = count(table, categorical=["x"])
+        assert stats.schema.features[0].size == size
+        assert stats.values.missing.tolist() == [[1, 0]]
+        np.testing.assert_array_equal(
+            np.sort(stats.values.of(0).sum(axis=1)),
+            np.sort(np.unique(whole, return_counts=True)[1]),
+        )
+
+
+@pytest.mark.parametrize("size", [255, 256, 257, 1000])
+def test_edge__many_classes(size: int) -> None:
+    labels = np.arange(size).astype(str)
+    column = pa.array([*labels, None])
+    stats = count(pa.table({"x": ["p"] * (size + 1), "y": column}))
+    assert stats.values.class_counts.tolist() == [1] * size
+    assert stats.schema.classes.to_pylist() == sorted(labels)
+    assert stats.dropped_rows == 1
+
+
+def test_edge__too_many_classes() -> None:
+    with pytest.raises(DataError, match="column 'y' has more than 65535 distinct values"):
+        count(pa.table({"x": ["p"] * 70_000, "y": np.arange(70_000)}))
+
+
+def test_null_values() -> None:
+    table = pa.table({"x": ["NA", "p", "-", None], "y": ["a", "NA", "b", "a"]})
+    stats = count(table, null_values=["NA", "-"])
+    assert cells(stats) == {("x", None, "a"): 2, ("x", None, "b"): 1}
+    assert stats.dropped_rows == 1
+    assert domain(count(table)) == ["-", "NA", "p"]
+    encoded = table.set_column(0, "x", table["x"].dictionary_encode())
+    assert cells(count(encoded, null_values=["NA", "-"])) == cells(stats)
+
+
+# Streams whose later batches are of another type
+
+
+def stream(*tables: dict[str, Any]) -> Any:
+    return iter([pa.record_batch(t) for t in tables])
+
+
+def test_later_batches__of_a_type_that_does_not_fit() -> None:
+    model = fb.NaiveBayes().fit(pa.table({"x": [1.0, 2.0], "s": ["p", "q"], "y": ["a", "b"]}), "y")
+    nothing = {"x": pa.nulls(1), "s": pa.nulls(1)}
+    with pytest.raises(SchemaError, match=r"column 's' .*string.*int64"):
+        model.predict(stream(nothing, {"x": [1.0], "s": [5]}))
+    with pytest.raises(SchemaError, match=r"column 'x' is .*string, but numbers are needed"):
+        model.predict(stream(nothing, {"x": ["1.0"], "s": ["p"]}))
+    labels = {"y": ["a"]}
+    with pytest.raises(DataError, match="int64"):
+        count(stream({"x": pa.nulls(1), **labels}, {"x": ["p"], **labels}, {"x": [1], **labels}))
+
+
+def test_applying__types_are_compared_with_those_of_the_fit() -> None:
+    table = pa.table({"s": ["p"], "b": [True], "i": [1], "y": ["a"]})
+    schema = count(table, categorical=["i"]).schema
+    for name, column in (("s", [1]), ("b", [1]), ("b", ["true"]), ("i", ["1"]), ("i", [True])):
+        columns = table.drop_columns("y").set_column("sbi".index(name), name, pa.array(column))
+        with pytest.raises(SchemaError, match=f"'{name}' was .* at fit and is .* now; cast it"):
+            Encoder.applying_to(schema, columns.schema)
+    with pytest.raises(SchemaError, match=r"column 'i' is missing; .*the data have"):
+        Encoder.applying_to(schema, table.select(["s", "b"]).schema)
+
+
+def test_applying__unseen_values() -> None:
+    schema = count(pa.table({"x": ["p", "q"], "y": ["a", "b"]})).schema
+    rows = pa.record_batch({"x": ["q", "r", None, "s"]})
+    for unseen in ("ignore", "smooth"):
+        encoder = Encoder.applying_to(schema, rows.schema, unseen=unseen)
+        assert encoder.encode(rows, HERE).unseen.tolist() == [2]
+    encoder = Encoder.applying_to(schema, rows.schema, unseen="error")
+    with pytest.raises(DataError, match=r"'x', row 1001 of here.parquet: value 'r' was not seen"):
+        encoder.encode(rows, HERE)
+    with pytest.raises(ValueError, match="unseen='never'"):
+        Encoder.applying_to(schema, rows.schema, unseen="never")
