@@ -30,7 +30,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastbayes.data import text
+from fastbayes.data import formats, text
 from fastbayes.data.rows import blocks, cut_rows
 from fastbayes.data.segments import SEGMENT_BLOCKS, STREAM_BLOCKS, reblock
 from fastbayes.data.source import Source, open_source
@@ -411,6 +411,20 @@ def test_a_row_group_is_a_segment(folder: Path) -> None:
     segments = list(open_source("t.parquet").segments(BLOCK))
     assert [(s.first_row, s.n_rows) for s in segments] == [(0, 4), (4, 4), (8, 1)]
     assert [[b.num_rows for b in s.batches()] for s in segments] == [[3, 1], [3, 1], [1]]
+
+
+def test_a_large_row_group_is_streamed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = pa.table({"v": np.arange(5000), "s": [f"v{i // 9}" for i in range(5000)]})
+    # small pages, of which only the first are dictionary-encoded
+    pq.write_table(table, "t.parquet", data_page_size=500, dictionary_pagesize_limit=400)
+    whole = batches(open_source("t.parquet"), 64)
+    monkeypatch.setattr(formats, "LARGE_GROUP", 0)
+    streamed = batches(open_source("t.parquet"), 64)
+    assert [row for batch in whole for row in batch.to_pylist()] == table.to_pylist()
+    assert [row for batch in streamed for row in batch.to_pylist()] == table.to_pylist()
+    # one dictionary for all blocks of the row group, or one that grows from block to block
+    sizes = [[len(batch.column("s").dictionary) for batch in read] for read in (whole, streamed)]
+    assert min(sizes[1]) < min(sizes[0]) == 556
 
 
 def test_ipc_batches_are_grouped_and_cut(folder: Path) -> None:
