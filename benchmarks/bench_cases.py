@@ -18,7 +18,7 @@ SIDES = [
 @pytest.fixture(scope="module")
 def work(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Work:
     case = CASES[request.param]
-    timed = not request.config.getoption("benchmark_disable")
+    timed = request.config.getoption("benchmark_enable")
     return case.build(case.rows["quick" if timed else "test"], tmp_path_factory.mktemp("data"))
 
 
