@@ -12,7 +12,10 @@ import importlib
 import logging
 import os
 import pickle
-from collections.abc import Callable
+import pkgutil
+import re
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -165,6 +168,38 @@ def _warn(error: Exception) -> None:
             type(error).__name__,
             error,
         )
+
+
+def compile_declared() -> Iterator[tuple[str, float]]:
+    """Compile every signature that a kernel module declares, or load it from the disk.
+
+    Yields the name of each module and the seconds that it took.
+    """
+    numba: Any = importlib.import_module("numba")
+    if numba.config.DISABLE_JIT:
+        raise RuntimeError("NUMBA_DISABLE_JIT is set: nothing is compiled in this process")
+    kernels = importlib.import_module("fastbayes.kernels")
+    for found in pkgutil.iter_modules(kernels.__path__):
+        start = time.perf_counter()
+        module = importlib.import_module(f"{kernels.__name__}.{found.name}")
+        declared = getattr(module, "SIGNATURES", {})
+        for name, signatures in declared.items():
+            for signature in signatures:
+                getattr(module, name).compile(tuple(map(numba.typeof, map(_example, signature))))
+        if declared:
+            yield found.name, time.perf_counter() - start
+
+
+def _example(declared: str) -> Any:
+    """Return a value of the type that `reads`, `writes` or a scalar's name declares."""
+    if declared == "none":
+        return None
+    array = re.fullmatch(r"(readonly )?array\((\w+), (\d)d, C\)", declared)
+    if array is None:
+        return np.dtype(declared).type(0)
+    example = np.zeros((1,) * int(array[3]), array[2])
+    example.setflags(write=array[1] is None)
+    return example
 
 
 def uncached() -> bool:

@@ -5,47 +5,50 @@ from __future__ import annotations
 import importlib
 import os
 import platform
+import re
 import sys
-import time
-from collections.abc import Callable, Iterator
-from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from importlib import metadata
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from fastbayes import _jit, engine
 from fastbayes.classifiers.naive_bayes import NaiveBayes
 from fastbayes.errors import FastBayesError
 
-PACKAGES = ("fastbayes", "numba", "llvmlite", "numpy", "pyarrow", "click", "tqdm")
+REQUIRED = ("numba", "llvmlite", "numpy", "pyarrow", "click", "tqdm")
 OPTIONAL = ("scikit-learn", "scipy", "pandas", "polars", "duckdb", "dask", "pyspark")
+SETTINGS = ("FASTBAYES_KERNELS", "FASTBAYES_CACHE", "NUMBA_CACHE_DIR", "OMP_NUM_THREADS")
 
 
 def show_versions() -> dict[str, Any]:
-    """Return what a bug report should say: versions, processor, threads, kernels, cache.
+    """Return what a bug report should say: versions, machine, threads, settings.
 
     Returns
     -------
     dict
-        Value by name; packages that are not installed are None.
+        Value by name; packages that are not installed and settings that are not set are None.
     """
-    packages = {name: _version(name) for name in (*PACKAGES, *OPTIONAL)}
     return {
+        "fastbayes": _version("fastbayes"),
+        "location": str(Path(__file__).parent),
         "python": sys.version.split()[0],
         "platform": platform.platform(),
         "processor": _processor(),
         "threads": engine.default_threads(),
-        "FASTBAYES_KERNELS": os.environ.get("FASTBAYES_KERNELS", "auto"),
-        "FASTBAYES_CACHE": os.environ.get("FASTBAYES_CACHE", "1"),
-        **packages,
+        "memory": _memory(),
+        **{name: _version(name) for name in (*REQUIRED, *OPTIONAL)},
+        **{name: os.environ.get(name) for name in SETTINGS},
     }
 
 
 def _version(name: str) -> str | None:
     try:
-        return version(name)
-    except PackageNotFoundError:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
         return None
 
 
@@ -60,108 +63,136 @@ def _processor() -> str:
     return platform.processor() or platform.machine()
 
 
+def _memory() -> str | None:
+    try:
+        return f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.1f} GiB"
+    except (AttributeError, ValueError, OSError):
+        return None  # a system that does not say
+
+
 def warmup() -> dict[str, float]:
     """Compile every kernel, or load it from the cache, so that the first job does not wait.
 
     Returns
     -------
     dict
-        Seconds by step.
+        Seconds by module of kernels.
+
+    Raises
+    ------
+    RuntimeError
+        When compiling is switched off by NUMBA_DISABLE_JIT.
     """
-    seconds = {}
-    kept = os.environ.get("FASTBAYES_KERNELS")
-    os.environ["FASTBAYES_KERNELS"] = "always"
-    try:
-        for name, job in _jobs():
-            start = time.perf_counter()
-            job()
-            seconds[name] = time.perf_counter() - start
-    finally:
-        if kept is None:
-            del os.environ["FASTBAYES_KERNELS"]
-        else:
-            os.environ["FASTBAYES_KERNELS"] = kept
-    return seconds
+    return dict(_jit.compile_declared())
 
 
-def _jobs() -> Iterator[tuple[str, Callable[[], None]]]:
-    """Yield small jobs that between them call every kernel in every type that is declared."""
-    random = np.random.default_rng(0)
-    rows = 400
-    levels = {"few": 3, "some": 20, "many": 300, "most": 70_000}
-    columns: dict[str, Any] = {
-        name: pa.array(np.concatenate([np.arange(n), random.integers(0, n, rows)]).astype(str))
-        .dictionary_encode()
-        .slice(n)
-        for name, n in levels.items()
-    }
-    columns["flag"] = pa.array(random.random(rows) < 0.5)
-    columns["count"] = pa.array(random.integers(0, 9, rows))
-    columns["empty"] = pa.array([None, "x"] * (rows // 2)).dictionary_encode()
-    columns["number"] = pa.array(random.normal(size=rows))
-    weight = random.random(rows) + 0.5
-    for k in (2, 3, 5, 12, 300):
-        labels = np.arange(rows) % k
+class Check(NamedTuple):
+    """One thing that has to be right, whether it is, and what was found or what to do."""
 
-        def job(labels: Any = labels) -> None:
-            table = pa.table({**columns, "class": pa.array(labels)})
-            for precision in ("exact", "fast"):
-                model = NaiveBayes(categorical=["count"], precision=precision)
-                model.fit(table, "class", sample_weight=weight if precision == "fast" else None)
-                model.predict(table)
-                model.predict_proba(table)
-                model.log_joint(table)
-
-        yield f"{k} classes", job
+    name: str
+    ok: bool
+    found: str
 
 
-def doctor() -> list[tuple[str, bool, str]]:
+def doctor() -> list[Check]:
     """Check this installation.
 
     Returns
     -------
-    list of tuple
-        Per check its name, whether it passed, and what was found or what to do.
+    list of Check
+        In the order in which to mend them.
     """
-    checks = []
-    for name in PACKAGES:
-        found = _version(name)
-        checks.append((name, found is not None, found or f"not installed: pip install {name}"))
-    checks.append(_checked("thread pool", _pool_works))
-    checks.append(_checked("compiler", _kernels_work))
-    checks.append(_checked("kernel cache", _cache_works))
-    return checks
+    checks = [
+        _checked(name, partial(_installed, name, least)) for name, least in _required().items()
+    ]
+    if not all(check.ok for check in checks):
+        return checks
+    return [
+        *checks,
+        _checked("threads", _threads_work),
+        _checked("kernels", _kernels_work),
+        _checked("kernel cache", _cache_works),
+    ]
 
 
-def _checked(name: str, check: Any) -> tuple[str, bool, str]:
+def _checked(name: str, check: Callable[[], str]) -> Check:
     try:
-        return (name, True, check())
+        return Check(name, True, check())
     except (FastBayesError, ImportError, OSError, RuntimeError, ValueError) as error:
-        return (name, False, f"{type(error).__name__}: {error}")
+        return Check(name, False, str(error) or type(error).__name__)
 
 
-def _pool_works() -> str:
+def _required() -> dict[str, str]:
+    """Return the least version of each package without which nothing works."""
+    try:
+        declared = metadata.requires("fastbayes") or []
+    except metadata.PackageNotFoundError:
+        declared = []  # a source tree that is not installed
+    found = [
+        re.match(r"([\w-]+)\s*>=\s*([\d.]+)", line) for line in declared if "extra" not in line
+    ]
+    return dict.fromkeys(REQUIRED, "0") | {m[1]: m[2] for m in found if m is not None}
+
+
+def _installed(name: str, least: str) -> str:
+    version = _version(name)
+    if version is None:
+        raise RuntimeError(f"not installed: pip install '{name}>={least}'")
+    if _numbers(version) < _numbers(least):
+        raise RuntimeError(f"{version} is too old: pip install --upgrade '{name}>={least}'")
+    try:
+        importlib.import_module(name)
+    except Exception as error:  # a broken package may raise anything when it is imported
+        raise RuntimeError(f"{version} cannot be imported ({error}): install it anew") from error
+    return version
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", version)[:3]]
+
+
+def _threads_work() -> str:
     threads = engine.default_threads()
     total = sum(engine.in_order(lambda i: i, range(100), threads))
     if total != 4950:
-        raise RuntimeError(f"{threads} threads summed 0..99 to {total}")
-    return f"{threads} threads"
+        raise RuntimeError(f"{threads} threads summed 0..99 to {total}: report it")
+    limit = os.environ.get("OMP_NUM_THREADS")
+    return f"{threads} of {os.cpu_count()} processors" + (
+        f", as OMP_NUM_THREADS={limit} says" if limit else ""
+    )
 
 
 def _kernels_work() -> str:
-    count = importlib.import_module("fastbayes.kernels.count")
-    codes = np.array([[0, 1, 1, 0]], dtype=np.uint8)
-    out = np.zeros((2, 2), dtype=np.int64)
-    one, zero = np.array([2], dtype=np.int64), np.array([0], dtype=np.int64)
-    count.add_counts(codes, one, zero, np.array([0, 0, 1, 1], dtype=np.uint8), None, out)
-    if out.tolist() != [[1, 1], [1, 1]]:
-        raise RuntimeError(f"a count came out as {out.tolist()}: report it with show_versions()")
-    return "compiles and counts right"
+    """Hold what the kernels count, encode and score against numpy."""
+    rows, random = _jit.SMALL, np.random.default_rng(0)
+    text, y = random.integers(0, 3, rows), random.integers(0, 2, rows)
+    number = random.normal(1.7e9, 1.0, rows)
+    table = {"text": np.array(["a", "b", "c"])[text], "number": number}
+    model = NaiveBayes().fit(table, y)
+    counts = np.zeros((3, 2), dtype=np.int64)
+    np.add.at(counts, (text, y), 1)
+    members = counts.sum(axis=0)
+    mean = np.array([number[y == c].mean() for c in (0, 1)])
+    variance = np.array([number[y == c].var() for c in (0, 1)])
+    joint = np.log((members + 1) / (rows + 2)) + np.log((counts[text] + 1) / (members + 3))
+    joint -= 0.5 * ((number[:, None] - mean) ** 2 / variance + np.log(2 * np.pi * variance))
+    odds = 1 / (1 + np.exp(joint[:, 0] - joint[:, 1]))
+    right = model.statistics_.values.of(0).tolist() == counts.tolist()
+    if not right or np.abs(model.predict_proba(table)[:, 1] - odds).max() > 1e-6:
+        raise RuntimeError("the kernels do not agree with numpy: report it with show_versions()")
+    if not _jit.compiled(2 * rows):
+        return "numpy's, for FASTBAYES_KERNELS=never"
+    return "compiled, and they agree with numpy"
 
 
 def _cache_works() -> str:
     if os.environ.get("FASTBAYES_CACHE") == "0":
         return "switched off by FASTBAYES_CACHE=0"
     if _jit.uncached():
-        raise RuntimeError("cannot be written: point NUMBA_CACHE_DIR at a writable directory")
-    return "kept on disk"
+        raise RuntimeError(
+            "cannot be written, so every process compiles anew: point NUMBA_CACHE_DIR at a "
+            "directory of yours"
+        )
+    kernels = vars(_jit.load("count")).values()
+    places = {getattr(getattr(k, "_cache", None), "cache_path", None) for k in kernels} - {None}
+    return f"kept in {places.pop()}" if places else "nothing is compiled, nothing kept"

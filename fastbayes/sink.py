@@ -48,6 +48,8 @@ class Written:
     ----------
     rows
         Rows written.
+    columns
+        Names of the columns written.
     unseen
         Values that were not seen at fit, by column.
     prior_rows
@@ -55,6 +57,7 @@ class Written:
     """
 
     rows: int
+    columns: tuple[str, ...]
     unseen: dict[str, int]
     prior_rows: int
 
@@ -110,7 +113,7 @@ def predict_to(
     Returns
     -------
     Written
-        Rows, unseen values by column, and rows answered from the prior.
+        Rows, columns, unseen values by column, and rows answered from the prior.
 
     Raises
     ------
@@ -164,7 +167,7 @@ def predict_to(
             prior_rows += impossible
     names = [f.name for f in schema.categorical]
     found = {name: int(n) for name, n in zip(names, unseen, strict=True) if n}
-    return Written(total, found, prior_rows)
+    return Written(total, tuple(answers.schema.names), found, prior_rows)
 
 
 def schema_of(model: Any, job: str) -> Any:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -10,13 +13,51 @@ import click
 
 import fastbayes as fb
 from fastbayes.cli.show import bar
+from fastbayes.errors import DataError
 
 MODELS = {"naive-bayes": "NaiveBayes"}
+UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 2**10, "MI": 2**20, "GI": 2**30}
 
 Command = Callable[..., Any]
 
 
-def options(*options: Command) -> Callable[[Command], Command]:
+def names(_: Any, __: Any, value: str | None) -> list[str] | None:
+    """Return the texts between commas; one that holds a comma stands in double quotes."""
+    if value is None:
+        return None
+    try:
+        row = next(csv.reader([value], skipinitialspace=True, strict=True), [])
+    except csv.Error as error:
+        raise click.BadParameter(f"{value!r}: {error}") from error
+    return [name.strip() for name in row if name.strip()]
+
+
+def pseudo_count(_: Any, __: Any, value: str) -> float | str:
+    """Return alpha as a number, or 'loo'."""
+    if value == "loo":
+        return value
+    try:
+        alpha = float(value)
+    except ValueError:
+        alpha = math.nan
+    if not (math.isfinite(alpha) and alpha >= 0):
+        raise click.BadParameter(f"{value!r} is neither a number >= 0 nor 'loo'")
+    return alpha
+
+
+def n_bytes(_: Any, __: Any, value: str | None) -> int | None:
+    """Return a size such as 500M or 2GiB in bytes."""
+    if value is None:
+        return None
+    found = re.fullmatch(r"(\d+\.?\d*|\.\d+)\s*([KMG]I?|)B?", value.strip().upper())
+    if found is None:
+        raise click.BadParameter(f"{value!r} is no size; write for example 500M or 2GiB")
+    return int(float(found[1]) * UNITS[found[2]])
+
+
+def together(*options: Command) -> Callable[[Command], Command]:
+    """Return one decorator for several options, shown in this order."""
+
     def apply(command: Command) -> Command:
         for option in reversed(options):
             command = option(command)
@@ -25,105 +66,137 @@ def options(*options: Command) -> Callable[[Command], Command]:
     return apply
 
 
-def names(_: Any, __: Any, value: str | None) -> list[str] | None:
-    return None if value is None else [name.strip() for name in value.split(",") if name.strip()]
-
-
 FORCE = click.option("--force", is_flag=True, help="Replace an output that exists.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 THREADS = click.option("--threads", type=click.IntRange(1), help="Worker threads; default: all.")
-READING = options(
-    click.option("--columns", callback=names, help="Columns to read, separated by commas."),
-    click.option("--categorical", callback=names, help="Columns to treat as categories."),
-    click.option("--weight", help="Column that holds the weight of each row."),
-    click.option("--null-values", callback=names, help="Texts that mean missing."),
-    click.option("--memory-limit", type=str, help="Bytes for the counts, for example 500M."),
+WEIGHT = click.option("--weight", "sample_weight", help="Column that holds the weight of each row.")
+LOSS = click.option(
+    "--loss",
+    type=click.Path(),
+    help="JSON file {decision: {truth: cost}}: decide by least expected cost.",
+)
+MODEL_FILE = click.argument("model", type=click.Path())
+# Named as the parameters of `fastbayes.count`.
+READING = together(
+    click.option(
+        "--columns",
+        callback=names,
+        metavar="A,B,...",
+        help="Features to read; the others are not decoded.",
+    ),
+    click.option(
+        "--categorical",
+        callback=names,
+        metavar="A,B,...",
+        help="Columns that are categories whatever their type.",
+    ),
+    WEIGHT,
+    click.option(
+        "--null-values", callback=names, metavar="A,B,...", help="Texts that mean missing."
+    ),
     click.option(
         "--missing",
         type=click.Choice(["marginalize", "category"]),
         default="marginalize",
         show_default=True,
-        help="Missing values say nothing, or are a value of their own.",
+        help="A missing value says nothing, or is a value of its own.",
+    ),
+    click.option(
+        "--memory-limit",
+        callback=n_bytes,
+        metavar="SIZE",
+        help="Bytes for the counts, for example 500M.",
     ),
     THREADS,
 )
-MODEL = options(
+# Named as the parameters of the models.
+MODEL = together(
     click.option(
         "--model", type=click.Choice(sorted(MODELS)), default="naive-bayes", show_default=True
     ),
     click.option(
         "--alpha",
+        callback=pseudo_count,
+        metavar="NUMBER|loo",
         default="1",
         show_default=True,
-        help="Pseudo-count of every value, or 'loo' to choose it by leave-one-out.",
+        help="Pseudo-count of every value and class; 'loo' chooses it by leave-one-out.",
     ),
     click.option(
         "--class-prior",
         type=click.Choice(["empirical", "uniform"]),
-        help="Class prior; default: smoothed by alpha.",
+        help="Class prior; default: the classes' shares, smoothed by alpha.",
+    ),
+    click.option(
+        "--numeric",
+        type=click.Choice(["gaussian"]),
+        default="gaussian",
+        show_default=True,
+        help="Density of numeric columns.",
     ),
     click.option(
         "--variance",
         type=click.Choice(["per_class", "shared", "single"]),
         default="per_class",
         show_default=True,
+        help="Variances of numeric columns: one per class, shared by classes, or one for all.",
     ),
     click.option(
         "--unseen",
         type=click.Choice(["ignore", "smooth", "error"]),
         default="ignore",
         show_default=True,
-        help="What a value not seen at fit does.",
+        help="A value that was not seen at fit says nothing, counts as smoothed, or is an error.",
     ),
 )
 
 
-def size(text: str | None) -> int | None:
-    """Return a size such as 500M or 2GiB in bytes."""
-    if text is None:
-        return None
-    units = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 2**10, "MI": 2**20, "GI": 2**30}
-    number = text.upper().removesuffix("B")
-    unit = number.lstrip("0123456789.")
-    try:
-        return int(float(number.removesuffix(unit)) * units[unit])
-    except (KeyError, ValueError) as error:
-        raise click.BadParameter(f"{text!r} is no size; write for example 500M or 2GiB") from error
-
-
-def alpha_of(text: str) -> float | str:
-    if text == "loo":
-        return text
-    try:
-        return float(text)
-    except ValueError as error:
-        raise click.BadParameter(f"--alpha {text!r}: a number >= 0, or 'loo'") from error
-
-
-def counted(data: str, target: str, options: dict[str, Any], **more: Any) -> fb.Statistics:
+def counted(data: str, target: str, **options: Any) -> fb.Statistics:
+    """Return the statistics of DATA, with a progress bar."""
     with bar("counting", data) as progress:
-        return fb.count(
-            data,
-            target,
-            sample_weight=options["weight"],
-            columns=options["columns"],
-            categorical=options["categorical"],
-            null_values=options["null_values"],
-            missing=options["missing"],
-            memory_limit=size(options["memory_limit"]),
-            threads=options["threads"],
-            progress=progress,
-            **more,
+        return fb.count(data, target, progress=progress, **options)
+
+
+def model_from(path: str) -> Any:
+    """Return the model in a file."""
+    held = fb.load(path)
+    if isinstance(held, fb.Statistics):
+        raise DataError(
+            f"{path}: holds statistics, not a model; make one: fastbayes fit --statistics {path} "
+            "-o model.fb"
         )
+    return held
 
 
-def loss_of(path: str | None) -> Any:
+def statistics_from(path: str) -> fb.Statistics:
+    """Return the statistics in a file."""
+    held = fb.load(path)
+    if not isinstance(held, fb.Statistics):
+        raise DataError(
+            f"{path}: holds a model, not statistics; name a file made by count or merge"
+        )
+    return held
+
+
+def loss_from(path: str | None) -> Any:
+    """Return the loss matrix in a JSON file."""
     if path is None:
         return None
     try:
         with open(path, encoding="utf-8") as file:
-            return json.load(file)
-    except (OSError, ValueError) as error:
-        raise fb.DataError(
+            return json.load(file, object_pairs_hook=_once)
+    except OSError as error:
+        raise DataError(f"{path}: {error.strerror}; name a JSON file of costs") from error
+    except ValueError as error:
+        raise DataError(
             f"{path}: no loss matrix ({error}); write JSON {{decision: {{truth: cost}}}}"
         ) from error
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object, in which a name must not stand twice."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(n for n in names if names.count(n) > 1)!r} stands twice")
+    return found

@@ -1,93 +1,152 @@
-"""How results are printed, and the progress bar."""
+"""How results, remarks and progress are shown."""
 
 from __future__ import annotations
 
 import json
+import logging
+import math
 import sys
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 
-import fastbayes as fb
 from fastbayes.data.source import open_source
+from fastbayes.errors import FastBayesWarning
+
+MOST = 12  # entries of a list that are shown
 
 
-def show(result: Any, as_json: bool, lines: Callable[[], Iterator[str]]) -> None:
+def show(result: Any, as_json: bool, lines: Iterable[str]) -> None:
+    """Print a result on stdout, as JSON or in lines."""
     if as_json:
-        click.echo(json.dumps(result, indent=2, default=_jsonable))
+        click.echo(json.dumps(plain(result), indent=2, allow_nan=False))
         return
-    for line in lines():
-        click.echo(line)
+    for line in lines:
+        click.echo(line.rstrip())
 
 
-def _jsonable(value: Any) -> Any:
-    for convert in ("tolist", "item"):
-        if hasattr(value, convert):
-            return getattr(value, convert)()
+def plain(value: Any) -> Any:
+    """Return a value as JSON knows it; a number that is not finite is null."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return str(value) if isinstance(value, Path) else value
+
+
+def fields(summary: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a line per entry that says something."""
+    said = {key: text(value) for key, value in summary.items()}
+    said = {key: value for key, value in said.items() if value}
+    width = max(map(len, said), default=0)
+    for key, value in said.items():
+        name = key.replace("_", " ") if key.islower() else key
+        yield f"{name:<{width}}  {value}"
+
+
+def text(value: Any) -> str:
+    """Return a value as people read it; nothing for what is empty."""
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if value is None or isinstance(value, bool):
+        return "" if value is None else str(value).lower()
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.10g}"
+    if isinstance(value, Mapping):
+        return listed([f"{key} {text(item)}" for key, item in value.items()])
+    if isinstance(value, list | tuple):
+        return listed([text(item) for item in value])
     return str(value)
 
 
+def listed(entries: Sequence[str]) -> str:
+    """Return the first entries of a list and how many more there are."""
+    more = f" and {len(entries) - MOST:,} more" if len(entries) > MOST else ""
+    return ", ".join(entries[:MOST]) + more
+
+
+def size(n_bytes: int) -> str:
+    """Return a number of bytes as people read it."""
+    value, unit = float(n_bytes), "B"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if value < 1000:
+            break
+        value, unit = value / 1000, larger
+    return f"{value:,.0f} {unit}" if unit == "B" else f"{value:,.1f} {unit}"
+
+
+def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield rows in aligned columns."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  " + "  ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True))
+
+
+def say(message: str) -> None:
+    """Print a line on stderr, above a progress bar if there is one."""
+    if "tqdm" in sys.modules:
+        sys.modules["tqdm"].tqdm.write(message, file=sys.stderr)
+    else:
+        click.echo(message, err=True)
+
+
+class _Remarks(logging.Handler):
+    """Prints what the library logs."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say(f"note: {record.getMessage()}")
+
+
 @contextmanager
-def bar(what: str, data: str | int) -> Iterator[Callable[[int], None] | None]:
+def remarks(*, verbose: bool, quiet: bool) -> Iterator[None]:
+    """Print what the library logs, and each of its warnings once, on stderr."""
+    logger, handler, said = logging.getLogger("fastbayes"), _Remarks(), set()
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG if verbose else logging.ERROR if quiet else logging.INFO)
+
+    def once(message: Warning | str, *_: Any) -> None:
+        if str(message) not in said:
+            said.add(str(message))
+            say(f"note: {message}")
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore" if quiet else "always", FastBayesWarning)
+            warnings.showwarning = once  # type: ignore[assignment]
+            yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
+@contextmanager
+def bar(what: str, data: str | int) -> Iterator[Callable[[int], Any] | None]:
     """Show a progress bar over the rows of DATA, or so many rows, on a terminal; else nothing."""
-    quiet = (click.get_current_context().obj or {}).get("quiet")
+    quiet = click.get_current_context().find_root().params.get("quiet")
     if quiet or not sys.stderr.isatty():
         yield None
         return
     from tqdm import tqdm
 
     rows = data if isinstance(data, int) else open_source(data).n_rows
-    with tqdm(desc=what, total=rows, unit=" rows", unit_scale=True, file=sys.stderr) as shown:
+    with tqdm(
+        desc=what,
+        total=rows,
+        unit=" rows",
+        unit_scale=True,
+        dynamic_ncols=True,
+        file=sys.stderr,
+    ) as shown:
         yield shown.update
-
-
-def fields(summary: dict[str, Any]) -> Iterator[str]:
-    width = max(len(key) for key in summary)
-    for key, value in summary.items():
-        if hasattr(value, "tolist"):
-            value = ", ".join(map(str, value.tolist()[:20])) + (" …" if len(value) > 20 else "")
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            value = f"{value:,.10g}" if isinstance(value, float) else f"{value:,}"
-        yield f"{key.replace('_', ' '):<{width}}  {value}"
-
-
-def summary_of(stats: fb.Statistics) -> dict[str, Any]:
-    schema = stats.schema
-    return {
-        "target": schema.target,
-        "rows": stats.n_rows,
-        "dropped_rows": stats.dropped_rows,
-        "classes": {
-            str(label): n
-            for label, n in zip(
-                schema.classes.to_pylist(), stats.values.class_counts.tolist(), strict=True
-            )
-        },
-        "categorical": {f.name: f.size for f in schema.categorical},
-        "numeric": [f.name for f in schema.numeric],
-        "weighted": stats.weighted,
-        "missing": schema.missing,
-        "bytes": stats.nbytes,
-        "source": list(stats.provenance),
-    }
-
-
-def statistics_lines(summary: dict[str, Any]) -> Iterator[str]:
-    yield f"target    {summary['target']}: " + ", ".join(
-        f"{label} {n:,}" for label, n in list(summary["classes"].items())[:20]
-    )
-    dropped = f", {summary['dropped_rows']:,} without a class" if summary["dropped_rows"] else ""
-    unit = "total weight" if summary["weighted"] else "rows"
-    yield f"{unit:<9} {summary['rows']:,}{dropped}"
-    for name, size in summary["categorical"].items():
-        yield f"  {name}: {size:,} values"
-    for name in summary["numeric"]:
-        yield f"  {name}: numeric"
-    yield f"bytes     {summary['bytes']:,}"
-
-
-def describe(stats: fb.Statistics, output: str, as_json: bool) -> None:
-    summary = {**summary_of(stats), "output": output}
-    show(summary, as_json, lambda: statistics_lines(summary))

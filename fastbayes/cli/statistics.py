@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import click
+import pyarrow as pa
 
 import fastbayes as fb
-from fastbayes.cli.options import FORCE, JSON, READING, counted
-from fastbayes.cli.show import describe, show, statistics_lines, summary_of
+from fastbayes.cli.options import FORCE, JSON, READING, THREADS, counted, statistics_from
+from fastbayes.cli.show import fields, listed, show, size, table, text
 from fastbayes.data.source import open_source
 from fastbayes.domains import default_kind
+from fastbayes.errors import SchemaError
 from fastbayes.files import check_target
 
 
@@ -21,34 +24,25 @@ from fastbayes.files import check_target
 @click.option("-o", "--output", required=True, type=click.Path(), help="File to write (.fbs).")
 @click.option(
     "--checkpoint",
-    type=click.Path(file_okay=False),
-    help="Directory that keeps the work done, so that a stopped count goes on.",
+    type=click.Path(),
+    help="Directory that keeps the work done: the same command goes on after a stop.",
 )
 @click.option(
     "--on-error",
     type=click.Choice(["stop", "skip"]),
     default="stop",
     show_default=True,
-    help="Stop at a file part that cannot be read, or leave it out and say so.",
+    help="Stop at a part of a file that cannot be used, or leave it out and say so.",
 )
 @READING
 @FORCE
 @JSON
-def count(
-    data: str,
-    target: str,
-    output: str,
-    checkpoint: str | None,
-    on_error: str,
-    force: bool,
-    as_json: bool,
-    **options: Any,
-) -> None:
+def count(data: str, target: str, output: str, force: bool, as_json: bool, **options: Any) -> None:
     """Count DATA once into a file of statistics."""
     check_target(output, force=force)
-    stats = counted(data, target, options, checkpoint=checkpoint, on_error=on_error)
+    stats = counted(data, target, **options)
     stats.save(output, force=force)
-    describe(stats, output, as_json)
+    _report(stats, output, as_json)
 
 
 @click.command()
@@ -59,70 +53,159 @@ def count(
 def merge(files: tuple[str, ...], output: str, force: bool, as_json: bool) -> None:
     """Add the statistics of several FILES into one."""
     check_target(output, force=force)
-    total = fb.Statistics.load(files[0])
-    for path in files[1:]:
-        total = total + fb.Statistics.load(path)
+    seen: set[Path] = set()
+    total: fb.Statistics | None = None
+    for path in files:
+        if (real := Path(path).resolve()) in seen:
+            raise fb.DataError(f"{path} is named twice; its rows would count double")
+        seen.add(real)
+        more = statistics_from(path)
+        try:
+            total = more if total is None else total + more
+        except SchemaError as error:
+            raise SchemaError(f"{path} does not go with those before it: {error}") from error
+    assert total is not None
     total.save(output, force=force)
-    describe(total, output, as_json)
+    _report(total, output, as_json)
+
+
+def _report(stats: fb.Statistics, output: str, as_json: bool) -> None:
+    summary = {**_statistics(stats), "output": output}
+    show(summary, as_json, _lines(summary))
 
 
 @click.command()
 @click.argument("path")
-@click.option("--target", help="For DATA: column that holds the class, to plan the memory.")
+@click.option("--target", help="Column of DATA that holds the class.")
+@THREADS
 @JSON
-def inspect(path: str, target: str | None, as_json: bool) -> None:
-    """Say what is in a model, in statistics, or in DATA."""
-    if path.endswith((".fb", ".fbs")):
-        held = fb.load(path)
-        stats = getattr(held, "statistics_", held)
-        summary = summary_of(stats)
-        if stats is not held:
-            summary |= {"model": repr(held), "parameters": held.n_parameters_}
-    else:
-        summary = _data_summary(path, target)
-        show(summary, as_json, lambda: _data_lines(summary))
+def inspect(path: str, target: str | None, threads: int | None, as_json: bool) -> None:
+    """Say what is in a model, in statistics, or in DATA and what counting it will need."""
+    if not _written_by_us(path):
+        summary = _data(path, target, threads)
+        show(summary, as_json, _data_lines(summary))
         return
+    held = fb.load(path)
+    stats = held if isinstance(held, fb.Statistics) else held.statistics_
+    summary = _statistics(stats)
+    if held is not stats:
+        summary = {"model": repr(held), "parameters": held.n_parameters_, **summary}
+    summary["columns"] = {
+        f.name: {
+            "kind": f.kind,
+            "values": None if f.values is None else f.values.to_pylist(),
+            "declared": f.declared,
+        }
+        for f in stats.schema.features
+    }
+    show(summary, as_json, _lines(summary))
 
-    def lines() -> Iterator[str]:
-        if "model" in summary:
-            yield f"model     {summary['model']}, {summary['parameters']:,} parameters"
-        yield from statistics_lines(summary)
 
-    show(summary, as_json, lines)
+def _written_by_us(path: str) -> bool:
+    """Return whether a file is a model or statistics, by its suffix or by what it holds."""
+    if path.endswith((".fb", ".fbs")):
+        return True
+    try:
+        with pa.OSFile(path) as file, pa.ipc.open_file(file) as reader:
+            return b"fastbayes" in (reader.schema.metadata or {})
+    except (OSError, pa.ArrowException):
+        return False  # opening it as data says what is wrong
 
 
-def _data_summary(path: str, target: str | None) -> dict[str, Any]:
+def _statistics(stats: fb.Statistics) -> dict[str, Any]:
+    schema = stats.schema
+    labels, counts = schema.classes.to_pylist(), stats.values.class_counts.tolist()
+    return {
+        "target": schema.target,
+        "total_weight" if stats.weighted else "rows": stats.n_rows,
+        "rows_without_class": stats.dropped_rows,
+        "classes": {str(label): n for label, n in zip(labels, counts, strict=True)},
+        "categorical": {f.name: f.size for f in schema.categorical},
+        "numeric": [f.name for f in schema.numeric],
+        "missing": schema.missing,
+        "null_values": schema.null_values,
+        "bytes": stats.nbytes,
+        "source": stats.provenance,
+    }
+
+
+def _lines(summary: dict[str, Any]) -> Iterator[str]:
+    columns = summary.get("columns", {})
+    categorical = summary["categorical"]
+    n_values = sum(categorical.values())
+    shown = {
+        **summary,
+        "categorical": f"{len(categorical):,} columns of {n_values:,} values together"
+        if categorical
+        else None,
+        "numeric": f"{len(summary['numeric']):,} columns" if summary["numeric"] else None,
+        "bytes": None,
+        "columns": None,
+        "size": size(summary["bytes"]),
+        "output": summary.get("output"),
+    }
+    yield from fields(shown)
+    yield from table([(name, *_domain(column)) for name, column in columns.items()])
+
+
+def _domain(column: dict[str, Any]) -> tuple[str, str]:
+    if column["values"] is None:
+        return "numeric", ""
+    declared = " (declared)" if column["declared"] else ""
+    values = [text(value) for value in column["values"]]
+    return f"{len(values):,} values{declared}", listed(values)
+
+
+def _data(path: str, target: str | None, threads: int | None) -> dict[str, Any]:
     source = open_source(path)
-    plan = None if target is None else fb.plan(path, target)
+    columns: dict[str, dict[str, Any]] = {}
+    for field in source.schema:
+        kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        columns[field.name] = {"type": str(kind)}
+        try:
+            columns[field.name]["kind"] = default_kind(field.name, field.type)
+        except SchemaError as error:
+            columns[field.name] |= {"kind": "unusable", "why": str(error)}
+    if target is not None and target in columns:
+        columns[target]["kind"] = "target"
+    usable = [name for name, column in columns.items() if column["kind"] != "unusable"]
+    plan = fb.plan(path, target, columns=usable, threads=threads)
+    for name, needed in plan.columns.items():
+        columns[name]["bytes"] = needed
     return {
         "source": source.description,
         "rows": source.n_rows,
-        "columns": {
-            f.name: {"type": str(f.type), "kind": default_kind(f.name, f.type)}
-            for f in source.schema
-        },
-        "plan": None
-        if plan is None
-        else {
-            "bytes": plan.total,
-            "columns": plan.columns,
-            "classes": plan.n_classes,
-            "exact": plan.exact,
-        },
+        "target": target,
+        "columns": columns,
+        "plan": {"bytes": plan.total, "classes": plan.n_classes, "exact": plan.exact},
     }
 
 
 def _data_lines(summary: dict[str, Any]) -> Iterator[str]:
-    rows = "unknown" if summary["rows"] is None else f"{summary['rows']:,}"
-    yield f"source    {summary['source']}"
-    yield f"rows      {rows}"
     plan = summary["plan"]
-    for name, column in summary["columns"].items():
-        needs = f", {plan['columns'][name]:,} bytes" if plan and name in plan["columns"] else ""
-        yield f"  {name}: {column['kind']} ({column['type']}){needs}"
-    if plan:
-        least = "" if plan["exact"] else " at least: domains may grow"
-        yield f"plan      {plan['bytes']:,} bytes{least}"
+    least = "" if plan["exact"] else "at least "
+    rest = "" if summary["target"] else " for each class; --target COLUMN tells how many"
+    rows = "unknown before they are read" if summary["rows"] is None else summary["rows"]
+    yield from fields(
+        {
+            "source": summary["source"],
+            "rows": rows,
+            "target": summary["target"],
+            "counting": f"needs {least}{size(plan['bytes'])}{rest}",
+        }
+    )
+    yield from table(
+        [
+            (name, column["type"], column["kind"], _needs(column))
+            for name, column in summary["columns"].items()
+        ]
+    )
+
+
+def _needs(column: dict[str, Any]) -> str:
+    if "why" in column:
+        return str(column["why"])
+    return size(column["bytes"]) if "bytes" in column else ""
 
 
 COMMANDS = (count, merge, inspect)

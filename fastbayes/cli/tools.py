@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
@@ -10,49 +11,58 @@ import click
 
 import fastbayes as fb
 from fastbayes.cli.options import FORCE, JSON
-from fastbayes.cli.show import bar, fields, show
+from fastbayes.cli.show import bar, fields, show, size, table
+from fastbayes.environment import Check
 from fastbayes.environment import doctor as examine
 
 
 @click.command()
-@click.option("--preset", required=True, help="What the table is like; see --list.")
-@click.option("--rows", required=True, type=click.IntRange(0), help="Number of rows.")
-@click.option("-o", "--output", required=True, type=click.Path(), help="Directory to write.")
-@click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--missing", type=float, help="Share of missing values; default: the preset's.")
+@click.option("--preset", help="What the table is like: one of --list.")
+@click.option("--rows", type=click.IntRange(0), help="Number of rows.")
+@click.option("-o", "--output", type=click.Path(), help="Directory to write.")
+@click.option("--list", "listing", is_flag=True, help="List the presets.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@click.option(
+    "--missing", type=click.FloatRange(0, 1), help="Share of missing values; default: the preset's."
+)
 @click.option("--files", type=click.IntRange(1), help="Number of files.")
 @click.option("--row-group-rows", type=click.IntRange(1), help="Rows of a row group.")
 @click.option(
     "--format", type=click.Choice(["parquet", "ipc", "csv"]), default="parquet", show_default=True
 )
-@click.option(
-    "--list",
-    "_list",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=lambda ctx, _, value: _list_presets(ctx) if value else None,
-    help="List the presets.",
-)
 @FORCE
 @JSON
-def generate(preset: str, rows: int, output: str, as_json: bool, **options: Any) -> None:
+@click.pass_context
+def generate(
+    ctx: click.Context,
+    /,
+    preset: str | None,
+    rows: int | None,
+    output: str | None,
+    listing: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
     """Make a realistic table of any size; the same seed makes the same rows."""
     from fastbayes.generate import generate as make
-
-    given = {k: v for k, v in options.items() if v is not None}
-    with bar("generating", rows) as progress:
-        done = make(preset, rows, output, progress=progress, **given)
-    summary = asdict(done)
-    show(summary, as_json, lambda: fields(summary))
-
-
-def _list_presets(ctx: click.Context) -> None:
     from fastbayes.generate import presets
 
-    for name, about in presets().items():
-        click.echo(f"{name:<10} {about}")
-    ctx.exit()
+    if listing:
+        show(presets(), as_json, table(list(presets().items())))
+        return
+    for name, value in (("--preset", preset), ("--rows", rows), ("--output", output)):
+        if value is None:
+            raise click.UsageError(f"Missing option '{name}'.", ctx)
+    if preset not in presets():
+        close = difflib.get_close_matches(str(preset), presets(), n=1)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        raise click.UsageError(f"There is no preset {preset!r}.{hint} See --list.", ctx)
+    given = {name: value for name, value in options.items() if value is not None}
+    with bar("generating", int(rows or 0)) as progress:
+        done = make(str(preset), int(rows or 0), str(output), progress=progress, **given)
+    summary = asdict(done)
+    lines = fields({**summary, "path": str(done.path), "bytes": None, "size": size(done.bytes)})
+    show(summary, as_json, lines)
 
 
 @click.command()
@@ -60,28 +70,30 @@ def _list_presets(ctx: click.Context) -> None:
 def warmup(as_json: bool) -> None:
     """Compile every kernel now, so that the first job does not wait."""
     seconds = fb.warmup()
-    show(seconds, as_json, lambda: (f"{k:<10} {v:6.2f} s" for k, v in seconds.items()))
+    lines = fields({name: f"{value:.2f} s" for name, value in seconds.items()})
+    show(seconds, as_json, lines)
 
 
 @click.command()
 @JSON
-def doctor(as_json: bool) -> None:
+@click.pass_context
+def doctor(ctx: click.Context, /, as_json: bool) -> None:
     """Say what this installation is and what is wrong with it."""
-    checks = examine()
-    result = {
-        "versions": fb.show_versions(),
-        "checks": [{"name": n, "ok": ok, "found": found} for n, ok, found in checks],
-    }
+    versions, checks = fb.show_versions(), examine()
+    result = {"versions": versions, "checks": [check._asdict() for check in checks]}
+    show(result, as_json, _verdict(versions, checks))
+    if not all(check.ok for check in checks):
+        ctx.exit(1)
 
-    def lines() -> Iterator[str]:
-        for name, value in result["versions"].items():  # type: ignore[attr-defined]
-            yield f"{name:<20} {value if value is not None else '-'}"
-        for name, ok, found in checks:
-            yield f"{'ok' if ok else 'WRONG':<6} {name}: {found}"
 
-    show(result, as_json, lines)
-    if not all(ok for _, ok, _ in checks):
-        click.get_current_context().exit(1)
+def _verdict(versions: dict[str, Any], checks: list[Check]) -> Iterator[str]:
+    yield from fields(versions)
+    yield ""
+    for check in checks:
+        yield f"{'ok' if check.ok else 'WRONG':<6} {check.name}: {check.found}"
+    wrong = [check.name for check in checks if not check.ok]
+    yield ""
+    yield f"Wrong: {', '.join(wrong)}." if wrong else "All is well."
 
 
 COMMANDS = (generate, warmup, doctor)
