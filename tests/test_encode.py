@@ -18,6 +18,7 @@ from making import cells, cells_of, known
 
 import fastbayes as fb
 from fastbayes.data.encode import Encoder, Place
+from fastbayes.data.infer import Codebook
 from fastbayes.errors import DataError, SchemaError
 
 HERE = Place("here.parquet", 1000)
@@ -314,6 +315,21 @@ def test_codebooks_grow_while_many_threads_count() -> None:
         frame = pd.DataFrame({"x": columns[name], "y": table["y"].to_pandas()})
         wanted = pd.crosstab(frame["x"][~holes], frame["y"][~holes])
         np.testing.assert_array_equal(one.values.of(j), wanted.loc[domain(one, name)].to_numpy())
+
+
+def test_codebooks__a_value_that_comes_while_a_table_is_made() -> None:
+    book = Codebook("x", pa.int64())
+    book.encode([3, 4])
+
+    class Busy(dict[Any, int]):
+        def __iter__(self) -> Iterator[Any]:
+            yield from list(super().__iter__())
+            self.setdefault(5, len(self))  # as another thread would, right after the look
+
+    book.codes = Busy(book.codes)
+    book.integers(3, 6)
+    first, table = book.integers(3, 6)
+    assert table[5 - first] == book.codes[5]
 
 
 # Numbers as numbers

@@ -139,8 +139,9 @@ class Codebook:
             first, table, _ = cached
             if first <= low and high < first + len(table):
                 return first, table
-        # Infinity and fractions are no integers; a float is never beyond int.
-        near = (v for v in list(self.codes) if abs(v - low) < SPAN and abs(v - high) < SPAN)
+        known = list(self.codes)  # meanwhile other threads may add to it
+        # Infinity and fractions are no integers.
+        near = (v for v in known if abs(v - low) < SPAN and abs(v - high) < SPAN)
         inside = [int(v) for v in near if v == int(v)]
         first, last = min([low, *inside]), max([high, *inside])
         if last - first >= SPAN:
@@ -149,5 +150,5 @@ class Codebook:
         for value in inside:
             if first <= value <= last:
                 table[value - first] = self.codes[value]
-        self._integers = (first, table, len(self.codes))
+        self._integers = (first, table, len(known))
         return first, table
