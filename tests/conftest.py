@@ -29,7 +29,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         skips["compiled"] = pytest.mark.skip(reason="compiled: NUMBA_DISABLE_JIT is set")
     for item in items:
         for name, skip in skips.items():
-            if name in item.keywords:
+            if item.get_closest_marker(name):
                 item.add_marker(skip)
 
 
