@@ -14,6 +14,7 @@ import numpy as np
 from fastbayes import engine
 from fastbayes.batch import BLOCK_ROWS
 from fastbayes.checkpoint import Checkpoint
+from fastbayes.data.apply import as_told
 from fastbayes.data.encode import Encoder, Place
 from fastbayes.data.join import Joined, declared_domains, is_name, to_array
 from fastbayes.data.segments import OnError
@@ -34,6 +35,7 @@ def open_labelled(
     sample_weight: Any = None,
     columns: Sequence[str] | None = None,
     null_values: Sequence[str] | None = None,
+    types: Mapping[str, Any] | None = None,
     filesystem: Any = None,
     on_error: OnError | None = None,
 ) -> tuple[Source | Joined, str | None, str | None]:
@@ -47,6 +49,7 @@ def open_labelled(
         source,
         columns=wanted,
         null_values=null_values,
+        types=types,
         filesystem=filesystem,
         on_error=on_error,
     )
@@ -54,6 +57,11 @@ def open_labelled(
         if name not in opened.available:
             raise SchemaError(unknown_column(name, opened.available, opened.description))
     return with_labels(opened, target, sample_weight)
+
+
+def _several(picks: Iterable[str | int] | str | int | None) -> list[str | int]:
+    """Return columns picked by name or index as a list that can be read twice."""
+    return [picks] if isinstance(picks, (str, int)) else list(picks or ())
 
 
 def with_labels(
@@ -160,6 +168,7 @@ def count(
     """
     if on_error not in ("stop", "skip"):
         raise ValueError(f"on_error={on_error!r}: use 'stop' or 'skip'")
+    categorical = _several(categorical)
     left_out: list[str] = []
 
     def leave_out(error: DataError) -> None:
@@ -172,6 +181,7 @@ def count(
         sample_weight=sample_weight,
         columns=columns,
         null_values=null_values,
+        types=as_told(categorical, domains),
         filesystem=filesystem,
         on_error=leave_out if on_error == "skip" else None,
     )
@@ -291,7 +301,9 @@ def plan(
     SchemaError
         When the source can be read only once.
     """
-    opened, target_name, _ = open_labelled(source, target, columns=columns)
+    categorical = _several(categorical)
+    told = as_told(categorical, domains)
+    opened, target_name, _ = open_labelled(source, target, columns=columns, types=told)
     if not opened.rereadable:
         raise SchemaError(f"{opened.description} can be read only once; plan with a table or path")
     encoder = Encoder.learning(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fastbayes.classifiers.door import check_features, feature_names, is_sparse
 from fastbayes.classifiers.labels import check_labels, check_length, check_weight
-from fastbayes.data.apply import as_at_fit
+from fastbayes.data.apply import as_at_fit, as_told
 from fastbayes.data.join import Joined, Renamed, declared_domains, is_name, to_array
 from fastbayes.data.source import Source, open_source
 from fastbayes.errors import DataError, FastBayesWarning, SchemaError
@@ -52,9 +52,10 @@ def open_training(model: Any, X: Any, y: Any, sample_weight: Any, *, reset: bool
         array = _cells(model, X, reset=reset)
         source: Any = _renamed(model, open_source(array), fitted=not reset)
     else:
-        source = open_source(X)
-        if not reset:
-            source = _positioned(model, source, named)
+        if reset:
+            source = open_source(X, types=as_told(model.categorical, model.domains))
+        else:
+            source = _positioned(model, open_source(X, **as_at_fit(model.schema_)), named)
         array = None
 
     def beside_name(values: Any, default: str) -> str:

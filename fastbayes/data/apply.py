@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -10,6 +10,7 @@ import pyarrow as pa
 from fastbayes.data.segments import Source
 from fastbayes.data.source import open_source
 from fastbayes.data.unify import unknown_column
+from fastbayes.domains import domain
 from fastbayes.errors import SchemaError
 from fastbayes.schema import Schema
 
@@ -74,5 +75,21 @@ def as_at_fit(schema: Schema) -> dict[str, Any]:
     types |= {f.name: f.values.type for f in schema.categorical if f.values is not None}
     if schema.target is not None:
         types[schema.target] = schema.classes.type
-    types = {name: kind for name, kind in types.items() if kind in (pa.string(), pa.float64())}
-    return {"null_values": schema.null_values or None, "types": types}
+    return {"null_values": schema.null_values or None, "types": _text_or_number(types)}
+
+
+def as_told(
+    categorical: str | int | Iterable[str | int] | None, domains: Mapping[str, Any] | None
+) -> dict[str, pa.DataType]:
+    """Return the types that make columns of a text file the categories they are said to be.
+
+    A category is the text that stands there ("007"), unless its declared values are numbers.
+    """
+    picks = [categorical] if isinstance(categorical, (str, int)) else categorical or ()
+    types = {name: pa.string() for name in picks if isinstance(name, str)}
+    types |= {name: domain(name, values).type for name, values in (domains or {}).items()}
+    return _text_or_number(types)
+
+
+def _text_or_number(types: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:
+    return {name: kind for name, kind in types.items() if kind in (pa.string(), pa.float64())}
