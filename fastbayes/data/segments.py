@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from fastbayes.data.unify import is_text, unify_types
 from fastbayes.errors import DataError, FileFormatError
 
-# Blocks of one segment of a table, an IPC file: few, so that a million rows keep every worker
-# busy; and of a stream, whose segments hold decoded rows.
+# Blocks of one segment of a table, an IPC file, a stream: few, so that a million rows keep every
+# worker busy and little is held. One number for all: floating-point sums are formed per segment,
+# so the same rows give the same bits however they arrive.
 SEGMENT_BLOCKS = 2
-STREAM_BLOCKS = 4
+STREAM_BLOCKS = SEGMENT_BLOCKS
 
 Read = Callable[[], Iterator[pa.RecordBatch]]
 # Takes note of what is wrong with a file, which is then left out.

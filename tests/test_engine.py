@@ -1,0 +1,435 @@
+"""Threads, chunks and streams change no bit; errors, interrupts and forks leave a working pool."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from making import random_table
+
+import fastbayes as fb
+from fastbayes import engine
+from fastbayes.batch import BLOCK_ROWS
+from fastbayes.errors import DataError, MemoryLimitError
+
+ROWS = 5 * BLOCK_ROWS + 123
+PATIENCE = 60.0  # seconds after which something hangs for ever
+
+
+@pytest.fixture(scope="module")
+def table() -> pa.Table:
+    return random_table(ROWS)
+
+
+@pytest.fixture(params=["always", "never"])
+def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FASTBAYES_KERNELS", request.param)
+
+
+def count(source: Any, **options: Any) -> fb.Statistics:
+    return fb.count(source, "y", categorical=["code"], **options)
+
+
+def same_bits(a: fb.Statistics, b: fb.Statistics) -> bool:
+    return a.schema == b.schema and all(
+        array.tobytes() == b.parts[name].arrays()[key].tobytes()
+        for name, part in a.parts.items()
+        for key, array in part.arrays().items()
+    )
+
+
+def recut(table: pa.Table, seed: int) -> list[pa.RecordBatch]:
+    """Return the rows in batches of any size, empty ones among them."""
+    cuts = np.sort(np.random.default_rng(seed).integers(0, table.num_rows + 1, 20))
+    pieces = [
+        table.slice(a, b - a) for a, b in zip([0, *cuts], [*cuts, table.num_rows], strict=True)
+    ]
+    empty = pa.RecordBatch.from_pylist([], schema=table.schema)
+    return [empty] + [batch for piece in pieces for batch in piece.to_batches()]
+
+
+# The same bits
+
+
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("weight", [None, "w"])
+def test_bits__threads_chunks_and_streams(table: pa.Table, weight: str | None) -> None:
+    whole = count(table, sample_weight=weight, threads=1)
+    for threads in (2, 8):
+        assert same_bits(count(table, sample_weight=weight, threads=threads), whole)
+    for seed in range(3):
+        batches = recut(table, seed)
+        chunked = pa.Table.from_batches(batches)
+        assert same_bits(count(chunked, sample_weight=weight, threads=3), whole)
+        stream = (batch for batch in batches)
+        assert same_bits(count(stream, sample_weight=weight, threads=2), whole)
+    assert same_bits(count(table.to_reader(1000), sample_weight=weight), whole)
+    assert same_bits(count(table.to_batches(), sample_weight=weight, threads=8), whole)
+
+
+def test_bits__moments_are_those_of_the_rows(table: pa.Table) -> None:
+    moments = count(table).moments
+    frame = table.select(["number", "epoch", "y"]).to_pandas()
+    for i, (name, centre) in enumerate((("number", 0.0), ("epoch", 1.7e9))):
+        values = (frame[name] - centre).groupby(frame["y"])
+        np.testing.assert_array_equal(moments.count[i], values.count())
+        np.testing.assert_allclose(
+            (moments.mean[i] - centre) + moments.rest[i], values.mean(), rtol=1e-9
+        )
+        np.testing.assert_allclose(
+            moments.scatter[i] / (moments.count[i] - 1), values.var(), rtol=1e-9
+        )
+
+
+def test_bits__files_are_folded_row_group_by_row_group(table: pa.Table, tmp_path: Path) -> None:
+    for i in range(3):
+        part = table.slice(i * 100_000, 100_000)
+        pq.write_table(part, tmp_path / f"part-{i}.parquet", row_group_size=30_000)
+    one = count(str(tmp_path), sample_weight="w", threads=1)
+    for threads in (2, 8):
+        assert same_bits(count(str(tmp_path), sample_weight="w", threads=threads), one)
+    assert one.allclose(count(table.slice(0, 300_000), sample_weight="w"))
+
+
+@pytest.mark.usefixtures("kernels")
+def test_bits__answers(table: pa.Table) -> None:
+    X = table.drop_columns(["y", "w"])
+    models = [fb.NaiveBayes(threads=t).fit(X, table["y"]) for t in (1, 2, 8)]
+    for method in ("log_joint", "predict_proba", "predict", "log_evidence"):
+        answers = [getattr(model, method)(X) for model in models]
+        assert all(np.array_equal(answers[0], a) for a in answers[1:])
+        streamed = getattr(models[1], method)(iter(recut(X, 7)))
+        assert np.array_equal(answers[0], streamed)
+
+
+# In order
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_in_order__results_come_in_the_order_of_the_items(threads: int) -> None:
+    def slow_at_first(i: int) -> int:
+        time.sleep(random.Random(i).random() / 500)
+        return i * i
+
+    assert list(engine.in_order(slow_at_first, range(40), threads)) == [i * i for i in range(40)]
+    assert list(engine.in_order(slow_at_first, [], threads)) == []
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_in_order__read_ahead_is_bounded(threads: int) -> None:
+    taken: list[int] = []
+
+    def items() -> Iterator[int]:
+        for i in range(100):
+            taken.append(i)
+            yield i
+
+    results = engine.in_order(lambda i: i, items(), threads)
+    for i, _ in enumerate(results):
+        assert len(taken) <= i + threads + 3
+
+
+@pytest.mark.parametrize("error", [DataError, KeyboardInterrupt, MemoryError, SystemExit])
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_in_order__an_error_ends_it(threads: int, error: type[BaseException]) -> None:
+    begun, finished = [], []
+
+    def fails(i: int) -> int:
+        begun.append(i)
+        if i == 7:
+            raise error("row 7")
+        time.sleep(0.002)
+        finished.append(i)
+        return i
+
+    got = []
+    with pytest.raises(error, match="row 7"):
+        for i in engine.in_order(fails, range(1000), threads):
+            got.append(i)
+    assert got == list(range(7))
+    settled = len(begun)
+    assert settled <= 7 + threads + 3
+    assert sorted([*finished, 7]) == sorted(begun)  # what had begun was waited for
+    time.sleep(0.02)
+    assert len(begun) == settled
+    assert list(engine.in_order(str, range(3), threads)) == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_in_order__an_error_of_the_items_ends_it(threads: int) -> None:
+    def items() -> Iterator[int]:
+        yield from range(3)
+        raise DataError("no more")
+
+    with pytest.raises(DataError, match="no more"):
+        list(engine.in_order(lambda i: i, items(), threads))
+
+
+@pytest.mark.parametrize("threads", [2, 5])
+def test_in_order__a_consumer_that_stops_cancels_the_rest(threads: int) -> None:
+    begun, free = [], threading.Event()
+
+    def waits(i: int) -> int:
+        begun.append(i)
+        assert free.wait(PATIENCE) or i == 0
+        return i
+
+    free.set()
+    results = engine.in_order(waits, range(1000), threads)
+    assert next(results) == 0
+    results.close()  # type: ignore[attr-defined]
+    assert len(begun) <= threads + 3
+
+
+# Interrupts, pools in pools, forks
+
+
+def test_interrupt__while_scanning(table: pa.Table) -> None:
+    done: list[int] = []
+
+    def stop(rows: int) -> None:
+        done.append(rows)
+        if len(done) == 2:
+            signal.raise_signal(signal.SIGINT)
+
+    for threads in (1, 4):
+        done.clear()
+        with pytest.raises(KeyboardInterrupt):
+            count(table, threads=threads, progress=stop)
+        assert same_bits(count(table, threads=threads), count(table))
+
+
+def test_interrupt__while_the_stream_is_read(table: pa.Table) -> None:
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield from table.slice(0, 2 * BLOCK_ROWS).to_batches()
+        raise KeyboardInterrupt
+
+    for threads in (1, 4):
+        with pytest.raises(KeyboardInterrupt):
+            count(batches(), threads=threads)
+
+
+def run(script: str, *, interrupt: bool = False) -> subprocess.CompletedProcess[str]:
+    """Run a script in a fresh process; interrupt it once it says that it has begun."""
+    arguments = [sys.executable, "-c", textwrap.dedent(script)]
+    root = str(Path(__file__).resolve().parent.parent)
+    with subprocess.Popen(
+        arguments, cwd=root, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        if interrupt:
+            assert process.stdout.readline() == "begun\n"
+            process.send_signal(signal.SIGINT)
+        try:
+            out, err = process.communicate(timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+
+
+MAKE = """
+import sys
+import numpy as np, pyarrow as pa
+import fastbayes as fb
+rng = np.random.default_rng(0)
+table = pa.table({"x": rng.choice(list("pqr"), 400_000), "n": rng.normal(size=400_000),
+                  "y": rng.choice(["a", "b"], 400_000)})
+"""
+
+
+def test_interrupt__by_a_signal_from_outside() -> None:
+    result = run(
+        MAKE
+        + """
+def forever():
+    told = False
+    while True:
+        yield from table.to_batches()
+        if not told:
+            print("begun", flush=True)
+            told = True
+fb.count(forever(), "y", threads=2)
+""",
+        interrupt=True,
+    )
+    assert result.returncode in (-signal.SIGINT, 1, 130)
+    assert result.stderr.strip().endswith("KeyboardInterrupt")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_fork__the_pool_works_in_the_child_and_in_its_parent() -> None:
+    result = run(
+        MAKE
+        + """
+import os, threading, warnings
+warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of fork beside threads
+from fastbayes import engine
+before = fb.count(table, "y", threads=2)
+busy = threading.Thread(target=lambda: [fb.count(table, "y", threads=2) for _ in range(5)])
+busy.start()
+children = []
+for _ in range(4):
+    child = os.fork()
+    if not child:
+        right = all(fb.count(table, "y", threads=t) == before for t in (2, 3))
+        os._exit(0 if right else 3)
+    children.append(child)
+codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+busy.join()
+print(codes, fb.count(table, "y", threads=2) == before)
+"""
+    )
+    assert result.stdout.strip() == "[0, 0, 0, 0] True", result.stderr
+
+
+def test_fork__by_multiprocessing() -> None:
+    result = run(
+        MAKE
+        + """
+import multiprocessing, warnings
+warnings.simplefilter("ignore", DeprecationWarning)
+before = fb.count(table, "y")
+def work(threads):
+    return fb.count(table, "y", threads=threads).values.class_counts.tolist()
+with multiprocessing.get_context("fork").Pool(2) as pool:
+    found = pool.map(work, [1, 2, 2, None])
+print(found == [before.values.class_counts.tolist()] * 4)
+"""
+    )
+    assert result.stdout.strip() == "True", result.stderr
+
+
+def hurried(work: Callable[[], Any]) -> Any:
+    """Return what work() does, or fail where it hangs."""
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(work()), daemon=True)
+    thread.start()
+    thread.join(PATIENCE)
+    assert found, "it hangs"
+    return found[0]
+
+
+def test_pools__many_scans_at_once(table: pa.Table) -> None:
+    whole = count(table)
+
+    def all_at_once() -> list[bool]:
+        with ThreadPoolExecutor(6) as pool:
+            return list(
+                pool.map(lambda t: same_bits(count(table, threads=t), whole), [2, 2, 2, 3, 3, 1])
+            )
+
+    assert all(hurried(all_at_once))
+
+
+def test_pools__a_scan_inside_a_worker_of_the_same_pool(table: pa.Table) -> None:
+    """As when a loss or a stream of the user's own counts something itself."""
+    whole = count(table)
+
+    def inside(threads: int) -> bool:
+        assert engine.resolved_threads(threads) == 1
+        assert engine.default_threads() == 1
+        return same_bits(count(table, threads=threads), whole)
+
+    assert all(hurried(lambda: list(engine.in_order(inside, [2] * 6, 2))))
+
+
+def test_pools__a_stream_that_counts_while_it_is_read(table: pa.Table) -> None:
+    small = table.slice(0, 1000)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in table.to_batches(max_chunksize=BLOCK_ROWS):
+            assert count(small, threads=2).n_rows == 1000
+            yield batch
+
+    assert hurried(lambda: count(batches(), threads=2)).allclose(count(table))
+
+
+# How many threads
+
+
+@pytest.mark.parametrize("threads", [0, -1, True, 1.5, "2"])
+def test_threads__are_whole_numbers(threads: Any, table: pa.Table) -> None:
+    with pytest.raises(ValueError, match=f"threads={threads!r}: use a whole number"):
+        count(table, threads=threads)
+
+
+def test_threads__default(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OMP_NUM_THREADS", "LOKY_WORKER", "JOBLIB_SPAWNED_PROCESS"):
+        monkeypatch.delenv(name, raising=False)
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    assert engine.default_threads() == allowed
+    assert engine.resolved_threads(np.int64(3)) == 3
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    assert engine.default_threads() == 1
+    for value in ("", "many", "0"):
+        monkeypatch.setenv("OMP_NUM_THREADS", value)
+        assert engine.default_threads() == allowed
+    monkeypatch.setenv("LOKY_WORKER", "1")
+    assert engine.default_threads() == 1
+    assert engine.resolved_threads(4) == 4  # asked for is asked for
+
+
+# Memory
+
+
+def wide(n: int, name: str = "id") -> pa.Table:
+    values = np.random.default_rng(0).permutation(n)
+    return pa.table(
+        {"few": values % 3, name: values.astype(str), "y": np.array(["a", "b"])[values % 2]}
+    )
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_memory_limit__names_the_column_and_the_remedy(threads: int) -> None:
+    says = (
+        "over memory_limit=2,000,000: column 'id' with [0-9]+ values needs the most; leave it out"
+    )
+    with pytest.raises(MemoryLimitError, match=says):
+        fb.count(wide(300_000), "y", categorical=["few"], memory_limit=2_000_000, threads=threads)
+    small = fb.count(wide(1000), "y", categorical=["few"], memory_limit=2_000_000, threads=threads)
+    assert small.n_rows == 1000
+
+
+def test_memory_limit__stops_before_the_whole_column_is_read() -> None:
+    table, read = wide(40 * BLOCK_ROWS), []
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in table.to_batches(max_chunksize=BLOCK_ROWS):
+            read.append(batch.num_rows)
+            yield batch
+
+    with pytest.raises(MemoryLimitError, match="column 'id'"):
+        fb.count(batches(), "y", memory_limit=20_000_000, threads=2)
+    assert len(read) < 20
+
+
+def test_memory_limit__numbers() -> None:
+    table = pa.table({"n": np.arange(10.0), "y": ["a", "b"] * 5})
+    with pytest.raises(MemoryLimitError, match="the numeric columns need"):
+        fb.count(table, "y", memory_limit=10)
+
+
+# Progress
+
+
+def test_progress__adds_up(table: pa.Table) -> None:
+    for threads in (1, 3):
+        done: list[int] = []
+        count(table, threads=threads, progress=done.append)
+        assert sum(done) == table.num_rows
+        assert len(done) >= 3
