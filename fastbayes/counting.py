@@ -323,7 +323,7 @@ def plan(
     copies = engine.resolved_threads(threads) + 1
     n_classes = 1 if encoder.target is None else max(1, len(encoder.target))
     sizes = {
-        feature.name: 8 * n_classes * copies * (3 if book is None else len(book) + 1)
+        feature.name: 8 * n_classes * copies * (4 if book is None else len(book) + 1)
         for feature, book in encoder.features
     }
     total = sum(sizes.values()) + 8 * n_classes * copies

@@ -159,7 +159,7 @@ class _Budget:
     def check(self, encoder: Encoder, shape: Shape) -> None:
         if self.limit is None:
             return
-        cells = int((shape.sizes + 1).sum() + 1) + 3 * shape.n_numeric
+        cells = int((shape.sizes + 1).sum() + 1) + 4 * shape.n_numeric
         # A value of an open codebook is a Python object in a dictionary: about 120 bytes.
         need = self.copies * 8 * cells * shape.n_classes + 120 * int(shape.sizes.sum())
         if need <= self.limit:
