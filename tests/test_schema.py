@@ -367,19 +367,19 @@ def test_header__what_was_never_written_is_refused(name: str, spoil: Any) -> Non
 @pytest.mark.parametrize(
     ("picks", "names"),
     [
-        (None, set()),
-        ("b", {"b"}),
-        (1, {"b"}),
-        ([0, "c"], {"a", "c"}),
-        ([-1], {"c"}),
-        (np.array([0, 2]), {"a", "c"}),
-        (np.array(["a"]), {"a"}),
-        ((), set()),
+        (None, ""),
+        ("b", "b"),
+        (1, "b"),
+        ([0, "c"], "ac"),
+        ([-1], "c"),
+        (np.array([0, 2]), "ac"),
+        (np.array(["a"]), "a"),
+        ((), ""),
     ],
-    ids=str,
+    ids=str,  # of a set, the order in the id would differ between processes
 )
-def test_chosen(picks: Any, names: set[str]) -> None:
-    assert chosen(["a", "b", "c"], picks) == names
+def test_chosen(picks: Any, names: str) -> None:
+    assert chosen(["a", "b", "c"], picks) == set(names)
 
 
 @pytest.mark.parametrize("pick", ["d", 3, -4, True, 1.5, None])
