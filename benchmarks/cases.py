@@ -294,28 +294,28 @@ CASES = {
     for case in (
         Case(
             "count-few",
-            "count {rows} × 30 columns of 2–4 values, 2 classes, from ready codes",
+            "count ready codes, {rows} × 30 of 2–4 values, 2 classes",
             _sizes(10_000_000, 1_000_000),
             _counting(data.few_values(), 2),
             _counting_claims(1.5),
         ),
         Case(
             "count-mixed",
-            "count {rows} × 30 columns of 2–12 values, 4 classes, from ready codes",
+            "count ready codes, {rows} × 30 of 2–12 values, 4 classes",
             _sizes(10_000_000, 1_000_000),
             _counting(data.mixed_values(), 4),
             _counting_claims(4),
         ),
         Case(
             "arrow-equal",
-            "`fb.count` of an Arrow table, {rows} × 30, the same dictionary in every chunk",
+            "`fb.count` of an Arrow table, {rows} × 30, every chunk with the same dictionary",
             _sizes(4_000_000, 1_000_000),
             _from_arrow(shuffled=False),
             (Claim(None, most=0.7), Claim(FLOOR)),
         ),
         Case(
             "arrow-different",
-            "`fb.count` of an Arrow table, {rows} × 30, another dictionary in every chunk",
+            "`fb.count` of an Arrow table, {rows} × 30, every chunk with another dictionary",
             _sizes(4_000_000, 1_000_000),
             _from_arrow(shuffled=True),
             (Claim(None, most=0.7), Claim(FLOOR)),
@@ -340,7 +340,7 @@ CASES = {
         ),
         Case(
             "predict-codes",
-            "posteriors of {rows} × 30, 4 classes, from ready codes",
+            "posteriors of ready codes, {rows} × 30, 4 classes",
             _sizes(1_000_000, 300_000),
             _scoring("cat", from_arrow=False),
             (
@@ -351,7 +351,7 @@ CASES = {
         ),
         Case(
             "predict-arrow",
-            "`predict_proba` of an Arrow table, {rows} × 30, 4 classes (the others: ready codes)",
+            "`predict_proba` of an Arrow table, {rows} × 30, 4 classes (others: ready codes)",
             _sizes(1_000_000, 300_000),
             _scoring("cat", from_arrow=True),
             (Claim("scikit-learn"), Claim("numpy"), Claim("numpy, tuned")),

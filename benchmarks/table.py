@@ -34,9 +34,10 @@ def _about(results: dict[str, Any]) -> Iterator[str]:
     machine = results["machine"]
     versions = ", ".join(f"{name} {v}" for name, v in machine["versions"].items() if v)
     yield (
-        "Medians of calls in turn with the others, in one process, on all cores unless said; in "
-        "brackets the first call of the process, machine code on disk; ratios are medians over "
-        "the turns, per cell (a column of a row); the others' preparations are not counted."
+        "One call: the median of calls in turn with the others, in one process, on all cores "
+        "unless said, and in brackets the first call of the process, with machine code on disk. "
+        "Ratios: medians over the turns, per cell (a column of a row), and in brackets what is "
+        "claimed. What the others need to prepare their data is not counted."
     )
     yield (
         f"{machine['processor']}, {machine['cores']} cores, "
@@ -80,7 +81,7 @@ def _claimed(value: float, most: float | None, least: float | None) -> str:
     bound, met = (
         (f"≤ {most:g}", value <= most) if most is not None else (f"≥ {least:g}", value >= least)
     )
-    return f" (claim: {bound})" if met else f" (claim: {bound}, **missed**)"
+    return f" ({bound})" if met else f" ({bound} **missed**)"
 
 
 def _per_cell(side: dict[str, float]) -> str:

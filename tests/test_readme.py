@@ -58,7 +58,7 @@ def test_table_says_what_is_missed() -> None:
     assert "missed" not in held
     assert missed.count("**missed**") == 2
     assert "12.0 ms (500 ms)" in held
-    assert "0.25 GiB (claim: ≤ 1)" in held
+    assert "0.25 GiB (≤ 1)" in held
     assert "numpy 2.4. 2026-01-02" in held
 
 
