@@ -294,22 +294,20 @@ def from_header(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Schema:
             n_categorical += 1
         elif kind != "numeric":
             raise ValueError(f"column {name!r} is {kind!r}, neither categorical nor numeric")
-        features.append(Feature(name, kind, values, declared))
-    names = [f.name for f in features]
-    if len({*names}) < len(names) or not all(isinstance(n, str) for n in names):
+        features.append(Feature(name, kind, values, declared is True))
+    target, missing = header["target"], header["missing"]
+    nulls = tuple(header["null_values"])
+    names = [f.name for f in features] + ([] if target is None else [target])
+    if not all(isinstance(n, str) for n in (*names, *nulls)) or len({*names}) < len(names):
         raise ValueError(f"the columns {names} are no distinct names")
-    if header["target"] is not None:
+    if missing not in ("marginalize", "category"):
+        raise ValueError(f"missing is {missing!r}")
+    if target is not None:
         _checked("class", arrays["classes"])
-    elif len(arrays["classes"]) != 1:
+    elif not pa.types.is_null(arrays["classes"].type) or len(arrays["classes"]) > 1:
         raise ValueError("there are classes without a target")
-    return Schema(
-        header["target"],
-        arrays["classes"],
-        tuple(features),
-        header["classes_declared"],
-        header["missing"],
-        tuple(header["null_values"]),
-    )
+    declared = header["classes_declared"] is True
+    return Schema(target, arrays["classes"], tuple(features), declared, missing, nulls)
 
 
 def _checked(name: str, values: pa.Array) -> pa.Array:

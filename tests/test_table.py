@@ -326,6 +326,7 @@ GOOD = {"class": ["a", "b"], "feature": ["x", "x"], "value": ["p", "q"], "n": [1
         ({**GOOD, "n": [1, None]}, {}, "column 'n', row 1: a count is null"),
         ({**GOOD, "n": ["1", "2"]}, {}, "column 'n' is string; give counts as numbers"),
         ({**GOOD, "feature": ["x", None]}, {}, "column 'feature' holds a null"),
+        (GOOD, {"target": "x"}, "'x' is a feature and the target; give another name"),
         ({k: GOOD[k] for k in ("class", "feature", "n")}, {}, "needs one column 'value'"),
         (
             {"class": ["a"] * 2, "feature": ["x", "z"], "value": ["p"] * 2, "n": [1, 2]},

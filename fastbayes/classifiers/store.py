@@ -79,12 +79,13 @@ def load(path: str | os.PathLike[str]) -> Any:
         from fastbayes.statistics.bundle import Statistics
 
         return Statistics.from_state(header, arrays, str(path))
-    if header.get("kind") != "model" or header.get("class") not in MODELS:
+    name = header.get("class")
+    if header.get("kind") != "model" or not isinstance(name, str) or name not in MODELS:
         raise FileFormatError(
-            f"{path}: holds {header.get('class') or header.get('kind')!r}, which this version does "
+            f"{path}: holds {name or header.get('kind')!r}, which this version does "
             "not know; read it with the version that wrote it"
         )
-    cls = getattr(importlib.import_module(MODELS[header["class"]]), header["class"])
+    cls = getattr(importlib.import_module(MODELS[name]), name)
     try:
         return cls.from_state(header["params"], header["state"], arrays, str(path))
     except (KeyError, TypeError, ValueError) as error:

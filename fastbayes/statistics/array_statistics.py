@@ -199,10 +199,13 @@ class ArrayStatistics:
         classes = np.array(header["classes"], dtype=header["classes_dtype"])
         if classes.ndim != 1 or len(np.unique(classes)) != len(classes):
             raise ValueError("the classes repeat")
+        sizes = arrays["sizes"]
+        if sizes.dtype != np.int64 or sizes.ndim != 1 or (sizes < 0).any():
+            raise ValueError("the numbers of codes are none")
         parts = {}
         for name in header["parts"]:
             shape = Shape(
-                np.asarray(arrays["sizes"], np.int64),
+                sizes,
                 int(header["n_numeric"]),
                 1 if name == OVERALL else len(classes),
             )

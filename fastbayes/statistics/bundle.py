@@ -322,6 +322,8 @@ class Statistics:
                 }
                 parts[name] = REGISTRY[name].from_arrays(schema.shape, mine)
             dropped, provenance = int(header["dropped_rows"]), tuple(header["provenance"])
+            if dropped < 0 or not all(isinstance(p, str) for p in provenance):
+                raise ValueError("the remarks on the data are none")
             _check_counts(schema, parts)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise FileFormatError(

@@ -245,6 +245,8 @@ def _from_groups(
     cells = text(column) if pa.types.is_floating(column.type) else column.cast(pa.string())
     members = _rows_of(names.to_numpy(zero_copy_only=False), np.ones(len(names), dtype=bool))
     known = {name for name, _ in members}
+    if target in known:
+        raise SchemaError(f"{target!r} is a feature and the target; give another name in `target`")
     for option, given in (("domains", set(domains) - {target}), ("types", set(types))):
         if unknown := sorted(given - known):
             raise SchemaError(f"{option}: no feature {unknown[0]!r}; there are {sorted(known)}")
