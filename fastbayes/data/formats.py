@@ -16,9 +16,8 @@ from fastbayes.data.segments import SEGMENT_BLOCKS, OnError, sound, stream_segme
 from fastbayes.data.unify import is_text
 from fastbayes.errors import FileFormatError
 
-# A row group that takes more bytes decoded is read in small pieces of each column and never held
-# as a whole; below, one read per column is faster and gives one dictionary for all its blocks.
-LARGE_GROUP = 64 << 20
+# A row group is read in pieces of this many bytes of each column, and decoded block by block: what
+# is decoded is then still in the cache when it is encoded, and no row group is held as a whole.
 READ_BYTES = 1 << 20
 
 
@@ -57,8 +56,6 @@ class ParquetReader(FileReader):
         import pyarrow.parquet as pq
 
         metadata = self._footers(self.file)
-        rows = metadata.row_group(group)
-        large = max(rows.total_byte_size, rows.num_rows * len(names) * 8) > LARGE_GROUP
         wanted = set(names)
         with (
             self.file.open() as handle,
@@ -67,18 +64,15 @@ class ParquetReader(FileReader):
                 metadata=metadata,
                 read_dictionary=[name for name in self._text if name in wanted],
                 # one round trip for many columns, where that counts
-                pre_buffer=not self.file.local and not large,
-                buffer_size=READ_BYTES if large else 0,
+                pre_buffer=not self.file.local,
+                buffer_size=READ_BYTES if self.file.local else 0,
                 page_checksum_verification=True,
             ) as parquet,
         ):
-            threads = self.use_threads
-            if large:
-                batches = parquet.iter_batches(block_rows, [group], names, use_threads=threads)
-            else:
-                batches = parquet.read_row_group(group, names, use_threads=threads).to_batches()
             # Not `sound`: the encoder checks the indices, and another pass costs a tenth.
-            yield from batches
+            yield from parquet.iter_batches(
+                block_rows, [group], names, use_threads=self.use_threads
+            )
 
 
 def dictionary_type(kind: pa.DataType) -> pa.DataType | None:
