@@ -161,7 +161,8 @@ class NaiveBayes(Classifier):
 
     def _read(self, stats: Statistics) -> None:
         values = stats.values
-        self.alpha_ = best_alpha(values) if self.alpha == "loo" else checked_alpha(self.alpha)
+        loo = self.alpha == "loo"
+        self.alpha_ = best_alpha(values, missing=self.missing) if loo else checked_alpha(self.alpha)
         self.class_log_prior_ = log_prior(values.class_counts, self.alpha_, self.class_prior)
         self._tables, self._offsets = log_likelihood(
             values, self.alpha_, missing=self.missing, unseen=self.unseen

@@ -37,13 +37,16 @@ def sample(
             columns[feature.name] = pa.array(random.normal(mean[numeric, classes], spread))
             numeric += 1
             continue
-        first = offsets[categorical]
+        first, size = offsets[categorical], feature.size
         categorical += 1
-        if not feature.size:
+        if not size:
             columns[feature.name] = pa.nulls(int(n), feature.values.type)
             continue
-        codes = _draw(np.exp(tables[first : first + feature.size]), classes, random)
-        columns[feature.name] = feature.values.take(pa.array(codes))
+        likelihood = np.exp(tables[first : first + size + 1])
+        # Where missing is a value of its own, it has the mass that the others leave.
+        as_value = schema.missing == "category" and np.allclose(likelihood.sum(axis=0), 1)
+        codes = _draw(likelihood if as_value else likelihood[:size], classes, random)
+        columns[feature.name] = feature.values.take(pa.array(codes, mask=codes == size))
     columns[schema.target or "class"] = schema.classes.take(pa.array(classes))
     return pa.table(columns)
 

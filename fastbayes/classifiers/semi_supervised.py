@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fastbayes import engine
 from fastbayes.batch import Batch, Codes
 from fastbayes.data.encode import Encoder, Place
+from fastbayes.data.segments import join
 from fastbayes.data.source import open_source
 from fastbayes.errors import DataError
 from fastbayes.schema import Schema
@@ -36,7 +37,7 @@ def expectation_maximisation(
     """
     if not labelled.n_rows:
         raise DataError("no row has a class: unlabelled rows need some labelled ones to start from")
-    table = pa.Table.from_batches(rows)
+    table = pa.Table.from_batches([join(rows)])
     if labelled.schema.target in table.column_names:
         table = table.drop_columns([labelled.schema.target])
     schema = _joint_schema(labelled, table, weight)

@@ -113,41 +113,49 @@ def log_likelihood(
     return table, offsets
 
 
-def leave_one_out_log_joint(counts: ValueCounts, alpha: float) -> float:
+def leave_one_out_log_joint(
+    counts: ValueCounts, alpha: float, *, missing: str = "marginalize"
+) -> float:
     """Return the leave-one-out log joint of naive Bayes, in nats, from counts alone.
 
     The sum over rows of ln P(c, x) with that row taken out of every count:
     sum_c n_c ln((n_c - 1 + a)/(N - 1 + K a)) + sum_jcv n_cv ln((n_cv - 1 + a)/(n_c - 1 + S_j a)),
-    n - 1 read as n - min(n, 1).
+    n - 1 read as n - min(n, 1) and 0/0 as its limit 1/K or 1/S_j.
     """
+    n_c, sizes = counts.class_counts.astype(np.float64), counts.shape.sizes
+    total = n_c.sum(keepdims=True)
+    result = _left_out(n_c, total, np.array([len(n_c)]), alpha)
+    as_value = counts.missing.any(axis=1) if missing == "category" else np.zeros_like(sizes, bool)
+    kept = np.ones(len(counts.counts), dtype=np.bool_)
+    kept[counts.offsets[1:] - 1] = as_value
+    choices = sizes + as_value
+    known = np.where(as_value[:, None], n_c, counts.known)
+    n = counts.counts[kept].astype(np.float64)
+    rows = np.repeat(np.arange(len(sizes)), choices)
+    return result + _left_out(n, known[rows], choices[rows, None], alpha)
 
-    def less_one(n: NDArray[Any]) -> Floats:
-        return n - np.minimum(n, 1.0)
 
-    sizes, n_c = counts.shape.sizes, counts.class_counts.astype(np.float64)
-    total = n_c.sum()
+def _left_out(n: Floats, known: Floats, choices: NDArray[Any], alpha: float) -> float:
+    above, below = n - np.minimum(n, 1) + alpha, known - np.minimum(known, 1) + choices * alpha
     with np.errstate(divide="ignore", invalid="ignore"):
-        prior = np.log((less_one(n_c) + alpha) / (total - min(total, 1.0) + len(n_c) * alpha))
-        sums = float(np.where(n_c > 0, n_c * prior, 0.0).sum())
-        n = np.delete(counts.counts, counts.offsets[1:] - 1, axis=0).astype(np.float64)
-        below = less_one(counts.known) + sizes[:, None] * alpha
-        term = n * np.log((less_one(n) + alpha) / np.repeat(below, sizes, axis=0))
-        return sums + float(np.where(n > 0, term, 0.0).sum())
+        ratio = np.where(below > 0, above / below, 1 / choices)
+        return float(np.where(n > 0, n * np.log(ratio), 0.0).sum())
 
 
-def best_alpha(counts: ValueCounts) -> float:
+def best_alpha(counts: ValueCounts, *, missing: str = "marginalize") -> float:
     """Return the alpha in [1e-6, 1e4] that maximises the leave-one-out log joint."""
+
+    def score(log_alpha: float) -> float:
+        return leave_one_out_log_joint(counts, math.exp(log_alpha), missing=missing)
+
     grid = np.linspace(math.log(1e-6), math.log(1e4), 47)
-    score = [leave_one_out_log_joint(counts, math.exp(t)) for t in grid]
-    at = int(np.argmax(score))
+    at = int(np.argmax([score(t) for t in grid]))
     low, high = grid[max(at - 1, 0)], grid[min(at + 1, len(grid) - 1)]
     # Golden section: the sum is smooth and has one peak between the neighbours of the best point.
     ratio = (math.sqrt(5) - 1) / 2
     while high - low > 1e-9:
         a, b = high - ratio * (high - low), low + ratio * (high - low)
-        if leave_one_out_log_joint(counts, math.exp(a)) >= leave_one_out_log_joint(
-            counts, math.exp(b)
-        ):
+        if score(a) >= score(b):
             high = b
         else:
             low = a
