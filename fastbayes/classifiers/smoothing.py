@@ -125,7 +125,7 @@ def leave_one_out_log_joint(
     n_c, sizes = counts.class_counts.astype(np.float64), counts.shape.sizes
     total = n_c.sum(keepdims=True)
     result = _left_out(n_c, total, np.array([len(n_c)]), alpha)
-    as_value = counts.missing.any(axis=1) if missing == "category" else np.zeros_like(sizes, bool)
+    as_value = np.asarray(counts.missing.any(axis=1)) & (missing == "category")
     kept = np.ones(len(counts.counts), dtype=np.bool_)
     kept[counts.offsets[1:] - 1] = as_value
     choices = sizes + as_value
