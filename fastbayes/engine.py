@@ -78,9 +78,16 @@ def _pool(threads: int) -> ThreadPoolExecutor:
     key = (os.getpid(), threads)
     with _pools_lock:
         if key not in _pools:
-            _pools[key] = ThreadPoolExecutor(
+            pool = ThreadPoolExecutor(
                 threads, "fastbayes", initializer=lambda: setattr(_local, "worker", True)
             )
+            # A worker that runs but is not yet known to its pool when Ctrl-C strikes would never
+            # be told to end, nor the process. Ctrl-C strikes the main thread alone, and one known
+            # worker is enough to tell the others.
+            first = threading.Thread(target=lambda: pool.submit(int).result())
+            first.start()
+            first.join()
+            _pools[key] = pool
         return _pools[key]
 
 
