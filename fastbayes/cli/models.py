@@ -149,7 +149,8 @@ def predict(
 ) -> None:
     """Apply MODEL to DATA, writing one row per row."""
     check_target(output, force=options["force"])
-    fitted, matrix = model_from(model), loss_from(loss)
+    fitted = model_from(model)
+    matrix = loss_from(loss, fitted)
     with bar("predicting", data) as progress:
         done = fb.predict_to(fitted, data, output, loss=matrix, progress=progress, **options)
     summary = {
@@ -174,7 +175,8 @@ def evaluate(
     model: str, data: str, target: str | None, loss: str | None, as_json: bool, **options: Any
 ) -> None:
     """Judge MODEL on DATA whose classes are known."""
-    fitted, matrix = model_from(model), loss_from(loss)
+    fitted = model_from(model)
+    matrix = loss_from(loss, fitted)
     with bar("scoring", data) as progress:
         result = fb.evaluate(fitted, data, target, loss=matrix, progress=progress, **options)
     show(result.to_dict(), as_json, _figures(result))

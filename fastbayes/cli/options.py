@@ -14,6 +14,7 @@ import click
 import fastbayes as fb
 from fastbayes.cli.show import bar
 from fastbayes.errors import DataError
+from fastbayes.loss import loss_matrix
 
 MODELS = {"naive-bayes": "NaiveBayes"}
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 2**10, "MI": 2**20, "GI": 2**30}
@@ -178,19 +179,24 @@ def statistics_from(path: str) -> fb.Statistics:
     return held
 
 
-def loss_from(path: str | None) -> Any:
-    """Return the loss matrix in a JSON file."""
+def loss_from(path: str | None, model: Any) -> Any:
+    """Return the loss in a JSON file, once it fits the classes of a model."""
     if path is None:
         return None
     try:
         with open(path, encoding="utf-8") as file:
-            return json.load(file, object_pairs_hook=_once)
+            loss = json.load(file, object_pairs_hook=_once)
     except OSError as error:
         raise DataError(f"{path}: {error.strerror}; name a JSON file of costs") from error
     except ValueError as error:
         raise DataError(
             f"{path}: no loss matrix ({error}); write JSON {{decision: {{truth: cost}}}}"
         ) from error
+    try:
+        loss_matrix(loss, model.classes_)
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
+    return loss
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import os
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -141,12 +142,15 @@ def bar(what: str, data: str | int) -> Iterator[Callable[[int], Any] | None]:
     from tqdm import tqdm
 
     rows = data if isinstance(data, int) else open_source(data).n_rows
+    known = os.get_terminal_size(sys.stderr.fileno()).columns > 0  # not so under some containers
     with tqdm(
         desc=what,
         total=rows,
         unit=" rows",
         unit_scale=True,
-        dynamic_ncols=True,
+        ncols=None if known else 80,
+        nrows=None if known else 24,
+        dynamic_ncols=known,
         file=sys.stderr,
     ) as shown:
         yield shown.update

@@ -1,0 +1,428 @@
+"""What each command does, prints and leaves behind."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from commands import answer, fails, parquet, run, tennis
+
+import fastbayes as fb
+from fastbayes.cli import main
+from fastbayes.cli.options import n_bytes, names
+from fastbayes.cli.show import plain, size
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return parquet(tennis(), tmp_path / "tennis.parquet")
+
+
+@pytest.fixture
+def model(data: Path) -> Path:
+    path = data.with_name("m.fb")
+    run("fit", data, "--target", "play", "-o", path)
+    return path
+
+
+def csv_of(text: str, path: Path) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+# -- fit ---------------------------------------------------------------------------------------
+
+
+def test_fit__gives_the_model_of_the_library(data: Path, tmp_path: Path) -> None:
+    said = answer(
+        "fit", data, "--target", "play", "--alpha", "0.5", "--variance", "shared", "--unseen",
+        "smooth", "--class-prior", "uniform", "--model", "naive-bayes", "--numeric", "gaussian",
+        "-o", tmp_path / "m.fb",
+    )  # fmt: skip
+    expected = fb.NaiveBayes(
+        alpha=0.5, variance="shared", unseen="smooth", class_prior="uniform"
+    ).fit(tennis(), "play")
+    made = fb.load(tmp_path / "m.fb")
+    assert made.statistics_ == expected.statistics_
+    assert made.get_params() == expected.get_params()
+    assert np.array_equal(made.predict_proba(tennis()), expected.predict_proba(tennis()))
+    assert said["rows"] == 1000
+    assert said["classes"] == ["no", "yes"]
+    assert said["parameters"] == expected.n_parameters_
+    assert said["alpha"] == 0.5
+
+
+def test_fit__options_reach_the_count(tmp_path: Path) -> None:
+    table = tennis().append_column("n", pa.array(np.arange(1000) % 3))
+    table = table.append_column("w", pa.array(np.arange(1000) / 1000))
+    data = parquet(table, tmp_path / "d.parquet")
+    run(
+        "fit", data, "--target", "play", "--columns", "sky,n", "--categorical", "n", "--weight",
+        "w", "--missing", "category", "--null-values", "rain", "--memory-limit", "1M", "--threads",
+        "2", "-o", tmp_path / "m.fb",
+    )  # fmt: skip
+    made = fb.load(tmp_path / "m.fb")
+    expected = fb.count(
+        table, "play", columns=["sky", "n"], categorical=["n"], sample_weight="w",
+        missing="category", null_values=["rain"],
+    )  # fmt: skip
+    assert made.statistics_ == expected
+    assert made.missing == "category"
+
+
+def test_fit__alpha_by_leave_one_out(data: Path, tmp_path: Path) -> None:
+    said = answer("fit", data, "--target", "play", "--alpha", "loo", "-o", tmp_path / "m.fb")
+    assert said["alpha"] == fb.NaiveBayes(alpha="loo").fit(tennis(), "play").alpha_
+
+
+def test_fit__statistics_instead_of_data(data: Path, model: Path, tmp_path: Path) -> None:
+    run("count", data, "--target", "play", "-o", tmp_path / "s.fbs")
+    run("fit", "--statistics", tmp_path / "s.fbs", "-o", tmp_path / "n.fb")
+    assert fb.load(tmp_path / "n.fb").statistics_ == fb.load(model).statistics_
+    said = fails(
+        "fit", "--statistics", tmp_path / "s.fbs", "--columns", "sky", "-o", tmp_path / "x.fb",
+        folder=tmp_path, code=2,
+    )  # fmt: skip
+    assert "--columns goes with DATA" in said
+
+
+@pytest.mark.parametrize("given", [[], ["DATA", "--statistics", "s.fbs"], ["DATA"]])
+def test_fit__needs_data_or_statistics(data: Path, given: list[str]) -> None:
+    args = [str(data) if arg == "DATA" else arg for arg in given]
+    fails("fit", *args, "-o", data.with_name("x.fb"), folder=data.parent, code=2)
+
+
+# -- predict -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow", ".csv"])
+def test_predict__writes_what_the_model_says(model: Path, data: Path, suffix: str) -> None:
+    out = data.with_name(f"out{suffix}")
+    said = answer("predict", model, data, "--proba", "-o", out)
+    read = {".parquet": pq.read_table, ".arrow": _ipc, ".csv": _csv}[suffix](out)
+    fitted = fb.load(model)
+    assert read.column_names == ["prediction", "proba_no", "proba_yes"] == said["columns"]
+    assert read["prediction"].to_pylist() == fitted.predict(tennis()).tolist()
+    proba = np.column_stack([read["proba_no"], read["proba_yes"]])
+    assert np.array_equal(proba, fitted.predict_proba(tennis()))
+    assert said["rows"] == 1000
+    assert said["unseen_values"] == {}
+
+
+def _ipc(path: Path) -> pa.Table:
+    return pa.ipc.open_file(path).read_all()
+
+
+def _csv(path: Path) -> pa.Table:
+    import pyarrow.csv
+
+    return pyarrow.csv.read_csv(path)
+
+
+def test_predict__copies_the_columns_the_model_does_not_know(model: Path, tmp_path: Path) -> None:
+    table = tennis(50).append_column("id", pa.array(range(50))).append_column("x", pa.nulls(50))
+    data = parquet(table, tmp_path / "d.parquet")
+    run("predict", model, data, "-o", tmp_path / "all.parquet")
+    assert pq.read_table(tmp_path / "all.parquet").column_names == ["id", "x", "prediction"]
+    result = run("predict", model, data, "--keys", "id,sky", "-o", tmp_path / "some.parquet")
+    some = pq.read_table(tmp_path / "some.parquet")
+    assert some.column_names == ["id", "sky", "prediction"]
+    assert some.select(["id", "sky"]).equals(table.select(["id", "sky"]))
+    assert result.stderr == f"note: {data}: the model does not use ['x']\n"
+    run("predict", model, data, "--keys", "", "-o", tmp_path / "none.parquet")
+    assert pq.read_table(tmp_path / "none.parquet").column_names == ["prediction"]
+
+
+def test_predict__decides_by_a_loss(model: Path, data: Path) -> None:
+    costs = {"play": {"no": 4, "yes": 0}, "stay": {"no": 0, "yes": 1}}
+    loss = csv_of(json.dumps(costs), data.with_name("loss.json"))
+    out = data.with_name("out.parquet")
+    run("predict", model, data, "--loss", loss, "--reject", "0.3", "-o", out)
+    decided = fb.load(model).decide(tennis(), loss=costs, reject=0.3)
+    read = pq.read_table(out)
+    assert read["prediction"].to_pylist() == decided.decision.tolist()
+    assert read["expected_loss"].to_pylist() == decided.expected_loss.tolist()
+    assert None in read["prediction"].to_pylist()
+
+
+def test_predict__says_what_was_unseen(model: Path, tmp_path: Path) -> None:
+    table = tennis(30).set_column(0, "sky", pa.array(["fog"] * 20 + ["rain"] * 10))
+    data = parquet(table, tmp_path / "d.parquet")
+    said = answer("predict", model, data, "-o", tmp_path / "out.csv")
+    assert said["unseen_values"] == {"sky": 20}
+    shown = run("predict", model, data, "-o", tmp_path / "again.csv").stdout
+    assert "unseen values    sky 20\n" in shown
+
+
+# -- evaluate ----------------------------------------------------------------------------------
+
+
+def test_evaluate__equals_the_library(model: Path, data: Path) -> None:
+    said = answer("evaluate", model, data)
+    assert said == fb.evaluate(fb.load(model), tennis()).to_dict()
+    shown = run("evaluate", model, data).stdout
+    assert f"accuracy           {said['accuracy']:.6f}" in shown
+    assert "row = truth" in shown
+
+
+def test_evaluate__other_target_weight_and_loss(model: Path, tmp_path: Path) -> None:
+    table = tennis().rename_columns(["sky", "warmth", "degrees", "played"])
+    table = table.append_column("w", pa.array(np.arange(1000) % 4 / 2))
+    costs = {"no": {"no": 0, "yes": 3}, "yes": {"no": 1, "yes": 0}}
+    said = answer(
+        "evaluate", model, parquet(table, tmp_path / "d.parquet"), "--target", "played", "--weight",
+        "w", "--loss", csv_of(json.dumps(costs), tmp_path / "loss.json"),
+    )  # fmt: skip
+    expected = fb.evaluate(fb.load(model), table, "played", sample_weight="w", loss=costs)
+    assert said == expected.to_dict()
+
+
+def test_evaluate__many_classes_are_left_to_json(tmp_path: Path) -> None:
+    labels = np.arange(200) % 40
+    data = parquet({"x": labels // 2 + 0.5, "y": labels}, tmp_path / "d.parquet")
+    run("fit", data, "--target", "y", "-o", tmp_path / "m.fb")
+    assert "40 classes: see --json" in run("evaluate", tmp_path / "m.fb", data).stdout
+    assert len(answer("evaluate", tmp_path / "m.fb", data)["confusion"]) == 40
+
+
+def test_evaluate__undefined_figures_are_null(model: Path, tmp_path: Path) -> None:
+    one = tennis().filter(pa.compute.equal(tennis()["play"], "yes"))
+    said = answer("evaluate", model, parquet(one, tmp_path / "one.parquet"))
+    assert said["auc"] is None
+
+
+# -- reading -----------------------------------------------------------------------------------
+
+
+def test_null_values__of_the_fit_hold_ever_after(tmp_path: Path) -> None:
+    data = csv_of("x,s,y\n1,a,no\nNA,b,yes\n3,NA,no\n4,a,yes\n", tmp_path / "d.csv")
+    run("fit", data, "--target", "y", "--null-values", "NA,?", "-o", tmp_path / "m.fb")
+    assert answer("evaluate", tmp_path / "m.fb", data)["n"] == 4
+    run("predict", tmp_path / "m.fb", data, "--proba", "-o", tmp_path / "p.parquet")
+    with_nulls = {"x": [1.0, None, 3.0, 4.0], "s": ["a", "b", None, "a"]}
+    expected = fb.load(tmp_path / "m.fb").predict_proba(with_nulls)
+    found = pq.read_table(tmp_path / "p.parquet")
+    assert np.array_equal(np.column_stack([found["proba_no"], found["proba_yes"]]), expected)
+
+
+def test_types__of_text_files_are_those_of_the_fit(tmp_path: Path) -> None:
+    data = csv_of("zip,y\n00x,1\n011,0\n011,1\n", tmp_path / "d.csv")
+    run("fit", data, "--target", "y", "-o", tmp_path / "m.fb")
+    new = csv_of("zip\n011\n012\n", tmp_path / "new.csv")
+    said = answer("predict", tmp_path / "m.fb", new, "-o", tmp_path / "p.csv")
+    assert said["unseen_values"] == {"zip": 1}
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_columns__what_is_not_named_is_not_read(tmp_path: Path, kind: str) -> None:
+    if kind == "parquet":
+        table = tennis().append_column("tags", pa.array([["a"]] * 1000))
+        data = parquet(table, tmp_path / "d.parquet")
+    else:
+        bad = b"sky,degrees,play,bad\nsunny,1.5,no,\xff\nrain,2.5,yes,\xfe\n"
+        data = tmp_path / "d.csv"
+        data.write_bytes(bad)
+    out = tmp_path / "m.fb"
+    fails("fit", data, "--target", "play", "-o", out, folder=tmp_path)
+    run("fit", data, "--target", "play", "--columns", "sky,degrees", "-o", out)
+    run("evaluate", out, data)
+    run("predict", out, data, "--keys", "sky", "-o", tmp_path / "p.csv")
+
+
+def test_columns__extra_ones_are_ignored_and_said_once(model: Path, tmp_path: Path) -> None:
+    table = tennis(300_000).append_column("id", pa.array(np.arange(300_000)))
+    data = parquet(table, tmp_path / "d.parquet", row_group_size=50_000)
+    assert run("evaluate", model, data).stderr == f"note: {data}: the model does not use ['id']\n"
+    assert run("-q", "evaluate", model, data).stderr == ""
+
+
+def test_names__commas_and_spaces() -> None:
+    assert names(None, None, "a, b ,c") == ["a", "b", "c"]
+    assert names(None, None, '"a, b",c') == ["a, b", "c"]
+    assert names(None, None, "") == []
+    assert names(None, None, None) is None
+
+
+# -- count, merge, inspect ---------------------------------------------------------------------
+
+
+def test_count__and_merge_equal_one_count(data: Path, tmp_path: Path) -> None:
+    first, second = tennis().slice(0, 400), tennis().slice(400)
+    for name, part in (("a", first), ("b", second)):
+        parquet(part, tmp_path / f"{name}.parquet")
+        run(
+            "count",
+            tmp_path / f"{name}.parquet",
+            "--target",
+            "play",
+            "-o",
+            tmp_path / f"{name}.fbs",
+        )
+    said = answer("merge", tmp_path / "a.fbs", tmp_path / "b.fbs", "-o", tmp_path / "c.fbs")
+    whole = fb.count(tennis(), "play")
+    assert fb.Statistics.load(tmp_path / "c.fbs").allclose(whole)
+    assert said["rows"] == 1000
+    assert said["classes"] == {"no": 400, "yes": 600}
+
+
+def test_count__weights_and_rows_without_a_class(tmp_path: Path) -> None:
+    table = tennis(20).set_column(3, "play", pa.array([None] * 5 + ["yes"] * 15))
+    table = table.append_column("w", pa.array([0.5] * 20))
+    data = parquet(table, tmp_path / "d.parquet")
+    said = answer("count", data, "--target", "play", "--weight", "w", "-o", tmp_path / "s.fbs")
+    assert said["total_weight"] == 7.5
+    assert said["rows_without_class"] == 5
+
+
+def test_inspect__statistics_and_models(data: Path, model: Path, tmp_path: Path) -> None:
+    run("count", data, "--target", "play", "-o", tmp_path / "s.fbs")
+    statistics, of_model = answer("inspect", tmp_path / "s.fbs"), answer("inspect", model)
+    assert statistics["columns"]["sky"] == {
+        "kind": "categorical", "values": ["overcast", "rain", "sunny"], "declared": False,
+    }  # fmt: skip
+    assert statistics["columns"]["degrees"]["kind"] == "numeric"
+    assert statistics["classes"] == {"no": 400, "yes": 600}
+    assert of_model["model"] == "NaiveBayes()"
+    assert of_model["columns"] == statistics["columns"]
+    shown = run("inspect", model).stdout
+    assert "sky      3 values  overcast, rain, sunny" in shown
+    assert "classes             no 400, yes 600" in shown
+
+
+def test_inspect__a_model_by_another_name(model: Path) -> None:
+    renamed = model.rename(model.with_suffix(".bin"))
+    assert answer("inspect", renamed)["model"] == "NaiveBayes()"
+
+
+def test_inspect__data_and_the_plan(data: Path) -> None:
+    said = answer("inspect", data, "--target", "play", "--threads", "2")
+    plan = fb.plan(data, "play", threads=2)
+    assert said["rows"] == 1000
+    assert said["plan"] == {"bytes": plan.total, "classes": 2, "exact": True}
+    assert said["columns"]["sky"] == {
+        "type": "string", "kind": "categorical", "bytes": plan.columns["sky"],
+    }  # fmt: skip
+    assert said["columns"]["play"]["kind"] == "target"
+    assert f"needs {size(plan.total)}\n" in run("inspect", data, "--target", "play").stdout
+    assert "for each class" in run("inspect", data).stdout
+
+
+def test_inspect__data_that_cannot_be_used_as_they_are(tmp_path: Path) -> None:
+    table = tennis(10).append_column("tags", pa.array([["a"]] * 10))
+    data = parquet(table, tmp_path / "d.parquet")
+    said = answer("inspect", data, "--target", "play")["columns"]["tags"]
+    assert said["kind"] == "unusable"
+    assert "flatten" in said["why"]
+    assert "flatten" in run("inspect", data).stdout
+
+
+# -- generate ----------------------------------------------------------------------------------
+
+
+def test_generate__is_what_the_library_makes(tmp_path: Path) -> None:
+    out = tmp_path / "made"
+    said = answer(
+        "generate", "--preset", "survey", "--rows", "500", "--seed", "7", "--files", "2",
+        "--missing", "0.1", "--row-group-rows", "100", "-o", out,
+    )  # fmt: skip
+    from fastbayes.generate import table
+
+    assert said["rows"] == 500
+    assert said["files"] == 2
+    expected = table("survey", 500, 7, missing=0.1)
+    assert pq.read_table(out).to_pylist() == expected.to_pylist()
+    assert "already exists" in fails(
+        "generate", "--preset", "survey", "--rows", "5", "-o", out, folder=tmp_path
+    )
+    run("generate", "--preset", "survey", "--rows", "5", "-o", out, "--force")
+    assert pq.read_table(out).num_rows == 5
+
+
+def test_generate__lists_presets() -> None:
+    assert "flights" in answer("generate", "--list")
+    assert "flights that leave late" in run("generate", "--list").stdout
+
+
+# -- usage -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("args", "hint"),
+    [
+        (["predcit"], "predict"),
+        (["fit", "d", "--traget", "y"], "--target"),
+        (["generate", "--preset", "flihgts", "--rows", "5", "-o", "x"], "flights"),
+        (["generate", "--rows", "5"], "--preset"),
+        (["generate", "--preset", "flights", "--rows", "-1", "-o", "x"], "--rows"),
+        (["fit", "d", "--target", "y", "-o", "m", "--alpha", "-1"], "'-1'"),
+        (["fit", "d", "--target", "y", "-o", "m", "--alpha", "x"], "'x'"),
+        (["fit", "d", "--target", "y", "-o", "m", "--alpha", "nan"], "'nan'"),
+        (["fit", "d", "--target", "y", "-o", "m", "--threads", "0"], "--threads"),
+        (["fit", "d", "--target", "y", "-o", "m", "--numeric", "mdl"], "gaussian"),
+        (["fit", "d", "--target", "y", "-o", "m", "--model", "bayes"], "naive-bayes"),
+        (["fit", "d", "--target", "y", "-o", "m", "--memory-limit", "big"], "500M"),
+        (["fit", "d", "--target", "y", "-o", "m", "--columns", '"a'], "--columns"),
+        (["predict", "m.fb", "d", "-o", "out.txt"], ".parquet"),
+        (["predict", "m.fb", "d"], "--output"),
+    ],
+)
+def test_usage__exit_2_and_a_hint(tmp_path: Path, args: list[str], hint: str) -> None:
+    assert hint in fails(*args, folder=tmp_path, code=2)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("500", 500), ("500M", 5 * 10**8), ("1.5 GiB", 3 * 2**29), ("2kb", 2000), (".5K", 500)],
+)
+def test_usage__sizes(text: str, expected: int) -> None:
+    assert n_bytes(None, None, text) == expected
+
+
+@pytest.mark.parametrize(
+    ("n", "said"), [(0, "0 B"), (999, "999 B"), (1234, "1.2 kB"), (3 * 10**9, "3.0 GB")]
+)
+def test_show__sizes(n: int, said: str) -> None:
+    assert size(n) == said
+
+
+def test_show__json_has_no_special_numbers() -> None:
+    value = {"a": np.float64("nan"), "b": [np.inf, 1], "c": np.array([[1, 2]]), 4: Path("p")}
+    assert plain(value) == {"a": None, "b": [None, 1], "c": [[1, 2]], "4": "p"}
+
+
+def test_output__is_not_replaced_unless_forced(data: Path, model: Path) -> None:
+    before = model.read_bytes()
+    said = fails("fit", data, "--target", "play", "--alpha", "9", "-o", model, folder=data.parent)
+    assert "--force" in said
+    run("fit", data, "--target", "play", "--alpha", "9", "-o", model, "--force")
+    assert fb.load(model).alpha_ == 9
+    assert model.read_bytes() != before
+
+
+def test_verbose__adds_the_traceback(tmp_path: Path) -> None:
+    args = ["-v", "inspect", str(tmp_path / "none.parquet")]
+    result = CliRunner().invoke(main, args)
+    assert isinstance(result.exception, fb.DataError)
+    done = subprocess.run(
+        [sys.executable, "-m", "fastbayes", *args], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+
+
+def test_logs__are_set_back_after_a_command(data: Path) -> None:
+    import logging
+    import warnings
+
+    logger = logging.getLogger("fastbayes")
+    before = (list(logger.handlers), logger.level, warnings.showwarning, warnings.filters[:])
+    run("-v", "inspect", data)
+    after = (list(logger.handlers), logger.level, warnings.showwarning, warnings.filters[:])
+    assert after == before
