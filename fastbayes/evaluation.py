@@ -16,7 +16,7 @@ from fastbayes.data.join import is_name
 from fastbayes.data.segments import Segment
 from fastbayes.engine import Progress
 from fastbayes.errors import DataError
-from fastbayes.sink import schema_of, warn_of_rest
+from fastbayes.sink import log_rest, schema_of
 from fastbayes.validation import Evaluation, Evaluator
 
 logger = logging.getLogger("fastbayes")
@@ -71,7 +71,7 @@ def evaluate(
     truth = schema.target if target is None else target
     names = [name for name in (truth, sample_weight) if is_name(name)]
     opened, rest = open_for(schema, source, also=names, filesystem=filesystem)
-    warn_of_rest(rest, opened.description)
+    log_rest(rest, opened.description)
     labelled, target_name, weight_name = with_labels(opened, truth, sample_weight)
     encoder = Encoder.applying_to(
         schema, labelled.schema, unseen=model.unseen, target=target_name, weight=weight_name

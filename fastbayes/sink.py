@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ from fastbayes.data.encode import Encoded, Encoder
 from fastbayes.data.segments import Segment, reading, sound
 from fastbayes.decisions import decide
 from fastbayes.engine import Progress
-from fastbayes.errors import DataError, FastBayesWarning, SchemaError
+from fastbayes.errors import DataError, SchemaError
 from fastbayes.files import atomic, check_target
 from fastbayes.loss import loss_matrix
 
@@ -36,6 +36,7 @@ FORMATS = {
 # Rows of a Parquet row group or an Arrow record batch, where the source does not end sooner.
 GROUP_ROWS = 4 * BLOCK_ROWS
 
+logger = logging.getLogger("fastbayes")
 Floats = NDArray[np.float64]
 Write = Callable[[pa.RecordBatch], None]
 
@@ -129,7 +130,7 @@ def predict_to(
         schema, source, also=copied or (), rest=copied is None, filesystem=filesystem
     )
     if copied is not None:
-        warn_of_rest(rest, opened.description)
+        log_rest(rest, opened.description)
     copied = rest if copied is None else copied
     encoder = Encoder.applying_to(schema, opened.schema, unseen=model.unseen)
     encoder.expect(opened.n_rows)
@@ -201,8 +202,8 @@ def schema_of(model: Any, job: str) -> Any:
     return model.schema_
 
 
-def warn_of_rest(names: list[str], description: str) -> None:
-    """Say once which columns the model does not use.
+def log_rest(names: list[str], description: str) -> None:
+    """Log which columns the model does not use.
 
     Parameters
     ----------
@@ -213,11 +214,7 @@ def warn_of_rest(names: list[str], description: str) -> None:
     """
     if names:
         more = f" and {len(names) - 5} more columns" if len(names) > 5 else ""
-        warnings.warn(
-            f"{description}: the model does not use {names[:5]}{more}",
-            FastBayesWarning,
-            stacklevel=3,
-        )
+        logger.info("%s: the model does not use %s%s", description, names[:5], more)
 
 
 def format_of(path: str | os.PathLike[str], format: str | None = None) -> str:
