@@ -1,28 +1,22 @@
-"""What every classifier built on statistics answers: labels, probabilities, decisions."""
+"""What every classifier answers: labels, probabilities, decisions, reasons, random rows."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from fastbayes import _jit, engine
-from fastbayes.batch import BLOCK_ROWS, Batch
-from fastbayes.classifiers.inputs import open_features
-from fastbayes.classifiers.prior_shift import shifted_prior
+from fastbayes.classifiers.log_space import Floats, log_sum_exp, normalise, settle
 from fastbayes.classifiers.protocol import Estimator
-from fastbayes.data.encode import Encoder
-from fastbayes.data.segments import Segment
+from fastbayes.classifiers.sampling import class_codes
 from fastbayes.decisions import Decisions, decide
-from fastbayes.schema import Schema
-from fastbayes.statistics.bundle import Statistics
 
-logger = logging.getLogger("fastbayes")
-Floats = NDArray[np.float64]
+# Writes what a scorer says of a block of rows; may return how many rows got the prior.
+Answer = Callable[[Any, tuple[Any, ...], NDArray[Any]], int | None]
 
 
 @dataclass(frozen=True)
@@ -50,104 +44,48 @@ class Explanation:
     unseen: dict[str, int]
 
 
-@dataclass
-class Tally:
-    """What a scan of new rows came across."""
-
-    unseen: NDArray[np.int64]
-    prior_rows: int = 0  # impossible under every class: answered from the prior
-
-
 class Answers(Estimator):
-    """Scores rows with the scorer that a subclass gives in `_scorer`."""
+    """A classifier that scores rows; what follows from the scores stands here, once.
+
+    A subclass scores rows (`_scored`), gives its prior (`_log_prior`) and the names of its
+    features (`_feature_names`), and where it can explains (`_explained`) and draws rows
+    (`_drawn`).
+    """
 
     classes_: NDArray[Any]
-    schema_: Schema
-    statistics_: Statistics
-    unseen: str
-    threads: int | None
 
-    def _scorer(self, cells: float) -> Any:
-        """Return the scorer for a job of this many cells."""
+    # -- what a subclass gives -----------------------------------------------------------------
+
+    def _scored(
+        self, X: Any, answer: Answer, width: int | None = None, kind: type = np.float64
+    ) -> NDArray[Any]:
+        """Return answer(scorer, rows, out) of all rows of X in order, (n_rows,) or by width."""
         raise NotImplementedError
-
-    def _scorers(self) -> Callable[[float], Any]:
-        """Return a function from the cells of a job to its scorer, made once per kind."""
-        made: dict[bool, Any] = {}
-
-        def scorer(cells: float) -> Any:
-            kind = _jit.compiled(cells)
-            if kind not in made:
-                made[kind] = self._scorer(cells)
-            return made[kind]
-
-        return scorer
 
     def _log_prior(self) -> Floats:
         """Return ln P(c), (n_classes,)."""
         raise NotImplementedError
 
-    def _learned(self, stats: Statistics) -> Self:
-        """Read the parameters off statistics."""
+    def _explained_prior(self) -> Floats:
+        """Return the part of the log joint that no feature contributes, (n_classes,)."""
+        return self._log_prior()
+
+    def _explained(self, X: Any) -> tuple[Floats, dict[str, int]]:
+        """Return contributions (n_rows, n_features, n_classes), and unseen values by column."""
         raise NotImplementedError
 
-    def _scan(
-        self,
-        X: Any,
-        score: Callable[[Any, Batch, NDArray[Any]], int],
-        width: int | None,
-        kind: type = np.float64,
-    ) -> tuple[NDArray[Any], Tally]:
-        """Return score(scorer, batch, out) of all rows of X, in order."""
-        self._check_fitted()
-        source = open_features(self, X)
-        encoder = Encoder.applying_to(self.schema_, source.schema, unseen=self.unseen)
-        encoder.expect(source.n_rows)
-        scorer = self._scorers()
-        tail = () if width is None else (width,)
-        known = source.in_memory and source.n_rows is not None
-        out = np.empty((source.n_rows if known else 0, *tail), dtype=kind)
-        tally = Tally(np.zeros(len(self.schema_.categorical), dtype=np.int64))
+    def _feature_names(self) -> tuple[str, ...]:
+        raise NotImplementedError
 
-        def one(item: tuple[Segment, int]) -> tuple[list[NDArray[Any]], NDArray[np.int64], int]:
-            segment, start = item
-            done, unseen, prior_rows = 0, np.zeros_like(tally.unseen), 0
-            pieces = []
-            for rows, encoded in engine.encoded_blocks(segment, encoder):
-                if known:
-                    piece = out[start + done : start + done + rows.num_rows]
-                else:
-                    piece = np.empty((rows.num_rows, *tail), dtype=kind)
-                    pieces.append(piece)
-                prior_rows += score(scorer(encoded.batch.cells), encoded.batch, piece)
-                unseen += encoded.unseen
-                done += rows.num_rows
-            return pieces, unseen, prior_rows
+    def _drawn(self, codes: NDArray[np.intp], random: np.random.Generator) -> dict[str, Any]:
+        """Return random columns, one row for each class code."""
+        raise NotImplementedError
 
-        def items() -> Iterator[tuple[Segment, int]]:
-            start = 0
-            for segment in source.segments(BLOCK_ROWS):
-                yield segment, start
-                start += segment.n_rows if known else 0
+    def _target_column(self, codes: NDArray[np.intp]) -> tuple[str, Any]:
+        """Return the name of the class column, and the labels of class codes."""
+        return "class", self.classes_[codes]
 
-        pieces: list[NDArray[Any]] = []
-        threads = engine.resolved_threads(self.threads)
-        for some, unseen, prior_rows in engine.in_order(one, items(), threads):
-            pieces += some
-            tally.unseen += unseen
-            tally.prior_rows += prior_rows
-        self._report(tally)
-        return (out if known else np.concatenate([out, *pieces])), tally
-
-    def _report(self, tally: Tally) -> None:
-        for name, n in self._unseen(tally).items():
-            logger.info("column %r: %d values were not seen at fit", name, n)
-        if tally.prior_rows:
-            logger.info("%d rows are impossible under every class", tally.prior_rows)
-
-    def _unseen(self, tally: Tally) -> dict[str, int]:
-        names = [f.name for f in self.schema_.categorical]
-        return {name: int(n) for name, n in zip(names, tally.unseen, strict=True) if n}
+    # -- answers -------------------------------------------------------------------------------
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable class of each row.
@@ -155,7 +93,8 @@ class Answers(Estimator):
         Parameters
         ----------
         X
-            As in `fit`, without the class column (if it is there, it is not read).
+            Rows with the features of `fit`. A model of tables reads no other column; the class
+            column may be there.
 
         Returns
         -------
@@ -165,9 +104,10 @@ class Answers(Estimator):
         Raises
         ------
         SchemaError
-            When a column is missing or has another type; the message names it.
+            When a column is missing or has another type or name; the message names it.
         """
-        best, _ = self._scan(X, lambda s, b, out: s.predict(b.codes, b.numeric, out), None, np.intp)
+        self._check_fitted()
+        best = self._scored(X, lambda s, rows, out: s.predict(*rows, out), kind=np.intp)
         return self.classes_[best]
 
     def predict_proba(self, X: Any) -> Floats:
@@ -184,12 +124,9 @@ class Answers(Estimator):
             (n_rows, n_classes), rows sum to 1. A row that is impossible under every class gets
             the prior.
         """
-        return self._posterior(X)[0]
-
-    def _posterior(self, X: Any) -> tuple[Floats, Tally]:
         self._check_fitted()
         k = len(self.classes_)
-        return self._scan(X, lambda s, b, out: s.posterior(b.codes, b.numeric, out), k)
+        return self._scored(X, lambda s, rows, out: s.posterior(*rows, out), k)
 
     def predict_log_proba(self, X: Any) -> Floats:
         """Return ln P(c | x).
@@ -204,13 +141,10 @@ class Answers(Estimator):
         numpy.ndarray
             (n_rows, n_classes) in nats.
         """
-        joint = self.log_joint(X)
-        lost = np.isneginf(joint).all(axis=1)
-        joint[lost] = self._log_prior()
-        return joint - _log_sum_exp(joint)[:, None]
+        return self._after_log_joint(X, normalise)
 
     def log_joint(self, X: Any) -> Floats:
-        """Return ln P(c, x).
+        """Return ln P(c, x), or what stands for it up to a term that all classes share.
 
         Parameters
         ----------
@@ -222,13 +156,20 @@ class Answers(Estimator):
         numpy.ndarray
             (n_rows, n_classes) in nats; -inf where a class is impossible.
         """
-
-        def score(scorer: Any, batch: Batch, out: Floats) -> int:
-            scorer.log_joint(batch.codes, batch.numeric, out)
-            return 0
-
         self._check_fitted()
-        return self._scan(X, score, len(self.classes_))[0]
+        k = len(self.classes_)
+        return self._scored(X, lambda s, rows, out: s.log_joint(*rows, out), k)
+
+    def _after_log_joint(self, X: Any, change: Callable[[Floats, Floats], None]) -> Floats:
+        """Return log joints after change(joint, log_prior), made while a block is in cache."""
+        self._check_fitted()
+        log_prior = self._log_prior()
+
+        def answer(scorer: Any, rows: tuple[Any, ...], out: Floats) -> None:
+            scorer.log_joint(*rows, out)
+            change(out, log_prior)
+
+        return self._scored(X, answer, len(self.classes_))
 
     def log_evidence(self, X: Any) -> Floats:
         """Return ln P(x): low values mark rows unlike anything seen.
@@ -243,7 +184,7 @@ class Answers(Estimator):
         numpy.ndarray
             (n_rows,) in nats.
         """
-        return _log_sum_exp(self.log_joint(X))
+        return log_sum_exp(self.log_joint(X))
 
     def decision_function(self, X: Any) -> Floats:
         """Return the log odds of the second class, or the log joint of more than two.
@@ -256,16 +197,11 @@ class Answers(Estimator):
         Returns
         -------
         numpy.ndarray
-            (n_rows,) for two classes, else (n_rows, n_classes), in nats.
+            (n_rows,) for two classes, else (n_rows, n_classes), in nats. A row that is impossible
+            under every class gets the prior, as in `predict`.
         """
-        joint = self.predict_log_proba(X) if len(self._fitted_classes()) == 2 else self.log_joint(X)
-        if joint.shape[1] != 2:
-            return joint
-        return np.asarray(joint[:, 1] - joint[:, 0])
-
-    def _fitted_classes(self) -> NDArray[Any]:
-        self._check_fitted()
-        return self.classes_
+        joint = self._after_log_joint(X, settle)
+        return joint if joint.shape[1] != 2 else np.asarray(joint[:, 1] - joint[:, 0])
 
     def decide(self, X: Any, *, loss: Any = None, reject: float | None = None) -> Decisions:
         """Return the decision of least expected loss for each row.
@@ -287,44 +223,54 @@ class Answers(Estimator):
         """
         return decide(self.predict_proba(X), self.classes_, loss, reject)
 
-    def adapt_prior(self, X: Any, *, tolerance: float = 1e-9, max_iter: int = 10_000) -> Self:
-        """Return a copy whose class prior fits unlabelled rows, by expectation maximisation.
+    def explain(self, X: Any) -> Explanation:
+        """Return what each feature adds to the log joint of each class.
 
         Parameters
         ----------
         X
-            Rows whose classes are unknown, as in `predict`.
-        tolerance
-            Stop when no prior changes by more than this.
-        max_iter
-            Stop with an error after so many steps.
+            As in `predict`; a sparse matrix is made dense.
 
         Returns
         -------
-        Self
-            A fitted model with `class_prior` set; this one is left as it was.
+        Explanation
+            `contributions` (n_rows, n_features, n_classes) and `prior` (n_classes,) in nats; their
+            sum is the log joint.
+        """
+        self._check_fitted()
+        contributions, unseen = self._explained(X)
+        prior = self._explained_prior().copy()
+        return Explanation(contributions, prior, self._feature_names(), self.classes_, unseen)
+
+    def sample(self, n: int, y: Any = None, seed: int | None = None) -> pa.Table:
+        """Draw rows from the model.
+
+        Parameters
+        ----------
+        n
+            Number of rows.
+        y
+            One class, or (n,) classes, to draw from; None draws classes from the prior.
+        seed
+            Seed of the random numbers; the same seed gives the same rows.
+
+        Returns
+        -------
+        pyarrow.Table
+            The feature columns (x0, x1, ... where they have no names) and the class column.
 
         Raises
         ------
-        DataError
-            When there are no rows, or the steps did not settle.
-
-        References
-        ----------
-        Saerens, Latinne, Decaestecker (2002), Adjusting the outputs of a classifier to new a
-        priori probabilities, Neural Computation 14, eq. 2.
+        ValueError
+            When a class is unknown, or y is not of length n.
         """
-        posterior = self.predict_proba(X)
-        prior = shifted_prior(posterior, np.exp(self._log_prior()), tolerance, max_iter)
-        adapted = type(self)(**{**self.get_params(deep=False), "class_prior": prior})
-        for name in ("feature_names_in_", "n_features_in_"):
-            if name in vars(self):
-                setattr(adapted, name, getattr(self, name))
-        return adapted._learned(self.statistics_)
-
-
-def _log_sum_exp(joint: Floats) -> Floats:
-    top = joint.max(axis=1)
-    with np.errstate(divide="ignore"):
-        safe = np.where(np.isneginf(top), 0.0, top)
-        return np.asarray(safe + np.log(np.exp(joint - safe[:, None]).sum(axis=1)))
+        self._check_fitted()
+        if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 0:
+            raise ValueError(f"n={n!r}: use a whole number >= 0")
+        random = np.random.default_rng(seed)
+        codes = class_codes(self.classes_, self._log_prior(), int(n), y, random)
+        columns = self._drawn(codes, random)
+        target, labels = self._target_column(codes)
+        while target in columns:
+            target += "_"
+        return pa.table({**columns, target: labels})

@@ -11,12 +11,8 @@ from numpy.typing import NDArray
 from fastbayes import _jit
 from fastbayes.batch import BLOCK_ROWS
 from fastbayes.classifiers.columns import ColumnCodes, columns
+from fastbayes.classifiers.log_space import Floats, row_argmax, row_max, row_sum, settle
 
-Floats = NDArray[np.float64]
-
-# Up to so many classes, one numpy call per class beats numpy's reductions of short rows.
-FEW_CLASSES = 16
-FEW_TO_COMPARE = 4
 BLOCK_CELLS = 1 << 17  # 1 MiB of float64: a block stays in cache
 
 
@@ -61,35 +57,19 @@ class RowScorer:
         """Write the log joint of each row and class into `out` (n_rows, n_classes)."""
         raise NotImplementedError
 
-    def settled(self, X: Any, out: Floats) -> None:
-        """Write log joints in which every row has a finite maximum.
-
-        A row that is -inf in every class gets the prior; where classes are +inf they share it.
-        """
-        self.log_joint(X, out)
-        top = row_max(out)
-        lost = ~np.isfinite(top)
-        if lost.any():
-            certain = np.where(np.isposinf(out[lost]), 0.0, -np.inf)
-            out[lost] = np.where(np.isposinf(top[lost])[:, None], certain, self.log_prior)
-
     def posterior(self, X: Any, out: Floats) -> None:
         """Write P(c | x) into `out` (n_rows, n_classes); rows sum to 1."""
-        self.settled(X, out)
+        self.log_joint(X, out)
+        settle(out, self.log_prior)
         out -= row_max(out)[:, None]
         np.exp(out, out=out)
         out /= row_sum(out)[:, None]
 
-    def log_posterior(self, X: Any, out: Floats) -> None:
-        """Write ln P(c | x) into `out` (n_rows, n_classes)."""
-        self.settled(X, out)
-        out -= row_max(out)[:, None]
-        out -= np.log(row_sum(np.exp(out)))[:, None]
-
     def predict(self, X: Any, out: NDArray[np.intp]) -> None:
         """Write the index of the most probable class of each row, the lowest of equals."""
         joint = np.empty((len(out), self.n_classes))
-        self.settled(X, joint)
+        self.log_joint(X, joint)
+        settle(joint, self.log_prior)
         out[:] = row_argmax(joint)
 
     def blocks(self, X: Any) -> Iterator[slice]:
@@ -268,34 +248,3 @@ class GaussianScorer(RowScorer):
             super().predict(X, out)
         else:
             self._scorer.predict((), columns(X), out)
-
-
-def row_max(joint: Floats) -> Floats:
-    """Return the largest number of each row, (n_rows,)."""
-    return _reduced(np.maximum, joint)
-
-
-def row_sum(joint: Floats) -> Floats:
-    """Return the sum of each row, (n_rows,)."""
-    return _reduced(np.add, joint)
-
-
-def _reduced(operation: np.ufunc, joint: Floats) -> Floats:
-    if joint.shape[1] > FEW_CLASSES:
-        return np.asarray(operation.reduce(joint, axis=1))
-    result = joint[:, 0].copy()
-    for c in range(1, joint.shape[1]):
-        operation(result, joint[:, c], out=result)
-    return result
-
-
-def row_argmax(joint: Floats) -> NDArray[np.intp]:
-    """Return the index of the largest number of each row, the first of equals, (n_rows,)."""
-    if joint.shape[1] > FEW_TO_COMPARE:
-        return joint.argmax(axis=1)
-    best, top = np.zeros(len(joint), np.intp), joint[:, 0].copy()
-    for c in range(1, joint.shape[1]):
-        better = joint[:, c] > top
-        best[better] = c
-        np.maximum(top, joint[:, c], out=top)
-    return best

@@ -1,48 +1,44 @@
-"""What every classifier built on statistics shares: data in, statistics kept, answers out."""
+"""How classifiers of tables learn: data in, statistics counted, parameters read off."""
 
 from __future__ import annotations
 
 import logging
-import os
 import warnings
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fastbayes import engine
-from fastbayes.classifiers.answers import Answers
 from fastbayes.classifiers.inputs import open_training
+from fastbayes.classifiers.table_rows import TableRows
 from fastbayes.data.encode import Encoder
+from fastbayes.domains import cast_domain, common_type, domain, same_values
 from fastbayes.errors import DataError, FastBayesWarning, SchemaError
-from fastbayes.schema import Schema, labels
+from fastbayes.schema import chosen, labels
 from fastbayes.statistics.bundle import Statistics
 
 logger = logging.getLogger("fastbayes")
-Floats = NDArray[np.float64]
 
 
-class Classifier(Answers):
-    """A classifier whose parameters are read off statistics.
+class Classifier(TableRows):
+    """A classifier of tables whose parameters are read off statistics.
 
-    A subclass says which statistics it needs, reads them in `_read`, and gives a scorer.
+    A subclass says which statistics it needs (`_statistics`), checks its parameters
+    (`_check_parameters`), reads the statistics (`_read`), gives a scorer (`_scorer`), and where
+    it can explains (`_contributions`) and draws rows (`_drawn`).
     """
 
     _allow_nan: ClassVar[bool] = True
     _statistics: ClassVar[tuple[str, ...]] = ("values", "moments")
 
     statistics_: Statistics
-    schema_: Schema
-    classes_: NDArray[Any]
-    n_features_in_: int
-    feature_names_in_: NDArray[Any]
 
     domains: Any
     categorical: Any
     missing: str
-    unseen: str
-    threads: int | None
     memory_limit: int | None
 
     # -- learning ------------------------------------------------------------------------------
@@ -70,9 +66,6 @@ class Classifier(Answers):
         DataError
             When the data cannot be used; the message names file, column, value, row and remedy.
         """
-        for name in ("feature_names_in_", "statistics_"):
-            if name in vars(self):
-                delattr(self, name)
         self._learned(self._count(X, y, sample_weight))
         if len(self.classes_) == 1:
             warnings.warn(
@@ -109,41 +102,9 @@ class Classifier(Answers):
         DataError
             When the data cannot be used or do not fit what was learned before.
         """
-        if "statistics_" not in vars(self) and "feature_names_in_" in vars(self):
-            del self.feature_names_in_
-        counted = self._count(X, y, sample_weight, classes, first="statistics_" not in vars(self))
-        if "statistics_" in vars(self):
-            counted = self.statistics_ + counted
-        return self._learned(counted)
-
-    def fit_statistics(self, stats: Statistics) -> Self:
-        """Learn from statistics that were counted before; the data are not needed.
-
-        Parameters
-        ----------
-        stats
-            From `fastbayes.count`, `Statistics.load`, or sums and differences of such.
-
-        Returns
-        -------
-        Self
-            The fitted model.
-
-        Raises
-        ------
-        SchemaError
-            When a part is missing, or the options of the counting contradict the model's.
-        """
-        if stats.schema.missing != self.missing:
-            raise SchemaError(
-                f"the statistics were counted with missing={stats.schema.missing!r}, the model "
-                f"has missing={self.missing!r}; use one of them for both"
-            )
-        if "feature_names_in_" in vars(self):
-            del self.feature_names_in_
-        self.feature_names_in_ = np.asarray(stats.schema.names, dtype=object)
-        self.n_features_in_ = len(stats.schema.names)
-        return self._learned(stats)
+        first = not self.__sklearn_is_fitted__()
+        counted = self._count(X, y, sample_weight, classes, first=first)
+        return self._learned(counted if first else self.statistics_ + counted)
 
     def _count(
         self, X: Any, y: Any, sample_weight: Any, classes: Any = None, *, first: bool = True
@@ -195,82 +156,55 @@ class Classifier(Answers):
             logger.info("%d rows without a class were left out", stats.dropped_rows)
         return stats
 
+    def _suited(self, stats: Any) -> Statistics:
+        if not isinstance(stats, Statistics):
+            raise SchemaError(
+                f"{type(self).__name__} is fitted from statistics of tables, as "
+                f"fastbayes.count returns them, not from {type(stats).__name__}"
+            )
+        schema = stats.schema
+        if schema.missing != self.missing:
+            raise SchemaError(
+                f"the statistics were counted with missing={schema.missing!r}, the model "
+                f"has missing={self.missing!r}; use one of them for both"
+            )
+        counted = {f.name: f.values for f in schema.features}
+        forced = chosen(schema.names, self.categorical)
+        for name in (f.name for f in schema.numeric if f.name in forced):
+            raise SchemaError(
+                f"the statistics were counted with column {name!r} as numeric, the model has it "
+                "in `categorical`; count again with it"
+            )
+        for name, wanted in (self.domains or {}).items():
+            values = schema.classes if name == schema.target else counted.get(name)
+            if values is None or not _same_domain(name, wanted, values):
+                raise SchemaError(
+                    f"the statistics were not counted with the model's domains[{name!r}]; count "
+                    "again with these domains, or leave them out"
+                )
+        return stats
+
+    def _features_of(self, stats: Statistics) -> tuple[Sequence[str] | None, int]:
+        return stats.schema.names, len(stats.schema.names)
+
+    def _loaded(
+        self, header: Mapping[str, Any], arrays: Mapping[str, Any], source: str
+    ) -> Statistics:
+        return Statistics.from_state(header, arrays, source)
+
     def _learned(self, stats: Statistics) -> Self:
         for name in self._statistics:
             if name not in stats.parts:
                 raise SchemaError(f"the statistics hold no {name}; count again with {name}=True")
         if stats.schema.target is None or not len(stats.schema.classes):
             raise DataError("the statistics hold no class; count again with a target")
-        self._check_parameters()
-        self._read(stats)
-        self.statistics_ = stats
+        super()._learned(stats)
         self.schema_ = stats.schema
         self.classes_ = labels(stats.schema.classes)
-        if "n_features_in_" not in vars(self):
-            self.n_features_in_ = len(stats.schema.names)
         return self
 
-    def _check_parameters(self) -> None:
-        """Raise where a constructor parameter cannot be used."""
-        raise NotImplementedError
 
-    def _read(self, stats: Statistics) -> None:
-        """Set the parameters that the statistics give."""
-        raise NotImplementedError
-
-    def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
-        """Write the model with its statistics to a file that `fastbayes.load` reads.
-
-        Parameters
-        ----------
-        path
-            The file to write, by custom `*.fb`.
-        force
-            Whether to replace a file that is there.
-
-        Raises
-        ------
-        DataError
-            When the file exists and `force` is not set, or it cannot be written.
-        """
-        from fastbayes.classifiers.store import save
-
-        save(self, path, force=force)
-
-    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return a JSON-able header and named arrays from which `from_state` rebuilds.
-
-        Returns
-        -------
-        tuple
-            Header and arrays.
-        """
-        self._check_fitted()
-        header, arrays = self.statistics_.state()
-        named = "feature_names_in_" in vars(self)
-        return {**header, "named": named}, arrays
-
-    @classmethod
-    def from_state(cls, params: dict[str, Any], header: Any, arrays: Any, source: str) -> Self:
-        """Return the model that `state` described.
-
-        Parameters
-        ----------
-        params
-            Constructor parameters.
-        header, arrays
-            From `state`.
-        source
-            Name of the file, for messages.
-
-        Returns
-        -------
-        Self
-            The fitted model.
-        """
-        stats = Statistics.from_state(header, arrays, source)
-        model = cls(**params)
-        if header["named"]:
-            model.feature_names_in_ = np.asarray(stats.schema.names, dtype=object)
-        model.n_features_in_ = len(stats.schema.names)
-        return model._learned(stats)
+def _same_domain(name: str, wanted: Any, counted: pa.Array) -> bool:
+    values = domain(name, wanted)
+    kind = common_type(name, values.type, counted.type)
+    return same_values(*(cast_domain(name, v, kind) for v in (values, counted)))

@@ -146,11 +146,7 @@ def check_features(estimator: Any, X: Any, *, reset: bool) -> Any:
         )
     _check_finite(array, names, estimator)
     if reset:
-        estimator.n_features_in_ = n_features
-        if names is not None:
-            estimator.feature_names_in_ = names
-        elif hasattr(estimator, "feature_names_in_"):
-            del estimator.feature_names_in_
+        estimator._set_features(names, n_features)
     return array
 
 

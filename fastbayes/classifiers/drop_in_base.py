@@ -3,61 +3,56 @@
 from __future__ import annotations
 
 import numbers
-import os
-from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastbayes.classifiers.array_rows import ArrayRows, in_segments
 from fastbayes.classifiers.array_scorers import taken
-from fastbayes.classifiers.drop_in_answers import Answers, Floats, in_segments
-from fastbayes.classifiers.prior_shift import shifted_prior
+from fastbayes.classifiers.log_space import Floats
 from fastbayes.classifiers.protocol import (
+    check_features,
     check_labels,
     check_length,
     check_weight,
     encode_labels,
     split_target,
 )
-from fastbayes.errors import DataError, FileFormatError, SchemaError
+from fastbayes.errors import DataError, SchemaError
 from fastbayes.statistics.array_statistics import ArrayStatistics
 from fastbayes.statistics.bundle import Statistics
 
 
-class DropIn(Answers):
+class Rows(NamedTuple):
+    """Rows to be counted: some of those of a job."""
+
+    X: Any  # (n_rows, n_features) array, or CSR matrix where that is welcome
+    y: NDArray[np.unsignedinteger]  # (n_rows,) class codes
+    n_classes: int
+    weight: Floats | None  # (n_rows,), None where every row weighs 1
+    cells: int  # of the whole job, on which numpy or compiled kernels are chosen
+
+
+class DropIn(ArrayRows):
     """A classifier of scikit-learn's `naive_bayes` whose fitted state is a statistic.
 
     A subclass counts (`_count`) and reads its attributes off the statistic (`_read`).
     """
 
     _parts: ClassVar[tuple[str, ...]]
-    _prior_parameter: ClassVar[str] = "class_prior"
 
     statistics_: ArrayStatistics
 
     # -- what a subclass gives -----------------------------------------------------------------
 
-    def _check_parameters(self) -> None:
-        raise NotImplementedError
-
     def _options(self) -> dict[str, Any]:
         """Return what is done to the numbers before counting."""
         return {}
 
-    def _count(
-        self,
-        X: Any,
-        y: NDArray[np.unsignedinteger],
-        n_classes: int,
-        weight: Floats | None,
-        cells: int,
-    ) -> dict[str, Any]:
-        """Return the statistics of some rows; `cells` are those of the whole job."""
-        raise NotImplementedError
-
-    def _read(self, stats: ArrayStatistics) -> dict[str, Any]:
-        """Return the fitted attributes, computed from the statistic and the parameters."""
+    def _count(self, rows: Rows) -> dict[str, Any]:
+        """Return the statistics of some rows by name."""
         raise NotImplementedError
 
     def _of_table(self, stats: Statistics) -> ArrayStatistics | Statistics:
@@ -139,44 +134,24 @@ class DropIn(Answers):
         self._check_parameters()
         X, y = split_target(X, y)
         labels = check_labels(self, y)
-        X = self._features(X, reset=first)
+        X = check_features(self, X, reset=first)
         check_length(X, labels)
         weight = check_weight(sample_weight, len(labels), allow_zero=True)
         classes, codes = encode_labels(labels, classes)
-        names = getattr(self, "feature_names_in_", None)
-        names = None if names is None else tuple(names)
+        names = tuple(self.feature_names_in_) if hasattr(self, "feature_names_in_") else None
+        cells = int(X.shape[0] * X.shape[1])
 
         def count(part: slice) -> ArrayStatistics:
             w = None if weight is None else weight[part]
-            cells = int(X.shape[0] * X.shape[1])
-            parts = self._count(taken(X, part), codes[part], len(classes), w, cells)
-            return ArrayStatistics(classes, parts, names, self._options())
+            rows = Rows(taken(X, part), codes[part], len(classes), w, cells)
+            return ArrayStatistics(classes, self._count(rows), names, self._options())
 
         # Segments do not depend on the threads and are added in order: nor do the bits.
         counted = in_segments(count, X)
         stats = next(counted) if first else self.statistics_
-        return self._fitted(sum(counted, start=stats))
+        return self._learned(sum(counted, start=stats))
 
-    def fit_statistics(self, stats: ArrayStatistics | Statistics) -> Self:
-        """Learn from a statistic that was counted before; the rows are not needed.
-
-        Parameters
-        ----------
-        stats
-            The `statistics_` of a fitted model of this class, or sums and differences of such.
-            CategoricalNB and GaussianNB also take what `fastbayes.count` returns.
-
-        Returns
-        -------
-        Self
-            The fitted model.
-
-        Raises
-        ------
-        SchemaError
-            When the statistic is of another kind, or its options contradict the parameters.
-        """
-        self._check_parameters()
+    def _suited(self, stats: ArrayStatistics | Statistics) -> ArrayStatistics:
         owner = type(self).__name__
         if isinstance(stats, Statistics):
             stats = self._of_table(stats)
@@ -191,121 +166,24 @@ class DropIn(Answers):
                 f"the statistic was counted with {dict(stats.options)}, but {owner} has "
                 f"{self._options()}; set the same parameters"
             )
-        self.n_features_in_ = stats.n_features
-        if stats.names is not None:
-            self.feature_names_in_ = np.asarray(stats.names, dtype=object)
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
-        return self._fitted(stats)
+        return stats
 
-    def _fitted(self, stats: ArrayStatistics) -> Self:
+    def _features_of(self, stats: ArrayStatistics) -> tuple[Sequence[str] | None, int]:
+        return stats.names, stats.n_features
+
+    def _loaded(
+        self, header: Mapping[str, Any], arrays: Mapping[str, Any], source: str
+    ) -> ArrayStatistics:
+        return self._suited(ArrayStatistics.from_state(header, arrays))
+
+    def _learned(self, stats: ArrayStatistics) -> Self:
         if not stats.class_counts.sum() > 0:
             raise DataError(
                 "Sample weights must contain at least one non-zero number: every weight is zero"
             )
-        attributes = self._read(stats)
-        self.statistics_ = stats
+        super()._learned(stats)
         self.classes_ = stats.classes
-        for name, value in attributes.items():
-            setattr(self, name, value)
         return self
-
-    def adapt_prior(self, X: Any, *, tolerance: float = 1e-9, max_iter: int = 10_000) -> Self:
-        """Return a copy whose class prior fits unlabelled rows, by expectation maximisation.
-
-        Parameters
-        ----------
-        X
-            Rows whose classes are unknown, as in `predict`.
-        tolerance
-            Stop when no prior changes by more than this.
-        max_iter
-            Stop with an error after so many steps.
-
-        Returns
-        -------
-        Self
-            A fitted model with the prior as its parameter; this one is left as it was.
-
-        Raises
-        ------
-        DataError
-            When the steps did not settle.
-        """
-        posterior = self.predict_proba(X)
-        prior = shifted_prior(posterior, np.exp(self._log_prior()), tolerance, max_iter)
-        params = {**self.get_params(deep=False), self._prior_parameter: prior}
-        return type(self)(**params).fit_statistics(self.statistics_)
-
-    # -- saving --------------------------------------------------------------------------------
-
-    def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
-        """Write the model with its statistic to a file that `fastbayes.load` reads.
-
-        Parameters
-        ----------
-        path
-            The file to write, by custom `*.fb`.
-        force
-            Whether to replace a file that is there.
-
-        Raises
-        ------
-        DataError
-            When the file exists and `force` is not set, or it cannot be written.
-        """
-        from fastbayes.classifiers.store import save
-
-        save(self, path, force=force)
-
-    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return a JSON-able header and named arrays from which `from_state` rebuilds.
-
-        Returns
-        -------
-        tuple
-            Header and arrays.
-        """
-        self._check_fitted()
-        return self.statistics_.state()
-
-    @classmethod
-    def from_state(
-        cls,
-        params: dict[str, Any],
-        header: Mapping[str, Any],
-        arrays: Mapping[str, Any],
-        source: str,
-    ) -> Self:
-        """Return the model that `state` described.
-
-        Parameters
-        ----------
-        params
-            Constructor parameters.
-        header, arrays
-            From `state`.
-        source
-            Name of the file, for messages.
-
-        Returns
-        -------
-        Self
-            The fitted model.
-
-        Raises
-        ------
-        FileFormatError
-            When header and arrays do not fit together.
-        """
-        try:
-            stats = ArrayStatistics.from_state(header, arrays)
-            return cls(**params).fit_statistics(stats)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise FileFormatError(
-                f"{source}: the header and the arrays do not fit together ({error}); write the "
-                "file again"
-            ) from error
 
     def _must_be(self, name: str, what: str) -> ValueError:
         owner, value = type(self).__name__, getattr(self, name)

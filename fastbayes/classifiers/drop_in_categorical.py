@@ -11,9 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 from fastbayes.batch import BLOCK_ROWS, Batch
 from fastbayes.classifiers.array_scorers import TableScorer
 from fastbayes.classifiers.columns import ColumnCodes
-from fastbayes.classifiers.drop_in_answers import Floats
+from fastbayes.classifiers.drop_in_base import Rows
 from fastbayes.classifiers.drop_in_discrete import DiscreteDropIn
 from fastbayes.classifiers.drop_in_statistics import code_counts
+from fastbayes.classifiers.log_space import Floats
+from fastbayes.classifiers.sampling import value_codes
 from fastbayes.errors import MemoryLimitError
 from fastbayes.schema import Shape
 from fastbayes.statistics import ValueCounts
@@ -76,10 +78,9 @@ class CategoricalNB(DiscreteDropIn):
         class_prior: ArrayLike | None = None,
         min_categories: int | ArrayLike | None = None,
     ) -> None:
-        self.alpha = alpha
-        self.force_alpha = force_alpha
-        self.fit_prior = fit_prior
-        self.class_prior = class_prior
+        super().__init__(
+            alpha=alpha, force_alpha=force_alpha, fit_prior=fit_prior, class_prior=class_prior
+        )
         self.min_categories = min_categories
 
     def _check_alpha_array(self) -> None:
@@ -102,32 +103,18 @@ class CategoricalNB(DiscreteDropIn):
             raise self._must_be("min_categories", "None, an int in [1, inf) or an array-like")
         return np.broadcast_to(least, n_features).astype(np.int64)
 
-    def _count(
-        self,
-        X: Any,
-        y: NDArray[np.unsignedinteger],
-        n_classes: int,
-        weight: Floats | None,
-        cells: int,
-    ) -> dict[str, Any]:
-        narrow = np.full(X.shape[1], 1 << 7)
-        if narrow.sum() * n_classes <= FEW_CELLS:
+    def _count(self, rows: Rows) -> dict[str, Any]:
+        narrow = np.full(rows.X.shape[1], 1 << 7)
+        if narrow.sum() * rows.n_classes <= FEW_CELLS:
             # Most columns have few codes: one pass finds out, and trims the tables.
             with contextlib.suppress(OverflowError):
-                return {"values": self._counted(X, y, n_classes, weight, cells, narrow)}
-        self._check_not_negative(X, above=-1)
-        sizes = self._sizes(X.max(axis=0), n_classes)
-        return {"values": self._counted(X, y, n_classes, weight, cells, sizes)}
+                return {"values": self._counted(rows, narrow)}
+        self._check_not_negative(rows.X, above=-1)
+        sizes = self._sizes(rows.X.max(axis=0), rows.n_classes)
+        return {"values": self._counted(rows, sizes)}
 
-    def _counted(
-        self,
-        X: NDArray[Any],
-        y: NDArray[np.unsignedinteger],
-        n_classes: int,
-        weight: Floats | None,
-        cells: int,
-        sizes: NDArray[np.int64],
-    ) -> ValueCounts:
+    def _counted(self, rows: Rows, sizes: NDArray[np.int64]) -> ValueCounts:
+        X, y, n_classes, weight, cells = rows
         counts = ValueCounts(Shape(sizes, 0, n_classes), weighted=weight is not None)
         codes = ColumnCodes(sizes)
         highest = np.zeros(len(sizes), dtype=np.int64)
@@ -193,7 +180,7 @@ class CategoricalNB(DiscreteDropIn):
 
     def _unseen(self, X: NDArray[Any]) -> dict[str, int]:
         found = (self.n_categories_ <= X).sum(axis=0)
-        return {name: int(n) for name, n in zip(self._names(), found, strict=True) if n}
+        return {name: int(n) for name, n in zip(self._feature_names(), found, strict=True) if n}
 
     @property
     def n_parameters_(self) -> int:
@@ -205,10 +192,5 @@ class CategoricalNB(DiscreteDropIn):
     def _draw(self, y: NDArray[np.intp], random: np.random.Generator) -> NDArray[Any]:
         X = np.empty((len(y), self.n_features_in_), dtype=np.int64)
         for j, table in enumerate(self.feature_log_prob_):
-            above = np.cumsum(np.exp(table), axis=1)
-            above /= above[:, -1:]
-            u = random.random(len(y))
-            for c in np.unique(y):
-                rows = y == c
-                X[rows, j] = np.searchsorted(above[c], u[rows], side="right")
+            X[:, j] = value_codes(np.exp(table.T), y, random)
         return X

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from fastbayes.classifiers.array_scorers import LinearScorer, indicators
-from fastbayes.classifiers.drop_in_answers import Floats
-from fastbayes.classifiers.drop_in_base import DropIn, is_real
+from fastbayes.classifiers.drop_in_base import DropIn, Rows, is_real
+from fastbayes.classifiers.log_space import Floats
+from fastbayes.classifiers.methods import absent
 from fastbayes.errors import DataError, FastBayesWarning
 from fastbayes.schema import Shape
 from fastbayes.statistics.array_statistics import ArrayStatistics
@@ -24,12 +24,23 @@ class DiscreteDropIn(DropIn):
     """Prior and smoothing of scikit-learn's discrete classes."""
 
     alpha: Any
-    force_alpha: bool
-    fit_prior: bool
     class_prior: Any
 
     class_count_: Floats
     class_log_prior_: Floats
+
+    def __init__(
+        self,
+        *,
+        alpha: float | ArrayLike = 1.0,
+        force_alpha: bool = True,
+        fit_prior: bool = True,
+        class_prior: ArrayLike | None = None,
+    ) -> None:
+        self.alpha = alpha
+        self.force_alpha = force_alpha
+        self.fit_prior = fit_prior
+        self.class_prior = class_prior
 
     def _check_parameters(self) -> None:
         if not is_real(self.alpha):
@@ -59,7 +70,7 @@ class DiscreteDropIn(DropIn):
                 f"alpha too small will result in numeric errors, setting alpha = {ALPHA_MIN:.1e}. "
                 "Use `force_alpha=True` to keep alpha unchanged.",
                 FastBayesWarning,
-                stacklevel=6,
+                stacklevel=7,
             )
             alpha = np.maximum(alpha, ALPHA_MIN)
         return alpha if alpha.ndim else float(alpha)
@@ -107,18 +118,11 @@ class SumsDropIn(DiscreteDropIn):
     def _above(self) -> float | None:
         return None
 
-    def _count(
-        self,
-        X: Any,
-        y: NDArray[np.unsignedinteger],
-        n_classes: int,
-        weight: Floats | None,
-        cells: int,
-    ) -> dict[str, Any]:
+    def _count(self, rows: Rows) -> dict[str, Any]:
         if self._positive_only:
-            self._check_not_negative(X)
-        sums = FeatureSums(Shape(np.empty(0, np.int64), X.shape[1], n_classes))
-        sums.add_rows(X, y, weight, self._above())
+            self._check_not_negative(rows.X)
+        sums = FeatureSums(Shape(np.empty(0, np.int64), rows.X.shape[1], rows.n_classes))
+        sums.add_rows(rows.X, rows.y, rows.weight, self._above())
         if not np.isfinite(sums.sums).all():
             column = int(np.argwhere(~np.isfinite(sums.sums))[0, 1])
             raise DataError(f"column {column}: the numbers sum to infinity; divide them by a scale")
@@ -174,19 +178,6 @@ class MultinomialNB(SumsDropIn):
 
     _positive_only: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        *,
-        alpha: float | ArrayLike = 1.0,
-        force_alpha: bool = True,
-        fit_prior: bool = True,
-        class_prior: ArrayLike | None = None,
-    ) -> None:
-        self.alpha = alpha
-        self.force_alpha = force_alpha
-        self.fit_prior = fit_prior
-        self.class_prior = class_prior
-
     def _read_features(self, sums: FeatureSums, alpha: Any) -> dict[str, Any]:
         smoothed = sums.sums + alpha
         totals = smoothed.sum(axis=1, keepdims=True)
@@ -235,8 +226,8 @@ class ComplementNB(SumsDropIn):
 
     Notes
     -----
-    Numbers equal scikit-learn's to 1e-9. The weights are no likelihood: the model has no
-    `sample`, and its `log_joint` is a score.
+    Numbers equal scikit-learn's to 1e-9. The weights are no likelihood: `log_joint` is a score,
+    and there is no `log_evidence`, `adapt_prior` or `sample`.
 
     References
     ----------
@@ -253,6 +244,10 @@ class ComplementNB(SumsDropIn):
 
     feature_all_: Floats
 
+    log_evidence = adapt_prior = sample = absent(
+        "ComplementNB has no likelihood of x; use MultinomialNB"
+    )
+
     def __init__(
         self,
         *,
@@ -262,10 +257,9 @@ class ComplementNB(SumsDropIn):
         class_prior: ArrayLike | None = None,
         norm: bool = False,
     ) -> None:
-        self.alpha = alpha
-        self.force_alpha = force_alpha
-        self.fit_prior = fit_prior
-        self.class_prior = class_prior
+        super().__init__(
+            alpha=alpha, force_alpha=force_alpha, fit_prior=fit_prior, class_prior=class_prior
+        )
         self.norm = norm
 
     def _read_features(self, sums: FeatureSums, alpha: Any) -> dict[str, Any]:
@@ -296,51 +290,6 @@ class ComplementNB(SumsDropIn):
         self._check_fitted()
         k, d = self.feature_count_.shape
         return k * (d - 1)
-
-    def log_evidence(self, X: Any) -> Floats:
-        """Raise: the weights are no likelihood of the features.
-
-        Parameters
-        ----------
-        X
-            Not read.
-
-        Raises
-        ------
-        NotImplementedError
-            Always.
-        """
-        raise NotImplementedError("ComplementNB has no likelihood of x; use MultinomialNB")
-
-    def adapt_prior(self, X: Any, *, tolerance: float = 1e-9, max_iter: int = 10_000) -> Self:
-        """Raise: the answers do not depend on the class prior.
-
-        Parameters
-        ----------
-        X, tolerance, max_iter
-            Not read.
-
-        Raises
-        ------
-        NotImplementedError
-            Always.
-        """
-        raise NotImplementedError("ComplementNB has no likelihood of x; use MultinomialNB")
-
-    def sample(self, n: int, y: Any = None, seed: int | None = None) -> pa.Table:
-        """Raise: the weights are no likelihood of the features.
-
-        Parameters
-        ----------
-        n, y, seed
-            Not read.
-
-        Raises
-        ------
-        NotImplementedError
-            Always.
-        """
-        raise NotImplementedError("ComplementNB has no likelihood of x; use MultinomialNB")
 
 
 class BernoulliNB(SumsDropIn):
@@ -379,11 +328,10 @@ class BernoulliNB(SumsDropIn):
         fit_prior: bool = True,
         class_prior: ArrayLike | None = None,
     ) -> None:
-        self.alpha = alpha
-        self.force_alpha = force_alpha
+        super().__init__(
+            alpha=alpha, force_alpha=force_alpha, fit_prior=fit_prior, class_prior=class_prior
+        )
         self.binarize = binarize
-        self.fit_prior = fit_prior
-        self.class_prior = class_prior
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

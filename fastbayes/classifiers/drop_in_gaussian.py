@@ -12,9 +12,9 @@ from fastbayes import _jit
 from fastbayes.batch import BLOCK_ROWS, Batch
 from fastbayes.classifiers.array_scorers import BLOCK_CELLS, GaussianScorer
 from fastbayes.classifiers.columns import columns
-from fastbayes.classifiers.drop_in_answers import Floats
-from fastbayes.classifiers.drop_in_base import DropIn, is_real
+from fastbayes.classifiers.drop_in_base import DropIn, Rows, is_real
 from fastbayes.classifiers.drop_in_statistics import numeric_moments
+from fastbayes.classifiers.log_space import Floats
 from fastbayes.errors import DataError
 from fastbayes.schema import Shape
 from fastbayes.statistics import ClassMoments
@@ -73,19 +73,13 @@ class GaussianNB(DropIn):
         if not is_real(self.var_smoothing):
             raise self._must_be("var_smoothing", "a float in the range [0.0, inf)")
 
-    def _count(
-        self,
-        X: Any,
-        y: NDArray[np.unsignedinteger],
-        n_classes: int,
-        weight: Floats | None,
-        cells: int,
-    ) -> dict[str, Any]:
-        moments = class_moments(X, y, n_classes, weight, cells)
-        if weight is None:
+    def _count(self, rows: Rows) -> dict[str, Any]:
+        moments = class_moments(rows)
+        if rows.weight is None:
             overall = pooled(moments)
         else:
-            overall = class_moments(X, np.zeros(len(y), np.uint8), 1, None, cells)
+            everyone = np.zeros(len(rows.y), np.uint8)
+            overall = class_moments(rows._replace(y=everyone, n_classes=1, weight=None))
         wrong = ~np.isfinite(moments.scatter).all(axis=1)
         wrong |= ~np.isfinite(overall.scatter).all(axis=1)
         if wrong.any():
@@ -158,41 +152,28 @@ class GaussianNB(DropIn):
         return random.normal(self.theta_[y], np.sqrt(self.var_)[y])
 
 
-def class_moments(
-    X: NDArray[Any],
-    y: NDArray[np.unsignedinteger],
-    n_classes: int,
-    weight: Floats | None,
-    cells: int,
-) -> ClassMoments:
+def class_moments(rows: Rows) -> ClassMoments:
     """Return count, mean and scatter of each column within each class.
 
     Parameters
     ----------
-    X
-        (n_rows, n_features) finite numbers.
-    y
-        (n_rows,) class codes.
-    n_classes
-        Number of classes.
-    weight
-        (n_rows,), or None when every row weighs 1.
-    cells
-        Cells of the whole job, on which numpy or compiled kernels are chosen.
+    rows
+        Of finite numbers.
 
     Returns
     -------
     ClassMoments
         Of shape (n_features, n_classes).
     """
+    X, y, n_classes, weight, cells = rows
     n_rows, n_features = X.shape
     moments = ClassMoments(Shape(NOTHING, n_features, n_classes))
     by_column = n_rows >= LONG_COLUMN and _jit.compiled(cells)
-    rows = BLOCK_ROWS if by_column else max(256, BLOCK_CELLS // n_features)
+    step = BLOCK_ROWS if by_column else max(256, BLOCK_CELLS // n_features)
     empty = np.zeros(0, dtype=np.bool_)
     with np.errstate(over="ignore", invalid="ignore"):  # the caller looks at the scatter
-        for start in range(0, n_rows, rows):
-            part = slice(start, start + rows)
+        for start in range(0, n_rows, step):
+            part = slice(start, start + step)
             some, w = y[part], None if weight is None else weight[part]
             if by_column:
                 turned = tuple(columns(X[part]))

@@ -92,14 +92,13 @@ def open_training(model: Any, X: Any, y: Any, sample_weight: Any, *, reset: bool
 
 
 def _set_names(model: Any, X: Any, names: list[str]) -> None:
-    model.n_features_in_ = len(names)
     if not names:
         raise DataError(
             "0 feature(s) while a minimum of 1 is required: there is no column beside the target"
         )
     frame = hasattr(X, "columns") and hasattr(X, "__arrow_c_stream__")
-    if not frame or feature_names(X) is not None:
-        model.feature_names_in_ = np.asarray(names, dtype=object)
+    named = not frame or feature_names(X) is not None
+    model._set_features(names if named else None, len(names))
 
 
 def _labels(model: Any, name: str, y: Any) -> pa.Array:

@@ -11,17 +11,19 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastbayes import _jit
 from fastbayes.batch import Batch
-from fastbayes.classifiers.answers import Explanation, Floats
 from fastbayes.classifiers.base import Classifier
-from fastbayes.classifiers.sampling import sample
+from fastbayes.classifiers.log_space import Floats
+from fastbayes.classifiers.sampling import value_codes
 from fastbayes.classifiers.semi_supervised import expectation_maximisation
 from fastbayes.classifiers.smoothing import (
+    Gaussians,
     best_alpha,
     checked_alpha,
     gaussians,
     log_likelihood,
     log_prior,
 )
+from fastbayes.schema import labels
 from fastbayes.statistics.bundle import Statistics
 
 CHOICES = {
@@ -117,6 +119,9 @@ class NaiveBayes(Classifier):
     class_log_prior_: Floats
     mean_: Floats
     variance_: Floats
+    _tables: Floats
+    _offsets: NDArray[np.int64]
+    _gaussians: Gaussians
 
     def __init__(
         self,
@@ -159,14 +164,11 @@ class NaiveBayes(Classifier):
             if value not in allowed:
                 raise ValueError(f"{name}={value!r}: use one of {allowed}")
 
-    def _read(self, stats: Statistics) -> None:
+    def _read(self, stats: Statistics) -> dict[str, Any]:
         values = stats.values
         loo = self.alpha == "loo"
-        self.alpha_ = best_alpha(values, missing=self.missing) if loo else checked_alpha(self.alpha)
-        self.class_log_prior_ = log_prior(values.class_counts, self.alpha_, self.class_prior)
-        self._tables, self._offsets = log_likelihood(
-            values, self.alpha_, missing=self.missing, unseen=self.unseen
-        )
+        alpha = best_alpha(values, missing=self.missing) if loo else checked_alpha(self.alpha)
+        tables, offsets = log_likelihood(values, alpha, missing=self.missing, unseen=self.unseen)
         names = [f.name for f in stats.schema.numeric]
         spread = gaussians(
             stats.moments,
@@ -175,12 +177,20 @@ class NaiveBayes(Classifier):
             variance=self.variance,
             var_floor=self.var_floor,
         )
-        self._gaussians = spread.gaussians
-        self.mean_ = spread.gaussians.mean
-        self.variance_ = spread.variance
         floored = np.asarray(spread.floored.any(axis=1))
-        self.variance_floored_ = [n for n, hit in zip(names, floored, strict=True) if hit]
-        self.constant_ = [n for n, hit in zip(names, spread.constant, strict=True) if hit]
+        return {
+            "alpha_": alpha,
+            "class_log_prior_": log_prior(
+                values.class_counts, alpha, self.class_prior, labels(stats.schema.classes)
+            ),
+            "_tables": tables,
+            "_offsets": offsets,
+            "_gaussians": spread.gaussians,
+            "mean_": spread.gaussians.mean,
+            "variance_": spread.variance,
+            "variance_floored_": [n for n, hit in zip(names, floored, strict=True) if hit],
+            "constant_": [n for n, hit in zip(names, spread.constant, strict=True) if hit],
+        }
 
     @property
     def n_parameters_(self) -> int:
@@ -204,38 +214,7 @@ class NaiveBayes(Classifier):
             self.class_log_prior_, self._tables, self._offsets, gaussian, self.precision
         )
 
-    def explain(self, X: Any) -> Explanation:
-        """Return what each column contributes to each class.
-
-        Parameters
-        ----------
-        X
-            As in `predict`.
-
-        Returns
-        -------
-        Explanation
-            `contributions` (n_rows, n_features, n_classes) and `prior` (n_classes,) in nats; their
-            sum is the log joint.
-        """
-        self._check_fitted()
-        d, k = len(self.schema_.features), len(self.classes_)
-
-        def score(_: Any, batch: Batch, out: NDArray[Any]) -> int:
-            self._contributions(batch, out.reshape(-1, d, k))
-            return 0
-
-        flat, tally = self._scan(X, score, d * k)
-        return Explanation(
-            flat.reshape(-1, d, k),
-            self.class_log_prior_.copy(),
-            self.schema_.names,
-            self.classes_,
-            self._unseen(tally),
-        )
-
     def _contributions(self, batch: Batch, out: Floats) -> None:
-        """Write ln P(x_j | c) of every row into `out`, (n_rows, n_features, n_classes)."""
         places = self._places()
         for features, codes, _sizes in batch.codes:
             for feature, column in zip(features, codes, strict=True):
@@ -254,40 +233,25 @@ class NaiveBayes(Classifier):
             for kind in ("categorical", "numeric")
         }
 
-    def sample(self, n: int, y: Any = None, seed: int | None = None) -> pa.Table:
-        """Draw rows from the model.
-
-        Parameters
-        ----------
-        n
-            Number of rows.
-        y
-            One class, or (n,) classes, to draw from; None draws classes from the prior.
-        seed
-            Seed of the random numbers; the same seed gives the same rows.
-
-        Returns
-        -------
-        pyarrow.Table
-            The feature columns and the class column.
-
-        Raises
-        ------
-        ValueError
-            When a class is unknown.
-        """
-        self._check_fitted()
-        return sample(
-            self.schema_,
-            self.class_log_prior_,
-            self._tables,
-            self._offsets,
-            self.mean_,
-            self.variance_,
-            n,
-            y,
-            seed,
-        )
+    def _drawn(self, codes: NDArray[np.intp], random: np.random.Generator) -> dict[str, Any]:
+        columns: dict[str, Any] = {}
+        tables = iter(np.split(self._tables, self._offsets[1:-1]))
+        normals = zip(self.mean_, np.sqrt(self.variance_), strict=True)
+        for feature in self.schema_.features:
+            if feature.values is None:
+                mean, deviation = next(normals)
+                columns[feature.name] = random.normal(mean[codes], deviation[codes])
+                continue
+            likelihood = np.exp(next(tables)[: feature.size + 1])
+            if not feature.size:
+                columns[feature.name] = pa.nulls(len(codes), feature.values.type)
+                continue
+            # Where missing is a value of its own, it has the mass that the others leave.
+            as_value = self.missing == "category" and np.allclose(likelihood.sum(axis=0), 1)
+            drawn = value_codes(likelihood if as_value else likelihood[:-1], codes, random)
+            values = pa.array(drawn, mask=drawn == feature.size)
+            columns[feature.name] = feature.values.take(values)
+        return columns
 
     def _keeps_unlabelled(self) -> bool:
         return self.unlabelled == "em"

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastbayes.classifiers.log_space import Floats
 from fastbayes.errors import DataError
-
-Floats = NDArray[np.float64]
 
 
 def shifted_prior(posterior: Floats, prior: Floats, tolerance: float, max_iter: int) -> Floats:

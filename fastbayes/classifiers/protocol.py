@@ -43,6 +43,9 @@ class Estimator:
     _categorical: ClassVar[bool] = False  # cells are category codes
     _poor_score: ClassVar[bool] = False  # scikit-learn's common data are not its kind of data
 
+    n_features_in_: int
+    feature_names_in_: NDArray[Any]
+
     # -- parameters ----------------------------------------------------------------------------
 
     @classmethod
@@ -125,6 +128,14 @@ class Estimator:
     def _check_fitted(self) -> None:
         if not self.__sklearn_is_fitted__():
             raise not_fitted(type(self).__name__)
+
+    def _set_features(self, names: Any, n_features: int) -> None:
+        """Set `n_features_in_`, and `feature_names_in_` where there are names."""
+        self.n_features_in_ = n_features
+        if names is not None:
+            self.feature_names_in_ = np.asarray(names, dtype=object)
+        elif "feature_names_in_" in vars(self):
+            del self.feature_names_in_
 
     # -- metadata routing ----------------------------------------------------------------------
 

@@ -1,60 +1,68 @@
-"""Rows drawn from a naive Bayes model."""
+"""Random codes of classes and of categorical values."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from fastbayes.schema import Schema, labels
-
-Floats = NDArray[np.float64]
-
-
-def sample(
-    schema: Schema,
-    log_prior: Floats,
-    tables: Floats,
-    offsets: NDArray[np.int64],
-    mean: Floats,
-    variance: Floats,
-    n: int,
-    y: Any,
-    seed: int | None,
-) -> pa.Table:
-    """Return n rows drawn from P(c) prod_j P(x_j | c): the features, then the class."""
-    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 0:
-        raise ValueError(f"n={n!r}: use a whole number >= 0")
-    random = np.random.default_rng(seed)
-    classes = _classes(schema, log_prior, int(n), y, random)
-    columns: dict[str, pa.Array] = {}
-    categorical = numeric = 0
-    for feature in schema.features:
-        if feature.values is None:
-            spread = np.sqrt(variance[numeric, classes])
-            columns[feature.name] = pa.array(random.normal(mean[numeric, classes], spread))
-            numeric += 1
-            continue
-        first, size = offsets[categorical], feature.size
-        categorical += 1
-        if not size:
-            columns[feature.name] = pa.nulls(int(n), feature.values.type)
-            continue
-        likelihood = np.exp(tables[first : first + size + 1])
-        # Where missing is a value of its own, it has the mass that the others leave.
-        as_value = schema.missing == "category" and np.allclose(likelihood.sum(axis=0), 1)
-        codes = _draw(likelihood if as_value else likelihood[:size], classes, random)
-        columns[feature.name] = feature.values.take(pa.array(codes, mask=codes == size))
-    columns[schema.target or "class"] = schema.classes.take(pa.array(classes))
-    return pa.table(columns)
+from fastbayes.classifiers.log_space import Floats
+from fastbayes.errors import DataError
 
 
-def _draw(
-    likelihood: Floats, classes: NDArray[np.int64], random: np.random.Generator
+def class_codes(
+    classes: NDArray[Any], log_prior: Floats, n: int, y: Any, random: np.random.Generator
+) -> NDArray[np.intp]:
+    """Return the class code of each row to be drawn, (n,).
+
+    Parameters
+    ----------
+    classes
+        (n_classes,) labels.
+    log_prior
+        (n_classes,) nats.
+    n
+        Number of rows.
+    y
+        One label for all rows, or (n,) labels; None to draw them from the prior.
+    random
+        Where chance comes from.
+
+    Raises
+    ------
+    DataError
+        When y is not of length n, or holds another label.
+    """
+    if y is None:
+        prior = np.exp(log_prior)
+        return random.choice(len(prior), size=n, p=prior / prior.sum()).astype(np.intp)
+    wanted = np.asarray(y)
+    if wanted.ndim == 0:
+        wanted = np.full(n, wanted)
+    if wanted.shape != (n,):
+        raise DataError(f"y has shape {wanted.shape}; give one class or {n} of them")
+    found = {label: i for i, label in enumerate(classes.tolist())}
+    for label in wanted.tolist():
+        if label not in found:
+            raise DataError(f"y holds {label!r}, which is not among the classes {list(found)}")
+    return np.array([found[label] for label in wanted.tolist()], dtype=np.intp)
+
+
+def value_codes(
+    likelihood: Floats, classes: NDArray[np.intp], random: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Return one code per row from the (S_j, n_classes) distributions of its class."""
+    """Return one code per row from the (S_j, n_classes) distributions of its class.
+
+    Parameters
+    ----------
+    likelihood
+        (S_j, n_classes) P(v | c), up to a factor per class.
+    classes
+        (n_rows,) class codes.
+    random
+        Where chance comes from.
+    """
     uniform = random.random(len(classes))
     codes = np.zeros(len(classes), dtype=np.int64)
     for c in range(likelihood.shape[1]):
@@ -64,22 +72,3 @@ def _draw(
         found = np.searchsorted(steps / steps[-1], uniform[here], side="right")
         codes[here] = np.minimum(found, len(steps) - 1)
     return codes
-
-
-def _classes(
-    schema: Schema, log_prior: Floats, n: int, y: Any, random: np.random.Generator
-) -> NDArray[np.int64]:
-    known = labels(schema.classes)
-    if y is None:
-        prior = np.exp(log_prior)
-        return random.choice(len(prior), size=n, p=prior / prior.sum()).astype(np.int64)
-    wanted = np.asarray(y)
-    if wanted.ndim == 0:
-        wanted = np.full(n, wanted)
-    if wanted.shape != (n,):
-        raise ValueError(f"y has shape {wanted.shape}; give one class or {n} of them")
-    found = {label: i for i, label in enumerate(known.tolist())}
-    for label in wanted.tolist():
-        if label not in found:
-            raise ValueError(f"y holds {label!r}, which is not among the classes {known.tolist()}")
-    return np.array([found[label] for label in wanted.tolist()], dtype=np.int64)

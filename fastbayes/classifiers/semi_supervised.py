@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from fastbayes import engine
 from fastbayes.batch import Batch, Codes
+from fastbayes.classifiers.base import Classifier
 from fastbayes.data.encode import Encoder, Place
 from fastbayes.data.segments import join
 from fastbayes.data.source import open_source
@@ -19,15 +19,12 @@ from fastbayes.schema import Schema
 from fastbayes.statistics import REGISTRY
 from fastbayes.statistics.bundle import Statistics
 
-if TYPE_CHECKING:
-    from fastbayes.classifiers.naive_bayes import NaiveBayes
-
 STEPS = 10_000
 TOLERANCE = 1e-9
 
 
 def expectation_maximisation(
-    model: NaiveBayes, labelled: Statistics, rows: list[pa.RecordBatch], weight: str | None
+    model: Classifier, labelled: Statistics, rows: list[pa.RecordBatch], weight: str | None
 ) -> Statistics:
     """Return the statistics of the labelled rows and of the others at their expected classes.
 
@@ -44,10 +41,9 @@ def expectation_maximisation(
     batch = _distinct(_encoded(schema, table, weight))
     start = labelled.aligned(schema)
     worker = type(model)(**model.get_params(deep=False))
-    worker.schema_ = schema
     stats, expected = start, np.zeros((batch.n_rows, len(schema.classes)))
     for _ in range(STEPS):
-        worker._read(stats)
+        worker._learned(stats)
         posterior = np.empty_like(expected)
         worker._scorer(batch.cells).posterior(batch.codes, batch.numeric, posterior)
         change = np.abs(posterior - expected).max(initial=0.0)

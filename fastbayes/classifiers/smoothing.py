@@ -9,10 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastbayes.classifiers.log_space import Floats
 from fastbayes.errors import DataError
 from fastbayes.statistics import ClassMoments, ValueCounts
-
-Floats = NDArray[np.float64]
 
 
 class Gaussians(NamedTuple):
@@ -25,7 +24,10 @@ class Gaussians(NamedTuple):
 
 
 def log_prior(
-    class_counts: NDArray[Any], alpha: float, class_prior: str | ArrayLike | None
+    class_counts: NDArray[Any],
+    alpha: float,
+    class_prior: str | ArrayLike | None,
+    classes: NDArray[Any] | None = None,
 ) -> Floats:
     """Return ln P(c), (n_classes,) in nats.
 
@@ -37,6 +39,8 @@ def log_prior(
         The pseudo-count added to each class when `class_prior` is None.
     class_prior
         None (smoothed), "empirical" (unsmoothed), "uniform" or (n_classes,) probabilities.
+    classes
+        Their labels: probabilities with an index, such as a pandas Series, must be in this order.
 
     Raises
     ------
@@ -64,6 +68,14 @@ def log_prior(
             raise ValueError("class_prior holds a value that is not a probability")
         if not math.isclose(prior.sum(), 1.0, rel_tol=0, abs_tol=1e-8):
             raise ValueError(f"class_prior sums to {prior.sum():.12g}; it must sum to 1")
+        index = getattr(class_prior, "index", None)
+        if classes is not None and index is not None and not callable(index):
+            given = list(index)
+            if given not in (classes.tolist(), list(range(k))):
+                raise ValueError(
+                    f"class_prior has the index {given}, but the classes are {classes.tolist()}; "
+                    "reindex it by these"
+                )
     with np.errstate(divide="ignore"):
         return np.log(np.asarray(prior, dtype=np.float64))
 

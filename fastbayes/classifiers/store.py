@@ -88,7 +88,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     cls = getattr(importlib.import_module(MODELS[name]), name)
     try:
         return cls.from_state(header["params"], header["state"], arrays, str(path))
-    except (KeyError, TypeError, ValueError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
         if isinstance(error, FileFormatError):
             raise
         raise FileFormatError(
@@ -98,10 +98,10 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 def plain(value: Any) -> Any:
     """Return a constructor parameter as JSON holds it: arrays become lists."""
+    if isinstance(value, np.generic):  # float64 and str_ pass for Python's own
+        return value.item()
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    if isinstance(value, np.generic):
-        return value.item()
     if isinstance(value, np.ndarray):
         return value.tolist()
     if isinstance(value, (pa.Array, pa.ChunkedArray)):
