@@ -169,6 +169,23 @@ def test_in_order__an_error_ends_it(threads: int, error: type[BaseException]) ->
     assert list(engine.in_order(str, range(3), threads)) == ["0", "1", "2"]
 
 
+def test_in_order__an_error_cancels_what_has_not_begun() -> None:
+    begun, free = [], threading.Event()
+
+    def fails(i: int) -> None:
+        begun.append(i)
+        if i == 0:
+            raise DataError("row 0")
+        assert free.wait(PATIENCE)
+
+    # Item 1 holds up one worker, item 2 perhaps the other: 3 waits until it is cancelled.
+    threading.Timer(0.5, free.set).start()
+    with pytest.raises(DataError, match="row 0"):
+        list(engine.in_order(fails, range(100), 2))
+    assert begun[0] == 0
+    assert set(begun) <= {0, 1, 2}
+
+
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_in_order__an_error_of_the_items_ends_it(threads: int) -> None:
     def items() -> Iterator[int]:
@@ -283,8 +300,9 @@ before = fb.count(table, "y", threads=2)
 busy = threading.Thread(target=lambda: [fb.count(table, "y", threads=2) for _ in range(5)])
 busy.start()
 children = []
-for _ in range(4):
-    child = os.fork()
+for i in range(4):
+    with engine._pools_lock if i else threading.Lock():  # as another thread might at that moment
+        child = os.fork()
     if not child:
         right = all(fb.count(table, "y", threads=t) == before for t in (2, 3))
         os._exit(0 if right else 3)
