@@ -1,0 +1,261 @@
+"""A count that is stopped and goes on leaves the same bits as one that was never stopped."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pc
+import pyarrow.parquet as pq
+import pytest
+from commands import fails, run
+
+import fastbayes as fb
+from fastbayes import checkpoint, files
+from fastbayes.data import text
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write the checkpoint after every segment."""
+    monkeypatch.setattr(checkpoint, "SECONDS", 0.0)
+
+
+def table_of(rows: int = 24_000) -> pa.Table:
+    """Return rows whose values, classes and nulls appear bit by bit, sums that do not commute."""
+    rng = np.random.default_rng(0)
+    row = np.arange(rows)
+    y = np.where(row < rows // 3, row % 2, row % 4)
+    names = np.array([f"name {i:04}" for i in range(2000)])
+    return pa.table(
+        {
+            "name": names[rng.integers(0, 1 + row * 2000 // rows)],
+            "level": pa.array(rng.integers(0, 5, rows) + row // (rows // 2), mask=row % 7 == 0),
+            "number": pa.array(rng.lognormal(0, 5, rows), mask=rng.random(rows) < 0.1),
+            "weight": rng.lognormal(0, 3, rows),
+            "y": pa.array(np.array(["b", "d", "a", "c"])[y], mask=row % 11 == 5),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    table = table_of()
+    for i in range(3):
+        part = table.slice(8000 * i, 8000)
+        pq.write_table(part, folder / f"{i}.parquet", row_group_size=1000)
+    return folder
+
+
+class Stop(Exception):
+    pass
+
+
+def stopped(source: Any, folder: Path, rows: int, **options: Any) -> int:
+    """Count until so many rows are done, then stop; return the rows that were done."""
+    done = 0
+
+    def progress(n: int) -> None:
+        nonlocal done
+        done += n
+        if done > rows:
+            raise Stop
+
+    with pytest.raises(Stop):
+        fb.count(source, "y", checkpoint=folder, progress=progress, **options)
+    return done
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "weighted": {"sample_weight": "weight"},
+    "categorical": {"categorical": ["level"], "missing": "category"},
+    "declared": {"domains": {"level": [*range(9)], "y": ["a", "b", "c", "d", "e"]}},
+    "counts only": {"moments": False},
+    "skipping": {"on_error": "skip", "sample_weight": "weight"},
+}
+
+
+def same_bits(a: fb.Statistics, b: fb.Statistics) -> bool:
+    """Return whether schema, arrays and remarks are equal to the last bit."""
+    return a == b and all(
+        mine.tobytes() == b.parts[name].arrays()[key].tobytes()
+        for name, part in a.parts.items()
+        for key, mine in part.arrays().items()
+    )
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize("case", OPTIONS)
+def test_resumed__equals_uninterrupted(data: Path, tmp_path: Path, case: str, threads: int) -> None:
+    options = {**OPTIONS[case], "threads": threads}
+    whole = fb.count(data, "y", **options)
+    for rows in (0, 5_500, 15_000, 23_500):
+        stopped(data, tmp_path, rows, **options)
+        assert (tmp_path / "checkpoint.fbs").exists() == (rows > 0)
+    steps: list[int] = []
+    resumed = fb.count(data, "y", checkpoint=tmp_path, progress=steps.append, **options)
+    assert same_bits(resumed, whole)
+    assert resumed.provenance == whole.provenance
+    assert resumed.dropped_rows == whole.dropped_rows
+    assert sum(steps) == 24_000
+    assert steps[0] >= 23_000  # what was done before is reported, not done again
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_resumed__with_another_number_of_threads(data: Path, tmp_path: Path) -> None:
+    options = {"sample_weight": "weight"}
+    stopped(data, tmp_path, 9000, threads=1, **options)
+    stopped(data, tmp_path, 17_000, threads=8, **options)
+    resumed = fb.count(data, "y", checkpoint=tmp_path, threads=3, **options)
+    assert same_bits(resumed, fb.count(data, "y", threads=2, **options))
+
+
+def test_resumed__text_whose_types_widen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text, "BLOCK_BYTES", 2000)
+    monkeypatch.setattr(text, "LEAST_INFER_BYTES", 2000)
+    rows = 3000
+    table = pa.table(
+        {
+            "n": [str(i % 7) if i < 2000 else f"{i % 7}.5" for i in range(rows)],
+            "late": ["" if i < 1000 else "xyz"[i % 3] for i in range(rows)],
+            "y": ["" if i < 700 else "pqr"[i % 3] for i in range(rows)],
+        }
+    )
+    source = tmp_path / "d.csv"
+    pc.write_csv(table, source, write_options=pc.WriteOptions(quoting_style="none"))
+    options = {"categorical": ["n"]}
+    whole = fb.count(source, "y", **options)
+    kept = tmp_path / "kept"
+    for done in (500, 1500, 2500):
+        stopped(source, kept, done, **options)
+    assert same_bits(fb.count(source, "y", checkpoint=kept, **options), whole)
+
+
+def test_resumed__rows_without_a_class_are_not_mistaken_for_all(tmp_path: Path) -> None:
+    labels = pa.array([None] * 2000 + ["a", "b"] * 1000, pa.string())
+    table = pa.table({"x": ["u", "v"] * 2000, "y": labels})
+    pq.write_table(table, tmp_path / "d.parquet", row_group_size=1000)
+    stopped(tmp_path / "d.parquet", tmp_path / "kept", 1500)
+    resumed = fb.count(tmp_path / "d.parquet", "y", checkpoint=tmp_path / "kept")
+    assert resumed.dropped_rows == 2000
+    assert same_bits(resumed, fb.count(table, "y"))
+
+
+def test_refused__another_job(data: Path, tmp_path: Path) -> None:
+    stopped(data, tmp_path, 9000)
+    before = (tmp_path / "checkpoint.fbs").read_bytes()
+    others: list[dict[str, Any]] = [
+        {"sample_weight": "weight"},
+        {"categorical": ["level"]},
+        {"missing": "category"},
+        {"moments": False},
+        {"columns": ["name", "number"]},
+        {"columns": ["number", "name", "level", "weight"]},
+        {"null_values": ["name 0001"]},
+        {"domains": {"level": [*range(9)]}},
+        {"on_error": "skip"},
+    ]
+    for options in others:
+        with pytest.raises(fb.DataError, match="other columns or options"):
+            fb.count(data, "y", checkpoint=tmp_path, **options)
+    with pytest.raises(fb.DataError, match="other columns or options"):
+        fb.count(data, "level", checkpoint=tmp_path)
+    assert (tmp_path / "checkpoint.fbs").read_bytes() == before
+
+
+def test_refused__changed_data(tmp_path: Path) -> None:
+    source, kept = tmp_path / "data", tmp_path / "kept"
+    source.mkdir()
+    for i in range(3):
+        pq.write_table(table_of(900), source / f"{i}.parquet", row_group_size=300)
+    stopped(source, kept, 1000)
+    os.utime(source / "2.parquet", ns=(1, 1))
+    with pytest.raises(fb.DataError, match=r"data have changed.*begin anew"):
+        fb.count(source, "y", checkpoint=kept)
+    (source / "2.parquet").unlink()
+    with pytest.raises(fb.DataError, match="data have changed"):
+        fb.count(source, "y", checkpoint=kept)
+    (kept / "checkpoint.fbs").unlink()
+    assert fb.count(source, "y", checkpoint=kept).n_rows > 0
+
+
+def test_refused__another_version(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fastbayes import counting
+
+    stopped(data, tmp_path, 9000)
+    monkeypatch.setattr(counting, "version", lambda _: "99")
+    with pytest.raises(fb.DataError, match="another version"):
+        fb.count(data, "y", checkpoint=tmp_path)
+
+
+def test_refused__what_is_no_checkpoint_or_damaged(data: Path, tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint.fbs"
+    fb.count(data, "y").save(path)
+    with pytest.raises(fb.FileFormatError, match="is no checkpoint"):
+        fb.count(data, "y", checkpoint=tmp_path)
+    path.unlink()
+    stopped(data, tmp_path, 9000)
+    os.truncate(path, path.stat().st_size // 2)
+    with pytest.raises(fb.FileFormatError, match=r"checkpoint\.fbs"):
+        fb.count(data, "y", checkpoint=tmp_path)
+
+
+def test_refused__what_could_change_unseen(tmp_path: Path) -> None:
+    for source in (table_of(90), table_of(90).to_reader(), iter(table_of(90).to_batches())):
+        with pytest.raises(fb.SchemaError, match="a checkpoint needs files"):
+            fb.count(source, "y", checkpoint=tmp_path)
+
+
+def test_written__while_workers_are_ahead(data: Path, tmp_path: Path) -> None:
+    """Values that later segments have added do not disturb what the checkpoint holds."""
+    options: dict[str, Any] = {"sample_weight": "weight", "threads": 4}
+    done = stopped(data, tmp_path, 12_000, **options)
+    header, arrays = files.read(tmp_path / "checkpoint.fbs")
+    kept = fb.Statistics.from_state(header["statistics"], arrays, "")
+    assert header["rows"] == done - 1000  # progress is told of a segment before it is kept
+    assert kept.allclose(fb.count(pq.read_table(data).slice(0, done - 1000), "y", **options))
+
+
+def test_command__stopped_and_gone_on(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from contextlib import contextmanager
+
+    from fastbayes.cli import options
+
+    @contextmanager
+    def interrupting(*_: Any) -> Any:
+        done = 0
+
+        def progress(n: int) -> None:
+            nonlocal done
+            done += n
+            if done > 9000:
+                os.kill(os.getpid(), 2)
+
+        yield progress
+
+    kept, out = tmp_path / "kept", tmp_path / "s.fbs"
+    args = ("count", data, "--target", "y", "--checkpoint", kept, "-o", out)
+    with monkeypatch.context() as patched:
+        patched.setattr(options, "bar", interrupting)
+        assert "Interrupted" in run(*args, code=130).stderr
+    assert not out.exists()
+    result = run(*args)
+    assert "going on after 9,000 rows" in result.stderr
+    assert same_bits(fb.Statistics.load(out), fb.count(data, "y"))
+    assert list(kept.iterdir()) == []
+
+
+def test_command__directory_that_cannot_be(data: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    args = ("count", data, "--target", "y", "-o", tmp_path / "s.fbs", "--checkpoint")
+    assert "directory" in fails(*args, tmp_path / "file", folder=tmp_path)
+    assert "directory" in fails(*args, tmp_path / "file" / "deeper", folder=tmp_path)
