@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -189,3 +190,21 @@ def test_unfitted__says_so(cls: type[Any]) -> None:
         with pytest.raises(Exception, match="not fitted yet") as raised:
             getattr(cls(), method)(NUMBERS)
         assert isinstance(raised.value, AttributeError)
+
+
+def test_warnings__point_at_the_line_of_the_caller() -> None:
+    model, bare = fb.NaiveBayes().fit(NUMBERS, LABELS), fb.GaussianNB().fit(NUMBERS, LABELS)
+    tiny = fb.MultinomialNB(alpha=0, force_alpha=False)
+    for call in (
+        lambda: model.predict(FRAME),
+        lambda: model.decide(FRAME),
+        lambda: bare.predict_log_proba(FRAME),
+        lambda: bare.score(NUMBERS, LABELS[:, None]),
+        lambda: tiny.fit(NUMBERS, LABELS),
+        lambda: tiny.fit_statistics(tiny.statistics_),
+        lambda: fb.NaiveBayes().fit(NUMBERS, ["one"] * N_ROWS),
+    ):
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            call()
+        assert [w.filename for w in seen] == [__file__]

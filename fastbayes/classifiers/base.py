@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
@@ -12,11 +11,12 @@ import pyarrow as pa
 from numpy.typing import ArrayLike
 
 from fastbayes import engine
+from fastbayes.classifiers.caution import caution
 from fastbayes.classifiers.inputs import open_training
 from fastbayes.classifiers.table_rows import TableRows
 from fastbayes.data.encode import Encoder
 from fastbayes.domains import cast_domain, common_type, domain, same_values
-from fastbayes.errors import DataError, FastBayesWarning, SchemaError
+from fastbayes.errors import DataError, SchemaError
 from fastbayes.schema import chosen, labels
 from fastbayes.statistics.bundle import Statistics
 
@@ -68,11 +68,9 @@ class Classifier(TableRows):
         """
         self._learned(self._count(X, y, sample_weight))
         if len(self.classes_) == 1:
-            warnings.warn(
+            caution(
                 f"there is only one class, {self.classes_.tolist()[0]!r}: every prediction will "
-                "be it",
-                FastBayesWarning,
-                stacklevel=2,
+                "be it"
             )
         return self
 

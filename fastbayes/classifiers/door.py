@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes.errors import DataError, FastBayesWarning, SchemaError
+from fastbayes.classifiers.caution import caution
+from fastbayes.errors import DataError, SchemaError
 
 ROWS = 65_536  # rows looked at together when a culprit is searched
 
@@ -153,16 +153,10 @@ def check_features(estimator: Any, X: Any, *, reset: bool) -> Any:
 def _check_names(fitted: Any, names: NDArray[np.object_] | None, owner: str) -> None:
     if fitted is None or names is None:
         if names is not None:
-            warnings.warn(
-                f"X has feature names, but {owner} was fitted without feature names",
-                FastBayesWarning,
-                stacklevel=4,
-            )
+            caution(f"X has feature names, but {owner} was fitted without feature names")
         elif fitted is not None:
-            warnings.warn(
-                f"X does not have valid feature names, but {owner} was fitted with feature names",
-                FastBayesWarning,
-                stacklevel=4,
+            caution(
+                f"X does not have valid feature names, but {owner} was fitted with feature names"
             )
         return
     if len(fitted) == len(names) and bool((fitted == names).all()):

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastbayes.classifiers.array_scorers import LinearScorer, indicators
+from fastbayes.classifiers.caution import caution
 from fastbayes.classifiers.drop_in_base import DropIn, Rows, is_real
 from fastbayes.classifiers.log_space import Floats
 from fastbayes.classifiers.methods import absent
-from fastbayes.errors import DataError, FastBayesWarning
+from fastbayes.errors import DataError
 from fastbayes.schema import Shape
 from fastbayes.statistics.array_statistics import ArrayStatistics
 from fastbayes.statistics.feature_sums import FeatureSums
@@ -66,11 +66,9 @@ class DiscreteDropIn(DropIn):
                 f"{len(alpha)} elements instead of {n_features}."
             )
         if alpha.min() < ALPHA_MIN and not self.force_alpha:
-            warnings.warn(
+            caution(
                 f"alpha too small will result in numeric errors, setting alpha = {ALPHA_MIN:.1e}. "
-                "Use `force_alpha=True` to keep alpha unchanged.",
-                FastBayesWarning,
-                stacklevel=7,
+                "Use `force_alpha=True` to keep alpha unchanged."
             )
             alpha = np.maximum(alpha, ALPHA_MIN)
         return alpha if alpha.ndim else float(alpha)

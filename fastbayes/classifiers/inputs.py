@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
-import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from fastbayes.classifiers.caution import caution
 from fastbayes.classifiers.door import check_features, feature_names, is_sparse
 from fastbayes.classifiers.labels import check_labels, check_length, check_weight
 from fastbayes.data.apply import as_at_fit, as_told
 from fastbayes.data.join import Joined, Renamed, declared_domains, is_name, to_array
 from fastbayes.data.source import Source, open_source
-from fastbayes.errors import DataError, FastBayesWarning, SchemaError
+from fastbayes.errors import DataError, SchemaError
 
 
 class Training(NamedTuple):
@@ -180,11 +180,9 @@ def _selected(model: Any, X: Any, source: Any, names: tuple[str, ...]) -> Any:
     if not extra or isinstance(source, Renamed):
         return source
     if unknown := [n for n in extra if n != model.schema_.target]:
-        warnings.warn(
+        caution(
             f"{source.description}: the model does not use {unknown[:5]}"
-            f"{f' and {len(unknown) - 5} more columns' if len(unknown) > 5 else ''}",
-            FastBayesWarning,
-            stacklevel=5,
+            f"{f' and {len(unknown) - 5} more columns' if len(unknown) > 5 else ''}"
         )
     if used <= set(source.schema.names) and source.rereadable:
         return open_source(X, columns=list(names), **as_at_fit(model.schema_))
@@ -209,10 +207,6 @@ def _positioned(model: Any, source: Source, labels: list[str]) -> Any:
             f"X has {len(others)} features, but {type(model).__name__} is expecting "
             f"{len(model.schema_.names)} features as input"
         )
-    warnings.warn(
-        f"X has feature names, but {type(model).__name__} was fitted without feature names",
-        FastBayesWarning,
-        stacklevel=4,
-    )
+    caution(f"X has feature names, but {type(model).__name__} was fitted without feature names")
     known = iter(model.schema_.names)
     return Renamed(source, [n if n in labels else next(known) for n in source.schema.names])

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from fastbayes.classifiers.caution import caution
 from fastbayes.errors import DataError, FastBayesWarning
 
 
@@ -42,11 +42,10 @@ def check_labels(estimator: Any, y: Any) -> NDArray[Any]:
     array = np.asarray(y)
     if array.ndim == 2 and array.shape[1] == 1:
         modules = sys.modules.get("sklearn.exceptions")
-        warnings.warn(
+        caution(
             "A column-vector y was passed when a 1d array was expected. Please change the shape "
             "of y to (n_samples, ), for example using ravel().",
             FastBayesWarning if modules is None else modules.DataConversionWarning,
-            stacklevel=3,
         )
         array = array.reshape(-1)
     if array.ndim != 1:
