@@ -23,6 +23,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastbayes.errors import FastBayesError
+
 # Below this many cells (rows x columns) numpy is done before numba is imported.
 SMALL = 200_000
 
@@ -177,7 +179,7 @@ def compile_declared() -> Iterator[tuple[str, float]]:
     """
     numba: Any = importlib.import_module("numba")
     if numba.config.DISABLE_JIT:
-        raise RuntimeError("NUMBA_DISABLE_JIT is set: nothing is compiled in this process")
+        raise FastBayesError("NUMBA_DISABLE_JIT is set: unset it to compile")
     kernels = importlib.import_module("fastbayes.kernels")
     for found in pkgutil.iter_modules(kernels.__path__):
         start = time.perf_counter()

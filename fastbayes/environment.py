@@ -7,6 +7,7 @@ import os
 import platform
 import re
 import sys
+import warnings
 from collections.abc import Callable
 from functools import partial
 from importlib import metadata
@@ -17,7 +18,7 @@ import numpy as np
 
 from fastbayes import _jit, engine
 from fastbayes.classifiers.naive_bayes import NaiveBayes
-from fastbayes.errors import FastBayesError
+from fastbayes.errors import FastBayesError, FastBayesWarning
 
 REQUIRED = ("numba", "llvmlite", "numpy", "pyarrow", "click", "tqdm")
 OPTIONAL = ("scikit-learn", "scipy", "pandas", "polars", "duckdb", "dask", "pyspark")
@@ -80,9 +81,15 @@ def warmup() -> dict[str, float]:
 
     Raises
     ------
-    RuntimeError
+    FastBayesError
         When compiling is switched off by NUMBA_DISABLE_JIT.
     """
+    if os.environ.get("FASTBAYES_CACHE") == "0":
+        warnings.warn(
+            "FASTBAYES_CACHE=0: what is compiled now is gone when this process ends",
+            FastBayesWarning,
+            stacklevel=2,
+        )
     return dict(_jit.compile_declared())
 
 
