@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fastbayes import engine
@@ -316,7 +317,7 @@ class _Answers:
 
 def _plain(kind: pa.DataType) -> pa.DataType:
     """Return the type of a copied column: dictionaries would differ from block to block."""
-    if pa.types.is_dictionary(kind):
+    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
         kind = kind.value_type
     if pa.types.is_string_view(kind):
         return pa.string()
@@ -326,6 +327,8 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 def _copy(column: pa.Array, field: pa.Field) -> pa.Array:
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
+    elif pa.types.is_run_end_encoded(column.type):
+        column = pc.run_end_decode(column)
     try:
         return column if column.type == field.type else column.cast(field.type)
     except pa.ArrowException as error:
@@ -369,7 +372,10 @@ def _because(
 @contextlib.contextmanager
 def _writing(kind: str, path: Path, schema: pa.Schema) -> Iterator[Write]:
     """Give a function that writes record batches, gathered into groups of some size."""
-    writer = _opened(kind, path, schema)
+    try:
+        writer = _opened(kind, path, schema)
+    except pa.ArrowNotImplementedError as error:
+        raise SchemaError(f"{error}; choose the columns to copy by keys") from error
     held: list[pa.RecordBatch] = []
 
     def flush() -> None:

@@ -170,6 +170,7 @@ def test_keys__any_type_and_any_encoding(
         "list": pa.array([[i] for i in range(n)]),
         "money": pa.array(range(n)).cast(pa.decimal128(25, 2)),
         "nothing": pa.nulls(n),
+        "runs": pa.RunEndEncodedArray.from_arrays(pa.array([9, n], pa.int32()), ["p", "q"]),
     }
     wide = pa.table({**{name: table[name] for name in table.column_names}, **extra})
     for suffix in (".parquet", ".arrow"):
@@ -179,8 +180,11 @@ def test_keys__any_type_and_any_encoding(
         assert read.column_names == [*extra, "prediction"]
         for name in extra:
             assert read[name].to_pylist() == wide[name].to_pylist()
+    wide = wide.append_column("span", pa.array([(1, 2, 3)] * n, pa.month_day_nano_interval()))
     with pytest.raises(fb.SchemaError, match=r"'list'.*CSV does not hold"):
         fb.predict_to(model, wide, tmp_path / "out.csv", keys=["word", "list"])
+    with pytest.raises(fb.SchemaError, match=r"month_day_nano_interval.*choose the columns"):
+        fb.predict_to(model, wide, tmp_path / "out.parquet", keys=["span"], force=True)
     fb.predict_to(model, wide, tmp_path / "out.csv", keys=["word", "time", "day", "money"])
     assert pc.read_csv(tmp_path / "out.csv")["word"].to_pylist() == words.to_pylist()
 
