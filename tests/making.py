@@ -150,3 +150,58 @@ def cells_of(table: pa.Table, target: str, weight: str | None = None) -> dict[An
 
 def known(value: Any) -> Any:
     return None if value is None or value != value else value
+
+
+INDICES = [pa.int8(), pa.uint8(), pa.int16(), pa.uint32(), pa.int64()]
+
+
+def random_stream(seed: int) -> tuple[list[pa.RecordBatch], pa.Table]:
+    """Return batches in which every column has another encoding each time, and the plain rows."""
+    rng = np.random.default_rng(seed)
+    types = {"text": pa.string(), "whole": pa.int64(), "real": pa.float64(), "flag": pa.bool_()}
+    pools: dict[str, list[Any]] = {
+        "text": [f"v{i}" for i in range(rng.integers(1, 40))],
+        "whole": [int(v) for v in rng.integers(-30_000, 30_000, rng.integers(1, 30))],
+        "real": [float(v) / 4 for v in rng.integers(-50, 50, 10)],
+        "flag": [True, False][: rng.integers(1, 3)],
+        "y": ["a", "b", "c", "d"][: rng.integers(1, 5)],
+    }
+    batches = []
+    for _ in range(rng.integers(1, 8)):
+        n, offset = int(rng.integers(0, 60)), int(rng.integers(0, 9))
+        columns = {}
+        for name, pool in pools.items():
+            some = pool[: max(1, int(len(pool) * rng.random()))]  # more values come later
+            picks = rng.integers(0, len(some), n + offset)
+            values = [None if rng.random() < 0.2 else some[p] for p in picks]
+            columns[name] = encoded(rng, values, types.get(name, pa.string())).slice(offset)
+        columns["w"] = pa.array(rng.integers(0, 4, n) / 2)
+        batches.append(pa.record_batch(columns))
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    plain = {
+        name: pa.array([row[name] for row in rows], types.get(name, pa.string())) for name in pools
+    }
+    plain["w"] = pa.array([row["w"] for row in rows], pa.float64())
+    return batches, pa.table(plain)
+
+
+def encoded(rng: np.random.Generator, values: list[Any], kind: pa.DataType) -> pa.Array:
+    """Return values in one of the encodings of their type."""
+    if kind != pa.string():
+        others = {pa.int64(): pa.int32(), pa.float64(): pa.float32()}
+        return pa.array(values, kind if rng.random() < 0.5 else others.get(kind, kind))
+    plain = [pa.string(), pa.large_string(), pa.string_view()]
+    choice = int(rng.integers(0, 4))
+    if choice < 3:
+        return pa.array(values, plain[choice])
+    entries = [*dict.fromkeys(v for v in values if v is not None), "unused", None]
+    entries = [*entries[:2], *entries]  # some stand twice
+    where = {v: [i for i, e in enumerate(entries) if e == v] for v in entries}
+    indices = [int(rng.choice(where[v])) for v in values]
+    holes = [
+        None if v is None and rng.random() < 0.5 else i
+        for v, i in zip(values, indices, strict=True)
+    ]
+    return pa.DictionaryArray.from_arrays(
+        pa.array(holes, INDICES[rng.integers(0, len(INDICES))]), pa.array(entries, pa.string())
+    )

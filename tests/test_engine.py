@@ -17,9 +17,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 import pyarrow.parquet as pq
 import pytest
-from making import random_table
+from making import cells, cells_of, random_stream, random_table
 
 import fastbayes as fb
 from fastbayes import engine
@@ -114,6 +115,25 @@ def test_bits__answers(table: pa.Table) -> None:
         assert all(np.array_equal(answers[0], a) for a in answers[1:])
         streamed = getattr(models[1], method)(iter(recut(X, 7)))
         assert np.array_equal(answers[0], streamed)
+
+
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("seeds", [range(i, i + 20) for i in range(0, 60, 20)], ids=str)
+def test_small_blocks__every_encoding_and_growth(
+    seeds: range, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blocks of a few rows: codebooks grow, encodings change and cross blocks all the time."""
+    monkeypatch.setattr(engine, "BLOCK_ROWS", 7)
+    options: dict[str, Any] = {"categorical": ["whole", "real"], "sample_weight": "w"}
+    for seed in seeds:
+        batches, plain = random_stream(seed)
+        known = plain.filter(pa.compute.is_valid(plain["y"]))
+        if not known.num_rows or not sum(known["w"].to_pylist()):
+            continue
+        whole = fb.count(plain, "y", **options)
+        assert cells(whole) == cells_of(plain, "y", "w")
+        for threads in (1, 3):
+            assert fb.count(iter(batches), "y", threads=threads, **options) == whole
 
 
 # In order
