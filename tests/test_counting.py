@@ -159,14 +159,48 @@ def test_labels__missing_ones_are_left_out() -> None:
     assert count(TABLE.drop_columns("y"), numbers).dropped_rows == 1500
 
 
+ODD_LABELS: dict[str, Any] = {
+    "masked": np.ma.array([0, 1, 1, 0], mask=[False, True, False, False]),
+    "NaN among strings": ["no", float("nan"), "yes", "no"],
+    "None among strings": ["no", None, "yes", "no"],
+    "objects": np.array(["no", np.nan, "yes", "no"], dtype=object),
+    "NaN": np.array([0, np.nan, 1, 0]),
+    "extended": np.array([0, np.nan, 1, 0], np.longdouble),
+    "swapped": np.array([0, np.nan, 1, 0], ">f4"),
+    "nullable": pd.Series([0, None, 1, 0], dtype="Int64"),
+    "Enum": pl.Series(["no", None, "yes", "no"], dtype=pl.Enum(["yes", "no"])),
+    "null in a dictionary": pa.chunked_array(
+        [
+            pa.DictionaryArray.from_arrays([0, 1], ["no", None]),
+            pa.DictionaryArray.from_arrays([0, 1], ["yes", "no"]),
+        ]
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", ODD_LABELS)
+def test_labels__without_a_class_in_any_spelling(kind: str) -> None:
+    X = pa.table({"x": list("pqrp")})
+    for stats in (
+        fb.count(X, ODD_LABELS[kind]),
+        fb.NaiveBayes().fit(X, ODD_LABELS[kind]).statistics_,
+    ):
+        assert stats.dropped_rows == 1
+        assert stats.values.class_counts.tolist() == [2, 1]
+        assert cells(stats)["x", "p", stats.schema.classes[0].as_py()] == 2
+
+
 @pytest.mark.parametrize(
     ("labels", "says"),
     [
         (["a"] * 2999, "'class' has 2999 entries, but there are 3000 rows"),
-        (["a", 1] * 1500, "'class' holds values of several types.*use one"),
+        (["a", 1] * 1500, "'class' cannot be one column .*; give numbers, strings or truth values"),
+        (np.zeros((3000, 2)), r"'class' has shape \(3000, 2\): give one value per row"),
+        (np.zeros(3000, complex), "'class' cannot be one column"),
+        (5, "'class' is int: give a column name, or one value per row"),
         (pd.Series(["a"], name="late"), "'late' has 1 entries"),
     ],
-    ids=["short", "mixed", "named"],
+    ids=["short", "mixed", "matrix", "complex", "number", "named"],
 )
 def test_labels__that_do_not_fit(labels: Any, says: str) -> None:
     with pytest.raises(DataError, match=says):

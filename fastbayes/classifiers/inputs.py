@@ -104,9 +104,11 @@ def _set_names(model: Any, X: Any, names: list[str]) -> None:
 def _labels(model: Any, name: str, y: Any) -> pa.Array:
     if hasattr(y, "__arrow_c_stream__") or hasattr(y, "__arrow_c_array__"):
         return to_array(name, y)
-    if isinstance(y, (pa.Array, pa.ChunkedArray)):
+    if isinstance(y, (pa.Array, pa.ChunkedArray, np.ma.MaskedArray)):
         return to_array(name, y)
     array = np.asarray(y)
+    if array.dtype.kind == "U" and isinstance(y, (list, tuple)):
+        array = np.asarray(y, dtype=object)  # numpy made NaN among strings the string "nan"
     missing = None
     if array.dtype.kind == "O":
         missing = np.array([v is None or v != v for v in array.ravel()], dtype=np.bool_)
@@ -117,8 +119,8 @@ def _labels(model: Any, name: str, y: Any) -> pa.Array:
         full = np.empty(len(array), dtype=kept.dtype if kept.dtype.kind != "U" else object)
         full[~missing] = kept
         full[missing] = kept[0]
-        return pa.array(full, mask=missing)
-    return pa.array(check_labels(model, y))
+        return to_array(name, np.ma.array(full, mask=missing))
+    return to_array(name, check_labels(model, array))
 
 
 def _cells(model: Any, X: Any, *, reset: bool) -> NDArray[Any] | pa.Table:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fastbayes.data.source import Segment, Source
+from fastbayes.data.segments import Segment, Source, combine
 from fastbayes.errors import DataError, SchemaError
 
 
@@ -23,19 +23,30 @@ def to_array(name: str, values: Any) -> pa.Array:
         When the values are of several types or cannot be held in one column.
     """
     if isinstance(values, pa.ChunkedArray):
-        return values.unify_dictionaries().combine_chunks()
+        return combine(values.chunks) if values.num_chunks else pa.array([], values.type)
     if isinstance(values, pa.Array):
         return values
     if hasattr(values, "__arrow_c_stream__"):
-        return pa.chunked_array(values).unify_dictionaries().combine_chunks()
+        return to_array(name, pa.chunked_array(values))
     if hasattr(values, "__arrow_c_array__"):
         return pa.array(values)
-    if not hasattr(values, "dtype"):
+    if not isinstance(values, Iterable):
+        raise SchemaError(
+            f"{name!r} is {type(values).__name__}: give a column name, or one value per row"
+        )
+    if len(shape := getattr(values, "shape", (0,))) != 1:
+        raise SchemaError(f"{name!r} has shape {shape}: give one value per row")
+    if isinstance(values, np.ndarray):
+        kind = np.float64 if values.dtype.char == "g" else values.dtype.newbyteorder("=")
+        values = values.astype(kind, copy=False)  # extended precision, foreign byte order
+    elif not hasattr(values, "dtype"):
         values = list(values)
     try:
         return pa.array(values, from_pandas=True)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-        raise SchemaError(f"{name!r} holds values of several types ({error}); use one") from error
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise SchemaError(
+            f"{name!r} cannot be one column ({error}); give numbers, strings or truth values"
+        ) from error
 
 
 class Joined(Source):
