@@ -390,3 +390,9 @@ def test_forged_arrays__are_refused_or_usable(
             found = {k: v for k, v in changed.items() if v is not arrays.get(k)}
             raise AssertionError(f"{set(arrays) - set(changed)} {found}: {error!r}") from error
     assert not all(outcomes)
+
+
+def test_save__takes_statistics_too(tmp_path: Path) -> None:
+    stats = fb.count({"x": ["a", "b"], "y": ["p", "q"]}, "y")
+    fb.save(stats, tmp_path / "s.fbs")
+    assert fb.load(tmp_path / "s.fbs") == stats == fb.Statistics.load(tmp_path / "s.fbs")

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from fastbayes import files
 from fastbayes.errors import FileFormatError, SchemaError
+from fastbayes.statistics.bundle import Statistics
 
 # Class name -> module: what a model file may name.
 MODELS = {
@@ -25,12 +26,12 @@ MODELS = {
 
 
 def save(model: Any, path: str | os.PathLike[str], *, force: bool = False) -> None:
-    """Write a fitted model to a file.
+    """Write a fitted model, or statistics, to a file.
 
     Parameters
     ----------
     model
-        A fitted classifier.
+        A fitted classifier, or `Statistics`.
     path
         The file to write.
     force
@@ -43,6 +44,9 @@ def save(model: Any, path: str | os.PathLike[str], *, force: bool = False) -> No
     DataError
         When the file exists and `force` is not set, or it cannot be written.
     """
+    if isinstance(model, Statistics):
+        model.save(path, force=force)
+        return
     name = type(model).__name__
     if MODELS.get(name) is None:
         raise SchemaError(f"{name} has no file format; there is one for {sorted(MODELS)}")
@@ -76,8 +80,6 @@ def load(path: str | os.PathLike[str]) -> Any:
     """
     header, arrays = files.read(path)
     if header.get("kind") == "statistics":
-        from fastbayes.statistics.bundle import Statistics
-
         return Statistics.from_state(header, arrays, str(path))
     name = header.get("class")
     if header.get("kind") != "model" or not isinstance(name, str) or name not in MODELS:
