@@ -219,13 +219,15 @@ class Evaluator:
         confidence = p[rows, predicted]
         decision = minimum_risk(p, self._loss)
         self._weighted |= weight is not None
-        self._sums += [
-            w @ -np.log(np.maximum(p_true, CLIP)),
-            w @ (np.sum(p**2, axis=1) - p_true**2 + (1 - p_true) ** 2),
-            w @ self._loss[decision, truth],
-            w @ conditional_risk(p, self._loss)[rows, decision],
-            w @ (p_true < CLIP),
-        ]
+        summands = (
+            -np.log(np.maximum(p_true, CLIP)),
+            np.sum(p**2, axis=1) - p_true**2 + (1 - p_true) ** 2,
+            self._loss[decision, truth],
+            conditional_risk(p, self._loss)[rows, decision],
+            p_true < CLIP,
+        )
+        # Not w @ x: BLAS would wake threads of its own, against those that work already.
+        self._sums += [np.sum(w * x) for x in summands]
         cells = np.bincount(truth * n_classes + predicted, w, n_classes**2)
         self._confusion += cells.reshape(n_classes, n_classes)
         bins = np.searchsorted(np.arange(1, N_BINS) / N_BINS, confidence, side="right")
