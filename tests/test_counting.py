@@ -100,13 +100,30 @@ def test_source__array() -> None:
     )
 
 
-def test_source__filesystem() -> None:
-    memory = pa.fs._MockFileSystem() if hasattr(pa.fs, "_MockFileSystem") else None
-    if memory is None:
-        pytest.skip("pyarrow has no file system in memory here")
-    with memory.open_output_stream("table.parquet") as stream:
-        pq.write_table(TABLE, stream)
-    assert count("table.parquet", filesystem=memory).values == count(TABLE).values
+def test_source__lists_of_rows_keep_their_types() -> None:
+    rows = [["p", 1.5, "x"], ["q", float("nan"), "x"], [None, 2.5, "nan"]]
+    for stats in (
+        fb.count(rows, ["a", "b", "a"]),
+        fb.NaiveBayes().fit(rows, ["a", "b", "a"]).statistics_,
+    ):
+        assert [f.kind for f in stats.schema.features] == ["categorical", "numeric", "categorical"]
+        assert stats.moments.mean.tolist() == [[2.0, 0.0]]
+        assert cells(stats) == {
+            ("x0", "p", "a"): 1,
+            ("x0", "q", "b"): 1,
+            ("x0", None, "a"): 1,
+            ("x2", "x", "a"): 1,
+            ("x2", "x", "b"): 1,
+            ("x2", "nan", "a"): 1,
+        }
+
+
+def test_source__filesystem(tmp_path: Path) -> None:
+    to_file("parquet", tmp_path)
+    place = pa.fs.SubTreeFileSystem(str(tmp_path), pa.fs.LocalFileSystem())
+    assert count("table.parquet", filesystem=place).values == count(TABLE).values
+    with pytest.raises(DataError, match="nowhere"):
+        count("nowhere.parquet", filesystem=place)
 
 
 # Labels and weights from anywhere
