@@ -6,6 +6,7 @@ import logging
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastbayes import engine
 from fastbayes.batch import BLOCK_ROWS
@@ -69,8 +70,8 @@ def evaluate(
     schema = schema_of(model, "evaluate")
     workers = engine.resolved_threads(threads)
     truth = schema.target if target is None else target
-    names = [name for name in (truth, sample_weight) if is_name(name)]
-    opened, rest = open_for(schema, source, also=names, filesystem=filesystem)
+    also = [name for name in (truth, sample_weight) if is_name(name)]
+    opened, rest = open_for(schema, source, also=also, filesystem=filesystem)
     log_rest(rest, opened.description)
     labelled, target_name, weight_name = with_labels(opened, truth, sample_weight)
     encoder = Encoder.applying_to(
@@ -80,32 +81,39 @@ def evaluate(
     scorers = model._scorers()
     total = Evaluator(model.classes_, loss=loss)
 
-    def score(segment: Segment) -> tuple[Evaluator, int, int]:
-        part, rows, dropped = Evaluator(model.classes_, loss=loss), 0, 0
+    names = [f.name for f in schema.categorical]
+    # Rows, rows without a class, rows that the prior answers, and unseen values by column.
+    tally = np.zeros(3 + len(names), dtype=np.int64)
+
+    def score(segment: Segment) -> tuple[Evaluator, NDArray[np.int64]]:
+        part, found = Evaluator(model.classes_, loss=loss), np.zeros_like(tally)
         for block, encoded in engine.encoded_blocks(segment, encoder):
             batch = encoded.batch
             assert batch.classes is not None
             posterior = np.empty((batch.n_rows, len(schema.classes)))
-            scorers(batch.cells).posterior(batch.codes, batch.numeric, posterior)
+            lost = scorers(batch.cells).posterior(batch.codes, batch.numeric, posterior)
             part.update(posterior, batch.classes, batch.weight)
-            rows += block.num_rows
-            dropped += encoded.dropped
-        return part, rows, dropped
+            found += [block.num_rows, encoded.dropped, lost, *encoded.unseen]
+        return part, found
 
-    n_rows = n_dropped = 0
-    for part, rows, dropped in engine.in_order(score, labelled.segments(BLOCK_ROWS), workers):
+    for part, found in engine.in_order(score, labelled.segments(BLOCK_ROWS), workers):
         total.merge(part)
-        n_rows += rows
-        n_dropped += dropped
+        tally += found
         if progress is not None:
-            progress(rows)
-    if n_rows and n_dropped == n_rows:
+            progress(int(found[0]))
+    n_rows, dropped, lost, *unseen = tally.tolist()
+    if n_rows and dropped == n_rows:
         raise DataError(
             f"{labelled.description}: column {target_name!r} is null in all {n_rows} rows; name "
             "the column of the true classes as target"
         )
-    if n_dropped:
-        logger.info("left out %d rows without a class", n_dropped)
+    if dropped:
+        logger.info("left out %d rows without a class", dropped)
+    if lost:
+        logger.info("%d rows are impossible under every class", lost)
+    for name, n in zip(names, unseen, strict=True):
+        if n:
+            logger.info("column %r: %d values were not seen at fit", name, n)
     try:
         return total.result()
     except DataError as error:

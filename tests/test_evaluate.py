@@ -132,6 +132,17 @@ def test_rows__without_a_class_are_left_out(caplog: pytest.LogCaptureFixture) ->
     assert "left out 300 rows without a class" in caplog.messages
 
 
+def test_rows__unseen_values_and_impossible_ones_are_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    table = pa.table({"x": ["a", "a", "b", "b"], "z": ["u", "u", "v", "v"], "y": [0, 0, 1, 1]})
+    model = fb.NaiveBayes(alpha=0).fit(table, "y")
+    with caplog.at_level("INFO", "fastbayes"):
+        fb.evaluate(model, {"x": ["a", "a", "q"], "z": ["u", "v", "v"], "y": [0, 0, 1]})
+    assert "column 'x': 1 values were not seen at fit" in caplog.messages
+    assert "1 rows are impossible under every class" in caplog.messages
+
+
 def test_rows__wrong_ones_name_what_is_wrong(tmp_path: Path) -> None:
     table = table_of(2)
     model = fb.NaiveBayes().fit_statistics(fb.count(table, "y", columns=["text", "number"]))

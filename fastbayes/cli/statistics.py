@@ -80,7 +80,10 @@ def _report(stats: fb.Statistics, output: str, as_json: bool) -> None:
 @THREADS
 @JSON
 def inspect(path: str, target: str | None, threads: int | None, as_json: bool) -> None:
-    """Say what is in a model, in statistics, or in DATA and what counting it will need."""
+    """Say what is in a model, statistics or DATA.
+
+    Of DATA: the columns, how they would be used, and the memory that counting them needs.
+    """
     if not _written_by_us(path):
         summary = _data(path, target, threads)
         show(summary, as_json, _data_lines(summary))

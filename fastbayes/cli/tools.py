@@ -43,7 +43,10 @@ def generate(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Make a realistic table of any size; the same seed makes the same rows."""
+    """Make a realistic table of any size.
+
+    The same seed makes the same rows.
+    """
     from fastbayes.generate import generate as make
     from fastbayes.generate import presets
 
