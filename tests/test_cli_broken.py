@@ -70,7 +70,7 @@ BAD_DATA: dict[str, tuple[Callable[[Path], Path], Words]] = {
     "empty file": (lambda p: (p.touch(), p)[1], ("empty", "d.parquet")),
     "empty directory": (lambda p: (p.mkdir(), p)[1], ("no data files", "d.parquet")),
     "truncated Parquet": (truncated, ("d.parquet", "write the file again")),
-    "broken page": (broken_page, ("d.parquet",)),
+    "broken page": (broken_page, ("d.parquet", "write the file again")),
     "no Parquet": (lambda p: (p.write_text("a,b\n1,2\n"), p)[1], ("d.parquet",)),
     "target not there": (table(lambda: tennis(9).rename_columns(["a", "b", "c", "plays"])),
                          ("'play'", "did you mean 'plays'", "d.parquet")),

@@ -27,6 +27,7 @@ from fastbayes.errors import DataError, FileFormatError
 
 # From this many files on, footers are read by several threads (latency, above all remote).
 MANY_FILES = 16
+_REMEDY = "write the file again or leave it out"
 
 
 class Piece(NamedTuple):
@@ -100,14 +101,14 @@ class FileSource(Source):
             fields = [field for field in self.schema if field.name in own]
             fields = fields or [reader.schema.field(0)]  # only directories: rows must be counted
             origin = reader.file.origin
-            with leaving_out(self._on_error), reading(origin):
+            with leaving_out(self._on_error), reading(origin, _REMEDY):
                 for piece in reader.pieces(pa.schema(fields), block_rows):
                     read = partial(self._read, reader, piece, block_rows)
                     yield Segment(index, origin, piece.first_row, piece.n_rows, read)
                     index += 1
 
     def _read(self, reader: FileReader, piece: Piece, block_rows: int) -> Iterator[pa.RecordBatch]:
-        with reading(reader.file.origin):
+        with reading(reader.file.origin, _REMEDY):
             yield from reblock(self._conformed(reader, piece), block_rows)
 
     def _conformed(self, reader: FileReader, piece: Piece) -> Iterator[pa.RecordBatch]:
@@ -176,7 +177,7 @@ def open_all(
 
     def guarded(file: DataFile) -> R | DataError:
         try:
-            with reading(file.origin, "write the file again or leave it out"):
+            with reading(file.origin, _REMEDY):
                 reader = open_one(file)
                 check_names(reader.schema.names, file.origin)
                 return reader
