@@ -73,6 +73,11 @@ class Feature:
         """S_j, the number of values; 0 for a numeric feature."""
         return 0 if self.values is None else len(self.values)
 
+    @property
+    def void(self) -> bool:
+        """Whether only nulls of no type were seen: such a column unifies with any other."""
+        return self.values is not None and bool(pa.types.is_null(self.values.type))
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Feature):
             return NotImplemented
@@ -178,10 +183,10 @@ class Schema:
         features = []
         for mine in self.features:
             their = theirs[mine.name]
-            if _is_void(mine):
+            if mine.void:
                 features.append(their)
                 continue
-            if _is_void(their):
+            if their.void:
                 features.append(mine)
                 continue
             if mine.kind != their.kind:
@@ -228,11 +233,6 @@ def _kept(feature: Feature, marked: NDArray[np.bool_]) -> Feature:
     if feature.declared or marked.all() or feature.values is None:
         return feature
     return replace(feature, values=feature.values.filter(pa.array(marked)))
-
-
-def _is_void(feature: Feature) -> bool:
-    """Return whether only nulls of no type were seen: such a column unifies with any other."""
-    return feature.values is not None and pa.types.is_null(feature.values.type)
 
 
 def labels(values: pa.Array) -> NDArray[Any]:

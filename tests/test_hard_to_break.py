@@ -305,9 +305,8 @@ def test_weights_that_are_none(learn: Any, value: float, how: str) -> None:
 def test_weights_of_another_length_or_type(learn: Any) -> None:
     with said(DataError, "weight", "7", str(ROWS)):
         learn(GOOD, sample_weight=np.ones(7))
-    kinds = GOOD.append_column("w", GOOD["kind"])
-    with said(SchemaError, "'w'", "numbers are needed", "cast"):
-        learn(kinds, sample_weight="w")
+    with said(SchemaError, "'colour'", "numbers are needed", "cast"):
+        learn(GOOD, sample_weight="colour")
     with said(SchemaError, "no column 'w'"):
         learn(GOOD, sample_weight="w")
 
@@ -463,6 +462,22 @@ def test_a_failed_partial_fit_leaves_the_model_as_it_was(model: fb.NaiveBayes) -
         again.partial_fit(FEATURES.append_column("kind", pa.array(np.arange(ROWS) % 2)), "kind")
     assert again.statistics_ == model.statistics_
     assert again.predict_proba(FEATURES).tobytes() == model.predict_proba(FEATURES).tobytes()
+
+
+@pytest.mark.parametrize("categorical", [None, ["n"]])
+def test_a_column_that_begins_with_nulls_may_become_anything(categorical: Any) -> None:
+    y = ["a", "b"]
+    nothing = pa.table({"n": pa.nulls(2), "t": pa.nulls(2), "y": y})
+    something = pa.table({"n": [1.5, 2.5], "t": ["p", "q"], "y": y})
+    whole = fb.NaiveBayes(categorical=categorical).fit(
+        pa.concat_tables([something, something]), "y"
+    )
+    parts = fb.NaiveBayes(categorical=categorical).fit(nothing, "y")
+    parts.partial_fit(something, "y").partial_fit(something, "y").partial_fit(nothing, "y")
+    assert [f.kind for f in parts.schema_.features] == [f.kind for f in whole.schema_.features]
+    assert parts.statistics_.n_rows == 8
+    X = something.drop_columns("y")
+    np.testing.assert_allclose(parts.predict_proba(X), whole.predict_proba(X), rtol=1e-12)
 
 
 @pytest.mark.parametrize(

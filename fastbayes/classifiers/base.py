@@ -116,9 +116,11 @@ class Classifier(TableRows):
             domains = {f.name: f.values for f in known.categorical if f.declared} | domains
             if known.classes_declared:
                 domains[opened.target] = known.classes
-            categorical = [
-                f.name for f in known.categorical if f.name in opened.source.schema.names
-            ]
+            # A column of nothing but nulls so far is of no kind yet, unless the user chose one.
+            picked = chosen(known.names, self.categorical)
+            picked |= {f.name for f in known.categorical if not f.void}
+            here = {*opened.source.schema.names} - {opened.target, opened.weight}
+            categorical = sorted(picked & here)
         if classes is not None:
             domains[opened.target] = np.unique(np.asarray(classes)).tolist()
         encoder = Encoder.learning(
