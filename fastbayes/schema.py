@@ -47,7 +47,12 @@ class Alignment(NamedTuple):
     classes: NDArray[np.int64]  # (n_classes,)
 
 
-@dataclass(frozen=True, eq=False)
+def _shown(values: pa.Array) -> str:
+    more = ", …" if len(values) > 6 else ""
+    return ", ".join(repr(value) for value in values[:6].to_pylist()) + more
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Feature:
     """One column: a categorical one with its sorted domain, or a numeric one.
 
@@ -78,6 +83,12 @@ class Feature:
         """Whether only nulls of no type were seen: such a column unifies with any other."""
         return self.values is not None and bool(pa.types.is_null(self.values.type))
 
+    def __repr__(self) -> str:
+        if self.values is None:
+            return f"Feature({self.name!r}, numeric)"
+        declared = ", declared" if self.declared else ""
+        return f"Feature({self.name!r}, {self.size:,} values: {_shown(self.values)}{declared})"
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Feature):
             return NotImplemented
@@ -90,7 +101,7 @@ class Feature:
     __hash__ = None  # type: ignore[assignment]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Schema:
     """Features and classes of a statistic or a model, with the options that shape counting.
 
@@ -116,6 +127,13 @@ class Schema:
     classes_declared: bool = False
     missing: str = "marginalize"
     null_values: tuple[str, ...] = field(default=())
+
+    def __repr__(self) -> str:
+        lines = [f"Schema(target={self.target!r}, classes: {_shown(self.classes)}"]
+        lines += [f"  {feature!r}" for feature in self.features[:20]]
+        if len(self.features) > 20:
+            lines.append(f"  … and {len(self.features) - 20:,} more features")
+        return "\n".join(lines) + ")"
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Schema):
