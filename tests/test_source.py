@@ -30,7 +30,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastbayes.data import formats, text
+from fastbayes.data import text
 from fastbayes.data.rows import blocks, cut_rows
 from fastbayes.data.segments import SEGMENT_BLOCKS, STREAM_BLOCKS, reblock
 from fastbayes.data.source import Source, open_source
