@@ -66,9 +66,12 @@ def recut(table: pa.Table, seed: int) -> list[pa.RecordBatch]:
 # The same bits
 
 
-@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("choice", ["auto", "always", "never"])
 @pytest.mark.parametrize("weight", [None, "w"])
-def test_bits__threads_chunks_and_streams(table: pa.Table, weight: str | None) -> None:
+def test_bits__threads_chunks_and_streams(
+    table: pa.Table, weight: str | None, choice: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FASTBAYES_KERNELS", choice)
     whole = count(table, sample_weight=weight, threads=1)
     for threads in (2, 8):
         assert same_bits(count(table, sample_weight=weight, threads=threads), whole)
@@ -106,8 +109,9 @@ def test_bits__files_are_folded_row_group_by_row_group(table: pa.Table, tmp_path
     assert one.allclose(count(table.slice(0, 300_000), sample_weight="w"))
 
 
-@pytest.mark.usefixtures("kernels")
-def test_bits__answers(table: pa.Table) -> None:
+@pytest.mark.parametrize("choice", ["auto", "always", "never"])
+def test_bits__answers(table: pa.Table, choice: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FASTBAYES_KERNELS", choice)
     X = table.drop_columns(["y", "w"])
     models = [fb.NaiveBayes(threads=t).fit(X, table["y"]) for t in (1, 2, 8)]
     for method in ("log_joint", "predict_proba", "predict", "log_evidence"):
@@ -394,7 +398,7 @@ def test_pools__a_stream_that_counts_while_it_is_read(table: pa.Table) -> None:
             assert count(small, threads=2).n_rows == 1000
             yield batch
 
-    assert hurried(lambda: count(batches(), threads=2)).allclose(count(table))
+    assert same_bits(hurried(lambda: count(batches(), threads=2)), count(table))
 
 
 # How many threads

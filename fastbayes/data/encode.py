@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,17 +14,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fastbayes import _jit
-from fastbayes.batch import Batch, Codes
+from fastbayes.batch import BLOCK_ROWS, Batch, Codes
 from fastbayes.data.columns import Prepared, floats, prepare
-from fastbayes.data.infer import Codebook
-from fastbayes.domains import (
-    cast_domain,
-    common_type,
-    default_kind,
-    domain,
-    sorted_domain,
-    value_type,
-)
+from fastbayes.data.infer import Codebook, closed_book, open_book
+from fastbayes.domains import default_kind, domain, sorted_domain, value_type
 from fastbayes.errors import DataError, SchemaError
 from fastbayes.schema import Feature, Schema, chosen
 
@@ -138,7 +132,7 @@ class Encoder:
         for name in wanted:
             kind = columns.field(name).type
             if name in forced or name in declared or default_kind(name, kind) == "categorical":
-                book = _book(name, kind, declared.get(name), null_values)
+                book = open_book(name, kind, declared.get(name), null_values)
                 feature = Feature(name, "categorical", None, name in declared)
                 features.append((feature, book))
             else:
@@ -154,7 +148,7 @@ class Encoder:
         classes = None
         if target is not None:
             kind = columns.field(target).type
-            classes = _book(target, kind, declared.get(target), null_values)
+            classes = open_book(target, kind, declared.get(target), null_values)
         return cls(
             features, classes, template=template, weight=weight, keep_unlabelled=keep_unlabelled
         )
@@ -188,10 +182,12 @@ class Encoder:
                 _check_number(feature.name, kind)
                 features.append((feature, None))
             else:
-                features.append((feature, _closed(feature.name, kind, feature.values, schema)))
+                features.append(
+                    (feature, closed_book(feature.name, kind, feature.values, schema.null_values))
+                )
         classes = None
         if target is not None:
-            classes = _closed(target, kinds.of(target), schema.classes, schema)
+            classes = closed_book(target, kinds.of(target), schema.classes, schema.null_values)
         return cls(features, classes, template=schema, weight=weight, applying=True, unseen=unseen)
 
     def know(self, schema: Schema) -> None:
@@ -246,7 +242,7 @@ class Encoder:
             classes = None if classes is None else np.ascontiguousarray(classes[keep])
             weight = None if weight is None else np.ascontiguousarray(weight[keep])
         n = rows.num_rows
-        cells = self._cells(n)
+        cells = self._cells(rows.num_rows if keep is None else len(keep), place)
         kernels = _jit.load("encode", cells)
         numeric = []
         prepared: list[Prepared] = []
@@ -266,8 +262,12 @@ class Encoder:
         width = max(1, len(self.features))
         self.cells = None if n_rows is None else float(n_rows * width)
 
-    def _cells(self, n: int) -> float:
-        return n * max(1, len(self.features)) if self.cells is None else self.cells
+    def _cells(self, n: int, place: Place) -> float:
+        if self.cells is not None:
+            return self.cells
+        # Of a stream, the first block is the whole job, or it is full and more may come.
+        only = place.first_row == 0 and n < BLOCK_ROWS
+        return float(n * max(1, len(self.features))) if only else math.inf
 
     def _write(
         self,
@@ -316,7 +316,7 @@ class Encoder:
         n = rows.num_rows
         if self.target is None:
             return (None if self.applying else np.zeros(n, np.uint8)), 1, None
-        kernels = _jit.load("encode", self._cells(n))
+        kernels = _jit.load("encode", self._cells(n, place))
         prepared = prepare(self.target, rows.column(self.target.name), n, kernels)
         if prepared.size > MAX_CLASSES:
             raise DataError(
@@ -397,30 +397,6 @@ def _matrix(n_features: int, n_rows: int, width: int) -> NDArray[np.unsignedinte
 
 def _width(codes: int) -> int:
     return 1 if codes <= 1 << 8 else 2 if codes <= 1 << 16 else 4
-
-
-def _book(
-    name: str, kind: pa.DataType, values: pa.Array | None, null_values: Sequence[str]
-) -> Codebook:
-    canonical = value_type(name, kind)
-    if values is None:
-        return Codebook(name, canonical, null_values=null_values)
-    common = common_type(name, values.type, canonical)
-    listed = cast_domain(name, values, common).to_pylist()
-    return Codebook(name, common, listed, fixed=True, null_values=null_values)
-
-
-def _closed(name: str, kind: pa.DataType, values: pa.Array, schema: Schema) -> Codebook:
-    own = value_type(name, kind)
-    try:
-        common_type(name, values.type, own)
-    except SchemaError as error:
-        raise SchemaError(
-            f"column {name!r} was {values.type} at fit and is {kind} now; cast it to {values.type}"
-        ) from error
-    return Codebook(
-        name, values.type, values.to_pylist(), fixed=True, null_values=schema.null_values
-    )
 
 
 class _Types:

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fastbayes.domains import cast_domain, common_type
-from fastbayes.errors import DataError
+from fastbayes.domains import cast_domain, common_type, value_type
+from fastbayes.errors import DataError, SchemaError
 
 MISSING = np.uint32(0xFFFFFFFF)
 UNSEEN = np.uint32(0xFFFFFFFE)
@@ -152,3 +152,41 @@ class Codebook:
                 table[value - first] = self.codes[value]
         self._integers = (first, table, len(known))
         return first, table
+
+
+def open_book(
+    name: str, kind: pa.DataType, declared: pa.Array | None, null_values: Iterable[str]
+) -> Codebook:
+    """Return the codebook to learn a column of this type with, closed where values are declared.
+
+    Raises
+    ------
+    SchemaError
+        When the declared values cannot stand in such a column.
+    """
+    canonical = value_type(name, kind)
+    if declared is None:
+        return Codebook(name, canonical, null_values=null_values)
+    common = common_type(name, declared.type, canonical)
+    listed = cast_domain(name, declared, common).to_pylist()
+    return Codebook(name, common, listed, fixed=True, null_values=null_values)
+
+
+def closed_book(
+    name: str, kind: pa.DataType, values: pa.Array, null_values: Iterable[str]
+) -> Codebook:
+    """Return the codebook of a learned domain for a column of this type.
+
+    Raises
+    ------
+    SchemaError
+        When the column was of another type when it was learned.
+    """
+    own = value_type(name, kind)
+    try:
+        common_type(name, values.type, own)
+    except SchemaError as error:
+        raise SchemaError(
+            f"column {name!r} was {values.type} at fit and is {kind} now; cast it to {values.type}"
+        ) from error
+    return Codebook(name, values.type, values.to_pylist(), fixed=True, null_values=null_values)
