@@ -159,7 +159,7 @@ def test_target_not_among_the_columns(learn: Any, where: str, parquet: Path) -> 
         learn(GOOD if where == "memory" else parquet, "kinds")
 
 
-@learning
+@pytest.mark.parametrize("learn", [fit, count])
 @pytest.mark.parametrize("kind", [pa.string(), pa.null(), pa.int64(), pa.float64()], ids=str)
 def test_target_all_null(learn: Any, kind: Any) -> None:
     table = FEATURES.append_column("kind", pa.nulls(ROWS, kind))
