@@ -16,7 +16,7 @@ from fastbayes.batch import BLOCK_ROWS
 from fastbayes.checkpoint import Checkpoint
 from fastbayes.data.apply import as_told
 from fastbayes.data.encode import Encoder, Place
-from fastbayes.data.join import Joined, declared_domains, is_name, to_array
+from fastbayes.data.join import Joined, declared_domains, declared_values, is_name, to_array
 from fastbayes.data.segments import OnError
 from fastbayes.data.source import Source, open_source
 from fastbayes.data.unify import unknown_column
@@ -93,6 +93,11 @@ def _declared(
     return declared_domains(source, set(opened.schema.names) - {weight})
 
 
+def _declared_classes(target: Any, name: str | None) -> dict[str, list[Any]]:
+    declared = declared_values(target)
+    return {} if declared is None or name is None else {name: declared}
+
+
 def count(
     source: Any,
     target: Any,
@@ -101,6 +106,7 @@ def count(
     sample_weight: Any = None,
     domains: Mapping[str, Any] | None = None,
     categorical: Iterable[str | int] | None = None,
+    numeric: str = "gaussian",
     missing: str = "marginalize",
     columns: Sequence[str] | None = None,
     null_values: Sequence[str] | None = None,
@@ -129,6 +135,8 @@ def count(
         Declared values by column name; smoothing counts them even if they never occur.
     categorical
         Names or indices of columns to treat as categorical whatever their type.
+    numeric
+        What is kept of the other columns: "gaussian", their moments.
     missing
         "marginalize" leaves missing values out; "category" makes them a value of their own.
     columns
@@ -166,6 +174,8 @@ def count(
     -----
     One scan; memory is bounded by a few blocks of rows and the counts themselves.
     """
+    if numeric != "gaussian":
+        raise ValueError(f"numeric={numeric!r}: use 'gaussian'")
     if on_error not in ("stop", "skip"):
         raise ValueError(f"on_error={on_error!r}: use 'stop' or 'skip'")
     categorical = _several(categorical)
@@ -189,7 +199,11 @@ def count(
         opened.schema,
         target_name,
         weight=weight_name,
-        domains={**_declared(source, opened, weight_name), **(domains or {})},
+        domains={
+            **_declared(source, opened, weight_name),
+            **_declared_classes(target, target_name),
+            **(domains or {}),
+        },
         categorical=categorical,
         missing=missing,
         null_values=null_values or (),
@@ -266,7 +280,10 @@ def plan(
     *,
     domains: Mapping[str, Any] | None = None,
     categorical: Iterable[str | int] | None = None,
+    sample_weight: Any = None,
     columns: Sequence[str] | None = None,
+    null_values: Sequence[str] | None = None,
+    filesystem: Any = None,
     threads: int | None = None,
     memory_limit: int | None = None,
 ) -> Plan:
@@ -282,8 +299,14 @@ def plan(
         Declared values by column name.
     categorical
         Names or indices of columns to treat as categorical.
+    sample_weight
+        Name of the weight column, or weights.
     columns
         Columns to read.
+    null_values
+        Strings that mean missing.
+    filesystem
+        A pyarrow or fsspec file system for paths.
     threads
         Worker threads.
     memory_limit
@@ -303,14 +326,24 @@ def plan(
     """
     categorical = _several(categorical)
     told = as_told(categorical, domains)
-    opened, target_name, _ = open_labelled(source, target, columns=columns, types=told)
+    opened, target_name, weight_name = open_labelled(
+        source,
+        target,
+        sample_weight=sample_weight,
+        columns=columns,
+        null_values=null_values,
+        types=told,
+        filesystem=filesystem,
+    )
     if not opened.rereadable:
         raise SchemaError(f"{opened.description} can be read only once; plan with a table or path")
     encoder = Encoder.learning(
         opened.schema,
         target_name,
-        domains={**_declared(source, opened), **(domains or {})},
+        weight=weight_name,
+        domains={**_declared(source, opened, weight_name), **(domains or {})},
         categorical=categorical,
+        null_values=null_values or (),
     )
     rows = 0
     for segment in opened.segments(BLOCK_ROWS):
@@ -320,13 +353,13 @@ def plan(
             break
         if rows:
             break
-    copies = engine.resolved_threads(threads) + 1
-    n_classes = 1 if encoder.target is None else max(1, len(encoder.target))
-    sizes = {
-        feature.name: 8 * n_classes * copies * (4 if book is None else len(book) + 1)
-        for feature, book in encoder.features
-    }
-    total = sum(sizes.values()) + 8 * n_classes * copies
+    shape = engine.capacity(encoder)
+    values, others = engine.bytes_needed(shape, engine.resolved_threads(threads) + 1)
+    each = iter(values.tolist())
+    # The class counts are as much as one moment of one column.
+    numeric = 4 * (others // (4 * shape.n_numeric + 1))
+    sizes = {f.name: numeric if book is None else next(each) for f, book in encoder.features}
+    total = int(values.sum()) + others
     if memory_limit is not None and total > memory_limit:
         name = max(sizes, key=lambda n: sizes[n])
         raise MemoryLimitError(
@@ -336,4 +369,4 @@ def plan(
     exact = rows == opened.n_rows or bool(
         np.all([book.fixed for book in [*encoder.books, encoder.target] if book is not None])
     )
-    return Plan(sizes, total, opened.n_rows, n_classes, exact)
+    return Plan(sizes, total, opened.n_rows, shape.n_classes, exact)

@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from fastbayes.batch import BLOCK_ROWS, Batch
 from fastbayes.checkpoint import Checkpoint, Kept
@@ -166,9 +167,8 @@ class _Budget:
     def check(self, encoder: Encoder, shape: Shape) -> None:
         if self.limit is None:
             return
-        cells = int((shape.sizes + 1).sum() + 1) + 4 * shape.n_numeric
-        # A value of an open codebook is a Python object in a dictionary: about 120 bytes.
-        need = self.copies * 8 * cells * shape.n_classes + 120 * int(shape.sizes.sum())
+        values, others = bytes_needed(shape, self.copies)
+        need = int(values.sum()) + others
         if need <= self.limit:
             return
         what = "the numeric columns need"
@@ -181,7 +181,14 @@ class _Budget:
         )
 
 
-def _capacity(encoder: Encoder) -> Shape:
+def bytes_needed(shape: Shape, copies: int) -> tuple[NDArray[np.int64], int]:
+    """Return the bytes of each categorical feature, and those of the rest, in so many copies."""
+    cell = 8 * copies * max(1, shape.n_classes)
+    # A value of an open codebook is a Python object in a dictionary: about 120 bytes.
+    return cell * (shape.sizes + 1) + 120 * shape.sizes, cell * (4 * shape.n_numeric + 1)
+
+
+def capacity(encoder: Encoder) -> Shape:
     """Return room for what the codebooks know, doubling so that growth is rare."""
     sizes = np.array([len(book) for book in encoder.books], dtype=np.int64)
     open_ = np.array([not book.fixed for book in encoder.books], dtype=np.bool_)
@@ -220,6 +227,7 @@ def scan(
     unlabelled: list[pa.RecordBatch] | None = None,
     on_error: str = "stop",
     checkpoint: Checkpoint | None = None,
+    classless: bool = False,
 ) -> Statistics:
     """Count a source once and return its statistics.
 
@@ -243,6 +251,8 @@ def scan(
         "stop", or "skip" to leave out segments that cannot be read and log them.
     checkpoint
         Keeps the work done; a scan that finds it goes on from there, to the same bits.
+    classless
+        Whether it is no error when no row has a class: a batch of many may be so.
 
     Returns
     -------
@@ -257,6 +267,8 @@ def scan(
         When the data cannot be read, or no row has a class.
     """
     threads, names = resolved_threads(threads), tuple(names)
+    if memory_limit is not None and not isinstance(memory_limit, (int, float, np.number)):
+        raise ValueError(f"memory_limit={memory_limit!r}: use a number of bytes, or None")
     weighted = encoder.weight is not None
     # Exact counts do not depend on the order of addition, so workers pick up whichever set is
     # idle; floating-point sums, and all of them where a segment may have to be left out or a
@@ -278,7 +290,7 @@ def scan(
                 dropped += encoded.dropped
                 if encoded.unlabelled is not None:
                     left.append(encoded.unlabelled)
-                shape = _capacity(encoder)
+                shape = capacity(encoder)
                 budget.check(encoder, shape)
                 parts.update(encoded.batch, shape)
                 if shared:
@@ -319,7 +331,7 @@ def scan(
             checkpoint.save(Kept(done, rows, so_far))
     for parts in idle:
         total.add(parts)
-    if rows and dropped == rows:
+    if rows and dropped == rows and not classless:
         raise DataError(
             f"column {encoder.template.target!r} is null in all {rows} rows: there is no class to "
             "learn; choose another target or fill it in"
@@ -343,7 +355,7 @@ def _finished(
     """Leave out what never occurred, sort what did, and lay the cells out accordingly."""
     # In this order: workers that are ahead may add values between the two lines, never remove any.
     grown = encoder.schema()
-    room = _capacity(encoder)
+    room = capacity(encoder)
     parts = {
         name: total.held[name].grown(room)
         if name in total.held

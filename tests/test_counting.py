@@ -426,12 +426,17 @@ def test_plan__bytes_of_each_column() -> None:
     plan = fb.plan(table, "y", threads=1)
     assert set(plan.columns) == {"x", "b", "n"}
     assert (plan.n_rows, plan.n_classes, plan.exact) == (4, 3, True)
-    # Two copies of (values + missing) x classes x 8 bytes.
-    assert plan.columns["x"] == 2 * 4 * 3 * 8
-    assert plan.columns["b"] == 2 * 3 * 3 * 8
+    # Two copies of (room for 4 values + missing) x classes x 8 bytes, and the codebook.
+    assert plan.columns["x"] == 2 * 5 * 3 * 8 + 4 * 120
+    assert plan.columns["b"] == plan.columns["x"]
     assert plan.total >= sum(plan.columns.values())
     assert plan.total >= 2 * fb.count(table, "y").nbytes
-    assert fb.plan(table, "y", threads=3).columns["x"] == 2 * plan.columns["x"]
+    more = fb.plan(table, "y", threads=3).columns["x"]
+    assert more - plan.columns["x"] == 2 * 5 * 3 * 8
+    # What is planned is enough, and less is not.
+    fb.count(table, "y", threads=1, memory_limit=plan.total)
+    with pytest.raises(MemoryLimitError):
+        fb.count(table, "y", threads=1, memory_limit=plan.total - 1)
 
 
 def test_plan__first_block_and_declared_domains() -> None:
@@ -439,11 +444,11 @@ def test_plan__first_block_and_declared_domains() -> None:
     table = pa.table({"x": values.astype(str), "y": ["a"] * len(values)})
     plan = fb.plan(table, "y", threads=1)
     assert not plan.exact
-    assert plan.columns["x"] == 2 * (BLOCK_ROWS + 1) * 8
+    assert plan.columns["x"] == 2 * (BLOCK_ROWS + 1) * 8 + BLOCK_ROWS * 120
     few = pa.table({"x": values % 3, "y": values % 2})
     plan = fb.plan(few, "y", threads=1, domains={"x": range(10), "y": [0, 1]})
     assert plan.exact
-    assert plan.columns["x"] == 2 * 11 * 2 * 8
+    assert plan.columns["x"] == 2 * 11 * 2 * 8 + 10 * 120
 
 
 def test_plan__over_the_limit_names_the_column() -> None:

@@ -35,6 +35,8 @@ class Explanation:
         Class labels, in the order of the last axis.
     unseen
         Number of values that were never seen at fit, by column.
+    prior_rows
+        Number of rows that are impossible under every class, which the prior answers.
     """
 
     contributions: Floats
@@ -42,6 +44,7 @@ class Explanation:
     features: tuple[str, ...]
     classes: NDArray[Any]
     unseen: dict[str, int]
+    prior_rows: int
 
 
 class Answers(Estimator):
@@ -240,7 +243,9 @@ class Answers(Estimator):
         self._check_fitted()
         contributions, unseen = self._explained(X)
         prior = self._explained_prior().copy()
-        return Explanation(contributions, prior, self._feature_names(), self.classes_, unseen)
+        impossible = np.isneginf(contributions.sum(axis=1) + prior).all(axis=1)
+        names, prior_rows = self._feature_names(), int(impossible.sum())
+        return Explanation(contributions, prior, names, self.classes_, unseen, prior_rows)
 
     def sample(self, n: int, y: Any = None, seed: int | None = None) -> pa.Table:
         """Draw rows from the model.

@@ -8,15 +8,16 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from fastbayes import engine
-from fastbayes.classifiers.caution import caution
 from fastbayes.classifiers.inputs import open_training
 from fastbayes.classifiers.table_rows import TableRows
 from fastbayes.data.encode import Encoder
+from fastbayes.data.join import to_array
 from fastbayes.domains import cast_domain, common_type, domain, same_values
 from fastbayes.errors import DataError, SchemaError
+from fastbayes.remarks import remark
 from fastbayes.schema import chosen, labels
 from fastbayes.statistics.bundle import Statistics
 
@@ -67,12 +68,16 @@ class Classifier(TableRows):
             When the data cannot be used; the message names file, column, value, row and remedy.
         """
         self._learned(self._count(X, y, sample_weight))
-        if len(self.classes_) == 1:
-            caution(
-                f"there is only one class, {self.classes_.tolist()[0]!r}: every prediction will "
-                "be it"
-            )
+        remark(self.statistics_)
         return self
+
+    def _has_class(self, y: Any) -> NDArray[np.bool_] | None:
+        """Return where a row has a class; the others are left out, as they are by `fit`."""
+        if y is None:
+            return None
+        labels = to_array("class", y)
+        known = labels.is_valid().to_numpy(zero_copy_only=False)
+        return None if known.all() or not known.any() else known
 
     def partial_fit(
         self, X: Any, y: Any = None, *, classes: ArrayLike | None = None, sample_weight: Any = None
@@ -140,6 +145,7 @@ class Classifier(TableRows):
             threads=self.threads,
             memory_limit=self.memory_limit,
             unlabelled=left,
+            classless=not first,
         )
         if not stats.n_rows and first:
             why = "every weight is zero" if opened.weight else "there are no rows"

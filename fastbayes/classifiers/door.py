@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes.classifiers.caution import caution
+from fastbayes.caution import caution
 from fastbayes.errors import DataError, SchemaError
 
 ROWS = 65_536  # rows looked at together when a culprit is searched

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastbayes.caution import caution
 from fastbayes.classifiers.array_scorers import LinearScorer, indicators
-from fastbayes.classifiers.caution import caution
 from fastbayes.classifiers.drop_in_base import DropIn, Rows, is_real
 from fastbayes.classifiers.log_space import Floats
 from fastbayes.classifiers.methods import absent

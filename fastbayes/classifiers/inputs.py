@@ -9,11 +9,18 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fastbayes.classifiers.caution import caution
+from fastbayes.caution import caution
 from fastbayes.classifiers.door import check_features, feature_names, is_sparse
 from fastbayes.classifiers.labels import check_labels, check_length, check_weight
 from fastbayes.data.apply import as_at_fit, as_told
-from fastbayes.data.join import Joined, Renamed, declared_domains, is_name, to_array
+from fastbayes.data.join import (
+    Joined,
+    Renamed,
+    declared_domains,
+    declared_values,
+    is_name,
+    to_array,
+)
 from fastbayes.data.source import Source, open_source
 from fastbayes.errors import DataError, SchemaError
 
@@ -72,6 +79,8 @@ def open_training(model: Any, X: Any, y: Any, sample_weight: Any, *, reset: bool
     target = beside_name(y, "class")
     if not is_name(y):
         beside[target] = _labels(model, target, y)
+        if (declared := declared_values(y)) is not None:
+            domains[target] = declared
         if array is not None:
             check_length(array, beside[target])
     weight = None

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fastbayes.classifiers.caution import caution
+from fastbayes.caution import caution
 from fastbayes.errors import DataError, FastBayesWarning
 
 

@@ -200,7 +200,10 @@ class NaiveBayes(Classifier):
         """
         self._check_fitted()
         k, schema = len(self.classes_), self.schema_
-        discrete = sum(max(f.size - 1, 0) for f in schema.categorical) * k
+        sizes = np.array([f.size for f in schema.categorical], dtype=np.int64)
+        if self.missing == "category":
+            sizes += (self.statistics_.values.missing != 0).any(axis=1)
+        discrete = int(np.maximum(sizes - 1, 0).sum()) * k
         p = len(schema.numeric)
         spreads = {"per_class": p * k, "shared": p, "single": min(p, 1)}[self.variance]
         return k - 1 + discrete + p * k + spreads

@@ -261,7 +261,16 @@ class Estimator:
         self._check_fitted()
         X, y = split_target(X, y)
         predicted = self.predict(X)
+        known = self._has_class(y)
+        if known is not None:
+            check_length(predicted, known)
+            y, predicted = np.asarray(y)[known], predicted[known]
+            sample_weight = None if sample_weight is None else np.asarray(sample_weight)[known]
         truth = check_labels(self, y)
         check_length(predicted, truth)
         weight = check_weight(sample_weight, len(truth))
         return float(np.average(predicted == truth, weights=weight))
+
+    def _has_class(self, y: Any) -> NDArray[np.bool_] | None:
+        """Return where a row has a class, None where all have or must have one."""
+        return None

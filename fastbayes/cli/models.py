@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -27,8 +26,9 @@ from fastbayes.cli.options import (
     statistics_from,
 )
 from fastbayes.cli.show import MOST, bar, fields, show
-from fastbayes.errors import DataError, FastBayesWarning, SchemaError
+from fastbayes.errors import DataError, SchemaError
 from fastbayes.files import check_target
+from fastbayes.remarks import remark
 from fastbayes.sink import format_of
 
 
@@ -89,13 +89,7 @@ def fit(
         missing=reading["missing"],
         categorical=reading["categorical"],
     ).fit_statistics(stats)
-    if len(fitted.classes_) == 1:
-        only = str(fitted.classes_[0])
-        warnings.warn(
-            f"there is only one class, {only!r}: every prediction will be it",
-            FastBayesWarning,
-            stacklevel=1,
-        )
+    remark(stats)
     fitted.save(output, force=force)
     summary = {
         "model": model,

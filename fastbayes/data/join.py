@@ -153,6 +153,17 @@ def declared_domains(frame: Any, columns: Iterable[str] | None = None) -> dict[s
     return {name: values for name, values in declared.items() if values and name in wanted}
 
 
+def declared_values(values: Any) -> list[Any] | None:
+    """Return the categories that a pandas or polars series declares, None where it does not."""
+    kind: Any = getattr(values, "dtype", None)
+    module = type(values).__module__.partition(".")[0]
+    if module == "pandas" and hasattr(kind, "categories"):
+        return list(kind.categories) or None
+    if module == "polars" and type(kind).__name__ == "Enum":
+        return list(kind.categories) or None
+    return None
+
+
 def is_name(y: Any) -> bool:
     """Return whether `y` names a column rather than being labels."""
     return isinstance(y, (str, np.str_))

@@ -132,6 +132,10 @@ class Statistics:
             self.provenance + other.provenance,
         )
 
+    def __radd__(self, other: object) -> Statistics:
+        # `sum` starts from 0.
+        return self if other == 0 else NotImplemented
+
     def __sub__(self, other: Statistics) -> Statistics:
         if not isinstance(other, Statistics):
             return NotImplemented

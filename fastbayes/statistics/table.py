@@ -134,6 +134,11 @@ def from_table(
         if table.column_names.count(name) != 1:
             raise SchemaError(f"the table needs one column {name!r}; it has {table.column_names}")
     if header is None:
+        if "part" in table.column_names:
+            raise SchemaError(
+                "the table was made by to_table, but its metadata were lost on the way; hand it "
+                "over as Arrow or Parquet, or save the statistics to a file"
+            )
         return _from_groups(table, target, domains or {}, types or {})
     try:
         return _from_own(table, json.loads(header))
