@@ -266,6 +266,11 @@ def _union(name: str, a: tuple[pa.Array, bool], b: tuple[pa.Array, bool]) -> tup
     (x, x_declared), (y, y_declared) = a, b
     if same_values(x, y):
         return (y if len(x) == 0 else x), x_declared or y_declared
+    # What was null everywhere goes with any type.
+    if len(x) == 0 and not x_declared:
+        return y, y_declared
+    if len(y) == 0 and not y_declared:
+        return x, x_declared
     kind = common_type(name, x.type, y.type)
     x, y = cast_domain(name, x, kind), cast_domain(name, y, kind)
     for domain, declared, extra in ((x, x_declared, y), (y, y_declared, x)):

@@ -15,10 +15,11 @@ import fastbayes as fb
 LABELLED = {"a": ["x", "y", "x"], "v": [1.0, 3.0, 2.0], "y": ["n", "p", None]}
 
 
-def test_a_batch_without_classes_adds_nothing() -> None:
+@pytest.mark.parametrize("kind", [pa.string(), pa.int64(), pa.null()], ids=str)
+def test_a_batch_without_classes_adds_nothing(kind: pa.DataType) -> None:
     whole = fb.NaiveBayes().fit(LABELLED, "y")
     parts = fb.NaiveBayes().fit({k: v[:2] for k, v in LABELLED.items()}, "y")
-    parts.partial_fit(pa.table({"a": ["x"], "v": [2.0], "y": pa.nulls(1, pa.string())}), "y")
+    parts.partial_fit(pa.table({"a": ["x"], "v": [2.0], "y": pa.nulls(1, kind)}), "y")
     assert parts.statistics_ == whole.statistics_
     assert parts.statistics_.dropped_rows == whole.statistics_.dropped_rows == 1
 

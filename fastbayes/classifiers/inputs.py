@@ -192,12 +192,14 @@ def _selected(model: Any, X: Any, source: Any, names: tuple[str, ...]) -> Any:
     extra = [n for n in source.schema.names if n not in used]
     if not extra or isinstance(source, Renamed):
         return source
+    if not used <= set(source.schema.names):
+        return source  # the encoder says which column is not there
     if unknown := [n for n in extra if n != model.schema_.target]:
         caution(
             f"{source.description}: the model does not use {unknown[:5]}"
             f"{f' and {len(unknown) - 5} more columns' if len(unknown) > 5 else ''}"
         )
-    if used <= set(source.schema.names) and source.rereadable:
+    if source.rereadable:
         return open_source(X, columns=list(names), **as_at_fit(model.schema_))
     return source
 
