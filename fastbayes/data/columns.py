@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fastbayes.data.infer import MISSING, SPAN, UNSEEN, Codebook, Lookup
 from fastbayes.domains import value_type
 from fastbayes.errors import DataError
+from fastbayes.plain.encode import FEW_ENTRIES
 
 
 class Prepared(NamedTuple):
@@ -23,6 +24,8 @@ class Prepared(NamedTuple):
     missing: bool
     unseen: bool
     write: Callable[[int, NDArray[np.unsignedinteger]], None]
+    # Where it is nothing but 32-bit indices: these, and what they stand for.
+    plain: tuple[NDArray[np.uint32], Lookup] | None = None
 
 
 def floats(column: pa.Array) -> NDArray[np.float64]:
@@ -79,12 +82,47 @@ def prepare(book: Codebook, column: pa.Array, n: int, kernels: ModuleType) -> Pr
         if not (found.identity and len(found.table) == missing):
             table = _with_codes(found, missing)
         if not kernels.take(_view(indices), validity, indices.offset, table, missing, out):
-            raise DataError(
-                f"column {book.name!r} has dictionary indices outside its dictionary; the data "
-                "are corrupt: write them again"
-            )
+            raise _corrupt(book.name)
 
-    return Prepared(size, found.has_missing or validity is not None, found.has_unseen, write)
+    plain = None
+    if validity is None and indices.type.bit_width == 32 and _is_plain(found, size):
+        plain = _view(indices).view(np.uint32), found
+    missing = found.has_missing or validity is not None
+    return Prepared(size, missing, found.has_unseen, write, plain)
+
+
+def _is_plain(found: Lookup, size: int) -> bool:
+    """Return whether `take_columns` can write the codes of a lookup."""
+    few = found.identity or 0 < len(found.table) <= FEW_ENTRIES
+    return few and size < 255 and not (found.has_missing or found.has_unseen)
+
+
+def write_plain(
+    prepared: Sequence[tuple[int, Prepared]],
+    matrix: NDArray[np.uint8],
+    names: Sequence[str],
+    kernels: ModuleType,
+) -> None:
+    """Write the codes of plain columns, each into its row of the matrix, in one call."""
+    columns, tables, rows, sizes = [], [], [], []
+    for row, column in prepared:
+        assert column.plain is not None
+        indices, found = column.plain
+        columns.append(indices)
+        tables.append(None if found.identity else found.table)
+        rows.append(row)
+        sizes.append(len(found.table))
+    largest = kernels.take_columns(columns, tables, rows, matrix)
+    for name, top, size in zip(names, largest.tolist(), sizes, strict=True):
+        if top >= size and matrix.shape[1]:
+            raise _corrupt(name)
+
+
+def _corrupt(name: str) -> DataError:
+    return DataError(
+        f"column {name!r} has dictionary indices outside its dictionary; the data are corrupt: "
+        "write them again"
+    )
 
 
 def _with_codes(found: Lookup, missing: int) -> NDArray[np.uint32]:

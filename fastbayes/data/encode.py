@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from fastbayes import _jit
 from fastbayes.batch import BLOCK_ROWS, Batch, Codes
-from fastbayes.data.columns import Prepared, floats, prepare
+from fastbayes.data.columns import Prepared, floats, prepare, write_plain
 from fastbayes.data.infer import Codebook, closed_book, open_book
 from fastbayes.domains import default_kind, domain, sorted_domain, value_type
 from fastbayes.errors import DataError, SchemaError
@@ -252,7 +253,7 @@ class Encoder:
                 numeric.append(self._numbers(feature.name, column, where, place))
             else:
                 prepared.append(prepare(book, column, n, kernels))
-        codes, unseen = self._write(prepared, n, where, rows, place)
+        codes, unseen = self._write(prepared, n, where, rows, place, kernels)
         missing = np.array([p.missing for p in prepared], dtype=np.bool_)
         batch = Batch(n, classes, n_classes, codes, missing, tuple(numeric), weight, cells)
         return Encoded(batch, unseen, dropped, unlabelled)
@@ -276,6 +277,7 @@ class Encoder:
         where: NDArray[np.int64] | None,
         rows: pa.RecordBatch,
         place: Place,
+        kernels: ModuleType,
     ) -> tuple[tuple[Codes, ...], NDArray[np.int64]]:
         unseen = np.zeros(len(prepared), dtype=np.int64)
         extra = [2 if self.applying else int(p.missing) for p in prepared]
@@ -285,7 +287,14 @@ class Encoder:
         for width in np.unique(widths):
             members = np.flatnonzero(widths == width)
             matrix = _matrix(len(members), n, int(width))
+            plain = [(i, j) for i, j in enumerate(members) if width == 1 and prepared[j].plain]
+            if plain:
+                names = [self.books[j].name for _, j in plain]
+                write_plain([(i, prepared[j]) for i, j in plain], matrix, names, kernels)
+            written = {i for i, _ in plain}
             for i, j in enumerate(members):
+                if i in written:
+                    continue
                 p = prepared[j]
                 p.write(p.size, matrix[i])
                 if p.unseen:

@@ -7,20 +7,20 @@ into a block that stays in the second-level cache for a twentieth of a nanosecon
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
+from numba.np.numpy_support import carray
 from numpy.typing import NDArray
 
-from fastbayes._jit import kernel, readonly, reads, writes
+from fastbayes._jit import interpreted, kernel, readonly, reads, writes
+from fastbayes.kernels import vector
+from fastbayes.plain.encode import FEW_ENTRIES
 
 # Rows of one block of unpacked bits.
 BLOCK = 65_536
 # Rows of one block of places in a table: 16 KiB.
 PLACES = 4096
-# Up to this many entries, comparing bytes with each of them, 64 at a time, is faster than
-# reading a table: 0.2 ns a row for 8 entries, where reading takes 0.4 and more.
-FEW_ENTRIES = 16
 _NULL = 255
 
 _ALL_KNOWN = readonly(np.empty(0, np.uint8))
@@ -42,6 +42,12 @@ SIGNATURES = {
         )
         for index in _INDICES
         for code in _CODES
+    ],
+    "take_block": [
+        (
+            *(reads("uint64"), reads("int64"), reads("uint8", 2), reads("int64")),
+            *(writes("uint8", 2), writes("uint8"), writes("uint32")),
+        )
     ],
     "translate": [(reads("uint8"), reads("uint8"), writes("uint8"), writes("uint8"))],
     "extremes": [(reads("int64"), reads("uint8"), writes("int64"))],
@@ -75,6 +81,40 @@ def take(
         table = np.empty(0, np.uint32) if table is None else table
         return _look_up(unsigned, 0, table, (missing, missing), validity, bit_offset, out)
     return _narrow(unsigned, validity, bit_offset, missing, out) < missing
+
+
+def take_columns(
+    columns: Sequence[NDArray[np.uint32]],
+    tables: Sequence[NDArray[np.uint32] | None],
+    rows: Sequence[int],
+    out: NDArray[np.uint8],
+) -> NDArray[np.uint32]:
+    """Write the codes of several columns without nulls; return the largest index of each.
+
+    out[rows[i], r] = tables[i][columns[i][r]], or columns[i][r] without a table. One call for a
+    block: a call a column is as long as its overhead, and between two threads the interpreter's
+    lock would change hands at every one.
+
+    columns     IN   (n,) uint32 each, C-contiguous
+    tables      IN   (n_entries,) uint32 codes below 256 each, n_entries <= FEW_ENTRIES; or None
+    rows        IN   row of `out` for each column
+    out         OUT  (n_rows, n) uint8   holds no valid codes where an index is outside its table
+    """
+    largest = np.zeros(len(columns), np.uint32)
+    entries = np.array([0 if table is None else len(table) for table in tables], np.int64)
+    codes = np.zeros((len(columns), FEW_ENTRIES), np.uint8)
+    for i, table in enumerate(tables):
+        if table is not None:
+            codes[i, : len(table)] = table
+    if interpreted():  # without the compiler there are no pointers
+        for column, table, row in zip(columns, tables, rows, strict=True):
+            out[row] = column if table is None else table.take(column, mode="clip")
+        return np.array([column.max(initial=0) for column in columns], np.uint32)
+    addresses = np.array([x.__array_interface__["data"][0] for x in columns], np.uint64)
+    places = np.array(rows, np.int64)
+    inputs = readonly(addresses), readonly(entries), readonly(codes), readonly(places)
+    take_block(*inputs, out, np.empty(PLACES, np.uint8), largest)
+    return largest
 
 
 def spread(
@@ -233,6 +273,45 @@ def narrow(indices, known, missing, out, largest):
             top = max(top, index if known[r] else zero)
             out[r] = index if known[r] else null
     largest[0] = max(largest[0], np.uint64(top))
+
+
+@kernel
+def take_block(addresses, entries, tables, rows, out, scratch, largest):
+    """Narrow columns of indices to bytes and replace each byte by its code.
+
+    addresses  IN   (n_columns,) uint64   of (n,) uint32 indices each
+    entries    IN   (n_columns,) int64    entries of its table; 0: an index is its code
+    tables     IN   (n_columns, FEW_ENTRIES) uint8
+    rows       IN   (n_columns,) int64    row of `out`
+    out        OUT  (>= n_columns, n) uint8
+    scratch    OUT  (block of rows,) uint8
+    largest    OUT  (n_columns,) uint32   raised to the largest index
+    """
+    n = out.shape[1]
+    for i in range(addresses.size):
+        indices = carray(vector.words_at(addresses[i]), (n,))
+        table = tables[i]
+        top = largest[i]
+        for first in range(0, n, scratch.size):
+            last = min(first + scratch.size, n)
+            x, codes = indices[first:last], out[rows[i], first:last]
+            for r in range(x.size):
+                index = x[r]
+                top = max(top, index)
+                codes[r] = index
+            if entries[i] == 0:
+                continue
+            new = scratch[: codes.size]
+            code = table[0]
+            for r in range(codes.size):
+                new[r] = code
+            for k in range(1, entries[i]):
+                entry, code = np.uint8(k), table[k]
+                for r in range(codes.size):
+                    new[r] = code if codes[r] == entry else new[r]
+            for r in range(codes.size):
+                codes[r] = new[r]
+        largest[i] = top
 
 
 @kernel

@@ -19,6 +19,16 @@ from fastbayes._jit import interpreted
 AVAILABLE = not interpreted()
 
 
+@intrinsic
+def words_at(typingctx: Any, address: Any) -> Any:
+    """Return the pointer to uint32 words at an address, for `carray`."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+    return types.CPointer(types.uint32)(types.uint64), generate
+
+
 def _width() -> int:
     _, _, features = cpu_target.target_context.codegen().magic_tuple()
     # 64 measured 1.7 times as fast as 32 with AVX-512, where each 32 would use half a register;

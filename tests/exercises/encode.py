@@ -10,6 +10,8 @@ ROWS = 100
 def exercise(encode):
     validity = np.full(ROWS // 8 + 1, 0b1010_1010, np.uint8)
     table = np.arange(ROWS, dtype=np.uint32)
+    columns = [np.arange(ROWS, dtype=np.uint32) % 3] * 2
+    encode.take_columns(columns, [None, table[:3]], [1, 0], np.empty((2, ROWS), np.uint8))
     for code in (np.uint8, np.uint16, np.uint32):
         out = np.empty(ROWS, code)
         for kind in "iu":

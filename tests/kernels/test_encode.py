@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import config
 from oracles import encode as naive
@@ -194,3 +194,35 @@ def test_strided_and_misaligned_input(module):
     assert list(out) == list(range(0, 40, 2))
     assert module.take(misaligned, None, 0, None, 10, out[:10])
     assert list(out[:10]) == list(range(10))
+
+
+@pytest.mark.parametrize("module", MODULES)
+@given(
+    st.lists(st.integers(0, 16), min_size=1, max_size=5),
+    st.integers(0, 9_000),
+    st.integers(0, 2**32 - 1),
+)
+@settings(max_examples=30)
+def test_take_columns(module, entries, n, seed):
+    rng = np.random.default_rng(seed)
+    columns, tables, expected = [], [], []
+    for k in entries:
+        table = rng.integers(0, 256, k).astype(np.uint32) if k else None
+        column = rng.integers(0, k or 250, n).astype(np.uint32)
+        columns.append(column)
+        tables.append(table)
+        expected.append(column if table is None else table[column])
+    rows = rng.permutation(len(entries)).tolist()
+    out = np.full((len(entries), n), 7, np.uint8)
+    largest = module.take_columns(columns, tables, rows, out)
+    assert largest.tolist() == [int(column.max(initial=0)) for column in columns]
+    for row, codes in zip(rows, expected, strict=True):
+        np.testing.assert_array_equal(out[row], codes)
+
+
+@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("table", [None, np.arange(3, dtype=np.uint32)], ids=["identity", "table"])
+def test_take_columns__tells_of_an_index_outside(module, table):
+    column = np.array([0, 2, 2**32 - 1, 1], np.uint32)
+    out = np.empty((1, 4), np.uint8)
+    assert module.take_columns([column], [table], [0], out).tolist() == [2**32 - 1]
