@@ -1,10 +1,21 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+# A job in the background begins with these ignored, and so would every process the tests start.
+for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+    if (
+        threading.current_thread() is threading.main_thread()
+        and signal.getsignal(number) is signal.SIG_IGN
+    ):
+        usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+        signal.signal(number, usual)
 
 ROOT = Path(__file__).resolve().parent.parent
 
