@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from fastbayes._jit import interpreted, kernel, readonly, reads, writes
 from fastbayes.kernels import vector
+from fastbayes.plain import encode as plain
 from fastbayes.plain.encode import FEW_ENTRIES
 
 # Rows of one block of unpacked bits.
@@ -107,9 +108,7 @@ def take_columns(
         if table is not None:
             codes[i, : len(table)] = table
     if interpreted():  # without the compiler there are no pointers
-        for column, table, row in zip(columns, tables, rows, strict=True):
-            out[row] = column if table is None else table.take(column, mode="clip")
-        return np.array([column.max(initial=0) for column in columns], np.uint32)
+        return plain.take_columns(columns, tables, rows, out)
     addresses = np.array([x.__array_interface__["data"][0] for x in columns], np.uint64)
     places = np.array(rows, np.int64)
     inputs = readonly(addresses), readonly(entries), readonly(codes), readonly(places)
