@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.batch import Codes
-from fastbayes.plain.posterior import to_class, to_posterior
+from fastbayes.plain.posterior import JointScorer
 
 Floats = NDArray[np.float64]
 Gaussian = tuple[Floats, Floats, Floats, Floats]
@@ -26,7 +26,7 @@ def largest_sum(log_prior: Floats, tables: Floats, offsets: NDArray[np.int64]) -
     return float(terms.sum() + prior)
 
 
-class Scorer:
+class Scorer(JointScorer):
     """Log joints, posteriors and predictions of a naive Bayes model; immutable, thread-safe.
 
     Parameters
@@ -58,11 +58,11 @@ class Scorer:
         gaussian: Gaussian | None = None,
         precision: str = "exact",
     ) -> None:
-        self._log_prior = np.array(log_prior, np.float64)
+        prior = np.array(log_prior, np.float64)
         self._tables = np.array(tables, np.float64)
         self._offsets = np.array(offsets, np.int64)
         self._gaussian = None if gaussian is None else np.array(gaussian, np.float64)
-        self._tie = EXACT * largest_sum(self._log_prior, self._tables, self._offsets)
+        super().__init__(prior, EXACT * largest_sum(prior, self._tables, self._offsets))
 
     def log_joint(
         self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: Floats
@@ -78,19 +78,3 @@ class Scorer:
             for x, mean, half, constant, rest in zip(numeric, *self._gaussian, strict=True):
                 term = constant - ((x[:, None] - mean) - rest) ** 2 * half
                 out += np.where(np.isnan(term), 0.0, term)
-
-    def posterior(
-        self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: Floats
-    ) -> int:
-        """Write P(c | x) into `out` (n_rows, n_classes); return how many rows took the prior."""
-        self.log_joint(batch_codes, numeric, out)
-        return to_posterior(out.T, self._log_prior, self._tie, out)
-
-    def predict(
-        self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: NDArray[np.intp]
-    ) -> int:
-        """Write the most probable class of every row; return how many rows took the prior."""
-        n_classes = len(self._log_prior)
-        joint = np.empty((len(out), n_classes))
-        self.log_joint(batch_codes, numeric, joint)
-        return to_class(joint.T, self._log_prior, self._tie, n_classes, out)

@@ -2,10 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
+from fastbayes.batch import Codes
+
 Floats = NDArray[np.float64]
+
+
+class JointScorer:
+    """Posteriors and predictions of what has log joints.
+
+    Parameters
+    ----------
+    log_prior
+        (n_classes,) nats: what a row gets that no class can have made.
+    tie
+        Log joints this close to the best are equal to it.
+    """
+
+    def __init__(self, log_prior: Floats, tie: float) -> None:
+        self._log_prior = log_prior
+        self._tie = tie
+
+    def log_joint(
+        self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: Floats
+    ) -> None:
+        """Write the log joint of every row and class into `out` (n_rows, n_classes)."""
+        raise NotImplementedError
+
+    def posterior(
+        self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: Floats
+    ) -> int:
+        """Write P(c | x) into `out` (n_rows, n_classes); return how many rows took the prior."""
+        self.log_joint(batch_codes, numeric, out)
+        return to_posterior(out.T, self._log_prior, self._tie, out)
+
+    def predict(
+        self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: NDArray[np.intp]
+    ) -> int:
+        """Write the most probable class of every row; return how many rows took the prior."""
+        n_classes = len(self._log_prior)
+        joint = np.empty((len(out), n_classes))
+        self.log_joint(batch_codes, numeric, joint)
+        return to_class(joint.T, self._log_prior, self._tie, n_classes, out)
 
 
 def to_posterior(acc: Floats, start: Floats, tie: float, out: Floats) -> int:
