@@ -1,4 +1,7 @@
-"""Domains: the values of a categorical column as a sorted Arrow array of a canonical type."""
+"""Domains: the values of a categorical column as a sorted Arrow array of a canonical type.
+
+Where a numeric column is cut into bins, cut points stand for the values.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,11 @@ def same_values(a: pa.Array | None, b: pa.Array | None) -> bool:
     if len(a) == len(b) == 0:
         return True
     return bool(a.type == b.type and a.equals(b))
+
+
+def same_cuts(a: NDArray[np.float64] | None, b: NDArray[np.float64] | None) -> bool:
+    """Return whether two columns are cut at the same points, or neither is cut."""
+    return a is b if a is None or b is None else np.array_equal(a, b)
 
 
 def common_type(name: str, a: pa.DataType, b: pa.DataType) -> pa.DataType:
@@ -145,3 +153,45 @@ def default_kind(name: str, kind: pa.DataType) -> Kind:
     if t.is_dictionary(kind) or t.is_string(canonical) or t.is_boolean(canonical):
         return "categorical"
     return "categorical" if t.is_null(canonical) else "numeric"
+
+
+def checked_cuts(name: str, cuts: Any) -> NDArray[np.float64]:
+    """Return cut points as a read-only float64 array.
+
+    Raises
+    ------
+    SchemaError
+        When they are not finite numbers in ascending order.
+    """
+    try:
+        points = np.array(cuts, dtype=np.float64) + 0.0  # -0.0 and 0.0 are one number
+    except (TypeError, ValueError) as error:
+        raise SchemaError(f"column {name!r}: cut points must be numbers ({error})") from error
+    if points.ndim != 1 or not np.isfinite(points).all() or (np.diff(points) <= 0).any():
+        raise SchemaError(
+            f"column {name!r}: cut points must be finite numbers in ascending order, each once, "
+            f"not {cuts!r}"
+        )
+    points.setflags(write=False)
+    return points
+
+
+def intervals(cuts: NDArray[np.float64]) -> list[str]:
+    """Return the bins between cut points as text."""
+    ends = [_shown(cut) for cut in cuts.tolist()]
+    lower, upper = ["(-inf", *(f"({end}" for end in ends)], [*(f"{end}]" for end in ends), "inf)"]
+    return [f"{low}, {high}" for low, high in zip(lower, upper, strict=True)]
+
+
+def described(cuts: NDArray[np.float64] | None) -> str:
+    """Return how a column is cut, in words."""
+    if cuts is None:
+        return "not cut into bins"
+    if not len(cuts):
+        return "not cut: one bin"
+    points = [_shown(cut) for cut in cuts[:6].tolist()]
+    return f"cut at {', '.join(points)}" + (", …" if len(cuts) > 6 else "")
+
+
+def _shown(number: float) -> str:
+    return repr(number).removesuffix(".0")

@@ -15,8 +15,12 @@ from numpy.typing import NDArray
 from fastbayes.domains import (
     Kind,
     cast_domain,
+    checked_cuts,
     common_type,
+    described,
+    intervals,
     positions,
+    same_cuts,
     same_values,
     sorted_domain,
     value_type,
@@ -56,6 +60,8 @@ def _shown(values: pa.Array) -> str:
 class Feature:
     """One column: a categorical one with its sorted domain, or a numeric one.
 
+    A numeric column that is cut into bins is categorical: its values are the numbers of the bins.
+
     Parameters
     ----------
     name
@@ -66,12 +72,29 @@ class Feature:
         The domain S_j of a categorical feature, sorted, without nulls; None for a numeric one.
     declared
         Whether the domain was given rather than observed: then it never grows nor shrinks.
+    cuts
+        Where a numeric column is cut, ascending: bin k is (cuts[k - 1], cuts[k]], the first
+        without a lower and the last without an upper end. None for a column that is not cut.
     """
 
     name: str
     kind: Kind
     values: pa.Array | None = None
     declared: bool = False
+    cuts: NDArray[np.float64] | None = None
+
+    @classmethod
+    def binned(cls, name: str, cuts: Any) -> Feature:
+        """Return the feature of a numeric column cut at these points.
+
+        Raises
+        ------
+        SchemaError
+            When they are not finite numbers in ascending order.
+        """
+        points = checked_cuts(name, cuts)
+        bins = pa.array(range(len(points) + 1), pa.int64())
+        return cls(name, "categorical", bins, True, points)
 
     @property
     def size(self) -> int:
@@ -83,20 +106,27 @@ class Feature:
         """Whether only nulls of no type were seen: such a column unifies with any other."""
         return self.values is not None and bool(pa.types.is_null(self.values.type))
 
+    @property
+    def intervals(self) -> list[str]:
+        """The bins of a column that is cut, as text: "(-inf, 2.5]", "(2.5, inf)"; else none."""
+        return [] if self.cuts is None else intervals(self.cuts)
+
     def __repr__(self) -> str:
         if self.values is None:
             return f"Feature({self.name!r}, numeric)"
+        if self.cuts is not None:
+            return f"Feature({self.name!r}, {self.size:,} bins, {described(self.cuts)})"
         declared = ", declared" if self.declared else ""
         return f"Feature({self.name!r}, {self.size:,} values: {_shown(self.values)}{declared})"
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Feature):
             return NotImplemented
-        return (self.name, self.kind, self.declared) == (
-            other.name,
-            other.kind,
-            other.declared,
-        ) and same_values(self.values, other.values)
+        return (
+            (self.name, self.kind, self.declared) == (other.name, other.kind, other.declared)
+            and same_cuts(self.cuts, other.cuts)
+            and same_values(self.values, other.values)
+        )
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -181,8 +211,8 @@ class Schema:
         Raises
         ------
         SchemaError
-            When targets, columns, kinds, options or types differ, or a value of one lies outside
-            the declared domain of the other; the message names the column.
+            When targets, columns, kinds, cut points, options or types differ, or a value of one
+            lies outside the declared domain of the other; the message names the column.
         """
         if self.target != other.target:
             raise SchemaError(
@@ -207,6 +237,7 @@ class Schema:
             if their.void:
                 features.append(mine)
                 continue
+            _check_cuts(mine, their)
             if mine.kind != their.kind:
                 raise SchemaError(
                     f"column {mine.name!r} is {mine.kind} in one and {their.kind} in the other; "
@@ -226,10 +257,19 @@ class Schema:
         return replace(self, classes=classes, classes_declared=declared, features=tuple(features))
 
     def alignment(self, existing: Schema) -> Alignment:
-        """Return where each cell of this schema stands in a statistic of `existing`."""
+        """Return where each cell of this schema stands in a statistic of `existing`.
+
+        Raises
+        ------
+        SchemaError
+            When a column is cut at other points.
+        """
         cat = {f.name: i for i, f in enumerate(existing.categorical)}
         num = {f.name: i for i, f in enumerate(existing.numeric)}
         where = np.array([cat[f.name] for f in self.categorical], dtype=np.int64)
+        for wanted, i in zip(self.categorical, where, strict=True):
+            if not existing.categorical[i].void:
+                _check_cuts(wanted, existing.categorical[i])
         values = [
             positions(f.values, existing.categorical[i].values, f.name)
             for f, i in zip(self.categorical, where, strict=True)
@@ -245,6 +285,14 @@ class Schema:
         features = tuple(f if f.kind == "numeric" else _kept(f, next(keep)) for f in self.features)
         kept = self.classes if self.classes_declared else self.classes.filter(pa.array(classes))
         return replace(self, features=features, classes=kept)
+
+
+def _check_cuts(mine: Feature, their: Feature) -> None:
+    if not same_cuts(mine.cuts, their.cuts):
+        raise SchemaError(
+            f"column {mine.name!r} is {described(mine.cuts)} in one and {described(their.cuts)} in "
+            "the other; count both with one schema, or with the same cut points in `discretize`"
+        )
 
 
 def _kept(feature: Feature, marked: NDArray[np.bool_]) -> Feature:
@@ -290,6 +338,8 @@ def to_header(schema: Schema) -> tuple[dict[str, Any], dict[str, pa.Array]]:
     arrays: dict[str, pa.Array] = {"classes": schema.classes}
     for i, f in enumerate(schema.categorical):
         arrays[f"values.{i}"] = f.values
+        if f.cuts is not None:
+            arrays[f"cuts.{i}"] = pa.array(f.cuts)
     header = {
         "target": schema.target,
         "missing": schema.missing,
@@ -311,13 +361,17 @@ def from_header(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Schema:
     features: list[Feature] = []
     n_categorical = 0
     for name, kind, declared in header["features"]:
-        values = None
+        feature = Feature(name, kind, None, declared is True)
         if kind == "categorical":
             values = _checked(name, arrays[f"values.{n_categorical}"])
+            cuts = arrays.get(f"cuts.{n_categorical}")
             n_categorical += 1
+            feature = replace(feature, values=values)
+            if cuts is not None:
+                feature = _binned(feature, cuts)
         elif kind != "numeric":
             raise ValueError(f"column {name!r} is {kind!r}, neither categorical nor numeric")
-        features.append(Feature(name, kind, values, declared is True))
+        features.append(feature)
     target, missing = header["target"], header["missing"]
     nulls = tuple(header["null_values"])
     names = [f.name for f in features] + ([] if target is None else [target])
@@ -331,6 +385,14 @@ def from_header(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Schema:
         raise ValueError("there are classes without a target")
     declared = header["classes_declared"] is True
     return Schema(target, arrays["classes"], tuple(features), declared, missing, nulls)
+
+
+def _binned(feature: Feature, cuts: pa.Array) -> Feature:
+    """Return a feature of a file with its cut points, if its values are the bins."""
+    binned = Feature.binned(feature.name, cuts.to_numpy(zero_copy_only=False))
+    if cuts.type != pa.float64() or replace(binned, cuts=None) != feature:
+        raise ValueError(f"column {feature.name!r}: its values are not the bins of its cut points")
+    return binned
 
 
 def _checked(name: str, values: pa.Array) -> pa.Array:

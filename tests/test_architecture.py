@@ -14,7 +14,7 @@ FLOORS = {
     "caution": 1, "kernels": 1, "plain": 1, "domains": 1, "schema": 1, "batch": 1,
     "loss": 1, "decisions": 1, "ranks": 1,
     "statistics": 2, "data": 2, "files": 2, "checkpoint": 2,
-    "engine": 3, "remarks": 3,
+    "engine": 3, "remarks": 3, "discretization": 3,
     "classifiers": 4, "networks": 4, "counting": 4, "sink": 4,
     "validation": 5, "evaluation": 5, "environment": 5, "generate": 5,
     "compare": 5, "export": 5, "engines": 5,

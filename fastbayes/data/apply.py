@@ -72,7 +72,9 @@ def as_at_fit(schema: Schema) -> dict[str, Any]:
     """Return the options of `open_source` that make it read what the schema was learned from."""
     # Of text files types are inferred, each time anew: "01" may be text.
     types = {f.name: pa.float64() for f in schema.numeric}
-    types |= {f.name: f.values.type for f in schema.categorical if f.values is not None}
+    for f in schema.categorical:
+        if f.values is not None:
+            types[f.name] = f.values.type if f.cuts is None else pa.float64()
     if schema.target is not None:
         types[schema.target] = schema.classes.type
     return {"null_values": schema.null_values or None, "types": _text_or_number(types)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -11,9 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fastbayes.data.infer import MISSING, SPAN, UNSEEN, Codebook, Lookup
+from fastbayes import _jit
+from fastbayes.data.infer import MISSING, SPAN, UNSEEN, Bins, Codebook, Lookup
 from fastbayes.domains import value_type
-from fastbayes.errors import DataError
+from fastbayes.errors import DataError, SchemaError
 from fastbayes.plain.encode import FEW_ENTRIES
 
 
@@ -89,6 +91,15 @@ def prepare(book: Codebook, column: pa.Array, n: int, kernels: ModuleType) -> Pr
         plain = _view(indices).view(np.uint32), found
     missing = found.has_missing or validity is not None
     return Prepared(size, missing, found.has_unseen, write, plain)
+
+
+def prepare_bins(book: Bins, values: NDArray[np.float64], missing: bool, cells: float) -> Prepared:
+    """Look up the bins of numbers, of which NaN is missing."""
+
+    def write(code: int, out: NDArray[np.unsignedinteger]) -> None:
+        _jit.load("bins", cells).assign(values, book.cuts, code, out)
+
+    return Prepared(len(book), missing, False, write)
 
 
 def _is_plain(found: Lookup, size: int) -> bool:
@@ -181,3 +192,38 @@ def _prepare_integers(
         out[...] = codes
 
     return Prepared(len(book), validity is not None, unseen, write)
+
+
+class ColumnTypes:
+    """The types of the data's columns, for a model that needs some of them."""
+
+    def __init__(self, columns: pa.Schema) -> None:
+        self.names = columns.names
+        self.times = Counter(self.names)
+        self.types = dict(zip(self.names, columns.types, strict=True))
+
+    def of(self, name: str) -> pa.DataType:
+        """Return the type of a column.
+
+        Raises
+        ------
+        SchemaError
+            When it is not there, or more than once.
+        """
+        if self.times[name] != 1:
+            how = "stands more than once" if self.times[name] else "is missing"
+            raise SchemaError(
+                f"column {name!r} {how}; the model needs it and the data have {self.names}"
+            )
+        return self.types[name]
+
+
+def check_number(name: str, kind: pa.DataType) -> None:
+    """Raise SchemaError where a column does not hold numbers."""
+    t = pa.types
+    number = t.is_integer(kind) or t.is_floating(kind) or t.is_decimal(kind)
+    if not (number or t.is_boolean(kind) or t.is_null(kind)):
+        value_type(name, kind)
+        raise SchemaError(
+            f"column {name!r} is {kind}, but numbers are needed there; cast it to a number"
+        )

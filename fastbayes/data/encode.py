@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import threading
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import ModuleType
@@ -16,13 +15,23 @@ from numpy.typing import NDArray
 
 from fastbayes import _jit
 from fastbayes.batch import BLOCK_ROWS, Batch, Codes
-from fastbayes.data.columns import Prepared, floats, prepare, write_plain
-from fastbayes.data.infer import Codebook, closed_book, open_book
-from fastbayes.domains import default_kind, domain, sorted_domain, value_type
+from fastbayes.data.columns import (
+    ColumnTypes,
+    Prepared,
+    check_number,
+    floats,
+    prepare,
+    prepare_bins,
+    write_plain,
+)
+from fastbayes.data.infer import Bins, Codebook, closed_book, open_book
+from fastbayes.domains import default_kind, domain, sorted_domain
 from fastbayes.errors import DataError, SchemaError
 from fastbayes.schema import Feature, Schema, chosen
 
 MAX_CLASSES = 65_535
+
+Book = Codebook | Bins
 
 
 class Place(NamedTuple):
@@ -58,7 +67,7 @@ class Encoder:
     columns
         Arrow schema of the batches to come.
     features
-        The features to encode, with the codebook of each categorical one.
+        The features to encode, with the book of each categorical one.
     target
         Codebook of the class column; None when there is none to encode.
     weight
@@ -73,7 +82,7 @@ class Encoder:
 
     def __init__(
         self,
-        features: Sequence[tuple[Feature, Codebook | None]],
+        features: Sequence[tuple[Feature, Book | None]],
         target: Codebook | None,
         *,
         template: Schema,
@@ -104,14 +113,18 @@ class Encoder:
         missing: str = "marginalize",
         null_values: Sequence[str] = (),
         keep_unlabelled: bool = False,
+        cuts: Mapping[str, Any] | None = None,
     ) -> Encoder:
         """Return an encoder that learns the domains of these columns.
+
+        Numeric columns in `cuts` are cut into bins there. A column that is categorical by
+        `categorical` or `domains` is not.
 
         Raises
         ------
         SchemaError
             When the target is not among the columns, a name stands twice, a type cannot be used,
-            or `domains` names a column that is not there.
+            or `domains` or `cuts` names a column that is not there.
         """
         if missing not in ("marginalize", "category"):
             raise ValueError(f"missing={missing!r}: use 'marginalize' or 'category'")
@@ -129,10 +142,17 @@ class Encoder:
         declared = {n: domain(n, values) for n, values in (domains or {}).items()}
         if unknown := sorted(set(declared) - {*wanted, target}):
             raise SchemaError(f"domains: there is no column {unknown[0]!r}; there are {names}")
-        features: list[tuple[Feature, Codebook | None]] = []
+        cuts = cuts or {}
+        if unknown := sorted(set(cuts) - {*wanted}):
+            raise SchemaError(f"cuts: there is no column {unknown[0]!r}; there are {wanted}")
+        features: list[tuple[Feature, Book | None]] = []
         for name in wanted:
             kind = columns.field(name).type
-            if name in forced or name in declared or default_kind(name, kind) == "categorical":
+            chosen_by_user = name in forced or name in declared
+            if name in cuts and not chosen_by_user:
+                check_number(name, kind)
+                features.append(_binned(Feature.binned(name, cuts[name])))
+            elif chosen_by_user or default_kind(name, kind) == "categorical":
                 book = open_book(name, kind, declared.get(name), null_values)
                 feature = Feature(name, "categorical", None, name in declared)
                 features.append((feature, book))
@@ -175,13 +195,13 @@ class Encoder:
         """
         if unseen not in ("ignore", "smooth", "error"):
             raise ValueError(f"unseen={unseen!r}: use 'ignore', 'smooth' or 'error'")
-        kinds = _Types(columns)
-        features: list[tuple[Feature, Codebook | None]] = []
+        kinds = ColumnTypes(columns)
+        features: list[tuple[Feature, Book | None]] = []
         for feature in schema.features:
             kind = kinds.of(feature.name)
-            if feature.values is None:
-                _check_number(feature.name, kind)
-                features.append((feature, None))
+            if feature.cuts is not None or feature.values is None:
+                check_number(feature.name, kind)
+                features.append(_binned(feature))
             else:
                 features.append(
                     (feature, closed_book(feature.name, kind, feature.values, schema.null_values))
@@ -194,6 +214,8 @@ class Encoder:
     def know(self, schema: Schema) -> None:
         """Take the values of an earlier scan into the open codebooks."""
         for book, feature in zip(self.books, schema.categorical, strict=True):
+            if isinstance(book, Bins):
+                continue
             assert feature.values is not None
             book.widen(feature.values.type)
             book.encode(feature.values.to_pylist())
@@ -249,10 +271,14 @@ class Encoder:
         prepared: list[Prepared] = []
         for feature, book in self.features:
             column = rows.column(feature.name)
-            if book is None:
-                numeric.append(self._numbers(feature.name, column, where, place))
-            else:
+            if isinstance(book, Codebook):
                 prepared.append(prepare(book, column, n, kernels))
+                continue
+            values, missing_too = self._numbers(feature.name, column, where, place)
+            if book is None:
+                numeric.append(values)
+            else:
+                prepared.append(prepare_bins(book, values, missing_too, cells))
         codes, unseen = self._write(prepared, n, where, rows, place, kernels)
         missing = np.array([p.missing for p in prepared], dtype=np.bool_)
         batch = Batch(n, classes, n_classes, codes, missing, tuple(numeric), weight, cells)
@@ -306,9 +332,7 @@ class Encoder:
             groups.append(Codes(members.astype(np.int64), matrix, sizes[members]))
         return tuple(groups), unseen
 
-    def _outside(
-        self, book: Codebook, rows: pa.RecordBatch, at: int, row: int, place: Place
-    ) -> None:
+    def _outside(self, book: Book, rows: pa.RecordBatch, at: int, row: int, place: Place) -> None:
         value = rows.column(book.name)[at].as_py()
         what = "was not seen at fit" if self.applying else "is outside the declared domain"
         remedy = (
@@ -349,7 +373,7 @@ class Encoder:
         if self.weight is None:
             return None
         column = rows.column(self.weight)
-        _check_number(self.weight, column.type)
+        check_number(self.weight, column.type)
         weight = floats(column)
         bad = ~(np.isfinite(weight) & (weight >= 0))
         if bad.any():
@@ -362,8 +386,9 @@ class Encoder:
 
     def _numbers(
         self, name: str, column: pa.Array, where: NDArray[np.int64] | None, place: Place
-    ) -> NDArray[np.float64]:
-        _check_number(name, column.type)
+    ) -> tuple[NDArray[np.float64], bool]:
+        """Return a column as numbers, and whether some are missing (NaN)."""
+        check_number(name, column.type)
         values = floats(column)
         # The sum is finite unless a value is NaN or infinite, or it overflows: look closer then.
         with np.errstate(all="ignore"):
@@ -375,7 +400,12 @@ class Encoder:
                 f"column {name!r}, {place.row(row)}: value {values[at]} is infinite; "
                 "replace it by a number, or by null to treat it as missing"
             )
-        return values
+        return values, bool(suspicious and np.isnan(values).any())
+
+
+def _binned(feature: Feature) -> tuple[Feature, Bins | None]:
+    """Return a feature of numbers with its bins, if it is cut."""
+    return feature, None if feature.cuts is None else Bins(feature.name, feature.cuts)
 
 
 def _filtered(rows: pa.RecordBatch, keep: NDArray[np.bool_]) -> pa.RecordBatch:
@@ -406,30 +436,3 @@ def _matrix(n_features: int, n_rows: int, width: int) -> NDArray[np.unsignedinte
 
 def _width(codes: int) -> int:
     return 1 if codes <= 1 << 8 else 2 if codes <= 1 << 16 else 4
-
-
-class _Types:
-    """The types of the data's columns, for a model that needs some of them."""
-
-    def __init__(self, columns: pa.Schema) -> None:
-        self.names = columns.names
-        self.times = Counter(self.names)
-        self.types = dict(zip(self.names, columns.types, strict=True))
-
-    def of(self, name: str) -> pa.DataType:
-        if self.times[name] != 1:
-            how = "stands more than once" if self.times[name] else "is missing"
-            raise SchemaError(
-                f"column {name!r} {how}; the model needs it and the data have {self.names}"
-            )
-        return self.types[name]
-
-
-def _check_number(name: str, kind: pa.DataType) -> None:
-    t = pa.types
-    number = t.is_integer(kind) or t.is_floating(kind) or t.is_decimal(kind)
-    if not (number or t.is_boolean(kind) or t.is_null(kind)):
-        value_type(name, kind)
-        raise SchemaError(
-            f"column {name!r} is {kind}, but numbers are needed there; cast it to a number"
-        )

@@ -1,4 +1,7 @@
-"""Codebooks: the values of a categorical column, numbered as they come, sorted at the end."""
+"""Codebooks: the values of a categorical column, numbered as they come, sorted at the end.
+
+Of a numeric column that is cut into bins, the cut points.
+"""
 
 from __future__ import annotations
 
@@ -152,6 +155,31 @@ class Codebook:
                 table[value - first] = self.codes[value]
         self._integers = (first, table, len(known))
         return first, table
+
+
+class Bins:
+    """The bins of a numeric column; a book that is closed from the start.
+
+    Parameters
+    ----------
+    name
+        Name of the column, for messages.
+    cuts
+        Ascending cut points: code k is the bin (cuts[k - 1], cuts[k]].
+    """
+
+    fixed = True
+
+    def __init__(self, name: str, cuts: NDArray[np.float64]) -> None:
+        self.name = name
+        self.cuts = cuts
+
+    def __len__(self) -> int:
+        return len(self.cuts) + 1
+
+    def values(self) -> pa.Array:
+        """Return the numbers of the bins."""
+        return pa.array(range(len(self)), pa.int64())
 
 
 def open_book(

@@ -1,0 +1,263 @@
+"""Cut points of numeric columns: Fayyad-Irani, quantiles, equal widths, or as they are given."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes.data.sketch import GREATEST_WEIGHT, Profile, ValueSketch
+from fastbayes.domains import checked_cuts
+from fastbayes.errors import DataError, SchemaError
+
+METHODS = ("mdl", "quantile", "width")
+DEFAULT_BINS = 10
+# Of equal widths only the extremes matter: a sketch of few cells keeps them.
+_EXTREMES = 64
+# Entropies that differ by less than rounding are equal: then the lowest cut is taken.
+_SAME = 1e-12
+
+
+class Method(NamedTuple):
+    """How to cut a column: "mdl", or into a number of bins by "quantile" or "width"."""
+
+    kind: str
+    bins: int = DEFAULT_BINS
+
+
+Cuts = NDArray[np.float64]
+
+
+def methods(
+    discretize: Any, numeric: Sequence[str], others: Sequence[str] = ()
+) -> dict[str, Method | Cuts]:
+    """Return how each numeric column is to be cut.
+
+    Parameters
+    ----------
+    discretize
+        "mdl", "quantile", "width", ("quantile", n) or ("width", n) for all columns; or one of
+        these, or a list of cut points, by column name. Columns that it does not name: "mdl".
+    numeric
+        Names of the numeric columns.
+    others
+        Names of the categorical ones.
+
+    Raises
+    ------
+    SchemaError
+        When a name is not that of a numeric column, or cut points are not ascending.
+    ValueError
+        When a method is not known.
+    """
+    if not isinstance(discretize, Mapping):
+        return dict.fromkeys(numeric, _method(discretize, "discretize"))
+    for name in discretize:
+        if name in others:
+            raise SchemaError(
+                f"discretize: column {name!r} is categorical; leave it out of `discretize`, or "
+                "of `categorical` and `domains` if it holds numbers"
+            )
+        if name not in numeric:
+            raise SchemaError(
+                f"discretize: there is no column {name!r}; the numeric columns are {list(numeric)}"
+            )
+    return {name: _asked(name, discretize.get(name, "mdl")) for name in numeric}
+
+
+def _asked(name: str, given: Any) -> Method | Cuts:
+    points = not isinstance(given, str) and not (
+        isinstance(given, tuple) and any(isinstance(part, str) for part in given)
+    )
+    return checked_cuts(name, given) if points else _method(given, f"discretize[{name!r}]")
+
+
+def _method(given: Any, what: str) -> Method:
+    kind: Any = given
+    bins: Any = DEFAULT_BINS
+    if isinstance(given, tuple) and len(given) == 2 and given[0] in METHODS[1:]:
+        kind, bins = given
+    if not isinstance(kind, str) or kind not in METHODS:
+        raise ValueError(
+            f"{what}={given!r}: use 'mdl', 'quantile', 'width', ('quantile', n), ('width', n), or "
+            "{column: one of these or a list of cut points}"
+        )
+    whole = isinstance(bins, (int, np.integer)) and not isinstance(bins, bool)
+    if not whole or not 2 <= bins <= 1 << 16:
+        raise ValueError(f"{what}={given!r}: the number of bins must be a whole number >= 2")
+    return Method(kind, int(bins))
+
+
+class CutLearner:
+    """Learns the cut points of several columns from one pass over their rows.
+
+    Parameters
+    ----------
+    asked
+        By column, how it is to be cut.
+
+    Notes
+    -----
+    Several threads may update at once: a column is held by one of them at a time, and no sum
+    depends on the order of rows. Learners of different rows add (`+=`).
+    """
+
+    def __init__(self, asked: Mapping[str, Method]) -> None:
+        self.asked = dict(asked)
+        self.sketches = {
+            name: ValueSketch(_EXTREMES) if method.kind == "width" else ValueSketch()
+            for name, method in asked.items()
+        }
+        self._locks = {name: threading.Lock() for name in asked}
+
+    def update(
+        self,
+        columns: Sequence[NDArray[np.float64]],
+        labels: NDArray[np.unsignedinteger],
+        weight: NDArray[np.float64] | None,
+    ) -> None:
+        """Add rows: one array per column in the order of `asked`, class codes, weights.
+
+        Raises
+        ------
+        DataError
+            When a weight is too large to be added up.
+        """
+        if weight is not None and (greatest := weight.max(initial=0)) > GREATEST_WEIGHT:
+            raise DataError(
+                f"a row weighs {greatest}, too much for sums of weights to be exact; divide all "
+                "weights by a power of ten"
+            )
+        for (name, sketch), values in zip(self.sketches.items(), columns, strict=True):
+            with self._locks[name]:
+                sketch.update(values, labels, weight)
+
+    def __iadd__(self, other: CutLearner) -> CutLearner:
+        for name, sketch in self.sketches.items():
+            with self._locks[name]:
+                sketch += other.sketches[name]
+        return self
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return sum(sketch.nbytes for sketch in self.sketches.values())
+
+    def cuts(self, classes: NDArray[np.intp]) -> dict[str, Cuts]:
+        """Return the cut points of each column; `classes` are the class codes in sorted order."""
+        found = {}
+        for name, (kind, bins) in self.asked.items():
+            held = self.sketches[name].profile(len(classes))
+            profile = held._replace(weight=held.weight[:, classes])
+            match kind:
+                case "mdl":
+                    points = mdl_cuts(profile)
+                case "quantile":
+                    points = quantile_cuts(profile, bins)
+                case _:
+                    points = width_cuts(profile, bins)
+            found[name] = checked_cuts(name, points)
+        return found
+
+
+def between(lower: float, upper: float) -> float:
+    """Return the midpoint of two numbers; it is below the upper one even where they touch."""
+    middle = (lower + upper) / 2 if math.isfinite(lower + upper) else lower / 2 + upper / 2
+    return middle if lower <= middle < upper else lower
+
+
+def mdl_cuts(profile: Profile) -> list[float]:
+    """Return the cut points that the minimum description length principle accepts, ascending.
+
+    Parameters
+    ----------
+    profile
+        Class weights of the values in ascending order.
+
+    Notes
+    -----
+    A range of N rows is cut where the class entropy within both sides is least, the lowest such
+    cut if there are several, if the gain exceeds (log2(N - 1) + D)/N with D = log2(3^k - 2) -
+    (k E - k1 E1 - k2 E2), entropies E in bits and k the classes that occur; then both sides
+    likewise. N is the sum of weights.
+
+    References
+    ----------
+    Fayyad, Irani (1993), Multi-interval discretization of continuous-valued attributes for
+    classification learning, IJCAI, section 3.
+    """
+    cumulated = np.concatenate([np.zeros((1, profile.weight.shape[1])), profile.weight])
+    cumulated = cumulated.cumsum(axis=0)
+    cuts = []
+    ranges = [(0, len(profile.least))]
+    while ranges:
+        first, last = ranges.pop()
+        at = _accepted(cumulated[first : last + 1] - cumulated[first])
+        if at:
+            cut = first + at
+            cuts.append(between(float(profile.greatest[cut - 1]), float(profile.least[cut])))
+            ranges += [(first, cut), (cut, last)]
+    return sorted(cuts)
+
+
+def _accepted(below: NDArray[np.float64]) -> int:
+    """Return how many values are to be on the left of the cut of a range; 0 for no cut.
+
+    below  IN  (n_values + 1, n_classes) class weights of the first 0, 1, 2 ... values
+    """
+    if len(below) < 3:
+        return 0
+    everything = below[-1]
+    left, right = below[1:-1], everything - below[1:-1]
+    scatter = _scatter(left) + _scatter(right)
+    total = _scatter(everything[None])[0]
+    noise = _SAME * _x_log_x(everything.sum())
+    at = int(np.argmax(scatter <= scatter.min() + noise))
+    if total - scatter[at] <= noise:
+        return 0
+    n = everything.sum()
+    parts = [everything, left[at], right[at]]
+    k, k1, k2 = (np.count_nonzero(part) for part in parts)
+    e, e1, e2 = (_scatter(part[None])[0] / part.sum() / math.log(2) for part in parts)
+    gain = (total - scatter[at]) / n / math.log(2)
+    code = k * math.log2(3) + math.log1p(-2 * 3.0**-k) / math.log(2)  # log2(3^k - 2)
+    cost = math.log2(max(n - 1, 1.0)) + code - (k * e - k1 * e1 - k2 * e2)
+    return at + 1 if gain > cost / n else 0
+
+
+def _x_log_x(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    return x * np.log(np.where(x > 0, x, 1.0))
+
+
+def _scatter(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return N times the class entropy in nats of each row of class weights."""
+    return _x_log_x(weights.sum(axis=1)) - _x_log_x(weights).sum(axis=1)
+
+
+def quantile_cuts(profile: Profile, bins: int) -> list[float]:
+    """Return the cut points of bins that hold equal shares of the rows, as far as values allow.
+
+    Cut i stands behind the first value up to which there is at least a share i / bins of the
+    weight, half way to the next one. Equal cuts are one, and none stands behind the last value.
+    """
+    cumulated = profile.weight.sum(axis=1).cumsum()
+    if not len(cumulated):
+        return []
+    wanted = cumulated[-1] * np.arange(1, bins) / bins * (1 - _SAME)
+    behind = np.unique(np.searchsorted(cumulated, wanted, side="left"))
+    behind = behind[behind < len(cumulated) - 1]
+    return [between(float(profile.greatest[i]), float(profile.least[i + 1])) for i in behind]
+
+
+def width_cuts(profile: Profile, bins: int) -> list[float]:
+    """Return the cut points of bins of equal width between the least and the greatest value."""
+    if not len(profile.least):
+        return []
+    low, high = float(profile.least[0]), float(profile.greatest[-1])
+    steps = [i / bins for i in range(1, bins)]
+    cuts = {low * (1 - step) + high * step for step in steps}
+    return sorted(cut for cut in cuts if low <= cut < high)
