@@ -29,6 +29,7 @@ SIDEWAYS = {
     ("decisions", "loss"),
     ("schema", "domains"),
     ("statistics", "files"),
+    ("discretization", "engine"),
     ("checkpoint", "files"),
     ("checkpoint", "statistics"),
     ("classifiers", "networks"),
