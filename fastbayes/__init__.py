@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
 
+from fastbayes.classifiers.aode import AODE
 from fastbayes.classifiers.drop_in import (
     BernoulliNB,
     CategoricalNB,
@@ -18,7 +19,9 @@ from fastbayes.classifiers.drop_in import (
     MultinomialNB,
 )
 from fastbayes.classifiers.naive_bayes import NaiveBayes
+from fastbayes.classifiers.spode import SPODE
 from fastbayes.classifiers.store import load, save
+from fastbayes.classifiers.tan import TAN
 from fastbayes.counting import Plan, count, plan
 from fastbayes.decisions import bayes_risk, conditional_risk, minimum_risk
 from fastbayes.environment import show_versions, warmup
@@ -41,6 +44,9 @@ except PackageNotFoundError:  # a checkout that is not installed
     __version__ = "0+unknown"
 
 __all__ = [
+    "AODE",
+    "SPODE",
+    "TAN",
     "BernoulliNB",
     "CategoricalNB",
     "ComplementNB",

@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -20,6 +21,7 @@ from fastbayes.data.join import Joined, declared_domains, declared_values, is_na
 from fastbayes.data.segments import OnError
 from fastbayes.data.source import Source, open_source
 from fastbayes.data.unify import unknown_column
+from fastbayes.discretization import numeric_cuts
 from fastbayes.engine import Progress
 from fastbayes.errors import DataError, MemoryLimitError, SchemaError
 from fastbayes.schema import Schema
@@ -102,11 +104,13 @@ def count(
     source: Any,
     target: Any,
     *,
+    pairs: bool = False,
     moments: bool = True,
     sample_weight: Any = None,
     domains: Mapping[str, Any] | None = None,
     categorical: Iterable[str | int] | None = None,
     numeric: str = "gaussian",
+    discretize: Any = "mdl",
     missing: str = "marginalize",
     columns: Sequence[str] | None = None,
     null_values: Sequence[str] | None = None,
@@ -127,6 +131,9 @@ def count(
     target
         Name of the class column, or (n_rows,) labels beside data in memory. None counts without
         classes.
+    pairs
+        Whether to count pairs of values, which SPODE, TAN and AODE need; numeric columns are then
+        made discrete.
     moments
         Whether to take the moments of numeric columns.
     sample_weight
@@ -136,7 +143,11 @@ def count(
     categorical
         Names or indices of columns to treat as categorical whatever their type.
     numeric
-        What is kept of the other columns: "gaussian", their moments.
+        What is kept of the other columns without `pairs`: "gaussian", their moments.
+    discretize
+        How numeric columns become bins, where pairs are counted: "mdl" (Fayyad, Irani 1993),
+        "quantile", "width", ("quantile", n), ("width", n), or {column: any of these or cut points}.
+        Learned cuts take a scan of their own.
     missing
         "marginalize" leaves missing values out; "category" makes them a value of their own.
     columns
@@ -195,7 +206,8 @@ def count(
         filesystem=filesystem,
         on_error=leave_out if on_error == "skip" else None,
     )
-    encoder = Encoder.learning(
+    learning = partial(
+        Encoder.learning,
         opened.schema,
         target_name,
         weight=weight_name,
@@ -208,14 +220,18 @@ def count(
         missing=missing,
         null_values=null_values or (),
     )
-    names = ("values", "moments") if moments else ("values",)
+    encoder = learning()
+    if pairs and any(book is None for _, book in encoder.features):
+        cuts = numeric_cuts(opened, encoder, discretize, threads=threads, memory_limit=memory_limit)
+        encoder = learning(cuts=cuts)
+    names = ["values"] + ["moments"] * moments + ["pairs"] * pairs
     kept = None
     if checkpoint is not None:
         if not opened.versions:
             raise SchemaError(
                 f"{opened.description}: a checkpoint needs files, whose changes show; pass paths"
             )
-        job = (_version(), opened.schema.to_string(), weight_name, names, on_error)
+        job = (_version(), opened.schema.to_string(), weight_name, tuple(names), on_error)
         kept = Checkpoint(checkpoint, opened.versions, (job, _identity(encoder.schema())))
     stats = engine.scan(
         opened,
@@ -233,7 +249,12 @@ def count(
 def _identity(schema: Schema) -> tuple[Any, ...]:
     """Return all that a schema says before anything is learned."""
     features = [
-        (f.name, f.kind, f.values.to_pylist() if f.declared and f.values is not None else None)
+        (
+            f.name,
+            f.kind,
+            f.values.to_pylist() if f.declared and f.values is not None else None,
+            None if f.cuts is None else f.cuts.tolist(),
+        )
         for f in schema.features
     ]
     classes = schema.classes.to_pylist() if schema.classes_declared else None

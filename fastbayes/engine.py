@@ -7,10 +7,10 @@ import os
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +22,7 @@ from fastbayes.data.encode import Encoded, Encoder, Place
 from fastbayes.data.segments import Segment, Source
 from fastbayes.errors import DataError, MemoryLimitError
 from fastbayes.schema import Shape
-from fastbayes.statistics import REGISTRY, Statistic, ValueCounts
+from fastbayes.statistics import REGISTRY, PairCounts, Statistic, ValueCounts
 from fastbayes.statistics.bundle import Statistics
 
 T = TypeVar("T")
@@ -129,20 +129,29 @@ def in_order(function: Callable[[T], U], items: Iterable[T], threads: int) -> It
                 future.exception()
 
 
+# Names of statistics, with what each needs to be told to begin.
+Wanted = Mapping[str, Mapping[str, Any]]
+
+
 class Parts:
     """The statistics of one scan while its codebooks may still grow."""
 
-    def __init__(self, names: Iterable[str], *, weighted: bool) -> None:
-        self.names = tuple(names)
+    def __init__(self, wanted: Wanted, *, weighted: bool) -> None:
+        self.wanted = wanted
         self.weighted = weighted
         self.held: dict[str, Statistic] = {}
 
+    def empty(self, name: str, shape: Shape) -> Statistic:
+        """Return the statistic of this name before its first row."""
+        begun: Statistic = REGISTRY[name].zeros(shape, weighted=self.weighted, **self.wanted[name])
+        return begun
+
     def update(self, batch: Batch, shape: Shape) -> None:
         """Count a batch, growing to at least `shape` first."""
-        for name in self.names:
+        for name in self.wanted:
             part = self.held.get(name)
             if part is None:
-                part = REGISTRY[name].zeros(shape, weighted=self.weighted)
+                part = self.empty(name, shape)
             part = part.grown(shape)
             part.update(batch)
             self.held[name] = part
@@ -160,25 +169,45 @@ class Parts:
 class _Budget:
     """Refuses to allocate beyond the memory limit, naming the column that needs the most."""
 
-    def __init__(self, limit: int | None, copies: int) -> None:
-        self.limit = limit
+    def __init__(self, limit: int | None, copies: int, wanted: Wanted) -> None:
+        pairs = wanted.get(PairCounts.name)
+        # Counts of values stay small unless a column is an identifier; those of pairs need not.
+        self.limit = limit if limit is not None or pairs is None else physical_memory() // 2
+        self.asked = limit is not None
         self.copies = copies
+        self.pairs = pairs
+        self.missing: NDArray[np.bool_] | None = None
 
-    def check(self, encoder: Encoder, shape: Shape) -> None:
+    def check(self, encoder: Encoder, shape: Shape, missing: NDArray[np.bool_]) -> None:
         if self.limit is None:
             return
-        values, others = bytes_needed(shape, self.copies)
-        need = int(values.sum()) + others
+        self.missing = missing if self.missing is None else self.missing | missing
+        each, others = bytes_needed(shape, self.copies)
+        what = "the numeric columns need"
+        if self.pairs is not None:
+            known = np.array([len(book) for book in encoder.books], dtype=np.int64)
+            widths = known + self.missing
+            each += pair_bytes(widths, shape.n_classes, self.copies, self.pairs.get("pairs"))
+        need = int(each.sum()) + others
         if need <= self.limit:
             return
-        what = "the numeric columns need"
         if len(shape.sizes):
-            j = int(np.argmax(shape.sizes))
+            j = int(np.argmax(each))
             what = f"column {encoder.books[j].name!r} with {len(encoder.books[j])} values needs"
+        counting = "counting" if self.pairs is None else "counting pairs"
+        over = "memory_limit" if self.asked else "half of this machine's memory"
         raise MemoryLimitError(
-            f"counting needs {need:,} bytes, over memory_limit={self.limit:,}: {what} the most; "
+            f"{counting} needs {need:,} bytes, over {over}={self.limit:,}: {what} the most; "
             "leave it out with `columns`, group its values, or raise memory_limit"
         )
+
+
+def physical_memory() -> int:
+    """Return the bytes of memory of this machine; 8 GiB where it does not tell."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # not a Unix
+        return 8 << 30
 
 
 def bytes_needed(shape: Shape, copies: int) -> tuple[NDArray[np.int64], int]:
@@ -186,6 +215,23 @@ def bytes_needed(shape: Shape, copies: int) -> tuple[NDArray[np.int64], int]:
     cell = 8 * copies * max(1, shape.n_classes)
     # A value of an open codebook is a Python object in a dictionary: about 120 bytes.
     return cell * (shape.sizes + 1) + 120 * shape.sizes, cell * (4 * shape.n_numeric + 1)
+
+
+def pair_bytes(
+    widths: NDArray[np.int64],
+    n_classes: int,
+    copies: int,
+    pairs: NDArray[np.int64] | None = None,
+) -> NDArray[np.int64]:
+    """Return the bytes of the counts of pairs, half of each pair's given to either feature."""
+    cell = 4 * copies * max(1, n_classes)
+    if pairs is None:
+        return np.asarray(cell * widths * (widths.sum() - widths))
+    both = cell * widths[pairs[:, 0]] * widths[pairs[:, 1]]
+    result = np.zeros_like(widths)
+    for side in (0, 1):
+        np.add.at(result, pairs[:, side], both)
+    return result
 
 
 def capacity(encoder: Encoder) -> Shape:
@@ -219,7 +265,7 @@ class _Counted(NamedTuple):
 def scan(
     source: Source,
     encoder: Encoder,
-    names: Iterable[str] = ("values", "moments"),
+    names: Iterable[str] | Wanted = ("values", "moments"),
     *,
     threads: int | None = None,
     memory_limit: int | None = None,
@@ -238,7 +284,7 @@ def scan(
     encoder
         An encoder that learns.
     names
-        Names of the statistics to count, from `REGISTRY`.
+        Names of the statistics to count, from `REGISTRY`; a mapping tells each how to begin.
     threads
         Worker threads; they never change a bit of the result.
     memory_limit
@@ -266,7 +312,8 @@ def scan(
     DataError
         When the data cannot be read, or no row has a class.
     """
-    threads, names = resolved_threads(threads), tuple(names)
+    threads = resolved_threads(threads)
+    wanted: Wanted = names if isinstance(names, Mapping) else {name: {} for name in names}
     if memory_limit is not None and not isinstance(memory_limit, (int, float, np.number)):
         raise ValueError(f"memory_limit={memory_limit!r}: use a number of bytes, or None")
     weighted = encoder.weight is not None
@@ -274,9 +321,11 @@ def scan(
     # idle; floating-point sums, and all of them where a segment may have to be left out or a
     # prefix kept, are made afresh per segment and folded in segment order.
     whole = on_error == "skip" or checkpoint is not None
-    shared = [n for n in names if REGISTRY[n].order_free(weighted) and not whole]
-    own = [n for n in names if n not in shared]
-    budget = _Budget(memory_limit, threads + 1)
+    shared = {
+        n: told for n, told in wanted.items() if REGISTRY[n].order_free(weighted) and not whole
+    }
+    own = {n: told for n, told in wanted.items() if n not in shared}
+    budget = _Budget(memory_limit, threads + 1, wanted)
     encoder.expect(source.n_rows)
     idle: list[Parts] = []
 
@@ -291,7 +340,7 @@ def scan(
                 if encoded.unlabelled is not None:
                     left.append(encoded.unlabelled)
                 shape = capacity(encoder)
-                budget.check(encoder, shape)
+                budget.check(encoder, shape, encoded.batch.missing)
                 parts.update(encoded.batch, shape)
                 if shared:
                     held = _taken(idle) or Parts(shared, weighted=weighted)
@@ -327,7 +376,7 @@ def scan(
         if progress is not None:
             progress(counted.rows)
         if checkpoint is not None and checkpoint.due():
-            so_far = _finished(encoder, total, names, dropped, provenance)
+            so_far = _finished(encoder, total, dropped, provenance)
             checkpoint.save(Kept(done, rows, so_far))
     for parts in idle:
         total.add(parts)
@@ -336,7 +385,8 @@ def scan(
             f"column {encoder.template.target!r} is null in all {rows} rows: there is no class to "
             "learn; choose another target or fill it in"
         )
-    result = _finished(encoder, total, names, dropped, provenance)
+    total.wanted = wanted
+    result = _finished(encoder, total, dropped, provenance)
     if checkpoint is not None:
         checkpoint.clear()
     return result
@@ -349,18 +399,14 @@ def _taken(idle: list[Parts]) -> Parts | None:
         return None
 
 
-def _finished(
-    encoder: Encoder, total: Parts, names: Iterable[str], dropped: int, provenance: list[str]
-) -> Statistics:
+def _finished(encoder: Encoder, total: Parts, dropped: int, provenance: list[str]) -> Statistics:
     """Leave out what never occurred, sort what did, and lay the cells out accordingly."""
     # In this order: workers that are ahead may add values between the two lines, never remove any.
     grown = encoder.schema()
     room = capacity(encoder)
     parts = {
-        name: total.held[name].grown(room)
-        if name in total.held
-        else REGISTRY[name].zeros(room, weighted=total.weighted)
-        for name in names
+        name: total.held[name].grown(room) if name in total.held else total.empty(name, room)
+        for name in total.wanted
     }
     values = parts["values"]
     assert isinstance(values, ValueCounts)

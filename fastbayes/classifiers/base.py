@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -15,6 +16,7 @@ from fastbayes.classifiers.inputs import open_training
 from fastbayes.classifiers.table_rows import TableRows
 from fastbayes.data.encode import Encoder
 from fastbayes.data.join import to_array
+from fastbayes.discretization import numeric_cuts
 from fastbayes.domains import cast_domain, common_type, domain, same_values
 from fastbayes.errors import DataError, SchemaError
 from fastbayes.remarks import remark
@@ -34,6 +36,7 @@ class Classifier(TableRows):
 
     _allow_nan: ClassVar[bool] = True
     _statistics: ClassVar[tuple[str, ...]] = ("values", "moments")
+    _discretizes: ClassVar[bool] = False
 
     statistics_: Statistics
 
@@ -41,6 +44,7 @@ class Classifier(TableRows):
     categorical: Any
     missing: str
     memory_limit: int | None
+    discretize: Any
 
     # -- learning ------------------------------------------------------------------------------
 
@@ -128,7 +132,8 @@ class Classifier(TableRows):
             categorical = sorted(picked & here)
         if classes is not None:
             domains[opened.target] = np.unique(np.asarray(classes)).tolist()
-        encoder = Encoder.learning(
+        learning = partial(
+            Encoder.learning,
             opened.source.schema,
             opened.target,
             weight=opened.weight,
@@ -137,6 +142,20 @@ class Classifier(TableRows):
             missing=self.missing,
             keep_unlabelled=self._keeps_unlabelled(),
         )
+        encoder = learning()
+        if self._discretizes and any(book is None for _, book in encoder.features):
+            told = self.discretize
+            if not first:
+                told = {f.name: f.cuts for f in self.schema_.features if f.cuts is not None}
+            encoder = learning(
+                cuts=numeric_cuts(
+                    opened.source,
+                    encoder,
+                    told,
+                    threads=self.threads,
+                    memory_limit=self.memory_limit,
+                )
+            )
         left: list[pa.RecordBatch] = []
         stats = engine.scan(
             opened.source,

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from fastbayes.classifiers.log_space import Floats
 from fastbayes.errors import DataError
+from fastbayes.schema import Feature
 
 
 def class_codes(
@@ -72,3 +74,13 @@ def value_codes(
         found = np.searchsorted(steps / steps[-1], uniform[here], side="right")
         codes[here] = np.minimum(found, len(steps) - 1)
     return codes
+
+
+def drawn_values(
+    feature: Feature, codes: NDArray[np.int64], random: np.random.Generator
+) -> pa.Array:
+    """Return the values of codes, null for the code S_j of a missing one."""
+    assert feature.values is not None
+    if not feature.size:
+        return pa.nulls(len(codes), feature.values.type)
+    return feature.values.take(pa.array(codes, mask=codes >= feature.size))

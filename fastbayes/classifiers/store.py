@@ -17,6 +17,9 @@ from fastbayes.statistics.bundle import Statistics
 # Class name -> module: what a model file may name.
 MODELS = {
     "NaiveBayes": "fastbayes.classifiers.naive_bayes",
+    "SPODE": "fastbayes.classifiers.spode",
+    "TAN": "fastbayes.classifiers.tan",
+    "AODE": "fastbayes.classifiers.aode",
     "CategoricalNB": "fastbayes.classifiers.drop_in",
     "MultinomialNB": "fastbayes.classifiers.drop_in",
     "ComplementNB": "fastbayes.classifiers.drop_in",

@@ -14,7 +14,7 @@ import pyarrow as pa
 from fastbayes import files
 from fastbayes.errors import DataError, FileFormatError, SchemaError
 from fastbayes.schema import Schema, from_header, to_header
-from fastbayes.statistics import REGISTRY, ClassMoments, Statistic, ValueCounts
+from fastbayes.statistics import REGISTRY, ClassMoments, PairCounts, Statistic, ValueCounts
 from fastbayes.statistics.class_moments import RetractionError
 from fastbayes.statistics.table import check_sums, from_table, to_table
 
@@ -31,7 +31,8 @@ class Statistics:
     schema
         Columns, domains and classes.
     parts
-        The statistics by name: "values" (`ValueCounts`), "moments" (`ClassMoments`).
+        The statistics by name: "values" (`ValueCounts`), "moments" (`ClassMoments`), "pairs"
+        (`PairCounts`).
     dropped_rows
         Rows left out because their class is missing.
     provenance
@@ -71,6 +72,11 @@ class Statistics:
     def moments(self) -> ClassMoments:
         """The moments of the numeric features."""
         return self._part(ClassMoments)
+
+    @property
+    def pairs(self) -> PairCounts:
+        """The counts of pairs of values, with each class."""
+        return self._part(PairCounts)
 
     def _part(self, kind: type[Any]) -> Any:
         if kind.name not in self.parts:
@@ -181,6 +187,15 @@ class Statistics:
         if values.weighted:
             for array in values.arrays().values():
                 array[np.abs(array) <= -least] = 0.0
+        if isinstance(pairs := self.parts.get(PairCounts.name), PairCounts):
+            pairs.flat[np.abs(pairs.flat) <= -least] = 0
+            if len(pairs.flat) and pairs.flat.min() < 0:
+                i, j = pairs.where(int(pairs.flat.argmin()))
+                raise DataError(
+                    f"columns {self.schema.categorical[i].name!r} and "
+                    f"{self.schema.categorical[j].name!r}: two values would occur together fewer "
+                    "than 0 times; these rows were never added"
+                )
         for j, feature in enumerate(self.schema.categorical):
             rows, columns = np.nonzero(values.of(j) < least)
             if len(rows):

@@ -125,9 +125,7 @@ class PairCounts:
 
     name: ClassVar[str] = "pairs"
 
-    def __init__(
-        self, shape: Shape, *, weighted: bool = False, pairs: Ints | None = None
-    ) -> None:
+    def __init__(self, shape: Shape, *, weighted: bool = False, pairs: Ints | None = None) -> None:
         self.shape = shape
         m = len(shape.sizes)
         first, second = all_pairs(m) if pairs is None else np.asarray(pairs, np.int64).T.copy()
@@ -171,6 +169,11 @@ class PairCounts:
     def of(self, i: int, j: int) -> NDArray[Any]:
         """Return the (S_i, S_j, n_classes) counts of rows where both features are known, a view."""
         return self.block(i, j)[: self.shape.sizes[i], : self.shape.sizes[j]]
+
+    def where(self, cell: int) -> tuple[int, int]:
+        """Return the pair of features to which a position in `flat` belongs."""
+        q = int(np.searchsorted(self.layout.starts, cell, side="right")) - 1
+        return int(self.layout.first[q]), int(self.layout.second[q])
 
     def given(self, p: int) -> NDArray[Any]:
         """Return n(class, p = a, j = b) as (S_p + 1, n_slots, n_classes), in `ValueCounts` slots.

@@ -1,0 +1,102 @@
+"""What SPODE, TAN and AODE share: columns made discrete, value and pair counts, their checks."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes.batch import Batch
+from fastbayes.classifiers.base import Classifier
+from fastbayes.classifiers.cells import Cells, Smoothing
+from fastbayes.classifiers.log_space import Floats
+from fastbayes.classifiers.sampling import drawn_values
+from fastbayes.classifiers.smoothing import checked_alpha, log_prior
+from fastbayes.errors import SchemaError
+from fastbayes.schema import labels
+from fastbayes.statistics.bundle import Statistics
+
+CHOICES = {
+    "missing": ("marginalize", "category"),
+    "unseen": ("ignore", "smooth", "error"),
+    "precision": ("exact", "fast"),
+}
+
+
+class OneDependence(Classifier):
+    """A model of discrete columns in which a feature depends on the class and on one other.
+
+    A subclass reads the statistics (`_read`), gives a scorer (`_scorer`), contributions
+    (`_contributions`) and random codes (`_drawn_codes`).
+    """
+
+    _statistics: ClassVar[tuple[str, ...]] = ("values", "pairs")
+    _discretizes: ClassVar[bool] = True
+
+    class_log_prior_: Floats
+    _cells: Cells
+
+    alpha: Any
+    class_prior: Any
+    discretize: Any
+    precision: str
+
+    def _check_parameters(self) -> None:
+        self._check_alpha()
+        for name, allowed in CHOICES.items():
+            value = getattr(self, name)
+            if value not in allowed:
+                raise ValueError(f"{name}={value!r}: use one of {allowed}")
+
+    def _check_alpha(self) -> None:
+        checked_alpha(self.alpha)
+
+    def _smoothing(self) -> Smoothing:
+        return Smoothing(alpha=float(self.alpha))
+
+    def _suited(self, stats: Any) -> Statistics:
+        stats = super()._suited(stats)
+        for feature in stats.schema.numeric:
+            raise SchemaError(
+                f"the statistics were counted with column {feature.name!r} as numeric; "
+                f"{type(self).__name__} needs it discrete: count again with pairs=True"
+            )
+        return stats
+
+    def _read(self, stats: Statistics) -> dict[str, Any]:
+        smoothing, values = self._smoothing(), stats.values
+        return {
+            "class_log_prior_": log_prior(
+                values.class_counts,
+                smoothing.mass(values.shape.n_classes),
+                self.class_prior,
+                labels(stats.schema.classes),
+            ),
+            "_cells": Cells(values, stats.pairs, missing=self.missing, unseen=self.unseen),
+        }
+
+    def _log_prior(self) -> Floats:
+        return self.class_log_prior_
+
+    def _drawn(self, codes: NDArray[np.intp], random: np.random.Generator) -> dict[str, Any]:
+        drawn = self._drawn_codes(codes, random)
+        columns: dict[str, Any] = {}
+        for feature, column in zip(self.schema_.features, drawn, strict=True):
+            columns[feature.name] = drawn_values(feature, column, random)
+        return columns
+
+    def _drawn_codes(
+        self, codes: NDArray[np.intp], random: np.random.Generator
+    ) -> list[NDArray[np.int64]]:
+        """Return one code per row for each feature; S_j is a missing value."""
+        raise NotImplementedError
+
+
+def code_rows(batch: Batch, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the row (offset + code) of each cell of a batch, (n_features, n_rows)."""
+    rows = np.empty((len(offsets) - 1, batch.n_rows), np.int64)
+    for features, codes, _sizes in batch.codes:
+        rows[features] = codes
+    rows += offsets[:-1, None]
+    return rows

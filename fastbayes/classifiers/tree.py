@@ -1,0 +1,119 @@
+"""Features that hang on a tree: each depends on the class and on at most one other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes import _jit
+from fastbayes.batch import Batch, Codes
+from fastbayes.classifiers.cells import Cells
+from fastbayes.classifiers.log_space import Floats
+from fastbayes.classifiers.one_dependence import OneDependence, code_rows
+from fastbayes.classifiers.sampling import value_codes
+from fastbayes.classifiers.structure import tree_dot
+from fastbayes.plain.factors import children_first
+from fastbayes.statistics.bundle import Statistics
+
+
+class TreeClassifier(OneDependence):
+    """A classifier whose features form a forest; a subclass chooses it (`_structure`)."""
+
+    parents_: dict[str, str | None]
+    _parents: NDArray[np.int64]
+    _tables: list[Floats]
+
+    def _structure(self, stats: Statistics, cells: Cells) -> dict[str, Any]:
+        """Return fitted attributes with `_parents`, (n_features,), -1 for none."""
+        raise NotImplementedError
+
+    def _read(self, stats: Statistics) -> dict[str, Any]:
+        found = super()._read(stats)
+        cells, smoothing = found["_cells"], self._smoothing()
+        found |= self._structure(stats, cells)
+        names, above = stats.schema.names, found["_parents"].tolist()
+        found["parents_"] = {
+            name: None if p < 0 else names[p] for name, p in zip(names, above, strict=True)
+        }
+        found["_tables"] = [
+            cells.root(j, smoothing) if p < 0 else cells.edge(p, j, smoothing)
+            for j, p in enumerate(above)
+        ]
+        return found
+
+    @property
+    def n_parameters_(self) -> int:
+        """Free parameters: K - 1, and K S_parent (S_j - 1) for each feature."""
+        self._check_fitted()
+        sizes, k = self._cells.choices.astype(np.int64), len(self.classes_)
+        above = np.where(self._parents >= 0, sizes[self._parents], 1)
+        return k - 1 + k * int((above * np.maximum(sizes - 1, 0)).sum())
+
+    def to_dot(self) -> str:
+        """Return the structure in Graphviz' language.
+
+        Returns
+        -------
+        str
+            A directed graph from the class to every feature, and from feature to feature.
+        """
+        self._check_fitted()
+        above = {name: [] if p is None else [p] for name, p in self.parents_.items()}
+        return tree_dot(self.schema_.target or "class", above)
+
+    def _hidden(self) -> list[NDArray[np.bool_]]:
+        cells = self._cells
+        return [cells.hidden[rows] for rows in cells.rows]
+
+    def _scorer(self, cells: float) -> Any:
+        return _jit.load("factors", cells).TreeScorer(
+            self.class_log_prior_, self._parents, self._tables, self._hidden(), self.precision
+        )
+
+    def _contributions(self, batch: Batch, out: Floats) -> None:
+        """Write ln P(x_j | x_parent, c); where a parent is not observed, by the chain rule.
+
+        In such rows a feature gets what its value adds to ln P(the features before it | c), in the
+        order root first.
+        """
+        cells = self._cells
+        codes = code_rows(batch, cells.offsets) - cells.offsets[:-1, None]
+        for j, (p, table) in enumerate(zip(self._parents.tolist(), self._tables, strict=True)):
+            out[:, j] = table[codes[p] if p >= 0 else 0, codes[j]]
+        inner = np.unique(self._parents[self._parents >= 0])
+        gone = np.array([h[c] for h, c in zip(self._hidden(), codes, strict=True)])
+        rows = np.flatnonzero(gone[inner].any(axis=0)) if len(inner) else np.empty(0, np.int64)
+        if not len(rows):
+            return
+        scorer = _jit.load("factors", 0).TreeScorer(
+            np.zeros(cells.n_classes), self._parents, self._tables, self._hidden()
+        )
+        known = codes[:, rows]
+        # A code that is no observation: missing, or unseen where missing is a value.
+        gap = cells.sizes + [not hidden[-2] for hidden in self._hidden()]
+        partial = np.broadcast_to(gap[:, None], known.shape).astype(np.uint32)
+        before = np.zeros((len(rows), cells.n_classes))
+        for j in children_first(self._parents)[::-1]:
+            partial[j] = known[j]
+            after = np.empty_like(before)
+            scorer.log_joint([Codes(np.arange(len(partial)), partial, cells.sizes + 2)], (), after)
+            with np.errstate(invalid="ignore"):
+                added = np.where(np.isneginf(before), 0.0, after - before)
+            out[rows, j], before = added, after
+
+    def _drawn_codes(
+        self, codes: NDArray[np.intp], random: np.random.Generator
+    ) -> list[NDArray[np.int64]]:
+        cells = self._cells
+        drawn = np.broadcast_to(cells.sizes[:, None], (len(cells.sizes), len(codes))).copy()
+        for j in children_first(self._parents)[::-1]:
+            if not (states := int(cells.choices[j])):
+                continue
+            table = np.exp(self._tables[j])
+            p = int(self._parents[j])
+            above = drawn[p] if p >= 0 else np.zeros(len(codes), np.int64)
+            given = table[:, :states].transpose(1, 0, 2).reshape(states, -1)
+            drawn[j] = value_codes(given, above * cells.n_classes + codes, random)
+        return list(drawn)
