@@ -45,6 +45,27 @@ CASES: dict[str, tuple[Callable[[], Any], Any]] = {
         MIXED,
     ),
     "NaiveBayes, array": (lambda: fb.NaiveBayes(alpha="loo"), NUMBERS),
+    "SPODE": (lambda: fb.SPODE(super_parent="cmi"), MIXED),
+    "TAN": (fb.TAN, MIXED),
+    "TAN, other parameters": (
+        lambda: fb.TAN(
+            alpha=0.5,
+            root="sky",
+            prune="aic",
+            class_prior="uniform",
+            discretize={"heat": [0.0, np.float64(1.5)]},
+            domains={"sky": ["sun", "rain", "snow"]},
+            categorical=["p"],
+            missing="category",
+            unseen="smooth",
+        ),
+        MIXED,
+    ),
+    "AODE": (fb.AODE, MIXED),
+    "AODE, array": (
+        lambda: fb.AODE(smoothing="m_estimate", min_count=5, discretize=("quantile", 4)),
+        NUMBERS,
+    ),
     "CategoricalNB": (lambda: fb.CategoricalNB(min_categories=9), FRAME),
     "MultinomialNB": (lambda: fb.MultinomialNB(alpha=[0.5, 1, 2]), FRAME),
     "ComplementNB": (lambda: fb.ComplementNB(norm=True), NUMBERS),
@@ -178,6 +199,9 @@ def test_adapted_prior__is_a_copy_of_the_model_with_another_prior(case: tuple[An
     adapted = model.adapt_prior(X)
     assert adapted.statistics_ == model.statistics_
     assert hasattr(adapted, "feature_names_in_") == hasattr(model, "feature_names_in_")
+    if isinstance(model, fb.AODE) and model.class_prior is None:
+        # As counted, the prior differs from one super-parent to the next: it has no one prior.
+        model = model._copy_with(class_prior=np.exp(model.class_log_prior_))
     likelihood = [m.log_joint(X) - m._log_prior() for m in (adapted, model)]
     with np.errstate(invalid="ignore"):
         known = np.isfinite(adapted._log_prior())

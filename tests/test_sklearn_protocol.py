@@ -35,7 +35,8 @@ from fastbayes.errors import DataError, FastBayesWarning, SchemaError
 
 DROP_INS = [BernoulliNB, CategoricalNB, ComplementNB, GaussianNB, MultinomialNB]
 SPARSE = [BernoulliNB, ComplementNB, MultinomialNB]
-CLASSIFIERS = [*DROP_INS, fastbayes.NaiveBayes]
+SEMI_NAIVE = [fastbayes.SPODE, fastbayes.TAN, fastbayes.AODE]
+CLASSIFIERS = [*DROP_INS, fastbayes.NaiveBayes, *SEMI_NAIVE]
 
 
 @pytest.fixture(params=CLASSIFIERS, ids=lambda cls: cls.__name__)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from functools import partial
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastbayes import _jit
 from fastbayes.batch import Batch
-from fastbayes.classifiers.cells import Smoothing, checked_m, logs
+from fastbayes.classifiers.cells import Cells, Smoothing, checked_m, logs
 from fastbayes.classifiers.log_space import Floats
 from fastbayes.classifiers.one_dependence import OneDependence, code_rows
 from fastbayes.classifiers.sampling import value_codes
 from fastbayes.classifiers.smoothing import checked_alpha
+from fastbayes.statistics.bundle import Statistics
 
 
 class AODE(OneDependence):
@@ -86,6 +88,11 @@ class AODE(OneDependence):
     array(['p', 'n'], dtype='<U1')
     """
 
+    _rule: Smoothing
+    _naive: Floats
+    _own: Floats
+    _weight: Floats
+
     def __init__(
         self,
         *,
@@ -138,35 +145,36 @@ class AODE(OneDependence):
         each = [k * s * int(free.sum() - f) + k * s - 1 for s, f in zip(sizes, free, strict=True)]
         return int(sum(n for n, s in zip(each, sizes, strict=True) if s))
 
-    def _own(self) -> Floats:
-        """Return P(c, x_p = a), (n_rows, n_classes)."""
-        cells, smoothing = self._cells, self._smoothing()
-        known = cells.known[cells.feature]
-        choices = cells.choices[cells.feature][:, None]
-        if self.class_prior is None:
-            total = known.sum(axis=1, keepdims=True)
-            return smoothing.ratio(cells.n, total, cells.n_classes * choices)
-        mass = smoothing.mass(cells.n_classes * choices)
-        below = known + choices * mass
-        with np.errstate(divide="ignore", invalid="ignore"):
-            share = np.where(below > 0, (cells.n + mass) / below, 1.0 / np.maximum(choices, 1))
-        return np.asarray(np.exp(self.class_log_prior_) * share)
-
-    def _parent_weight(self) -> Floats:
-        """Return 1 for each value that may be a super-parent, else 0, (n_rows,)."""
-        cells = self._cells
+    def _read(self, stats: Statistics) -> dict[str, Any]:
+        found = super()._read(stats)
+        cells, smoothing = found["_cells"], self._smoothing()
         often = np.asarray(cells.n.sum(axis=1) >= self.min_count)
-        return np.where(often & ~cells.hidden, 1.0, 0.0)
+        prior = None if self.class_prior is None else np.exp(found["class_log_prior_"])
+        return found | {
+            "_rule": smoothing,
+            "_naive": logs(cells.likelihood(smoothing)),
+            "_own": own_joint(cells, smoothing, prior),
+            "_weight": np.where(often & ~cells.hidden, 1.0, 0.0),
+        }
+
+    def adapt_prior(self, X: Any, *, tolerance: float = 1e-9, max_iter: int = 10_000) -> Self:
+        # The prior of each super-parent's rows differs, so begin from the model that has just one.
+        if self.class_prior is None:
+            self._check_fitted()
+            start = self._copy_with(class_prior=np.exp(self.class_log_prior_))
+            return start.adapt_prior(X, tolerance=tolerance, max_iter=max_iter)
+        return super().adapt_prior(X, tolerance=tolerance, max_iter=max_iter)
+
+    adapt_prior.__doc__ = OneDependence.adapt_prior.__doc__
 
     def _scorer(self, cells: float) -> Any:
-        mine, smoothing = self._cells, self._smoothing()
         return _jit.load("averages", cells).AverageScorer(
             self.class_log_prior_,
-            logs(mine.likelihood(smoothing)),
-            mine.offsets,
-            self._own(),
-            self._parent_weight(),
-            lambda p: mine.conditional(p, smoothing),
+            self._naive,
+            self._cells.offsets,
+            self._own,
+            self._weight,
+            partial(self._cells.conditional, smoothing=self._rule),
             self.precision,
         )
 
@@ -181,16 +189,15 @@ class AODE(OneDependence):
 
     def _shares(self, batch: Batch, out: Floats) -> Floats:
         """Write contributions, and return r_p(c), (n_rows, n_features, n_classes)."""
-        cells, smoothing = self._cells, self._smoothing()
+        cells = self._cells
         rows = code_rows(batch, cells.offsets)
-        weight = self._parent_weight()[rows]
-        own = logs(self._own())
+        weight, own = self._weight[rows], logs(self._own)
         joint = np.full((len(rows), batch.n_rows, cells.n_classes), -np.inf)
         terms = np.zeros((len(rows), len(rows), batch.n_rows, cells.n_classes))
         for p in range(len(rows)):
             if not weight[p].any():
                 continue
-            table = logs(cells.conditional(p, smoothing))
+            table = logs(cells.conditional(p, self._rule))
             terms[p] = table[rows[p] - cells.offsets[p], rows]
             terms[p, p] = own[rows[p]] - self.class_log_prior_
             joint[p] = np.where(
@@ -203,35 +210,46 @@ class AODE(OneDependence):
             share = np.exp(joint - np.where(np.isneginf(whole), 0.0, whole))
             total = weight.sum(axis=0)[:, None]
             surprise = np.log(weight[:, :, None] / (total * share))
-        naive = logs(cells.likelihood(smoothing))[rows]
         terms += np.where(share > 0, surprise, 0.0)[:, None] * np.eye(len(rows))[:, :, None, None]
         mixed = np.where(share[:, None] > 0, share[:, None] * terms, 0.0).sum(axis=0)
         # A class that every super-parent excludes is excluded.
         mixed[:, np.isneginf(whole)] = -np.inf if len(rows) else 0.0
         alone = (total == 0) & np.ones_like(whole, np.bool_)
-        out[:] = np.where(alone, naive, mixed).transpose(1, 0, 2)
+        out[:] = np.where(alone, self._naive[rows], mixed).transpose(1, 0, 2)
         return np.where(alone, 0.0, share).transpose(1, 0, 2)
 
     def _drawn_codes(
         self, codes: NDArray[np.intp], random: np.random.Generator
     ) -> list[NDArray[np.int64]]:
         """Draw a super-parent for each row, its value given the class, then the others."""
-        cells, smoothing = self._cells, self._smoothing()
-        m = len(cells.sizes)
+        cells, m = self._cells, len(self._cells.sizes)
         parents = np.flatnonzero(cells.choices > 0)
         drawn = np.full((m, len(codes)), cells.sizes[:, None])
         if not len(parents):
             return list(drawn)
         chosen = random.choice(parents, size=len(codes))
-        own = self._own()
         for p in np.unique(chosen):
             here = np.flatnonzero(chosen == p)
             states = slice(cells.offsets[p], cells.offsets[p] + int(cells.choices[p]))
-            drawn[p, here] = value_codes(own[states], codes[here], random)
-            table = cells.conditional(int(p), smoothing)
+            drawn[p, here] = value_codes(self._own[states], codes[here], random)
+            table = cells.conditional(int(p), self._rule)
             for j in np.flatnonzero((cells.choices > 0) & (np.arange(m) != p)):
                 states = slice(cells.offsets[j], cells.offsets[j] + int(cells.choices[j]))
                 given = table[: int(cells.choices[p]), states].transpose(1, 0, 2)
                 cell = drawn[p, here] * cells.n_classes + codes[here]
                 drawn[j, here] = value_codes(given.reshape(given.shape[0], -1), cell, random)
         return list(drawn)
+
+
+def own_joint(cells: Cells, smoothing: Smoothing, prior: Floats | None) -> Floats:
+    """Return P(c, x_p = a), (n_rows, n_classes): P(c) P(x_p = a | c) where the prior is given."""
+    known = cells.known[cells.feature]
+    choices = cells.choices[cells.feature][:, None]
+    if prior is None:
+        total = known.sum(axis=1, keepdims=True)
+        return smoothing.ratio(cells.n, total, cells.n_classes * choices)
+    mass = smoothing.mass(cells.n_classes * choices)
+    below = known + choices * mass
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = np.where(below > 0, (cells.n + mass) / below, 1.0 / np.maximum(choices, 1))
+    return np.asarray(prior * share)

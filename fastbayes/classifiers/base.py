@@ -122,12 +122,13 @@ class Classifier(TableRows):
         categorical = self.categorical
         if not first:
             known = self.schema_
-            domains = {f.name: f.values for f in known.categorical if f.declared} | domains
+            coded = [f for f in known.categorical if f.cuts is None]
+            domains = {f.name: f.values for f in coded if f.declared} | domains
             if known.classes_declared:
                 domains[opened.target] = known.classes
             # A column of nothing but nulls so far is of no kind yet, unless the user chose one.
             picked = chosen(known.names, self.categorical)
-            picked |= {f.name for f in known.categorical if not f.void}
+            picked |= {f.name for f in coded if not f.void}
             here = {*opened.source.schema.names} - {opened.target, opened.weight}
             categorical = sorted(picked & here)
         if classes is not None:

@@ -138,11 +138,10 @@ class Cells:
         block = self.pairs.block(p, j)
         result = np.zeros((self.sizes[p] + 2, self.sizes[j] + 2, self.n_classes))
         result[: block.shape[0], : block.shape[1]] = block
-        for axis, feature in enumerate((p, j)):
-            if not self.as_value[feature]:
-                index = [slice(None), slice(None)]
-                index[axis] = self.sizes[feature]  # type: ignore[call-overload]
-                result[tuple(index)] = 0.0
+        if not self.as_value[p]:
+            result[self.sizes[p]] = 0.0
+        if not self.as_value[j]:
+            result[:, self.sizes[j]] = 0.0
         return result
 
     def known_together(self) -> Floats:

@@ -136,16 +136,18 @@ class TAN(TreeClassifier):
         names = stats.schema.names
         check_feature(stats.schema, self.root)
         sizes = cells.sizes + cells.as_value
-        ranks = {"relevance": class_information(cells.n, cells.offsets, sizes), "root": self.root}
+        relevance = class_information(cells.n, cells.offsets, sizes)
         information = dependence(cells)
         if self.prune is None:
-            parents = maximum_spanning_tree(information, names, **ranks)
+            parents = maximum_spanning_tree(information, names, relevance=relevance, root=self.root)
         else:
             n = max(float(cells.values.class_counts.sum()), 1.0)
             unit = 0.5 * math.log(n) if self.prune == "bic" else 1.0
             cost = penalty(sizes, cells.n_classes, unit)
             gain = cells.known_together() * information
-            parents = maximum_spanning_forest(gain - cost, names, **ranks)
+            parents = maximum_spanning_forest(
+                gain - cost, names, relevance=relevance, root=self.root
+            )
         return {"_parents": parents, "information_": information}
 
 
