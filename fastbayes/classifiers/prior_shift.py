@@ -66,7 +66,7 @@ def shifted_prior(posterior: Floats, prior: Floats, tolerance: float, max_iter: 
 
 
 def _leap(start: Floats, first: Floats, second: Floats) -> Floats:
-    """Return where two steps point to, the second step where that leaves the simplex."""
+    """Return where two steps point to, or a part of the way within the simplex."""
     move, bend = first - start, second - 2 * first + start
     curvature = float(np.sqrt(bend @ bend))
     if curvature == 0:
@@ -74,5 +74,10 @@ def _leap(start: Floats, first: Floats, second: Floats) -> Floats:
     length = float(np.sqrt(move @ move)) / curvature
     if length <= 1:
         return second
-    far = start + 2 * length * move + length * length * bend
-    return far if (far[start > 0] > 0).all() else second
+    # Towards a class that is absent the whole way leads out of the simplex: then a part of it.
+    while length > 1:
+        far = start + 2 * length * move + length * length * bend
+        if (far[start > 0] > 0).all():
+            return np.asarray(far)
+        length = (length + 1) / 2 if length > 1.1 else 1.0
+    return second
