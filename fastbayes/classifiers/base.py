@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -20,10 +21,39 @@ from fastbayes.discretization import numeric_cuts
 from fastbayes.domains import cast_domain, common_type, domain, same_values
 from fastbayes.errors import DataError, SchemaError
 from fastbayes.remarks import remark
-from fastbayes.schema import chosen, labels
+from fastbayes.schema import Schema, chosen, labels
 from fastbayes.statistics.bundle import Statistics
 
 logger = logging.getLogger("fastbayes")
+
+
+@dataclass
+class Scans:
+    """Scans over one source, which a model learns from."""
+
+    source: Any
+    learning: Callable[..., Encoder]
+    cuts: dict[str, NDArray[np.float64]] | None
+    unlabelled: list[pa.RecordBatch]
+    classless: bool
+
+    def count(
+        self, model: Classifier, wanted: engine.Wanted, known: Schema | None = None
+    ) -> Statistics:
+        """Scan once; `known` is the schema that an earlier scan of the same rows found."""
+        encoder = self.learning(cuts=self.cuts)
+        if known is not None:
+            encoder.know(known)
+            self.unlabelled.clear()
+        return engine.scan(
+            self.source,
+            encoder,
+            wanted,
+            threads=model.threads,
+            memory_limit=model.memory_limit,
+            unlabelled=self.unlabelled,
+            classless=self.classless,
+        )
 
 
 class Classifier(TableRows):
@@ -143,34 +173,28 @@ class Classifier(TableRows):
             missing=self.missing,
             keep_unlabelled=self._keeps_unlabelled(),
         )
-        encoder = learning()
+        cuts, encoder = None, learning()
         if self._discretizes and any(book is None for _, book in encoder.features):
             told = self.discretize
             if not first:
                 told = {f.name: f.cuts for f in self.schema_.features if f.cuts is not None}
-            encoder = learning(
-                cuts=numeric_cuts(
-                    opened.source,
-                    encoder,
-                    told,
-                    threads=self.threads,
-                    memory_limit=self.memory_limit,
-                )
+            cuts = numeric_cuts(
+                opened.source,
+                encoder,
+                told,
+                threads=self.threads,
+                memory_limit=self.memory_limit,
             )
         left: list[pa.RecordBatch] = []
-        stats = engine.scan(
-            opened.source,
-            encoder,
-            self._statistics,
-            threads=self.threads,
-            memory_limit=self.memory_limit,
-            unlabelled=left,
-            classless=not first,
-        )
+        stats = self._scanned(Scans(opened.source, learning, cuts, left, classless=not first))
         if not stats.n_rows and first:
             why = "every weight is zero" if opened.weight else "there are no rows"
             raise DataError(f"{opened.source.description}: nothing to learn from, {why}")
         return self._with_unlabelled(stats, left, opened.weight)
+
+    def _scanned(self, scans: Scans) -> Statistics:
+        """Return the statistics of all rows; a subclass may need several scans."""
+        return scans.count(self, {name: {} for name in self._statistics})
 
     def _keeps_unlabelled(self) -> bool:
         return False
