@@ -172,7 +172,7 @@ class _Budget:
     def __init__(self, limit: int | None, copies: int, wanted: Wanted) -> None:
         pairs = wanted.get(PairCounts.name)
         # Counts of values stay small unless a column is an identifier; those of pairs need not.
-        self.limit = limit if limit is not None or pairs is None else physical_memory() // 2
+        self.limit = default_limit() if limit is None and pairs is not None else limit
         self.asked = limit is not None
         self.copies = copies
         self.pairs = pairs
@@ -202,12 +202,21 @@ class _Budget:
         )
 
 
-def physical_memory() -> int:
-    """Return the bytes of memory of this machine; 8 GiB where it does not tell."""
+def default_limit() -> int:
+    """Return the bytes that counts of pairs may take unless told: half of the machine's memory."""
     try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
     except (AttributeError, ValueError, OSError):  # not a Unix
-        return 8 << 30
+        return 4 << 30
+
+
+def left_for_pairs(memory_limit: int | None, threads: int | None, shape: Shape) -> int:
+    """Return the bytes that one set of counts of pairs may take beside those of values."""
+    limit = default_limit() if memory_limit is None else int(memory_limit)
+    # Each thread has a set, and the result is one more.
+    copies = resolved_threads(threads) + 1
+    values, others = bytes_needed(shape._replace(sizes=_room(shape.sizes)), copies)
+    return max(limit - int(values.sum()) - others, 0) // copies
 
 
 def bytes_needed(shape: Shape, copies: int) -> tuple[NDArray[np.int64], int]:
@@ -238,9 +247,13 @@ def capacity(encoder: Encoder) -> Shape:
     """Return room for what the codebooks know, doubling so that growth is rare."""
     sizes = np.array([len(book) for book in encoder.books], dtype=np.int64)
     open_ = np.array([not book.fixed for book in encoder.books], dtype=np.bool_)
-    room = np.maximum(4, 2 ** np.ceil(np.log2(np.maximum(sizes, 1)))).astype(np.int64)
     n_classes = 1 if encoder.target is None else len(encoder.target)
-    return Shape(np.where(open_, room, sizes), len(encoder.features) - len(sizes), n_classes)
+    sizes = np.where(open_, _room(sizes), sizes)
+    return Shape(sizes, len(encoder.features) - len(sizes), n_classes)
+
+
+def _room(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.maximum(4, 2 ** np.ceil(np.log2(np.maximum(sizes, 1)))).astype(np.int64)
 
 
 def encoded_blocks(segment: Segment, encoder: Encoder) -> Iterator[tuple[pa.RecordBatch, Encoded]]:

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from fastbayes import _jit
+from fastbayes.classifiers.base import Scans
 from fastbayes.classifiers.cells import Cells
 from fastbayes.classifiers.log_space import Floats
+from fastbayes.classifiers.streaming import counts_of_tree, same_pairs
 from fastbayes.classifiers.structure import (
     maximum_spanning_forest,
     maximum_spanning_tree,
     penalty,
 )
 from fastbayes.classifiers.tree import TreeClassifier
-from fastbayes.errors import SchemaError
+from fastbayes.errors import MemoryLimitError, SchemaError
 from fastbayes.plain.information import class_information
 from fastbayes.schema import Schema
 from fastbayes.statistics.bundle import Statistics
+
+logger = logging.getLogger("fastbayes")
 
 
 class TAN(TreeClassifier):
@@ -64,7 +69,7 @@ class TAN(TreeClassifier):
     parents_
         {feature: the feature it depends on, or None}.
     information_
-        (n_features, n_features) I(X_i; X_j | C) in nats, 0 on the diagonal.
+        (n_features, n_features) I(X_i; X_j | C) in nats of the pairs counted, 0 for others.
     statistics_
         The `Statistics` that every parameter is read from.
     schema_
@@ -79,6 +84,8 @@ class TAN(TreeClassifier):
     P(c, x) = P(c) prod_j P(x_j | x_parent(j), c), the tree of greatest total I(X_i; X_j | C), from
     unsmoothed counts of the rows where both are known. Ties go by feature name. A pruned forest
     maximises N I - ln(N)/2 K (S_i - 1)(S_j - 1) ("bic"; factor 1 for "aic") over positive edges.
+    Where the counts of all pairs exceed the memory limit, `fit` counts some pairs in each of
+    several scans, and keeps those of the tree's edges: the structure is then fixed.
 
     References
     ----------
@@ -132,23 +139,49 @@ class TAN(TreeClassifier):
         if self.prune not in (None, "bic", "aic"):
             raise ValueError(f"prune={self.prune!r}: use None, 'bic' or 'aic'")
 
+    def _scanned(self, scans: Scans) -> Statistics:
+        fitted = vars(self).get("statistics_")
+        if fitted is not None and not fitted.pairs.layout.complete:
+            return scans.count(self, {"values": {}, "pairs": {"pairs": same_pairs(fitted, scans)}})
+        try:
+            return super()._scanned(scans)
+        except MemoryLimitError as error:
+            if fitted is not None or not scans.source.rereadable:
+                raise
+            logger.info("%s; the tree is found in several scans", error)
+            return counts_of_tree(self, scans, self._tree, dependence)
+
     def _structure(self, stats: Statistics, cells: Cells) -> dict[str, Any]:
-        names = stats.schema.names
         check_feature(stats.schema, self.root)
-        sizes = cells.sizes + cells.as_value
-        relevance = class_information(cells.n, cells.offsets, sizes)
         information = dependence(cells)
-        if self.prune is None:
-            parents = maximum_spanning_tree(information, names, relevance=relevance, root=self.root)
+        layout = cells.pairs.layout
+        if layout.complete:
+            parents = self._tree(stats, cells, information, cells.known_together())
         else:
-            n = max(float(cells.values.class_counts.sum()), 1.0)
-            unit = 0.5 * math.log(n) if self.prune == "bic" else 1.0
-            cost = penalty(sizes, cells.n_classes, unit)
-            gain = cells.known_together() * information
+            # Only the edges of a tree were counted: that is the structure.
+            weights = np.full(information.shape, -1.0)
+            weights[layout.first, layout.second] = weights[layout.second, layout.first] = 1.0
             parents = maximum_spanning_forest(
-                gain - cost, names, relevance=relevance, root=self.root
+                weights, stats.schema.names, relevance=self._relevance(cells), root=self.root
             )
         return {"_parents": parents, "information_": information}
+
+    def _tree(
+        self, stats: Statistics, cells: Cells, information: Floats, together: Floats
+    ) -> NDArray[np.int64]:
+        """Return the parent of each feature, from the information of every pair."""
+        names, relevance = stats.schema.names, self._relevance(cells)
+        if self.prune is None:
+            return maximum_spanning_tree(information, names, relevance=relevance, root=self.root)
+        n = max(float(cells.values.class_counts.sum()), 1.0)
+        unit = 0.5 * math.log(n) if self.prune == "bic" else 1.0
+        cost = penalty(cells.sizes + cells.as_value, cells.n_classes, unit)
+        return maximum_spanning_forest(
+            together * information - cost, names, relevance=relevance, root=self.root
+        )
+
+    def _relevance(self, cells: Cells) -> Floats:
+        return class_information(cells.n, cells.offsets, cells.sizes + cells.as_value)
 
 
 def check_feature(schema: Schema, name: str | None) -> None:
