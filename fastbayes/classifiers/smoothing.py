@@ -136,7 +136,7 @@ def leave_one_out_log_joint(
     """
     n_c, sizes = counts.class_counts.astype(np.float64), counts.shape.sizes
     total = n_c.sum(keepdims=True)
-    result = _left_out(n_c, total, np.array([len(n_c)]), alpha)
+    result = left_out(n_c, total, np.array([len(n_c)]), alpha)
     as_value = np.asarray(counts.missing.any(axis=1)) & (missing == "category")
     kept = np.ones(len(counts.counts), dtype=np.bool_)
     kept[counts.offsets[1:] - 1] = as_value
@@ -144,14 +144,30 @@ def leave_one_out_log_joint(
     known = np.where(as_value[:, None], n_c, counts.known)
     n = counts.counts[kept].astype(np.float64)
     rows = np.repeat(np.arange(len(sizes)), choices)
-    return result + _left_out(n, known[rows], choices[rows, None], alpha)
+    return result + left_out(n, known[rows], choices[rows, None], alpha)
 
 
-def _left_out(n: Floats, known: Floats, choices: NDArray[Any], alpha: float) -> float:
-    above, below = n - np.minimum(n, 1) + alpha, known - np.minimum(known, 1) + choices * alpha
+def left_out(
+    n: Floats, known: Floats, choices: NDArray[Any], mass: Any, rows: Floats | None = None
+) -> float:
+    """Return the sum of rows ln((n - 1 + mass)/(known - 1 + choices mass)), in nats.
+
+    n - 1 is read as n - min(n, 1) and 0/0 as its limit 1/choices.
+
+    Parameters
+    ----------
+    n, known
+        Count of each cell, and of all the cells of its distribution.
+    choices, mass
+        How many these are, and the pseudo-count of each.
+    rows
+        Rows of each cell to be scored, at most n; None for all.
+    """
+    above, below = n - np.minimum(n, 1) + mass, known - np.minimum(known, 1) + choices * mass
+    rows = n if rows is None else rows
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(below > 0, above / below, 1 / choices)
-        return float(np.where(n > 0, n * np.log(ratio), 0.0).sum())
+        return float(np.where(rows > 0, rows * np.log(ratio), 0.0).sum())
 
 
 def best_alpha(counts: ValueCounts, *, missing: str = "marginalize") -> float:

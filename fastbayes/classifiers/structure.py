@@ -137,7 +137,7 @@ def k_dependence(
     relevance
         (d,) I(X_j; C).
     names
-        The d names of the features, all different; they settle ties.
+        The d names of the features, all different; ties go by name.
     k
         Largest number of feature parents, 0 or more; with 0 the structure is naive Bayes.
 
@@ -183,9 +183,12 @@ def _levels(values: Floats) -> Integers:
     """Return the rank of each value from below, (n,); values that are equal share theirs."""
     order = np.argsort(values)
     rising = values[order]
-    size = np.abs(rising)
+    above, below = rising[1:], rising[:-1]
+    near = np.isfinite(above) & np.isfinite(below)
     steps = np.zeros(len(values), np.int64)
-    steps[1:] = rising[1:] - rising[:-1] > TIE * np.maximum(size[1:], size[:-1])
+    steps[1:] = above > below
+    with np.errstate(invalid="ignore"):  # -inf, the score of what is impossible, equals itself
+        steps[1:] &= ~(near & (above - below <= TIE * np.maximum(np.abs(above), np.abs(below))))
     levels = np.empty(len(values), np.int64)
     levels[order] = np.cumsum(steps)
     return levels
