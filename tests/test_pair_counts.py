@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -143,6 +145,52 @@ def test_a_value_per_row__is_refused_with_the_figure() -> None:
         fb.AODE(memory_limit=10_000_000).fit(table, "y")
 
 
+# -- as a table ------------------------------------------------------------------------------------
+
+
+def test_table__there_and_back(rows: pa.Table) -> None:
+    for stats in (fb.count(rows, "y", pairs=True), fb.count(rows, "y", pairs=True) * 0.5):
+        table = stats.to_table()
+        order = np.random.default_rng(1).permutation(len(table))
+        assert fb.Statistics.from_table(table.take(pa.array(order))) == stats
+
+
+def grouped(rows: pa.Table, swapped: bool) -> pa.Table:
+    """Return GROUP BY class and two values, for every pair of columns."""
+    pieces = []
+    for a, b in combinations(rows.column_names[:-1], 2):
+        first, second = (b, a) if swapped else (a, b)
+        counts = rows.group_by(["y", first, second]).aggregate([([], "count_all")])
+        names = [pa.array([name] * len(counts)) for name in (first, second)]
+        columns = [*(counts[key] for key in ("y", first, second, "count_all")), *names]
+        keys = ["class", "value_a", "value_b", "n", "feature_a", "feature_b"]
+        pieces.append(pa.table(dict(zip(keys, columns, strict=True))))
+    return pa.concat_tables(pieces)
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_table__of_a_group_by(rows: pa.Table, swapped: bool) -> None:
+    found = fb.Statistics.from_table(grouped(rows, swapped), target="y")
+    counted = fb.count(rows, "y", pairs=True)
+    assert found == counted
+    assert fb.TAN().fit_statistics(found).parents_ == fb.TAN().fit_statistics(counted).parents_
+
+
+def test_table__what_does_not_fit_is_named(rows: pa.Table) -> None:
+    table = grouped(rows, False)
+    keep = pc.not_equal(table["feature_b"], "x03")
+    some = pa.concat_tables([table.filter(keep), table.filter(pc.invert(keep)).slice(0, 12)])
+    with pytest.raises(DataError, match="no rows for 'x01' and 'x03'; count every pair"):
+        fb.Statistics.from_table(some, target="y")
+    own = table.set_column(5, "feature_b", table["feature_a"])
+    with pytest.raises(DataError, match="paired with itself"):
+        fb.Statistics.from_table(pa.concat_tables([table, own]), target="y")
+    with pytest.raises(SchemaError, match="needs one column 'value_b'"):
+        fb.Statistics.from_table(table.drop_columns(["value_b"]), target="y")
+    with pytest.raises(DataError, match=r"'x00': value '2' is outside"):
+        fb.Statistics.from_table(table, target="y", domains={"x00": ["0", "1"]})
+
+
 # -- more pairs than fit ------------------------------------------------------------------------
 
 
@@ -156,6 +204,11 @@ def chain(n: int, d: int, seed: int = 0) -> pa.Table:
     gaps = rng.random((d, n)) < 0.02
     columns = {f"x{j:02d}": pa.array(codes[j].astype(str), mask=gaps[j]) for j in range(d)}
     return pa.table({**columns, "y": rng.integers(0, 3, n).astype(str)})
+
+
+@pytest.fixture(name="rows")
+def _rows() -> pa.Table:
+    return chain(300, 4)
 
 
 @pytest.mark.parametrize("options", [{}, {"prune": "bic"}, {"missing": "category"}])

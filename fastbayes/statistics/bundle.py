@@ -358,8 +358,8 @@ class Statistics:
         -------
         pyarrow.Table
             Columns part, class, feature, value, n, mean, rest, scatter; value is text, and the mean
-            is mean + rest. The schema's metadata hold domains and types, so that `from_table` gives
-            back an equal statistic.
+            is mean + rest. Counts of pairs name a second feature_b and value_b. The schema's
+            metadata hold domains and types, so that `from_table` gives back an equal statistic.
         """
         return to_table(self.schema, self.parts, self.dropped_rows)
 
@@ -370,9 +370,10 @@ class Statistics:
         Parameters
         ----------
         table
-            Anything Arrow with columns class, feature, value, n. A null value counts missing
-            cells, and a null class rows to be left out. Rows of a feature must add up to the
-            rows of each class.
+            Anything Arrow with columns class, feature, value, n; or, of every pair of features,
+            class, feature_a, value_a, feature_b, value_b, n. A null value counts missing cells,
+            and a null class rows to be left out. Rows of a feature must add up to the rows of
+            each class.
         **options
             `target` (name of the class column, default "class"), `domains`, and `types`
             ({feature: "int64" | "double" | "bool"}, text by default) for tables without metadata.

@@ -15,6 +15,8 @@ from fastbayes.domains import domain, positions, sorted_domain, value_type
 from fastbayes.errors import DataError, SchemaError
 from fastbayes.schema import Feature, Schema, from_header, to_header
 from fastbayes.statistics.class_moments import ClassMoments
+from fastbayes.statistics.pair_table import COLUMNS, pair_rows, pairs_of, values_of
+from fastbayes.statistics.texts import parsed, rows_of, strings, text
 from fastbayes.statistics.value_counts import ValueCounts
 
 METADATA = b"fastbayes"
@@ -58,6 +60,15 @@ def to_table(schema: Schema, parts: Mapping[str, Any], dropped_rows: int) -> pa.
                     scatter=moments.scatter[i, kept],
                 )
             )
+    table = pa.concat_tables(pieces)
+    if "pairs" in parts:
+        rows = pair_rows(schema, parts["pairs"])
+        columns = {key: rows.pop(key) for key in ("feature_b", "value_b")}
+        piece = _piece("pairs", rows["class"], rows["n"], rows["feature"], rows["value"])
+        for key, column in columns.items():
+            table = table.append_column(key, pa.nulls(len(table), pa.string()))
+            piece = piece.append_column(key, column)
+        table = pa.concat_tables([table, piece])
     header, arrays = to_header(schema)
     header |= {
         "domains": {k: [str(v.type), text(v).to_pylist()] for k, v in arrays.items()},
@@ -65,7 +76,6 @@ def to_table(schema: Schema, parts: Mapping[str, Any], dropped_rows: int) -> pa.
         "weighted": values.weighted,
         "dropped_rows": dropped_rows,
     }
-    table = pa.concat_tables(pieces)
     if not values.weighted and "moments" not in parts:
         table = table.set_column(4, "n", table["n"].cast(pa.int64()))
     return table.replace_schema_metadata({METADATA: json.dumps(header).encode()})
@@ -75,7 +85,7 @@ def _piece(
     part: str,
     classes: pa.Array,
     n: Any,
-    feature: str | None = None,
+    feature: str | pa.Array | None = None,
     value: pa.Array | None = None,
     mean: Any = None,
     rest: Any = None,
@@ -87,7 +97,9 @@ def _piece(
         {
             "part": pa.array([part] * rows, pa.string()),
             "class": classes,
-            "feature": pa.array([feature] * rows, pa.string()),
+            "feature": feature
+            if isinstance(feature, pa.Array)
+            else pa.array([feature] * rows, pa.string()),
             "value": pa.nulls(rows, pa.string()) if value is None else value,
             # Counts up to 2**53 are exact in float64, which moments and weights need.
             "n": pa.array(np.asarray(n, dtype=np.float64)),
@@ -96,22 +108,6 @@ def _piece(
             "scatter": none if scatter is None else pa.array(scatter),
         }
     )
-
-
-def text(values: pa.Array) -> pa.Array:
-    """Return a domain as text that reads back exactly."""
-    if pa.types.is_floating(values.type):
-        return pa.array([None if v is None else repr(v) for v in values.to_pylist()], pa.string())
-    return values.cast(pa.string())
-
-
-def _parsed(name: str, values: pa.Array, kind: pa.DataType) -> pa.Array:
-    if pa.types.is_null(kind):
-        return pa.nulls(len(values))
-    try:
-        return values.cast(kind)
-    except pa.ArrowInvalid as error:
-        raise DataError(f"column {name!r}: {error}; give its type in `types`") from error
 
 
 def from_table(
@@ -129,6 +125,8 @@ def from_table(
             f"{type(table).__name__} is no table ({error}); pass an Arrow table or a frame"
         ) from error
     header = (table.schema.metadata or {}).get(METADATA)
+    if header is None and "feature_a" in table.column_names:
+        return _from_pairs(table, target, domains or {}, types or {})
     columns = ("class", "feature", "value", "n")
     for name in columns if header is None else ("part", *columns, "mean", "rest", "scatter"):
         if table.column_names.count(name) != 1:
@@ -150,23 +148,23 @@ def from_table(
 
 def _from_own(table: pa.Table, header: dict[str, Any]) -> tuple[Schema, dict[str, Any], int]:
     arrays = {
-        k: _parsed(k, pa.array(v, pa.string()), TYPES[t]) for k, (t, v) in header["domains"].items()
+        k: parsed(k, pa.array(v, pa.string()), TYPES[t]) for k, (t, v) in header["domains"].items()
     }
     schema = from_header(header, arrays)
     values = ValueCounts(schema.shape, weighted=header["weighted"])
     parts: dict[str, Any] = {"values": values}
     n = _counts(table)
-    labels = positions(_strings(table, "class"), text(schema.classes))
+    labels = positions(strings(table, "class"), text(schema.classes))
     if (labels < 0).any():
         raise DataError("it holds a class that the metadata do not name")
     part, names = (
-        _strings(table, key).to_numpy(zero_copy_only=False) for key in ("part", "feature")
+        strings(table, key).to_numpy(zero_copy_only=False) for key in ("part", "feature")
     )
     own = part == "class"
     np.add.at(values.class_counts, labels[own], n[own].astype(values.counts.dtype))
     order = {f.name: j for j, f in enumerate(schema.categorical)}
-    cells = _strings(table, "value")
-    for name, rows in _rows_of(names, part == "value"):
+    cells = strings(table, "value")
+    for name, rows in rows_of(names, part == "value"):
         _add(values, order[name], schema, cells.take(pa.array(rows)), labels[rows], n[rows])
     if "moments" in header["parts"]:
         moments = parts["moments"] = ClassMoments(schema.shape)
@@ -177,12 +175,19 @@ def _from_own(table: pa.Table, header: dict[str, Any]) -> tuple[Schema, dict[str
             raise DataError("a moment stands twice; add the statistics of each table instead")
         for key, place in zip(("n", "mean", "rest", "scatter"), moments.arrays(), strict=True):
             moments.arrays()[place][where] = table[key].to_numpy()[rows]
+    if "pairs" in header["parts"]:
+        (rows,) = np.nonzero(part == "pairs")
+        texts = {
+            key: strings(table, key).take(pa.array(rows))
+            for key in ("feature", "value", "feature_b", "value_b")
+        }
+        sides = [
+            (texts[key].to_numpy(zero_copy_only=False), texts[value])
+            for key, value in (("feature", "value"), ("feature_b", "value_b"))
+        ]
+        parts["pairs"] = pairs_of(schema, labels[rows], sides, n[rows], weighted=header["weighted"])
     check_sums(schema, values)
     return schema, parts, int(header["dropped_rows"])
-
-
-def _strings(table: pa.Table, name: str) -> pa.Array:
-    return table[name].cast(pa.string()).combine_chunks()
 
 
 def _counts(table: pa.Table) -> NDArray[Any]:
@@ -200,21 +205,10 @@ def _counts(table: pa.Table) -> NDArray[Any]:
     return n
 
 
-def _rows_of(names: Any, marked: Any) -> list[tuple[str, Any]]:
-    """Return each name with the positions of its marked rows."""
-    (rows,) = np.nonzero(marked)
-    if not len(rows):
-        return []
-    distinct, inverse = np.unique(names[rows].astype(str), return_inverse=True)
-    order = np.argsort(inverse, kind="stable")
-    cuts = np.searchsorted(inverse[order], np.arange(len(distinct) + 1))
-    return [(str(v), rows[order[cuts[i] : cuts[i + 1]]]) for i, v in enumerate(distinct)]
-
-
 def _add(values: ValueCounts, j: int, schema: Schema, cells: pa.Array, labels: Any, n: Any) -> None:
     feature = schema.categorical[j]
     assert feature.values is not None
-    codes = positions(_parsed(feature.name, cells, feature.values.type), feature.values)
+    codes = positions(parsed(feature.name, cells, feature.values.type), feature.values)
     null = cells.is_null().to_numpy(zero_copy_only=False)
     if (outside := np.flatnonzero((codes < 0) & ~null)).size:
         raise DataError(
@@ -242,13 +236,13 @@ def _from_groups(
     table: pa.Table, target: str, domains: Mapping[str, Any], types: Mapping[str, str]
 ) -> tuple[Schema, dict[str, Any], int]:
     n = _counts(table)
-    names = _strings(table, "feature")
+    names = strings(table, "feature")
     if names.null_count:
         raise DataError("column 'feature' holds a null; name the feature of every row")
     classes, labels = _classes(table["class"], target, domains)
     column = table["value"].combine_chunks()
     cells = text(column) if pa.types.is_floating(column.type) else column.cast(pa.string())
-    members = _rows_of(names.to_numpy(zero_copy_only=False), np.ones(len(names), dtype=bool))
+    members = rows_of(names.to_numpy(zero_copy_only=False), np.ones(len(names), dtype=bool))
     known = {name for name, _ in members}
     if target in known:
         raise SchemaError(f"{target!r} is a feature and the target; give another name in `target`")
@@ -263,7 +257,7 @@ def _from_groups(
         if name in domains:
             values = domain(name, domains[name])
         else:
-            values = sorted_domain(_parsed(name, cells.take(pa.array(rows[counted[rows]])), kind))
+            values = sorted_domain(parsed(name, cells.take(pa.array(rows[counted[rows]])), kind))
         features.append(Feature(name, "categorical", values, name in domains))
     schema = Schema(target, classes, tuple(features), target in domains)
     whole = bool((n == np.floor(n)).all())
@@ -277,6 +271,25 @@ def _from_groups(
         result.class_counts[:] = result.counts[: result.offsets[1]].sum(axis=0)
     check_sums(schema, result)
     return schema, {"values": result, "moments": ClassMoments(schema.shape)}, dropped
+
+
+def _from_pairs(
+    table: pa.Table, target: str, domains: Mapping[str, Any], types: Mapping[str, str]
+) -> tuple[Schema, dict[str, Any], int]:
+    for name in COLUMNS:
+        if table.column_names.count(name) != 1:
+            raise SchemaError(f"the table needs one column {name!r}; it has {table.column_names}")
+    n = _counts(table)
+    schema, parts, dropped = _from_groups(values_of(table), target, domains, types)
+    _, labels = _classes(table["class"], target, {**domains, target: schema.classes})
+    kept = np.flatnonzero((labels >= 0) & (n > 0))
+    sides = []
+    for feature, value in (("feature_a", "value_a"), ("feature_b", "value_b")):
+        names = strings(table, feature).take(pa.array(kept)).to_numpy(zero_copy_only=False)
+        sides.append((names, strings(table, value).take(pa.array(kept))))
+    weighted = parts["values"].weighted
+    parts["pairs"] = pairs_of(schema, labels[kept], sides, n[kept], weighted=weighted)
+    return schema, parts, dropped
 
 
 def _classes(
