@@ -6,6 +6,7 @@ import itertools
 from typing import NamedTuple
 
 import numpy as np
+from numba.extending import register_jitable
 from numpy.typing import NDArray
 
 from fastbayes._jit import readonly
@@ -39,7 +40,7 @@ def join_tables(tables: list[NDArray[np.float64]], width: int, dtype: type[np.fl
                 group = (one + group).reshape(-1, width)
         joint.append(group.reshape(-1))
     start = np.cumsum([0, *(group.size for group in joint)])
-    table = _aligned(int(start[-1]), dtype)
+    table = aligned(int(start[-1]), dtype)
     for group, at in zip(joint, start[:-1], strict=True):
         table[at : at + group.size] = group
     return Plan(*(readonly(part) for part in (order, radix, bounds, start, table)))
@@ -66,8 +67,36 @@ def pack(
     return order, radix, np.array([*bounds, len(sizes)])
 
 
-def _aligned(length: int, dtype: type[np.floating]) -> NDArray[np.floating]:
+def aligned(length: int, dtype: type[np.floating]) -> NDArray[np.floating]:
     """Return an empty array that starts a cache line: half of all loads would cross one."""
     raw = np.empty(length * np.dtype(dtype).itemsize + 64, np.uint8)
     start = -raw.ctypes.data % 64
     return raw[start : start + length * np.dtype(dtype).itemsize].view(dtype)
+
+
+@register_jitable
+def join(codes, order, radix, begin, end, lo, out):
+    """Join columns into one code per row: out[r] = Σ radix[q] codes[order[q], lo + r].
+
+    codes  IN   (m, n_rows) uint8 | uint16
+    order  IN   (m,) int64   columns order[begin:end] are joined
+    radix  IN   (m,) uint16
+    lo     IN   first row
+    out    OUT  (n,) uint16
+    """
+    # Every product is of two uint16: wider ones would halve the lanes.
+    n = out.size
+    x = codes[order[begin], lo : lo + n]
+    if end - begin == 1:
+        for r in range(n):
+            out[r] = np.uint16(x[r])
+    else:
+        y = codes[order[begin + 1], lo : lo + n]
+        by = radix[begin + 1]
+        for r in range(n):
+            out[r] = np.uint16(np.uint16(x[r]) + np.uint16(np.uint16(y[r]) * by))
+    for q in range(begin + 2, end):
+        z = codes[order[q], lo : lo + n]
+        bz = radix[q]
+        for r in range(n):
+            out[r] = np.uint16(out[r] + np.uint16(np.uint16(z[r]) * bz))

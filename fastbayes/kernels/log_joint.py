@@ -7,17 +7,17 @@ their log likelihoods, so that memory is touched once for all of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
-from numba.extending import register_jitable
 from numpy.typing import NDArray
 
 from fastbayes._jit import kernel, readonly, reads, writes
 from fastbayes.batch import Codes
 from fastbayes.kernels import lanes
-from fastbayes.kernels.joint_tables import Plan, join_tables
+from fastbayes.kernels.joint_tables import Plan, join, join_tables
 from fastbayes.kernels.posterior import to_class, to_posterior, to_rows
 from fastbayes.plain.log_joint import EXACT, Gaussian, largest_sum
 
@@ -50,7 +50,120 @@ SIGNATURES: dict[str, list[tuple[str, ...]]] = {
 }
 
 
-class Scorer:
+class Sum:
+    """What is added up for each row: a start and terms, for several outputs.
+
+    The outputs are the log joints of the classes, or one: the log odds of class 1 over class 0.
+    `start` is also what stands in where every class is impossible. A subclass says what is added.
+    """
+
+    def __init__(self, start: Floats, dtype: type[np.floating]) -> None:
+        self.start = readonly(start)
+        self.dtype = dtype
+        self.tiles: list[tuple[int, int, Any]] = []
+        first = 0
+        while first < len(start) > 1:
+            left = len(start) - first
+            width, add = LANES[0] if left <= 4 else LANES[1] if left <= 8 else LANES[2]
+            self.tiles.append((first, width, add))
+            first += width
+        self._height = first or 1
+
+    def blocks(
+        self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], n_rows: int
+    ) -> Iterator[tuple[int, int, Floats]]:
+        """Yield (first row, rows, acc) of block after block, acc[c, :rows] being the sums."""
+        rows = min(max(BLOCK_SUMS // self._height, 2 * LANE_ROWS), max(-(-n_rows // 4), 1) * 4)
+        # One cache line more, lest all outputs of a row fall into the same cache set.
+        acc = np.zeros((self._height, rows + 8))
+        steps = list(self.steps(batch_codes, numeric))
+        for lo in range(0, n_rows, rows):
+            n = min(rows, n_rows - lo)
+            acc[: len(self.start)] = self.start[:, None]
+            for add, arguments in steps:
+                add(*arguments, lo, n, acc)
+            yield lo, n, acc
+
+    def steps(
+        self, batch_codes: Sequence[Codes], numeric: Sequence[Floats]
+    ) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+        """Yield each kernel with the arguments that are the same for every block of rows."""
+        raise NotImplementedError
+
+    def lookups(
+        self, codes: NDArray[np.unsignedinteger], plan_of: Callable[[int, int], Plan]
+    ) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+        """Yield the kernels that add joint tables over the rows of one matrix of codes.
+
+        plan_of(first, width) gives the tables of `width` outputs from `first` on; width 1 is one
+        output that is not padded.
+        """
+        if not self.tiles:
+            yield add_single, (codes, *plan_of(0, 1), np.empty((4, SINGLE_ROWS), np.uint16))
+        else:
+            scratch = np.empty((GROUPS, LANE_ROWS), np.uint16)
+            for first, width, add in self.tiles:
+                yield add, (codes, *plan_of(first, width), first, scratch)
+
+
+class BlockScorer:
+    """Log joints, posteriors and predictions from sums over blocks of rows.
+
+    Parameters
+    ----------
+    joint
+        The sum of each class's log joint.
+    odds
+        With two classes their log odds, which are cheaper; else None.
+    tie
+        Log joints of a row this close to the best are equal to it.
+    """
+
+    def __init__(self, joint: Sum, odds: Sum | None, tie: float) -> None:
+        self._joint, self._odds, self._tie = joint, odds, tie
+        self._n_classes = len(joint.start)
+
+    def log_joint(
+        self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: Floats
+    ) -> None:
+        """Write the log joint of every row and class into `out` (n_rows, n_classes)."""
+        for lo, n, acc in self._joint.blocks(batch_codes, numeric, len(out)):
+            to_rows(acc, out[lo : lo + n])
+
+    def posterior(
+        self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: Floats
+    ) -> int:
+        """Write P(c | x) into `out` (n_rows, n_classes); return how many rows took the prior."""
+        total, lost = self._odds or self._joint, 0
+        for lo, n, acc in total.blocks(batch_codes, numeric, len(out)):
+            lost += to_posterior(acc, total.start, self._tie, out[lo : lo + n])
+        return lost
+
+    def predict(
+        self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: NDArray[np.intp]
+    ) -> int:
+        """Write the most probable class of every row; return how many rows took the prior."""
+        total, lost = self._odds or self._joint, 0
+        for lo, n, acc in total.blocks(batch_codes, numeric, len(out)):
+            lost += to_class(acc, total.start, self._tie, self._n_classes, out[lo : lo + n])
+        return lost
+
+
+def tolerance(largest: float, coarse: bool) -> float:
+    """Return how close log joints are equal, for the largest sum that tables can form."""
+    return min(2.0**-22 * largest, 1e-5) if coarse else EXACT * largest
+
+
+def odds_of(tables: Floats) -> Floats:
+    """Return the log odds (..., 1) of log joints (..., 2).
+
+    ±inf where one class is impossible, NaN where both are: sums keep exactly that.
+    """
+    with np.errstate(invalid="ignore"):
+        return np.diff(tables, axis=-1)
+
+
+class Scorer(BlockScorer):
     """Log joints, posteriors and predictions of a naive Bayes model; immutable, thread-safe.
 
     Parameters
@@ -86,50 +199,20 @@ class Scorer:
         prior = np.array(log_prior, np.float64)
         tables = np.array(tables, np.float64)
         offsets = np.array(offsets, np.int64)
-        n_classes = self._n_classes = len(prior)
+        n_classes = len(prior)
         curves = np.empty((0, 4, n_classes)) if gaussian is None else np.stack(gaussian, axis=1)
         coarse = precision == "fast" and n_classes > 2
-        largest = largest_sum(prior, tables, offsets)
-        self._tie = min(2.0**-22 * largest, 1e-5) if coarse else EXACT * largest
-        self._joint = _Sum(prior, tables, offsets, curves, np.float32 if coarse else np.float64)
-        self._odds = None
+        dtype = np.float32 if coarse else np.float64
+        joint, odds = _Sum(prior, tables, offsets, curves, dtype), None
         if n_classes == 2:
-            # ±inf where one class is impossible, NaN where both are: sums keep exactly that.
-            with np.errstate(invalid="ignore"):
-                odds = np.diff(prior), np.diff(tables, axis=1)
             curves[:, 1:3] *= [-1, 1]
-            self._odds = _Sum(*odds, offsets, curves, np.float64)
-
-    def log_joint(
-        self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: Floats
-    ) -> None:
-        """Write ln P(c) + Σ ln P(x_j | c) of every row and class into `out` (n_rows, n_classes)."""
-        for lo, n, acc in self._joint.blocks(batch_codes, numeric, len(out)):
-            to_rows(acc, out[lo : lo + n])
-
-    def posterior(
-        self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: Floats
-    ) -> int:
-        """Write P(c | x) into `out` (n_rows, n_classes); return how many rows took the prior."""
-        total, lost = self._odds or self._joint, 0
-        for lo, n, acc in total.blocks(batch_codes, numeric, len(out)):
-            lost += to_posterior(acc, total.start, self._tie, out[lo : lo + n])
-        return lost
-
-    def predict(
-        self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: NDArray[np.intp]
-    ) -> int:
-        """Write the most probable class of every row; return how many rows took the prior."""
-        total, lost = self._odds or self._joint, 0
-        for lo, n, acc in total.blocks(batch_codes, numeric, len(out)):
-            lost += to_class(acc, total.start, self._tie, self._n_classes, out[lo : lo + n])
-        return lost
+            odds = _Sum(odds_of(prior), odds_of(tables), offsets, curves, np.float64)
+        super().__init__(joint, odds, tolerance(largest_sum(prior, tables, offsets), coarse))
 
 
-class _Sum:
-    """What is added up for each row: a start and one term per feature, for several outputs.
+class _Sum(Sum):
+    """Tables and Gaussians of single columns.
 
-    The outputs are the log joints of the classes, or one: the log odds of class 1 over class 0.
     curves (n_numeric, 4, n_curves): mean, precision, constant and rest of one Gaussian per output,
     or of both classes' in the odds, the first with its sign changed.
     """
@@ -142,37 +225,13 @@ class _Sum:
         curves: Floats,
         dtype: type[np.floating],
     ) -> None:
-        self.start = readonly(start)
+        super().__init__(start, dtype)
         self._tables = readonly(tables)
         self._offsets = offsets
         self._curves = curves.copy()
-        self._dtype = dtype
         self._plans: dict[tuple[bytes, int], Plan] = {}
-        self._tiles: list[tuple[int, int, Any]] = []
-        first = 0
-        while first < len(start) > 1:
-            left = len(start) - first
-            width, add = LANES[0] if left <= 4 else LANES[1] if left <= 8 else LANES[2]
-            self._tiles.append((first, width, add))
-            first += width
-        self._height = first or 1
 
-    def blocks(
-        self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], n_rows: int
-    ) -> Iterator[tuple[int, int, Floats]]:
-        """Yield (first row, rows, acc) of block after block, acc[c, :rows] being the sums."""
-        rows = min(max(BLOCK_SUMS // self._height, 2 * LANE_ROWS), max(-(-n_rows // 4), 1) * 4)
-        # One cache line more, lest all outputs of a row fall into the same cache set.
-        acc = np.zeros((self._height, rows + 8))
-        steps = list(self._steps(batch_codes, numeric))
-        for lo in range(0, n_rows, rows):
-            n = min(rows, n_rows - lo)
-            acc[: len(self.start)] = self.start[:, None]
-            for add, arguments in steps:
-                add(*arguments, lo, n, acc)
-            yield lo, n, acc
-
-    def _steps(
+    def steps(
         self, batch_codes: Sequence[Codes], numeric: Sequence[Floats]
     ) -> Iterator[tuple[Any, tuple[Any, ...]]]:
         """Yield each kernel with the arguments that are the same for every block of rows."""
@@ -182,13 +241,8 @@ class _Sum:
             codes = readonly(group.codes)
             if codes.dtype.itemsize > 2:
                 yield add_wide, (codes, readonly(self._offsets[group.features]), self._tables)
-            elif not self._tiles:
-                scratch = np.empty((4, SINGLE_ROWS), np.uint16)
-                yield add_single, (codes, *self._plan(group.features, 0, 1), scratch)
             else:
-                scratch = np.empty((GROUPS, LANE_ROWS), np.uint16)
-                for first, width, add in self._tiles:
-                    yield add, (codes, *self._plan(group.features, first, width), first, scratch)
+                yield from self.lookups(codes, partial(self._plan, group.features))
         columns = [readonly(column) for column in numeric]
         for j in range(0, len(columns), 2):
             curves = np.zeros((2, *self._curves.shape[1:]))
@@ -204,36 +258,8 @@ class _Sum:
             outputs = slice(first, first + width)
             bounds = zip(self._offsets[features], self._offsets[features + 1], strict=True)
             tables = [self._tables[begin:end, outputs] for begin, end in bounds]
-            plan = self._plans[key] = join_tables(tables, width, self._dtype)
+            plan = self._plans[key] = join_tables(tables, width, self.dtype)
         return plan
-
-
-@register_jitable
-def join(codes, order, radix, begin, end, lo, out):
-    """Join columns into one code per row: out[r] = Σ radix[q] codes[order[q], lo + r].
-
-    codes  IN   (m, n_rows) uint8 | uint16
-    order  IN   (m,) int64   columns order[begin:end] are joined
-    radix  IN   (m,) uint16
-    lo     IN   first row
-    out    OUT  (n,) uint16
-    """
-    # Every product is of two uint16: wider ones would halve the lanes.
-    n = out.size
-    x = codes[order[begin], lo : lo + n]
-    if end - begin == 1:
-        for r in range(n):
-            out[r] = np.uint16(x[r])
-    else:
-        y = codes[order[begin + 1], lo : lo + n]
-        by = radix[begin + 1]
-        for r in range(n):
-            out[r] = np.uint16(np.uint16(x[r]) + np.uint16(np.uint16(y[r]) * by))
-    for q in range(begin + 2, end):
-        z = codes[order[q], lo : lo + n]
-        bz = radix[q]
-        for r in range(n):
-            out[r] = np.uint16(out[r] + np.uint16(np.uint16(z[r]) * bz))
 
 
 @kernel
