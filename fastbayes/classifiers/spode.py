@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fastbayes.classifiers.cells import Cells
+from fastbayes.classifiers.held_out import spode_scores
 from fastbayes.classifiers.log_space import Floats
 from fastbayes.classifiers.structure import by_relevance
 from fastbayes.classifiers.tan import check_feature, dependence
 from fastbayes.classifiers.tree import TreeClassifier
 from fastbayes.statistics.bundle import Statistics
 
-CRITERIA = ("loo_joint", "loo", "cv", "cmi")
+CRITERIA = ("loo_joint", "cmi")
 
 
 class SPODE(TreeClassifier):
@@ -131,6 +132,4 @@ class SPODE(TreeClassifier):
         """Return how good a parent of all others each feature would be, (n_features,)."""
         if self.super_parent == "cmi":
             return np.asarray(dependence(cells).sum(axis=0))
-        from fastbayes.classifiers.held_out import spode_scores
-
         return spode_scores(cells, self._smoothing())
