@@ -66,6 +66,8 @@ CASES: dict[str, tuple[Callable[[], Any], Any]] = {
         lambda: fb.AODE(smoothing="m_estimate", min_count=5, discretize=("quantile", 4)),
         NUMBERS,
     ),
+    "AODE, weights": (lambda: fb.AODE(weights="mutual_information"), MIXED),
+    "AODE, given weights": (lambda: fb.AODE(weights={"sky": 1, "p": np.float64(0.5)}), MIXED),
     "CategoricalNB": (lambda: fb.CategoricalNB(min_categories=9), FRAME),
     "MultinomialNB": (lambda: fb.MultinomialNB(alpha=[0.5, 1, 2]), FRAME),
     "ComplementNB": (lambda: fb.ComplementNB(norm=True), NUMBERS),

@@ -16,6 +16,7 @@ from fastbayes.classifiers.log_space import Floats
 from fastbayes.classifiers.one_dependence import OneDependence, code_rows
 from fastbayes.classifiers.sampling import value_codes
 from fastbayes.classifiers.smoothing import checked_alpha
+from fastbayes.classifiers.super_parents import check_weights, super_parent_weights
 from fastbayes.statistics.bundle import Statistics
 
 
@@ -26,6 +27,10 @@ class AODE(OneDependence):
     ----------
     alpha
         Pseudo-count of every cell ("laplace").
+    weights
+        What each super-parent counts in the average: "uniform"; "mutual_information", what the
+        feature tells of the class, I(X_p; C) (Jiang, Zhang 2006); {column: weight}, 0 for the
+        rest; or (n_features,) weights. They are used relative to each other.
     min_count
         A value seen less often, over all classes and in units of weight, is no super-parent.
     smoothing
@@ -63,22 +68,24 @@ class AODE(OneDependence):
         Columns, domains, cut points and classes.
     class_log_prior_
         (n_classes,) nats: the prior of the naive Bayes fallback.
+    super_parent_weights_
+        (n_features,) weight of each feature as a super-parent, in nats where it is information.
     n_features_in_, feature_names_in_
         Number of features, and their names where they have any.
 
     Notes
     -----
-    The log joint is the log of the mean, over the super-parents p that qualify in a row, of
-    P(c, x_p) prod_{j != p} P(x_j | c, x_p), with P(c, x_p) = (n(c, x_p) + alpha) / (N_p + K S_p
+    The log joint is the log of the weighted mean, over the super-parents p that qualify in a row,
+    of P(c, x_p) prod_{j != p} P(x_j | c, x_p), with P(c, x_p) = (n(c, x_p) + alpha) / (N_p + K S_p
     alpha) over the rows where p is known, and P(x_j | c, x_p) = (n(c, x_p, x_j) + alpha) /
-    (n(c, x_p, j known) + S_j alpha). A row without a super-parent is naive Bayes'. Scoring takes
-    d^2 table look-ups a row; memory is the counts, 8 K sum_{i<j} S_i S_j bytes, and twice that for
-    scoring.
+    (n(c, x_p, j known) + S_j alpha). A row without a super-parent that weighs anything is naive
+    Bayes'. Scoring takes d^2 table look-ups a row; memory is the counts, 8 K sum_{i<j} S_i S_j
+    bytes, and twice that for scoring.
 
     References
     ----------
     Webb, Boughton, Wang (2005), Not so naive Bayes: aggregating one-dependence estimators, Machine
-    Learning 58, eq. 7.
+    Learning 58, eq. 7. Jiang, Zhang (2006), Weightily averaged one-dependence estimators, PRICAI.
 
     Examples
     --------
@@ -97,6 +104,7 @@ class AODE(OneDependence):
         self,
         *,
         alpha: float = 1.0,
+        weights: Any = "uniform",
         min_count: float = 1,
         smoothing: str = "laplace",
         m: float = 1.0,
@@ -111,6 +119,7 @@ class AODE(OneDependence):
         memory_limit: int | None = None,
     ) -> None:
         self.alpha = alpha
+        self.weights = weights
         self.min_count = min_count
         self.smoothing = smoothing
         self.m = m
@@ -132,6 +141,7 @@ class AODE(OneDependence):
         number = isinstance(self.min_count, (int, float, np.number))
         if not number or isinstance(self.min_count, bool) or not self.min_count >= 0:
             raise ValueError(f"min_count={self.min_count!r}: use a number >= 0")
+        check_weights(self.weights)
 
     def _smoothing(self) -> Smoothing:
         return Smoothing(self.smoothing, float(self.alpha), float(self.m))
@@ -150,11 +160,14 @@ class AODE(OneDependence):
         cells, smoothing = found["_cells"], self._smoothing()
         often = np.asarray(cells.n.sum(axis=1) >= self.min_count)
         prior = None if self.class_prior is None else np.exp(found["class_log_prior_"])
+        each = super_parent_weights(self.weights, cells, stats.schema.names)
+        relative = each / each.max(initial=np.nextafter(0.0, 1.0))
         return found | {
+            "super_parent_weights_": each,
             "_rule": smoothing,
             "_naive": logs(cells.likelihood(smoothing)),
             "_own": own_joint(cells, smoothing, prior),
-            "_weight": np.where(often & ~cells.hidden, 1.0, 0.0),
+            "_weight": np.where(often & ~cells.hidden, relative[cells.feature], 0.0),
         }
 
     def adapt_prior(self, X: Any, *, tolerance: float = 1e-9, max_iter: int = 10_000) -> Self:
@@ -211,7 +224,8 @@ class AODE(OneDependence):
             total = weight.sum(axis=0)[:, None]
             surprise = np.log(weight[:, :, None] / (total * share))
         terms += np.where(share > 0, surprise, 0.0)[:, None] * np.eye(len(rows))[:, :, None, None]
-        mixed = np.where(share[:, None] > 0, share[:, None] * terms, 0.0).sum(axis=0)
+        with np.errstate(invalid="ignore"):
+            mixed = np.where(share[:, None] > 0, share[:, None] * terms, 0.0).sum(axis=0)
         # A class that every super-parent excludes is excluded.
         mixed[:, np.isneginf(whole)] = -np.inf if len(rows) else 0.0
         alone = (total == 0) & np.ones_like(whole, np.bool_)
@@ -223,11 +237,14 @@ class AODE(OneDependence):
     ) -> list[NDArray[np.int64]]:
         """Draw a super-parent for each row, its value given the class, then the others."""
         cells, m = self._cells, len(self._cells.sizes)
-        parents = np.flatnonzero(cells.choices > 0)
+        shares = self.super_parent_weights_ * (cells.choices > 0)
         drawn = np.full((m, len(codes)), cells.sizes[:, None])
-        if not len(parents):
+        if not shares.any():
+            for j in np.flatnonzero(cells.choices > 0):
+                states = slice(cells.offsets[j], cells.offsets[j] + int(cells.choices[j]))
+                drawn[j] = value_codes(np.exp(self._naive[states]), codes, random)
             return list(drawn)
-        chosen = random.choice(parents, size=len(codes))
+        chosen = random.choice(m, size=len(codes), p=shares / shares.sum())
         for p in np.unique(chosen):
             here = np.flatnonzero(chosen == p)
             states = slice(cells.offsets[p], cells.offsets[p] + int(cells.choices[p]))
