@@ -22,7 +22,7 @@ from fastbayes.classifiers.naive_bayes import NaiveBayes
 from fastbayes.classifiers.spode import SPODE
 from fastbayes.classifiers.store import load, save
 from fastbayes.classifiers.tan import TAN
-from fastbayes.counting import Plan, count, plan
+from fastbayes.counting import count
 from fastbayes.decisions import bayes_risk, conditional_risk, minimum_risk
 from fastbayes.environment import show_versions, warmup
 from fastbayes.errors import (
@@ -35,6 +35,7 @@ from fastbayes.errors import (
     SchemaError,
 )
 from fastbayes.evaluation import evaluate
+from fastbayes.planning import Plan, plan
 from fastbayes.sink import predict_to
 from fastbayes.statistics.bundle import Statistics
 

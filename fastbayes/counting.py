@@ -1,29 +1,27 @@
-"""`count` and `plan`: one scan of a source into statistics, and what it will need."""
+"""`count`: one scan of a source into statistics."""
 
 from __future__ import annotations
 
 import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
-
-import numpy as np
 
 from fastbayes import engine
 from fastbayes.batch import BLOCK_ROWS
 from fastbayes.checkpoint import Checkpoint
 from fastbayes.data.apply import as_told
-from fastbayes.data.encode import Encoder, Place
+from fastbayes.data.encode import Encoder
 from fastbayes.data.join import Joined, declared_domains, declared_values, is_name, to_array
 from fastbayes.data.segments import OnError
 from fastbayes.data.source import Source, open_source
 from fastbayes.data.unify import unknown_column
 from fastbayes.discretization import numeric_cuts
 from fastbayes.engine import Progress
-from fastbayes.errors import DataError, MemoryLimitError, SchemaError
+from fastbayes.errors import DataError, SchemaError
 from fastbayes.schema import Schema
 from fastbayes.statistics.bundle import Statistics
 
@@ -61,7 +59,7 @@ def open_labelled(
     return with_labels(opened, target, sample_weight)
 
 
-def _several(picks: Iterable[str | int] | str | int | None) -> list[str | int]:
+def several(picks: Iterable[str | int] | str | int | None) -> list[str | int]:
     """Return columns picked by name or index as a list that can be read twice."""
     return [picks] if isinstance(picks, (str, int)) else list(picks or ())
 
@@ -89,9 +87,10 @@ def with_labels(
     return Joined(opened, beside), target_name, weight_name
 
 
-def _declared(
+def declared(
     source: Any, opened: Source | Joined, weight: str | None = None
 ) -> dict[str, list[Any]]:
+    """Return the domains that a data frame's own types declare, by column."""
     return declared_domains(source, set(opened.schema.names) - {weight})
 
 
@@ -189,7 +188,7 @@ def count(
         raise ValueError(f"numeric={numeric!r}: use 'gaussian'")
     if on_error not in ("stop", "skip"):
         raise ValueError(f"on_error={on_error!r}: use 'stop' or 'skip'")
-    categorical = _several(categorical)
+    categorical = several(categorical)
     left_out: list[str] = []
 
     def leave_out(error: DataError) -> None:
@@ -212,7 +211,7 @@ def count(
         target_name,
         weight=weight_name,
         domains={
-            **_declared(source, opened, weight_name),
+            **declared(source, opened, weight_name),
             **_declared_classes(target, target_name),
             **(domains or {}),
         },
@@ -267,127 +266,3 @@ def _version() -> tuple[str, int]:
         return version("fastbayes"), BLOCK_ROWS
     except PackageNotFoundError:  # run from a source tree
         return "", BLOCK_ROWS
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Bytes that counting will take, before anything is allocated.
-
-    Parameters
-    ----------
-    columns
-        Bytes of the counts of each column.
-    total
-        Bytes of all counts, one copy per worker thread and one of the result included.
-    n_rows
-        Rows of the source, None where it does not tell.
-    n_classes
-        Classes known.
-    exact
-        Whether every domain was declared or read to its end; otherwise the figures are those of
-        the first block, and more values need more.
-    """
-
-    columns: dict[str, int]
-    total: int
-    n_rows: int | None
-    n_classes: int
-    exact: bool
-
-
-def plan(
-    source: Any,
-    target: Any,
-    *,
-    domains: Mapping[str, Any] | None = None,
-    categorical: Iterable[str | int] | None = None,
-    sample_weight: Any = None,
-    columns: Sequence[str] | None = None,
-    null_values: Sequence[str] | None = None,
-    filesystem: Any = None,
-    threads: int | None = None,
-    memory_limit: int | None = None,
-) -> Plan:
-    """Return the bytes that `count` will need, from the schema and the first block of rows.
-
-    Parameters
-    ----------
-    source
-        As in `count`; a one-shot stream cannot be planned, since that would consume it.
-    target
-        Name of the class column, or labels.
-    domains
-        Declared values by column name.
-    categorical
-        Names or indices of columns to treat as categorical.
-    sample_weight
-        Name of the weight column, or weights.
-    columns
-        Columns to read.
-    null_values
-        Strings that mean missing.
-    filesystem
-        A pyarrow or fsspec file system for paths.
-    threads
-        Worker threads.
-    memory_limit
-        Bytes allowed.
-
-    Returns
-    -------
-    Plan
-        Bytes by column and in total.
-
-    Raises
-    ------
-    MemoryLimitError
-        When the total exceeds `memory_limit`; the message names the largest column.
-    SchemaError
-        When the source can be read only once.
-    """
-    categorical = _several(categorical)
-    told = as_told(categorical, domains)
-    opened, target_name, weight_name = open_labelled(
-        source,
-        target,
-        sample_weight=sample_weight,
-        columns=columns,
-        null_values=null_values,
-        types=told,
-        filesystem=filesystem,
-    )
-    if not opened.rereadable:
-        raise SchemaError(f"{opened.description} can be read only once; plan with a table or path")
-    encoder = Encoder.learning(
-        opened.schema,
-        target_name,
-        weight=weight_name,
-        domains={**_declared(source, opened, weight_name), **(domains or {})},
-        categorical=categorical,
-        null_values=null_values or (),
-    )
-    rows = 0
-    for segment in opened.segments(BLOCK_ROWS):
-        for block in segment.batches():
-            encoder.encode(block, Place(segment.origin, segment.first_row))
-            rows += block.num_rows
-            break
-        if rows:
-            break
-    shape = engine.capacity(encoder)
-    values, others = engine.bytes_needed(shape, engine.resolved_threads(threads) + 1)
-    each = iter(values.tolist())
-    # The class counts are as much as one moment of one column.
-    numeric = 4 * (others // (4 * shape.n_numeric + 1))
-    sizes = {f.name: numeric if book is None else next(each) for f, book in encoder.features}
-    total = int(values.sum()) + others
-    if memory_limit is not None and total > memory_limit:
-        name = max(sizes, key=lambda n: sizes[n])
-        raise MemoryLimitError(
-            f"counting needs {total:,} bytes, over memory_limit={memory_limit:,}: column {name!r} "
-            f"needs {sizes[name]:,}; leave it out with `columns`, or raise memory_limit"
-        )
-    exact = rows == opened.n_rows or bool(
-        np.all([book.fixed for book in [*encoder.books, encoder.target] if book is not None])
-    )
-    return Plan(sizes, total, opened.n_rows, shape.n_classes, exact)

@@ -15,7 +15,7 @@ FLOORS = {
     "loss": 1, "decisions": 1, "ranks": 1,
     "statistics": 2, "data": 2, "files": 2, "checkpoint": 2,
     "engine": 3, "remarks": 3, "discretization": 3,
-    "classifiers": 4, "networks": 4, "counting": 4, "sink": 4,
+    "classifiers": 4, "networks": 4, "counting": 4, "planning": 4, "sink": 4,
     "validation": 5, "evaluation": 5, "environment": 5, "generate": 5,
     "compare": 5, "export": 5, "engines": 5,
     "__init__": 6, "cli": 6, "report": 6, "__main__": 6,
@@ -33,6 +33,7 @@ SIDEWAYS = {
     ("checkpoint", "files"),
     ("checkpoint", "statistics"),
     ("classifiers", "networks"),
+    ("planning", "counting"),
     ("evaluation", "validation"),
     # The command line is a user of the public names.
     ("cli", "__init__"),

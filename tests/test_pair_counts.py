@@ -191,6 +191,38 @@ def test_table__what_does_not_fit_is_named(rows: pa.Table) -> None:
         fb.Statistics.from_table(table, target="y", domains={"x00": ["0", "1"]})
 
 
+# -- the plan ------------------------------------------------------------------------------------
+
+
+def test_plan__is_what_the_counts_take(rows: pa.Table) -> None:
+    plan = fb.plan(rows, "y", pairs=True, threads=2)
+    assert plan.pairs is not None
+    stats = fb.count(rows, "y", pairs=True)
+    assert plan.pairs.total == 3 * stats.pairs.flat.nbytes
+    blocks = plan.pairs.blocks()
+    assert blocks.num_rows == 6
+    assert pc.sum(blocks["bytes"]).as_py() == stats.pairs.flat.nbytes
+    assert sum(plan.pairs.strategies.values()) == 6
+    assert plan.total == plan.pairs.total + fb.plan(rows, "y", threads=2).total
+    assert sum(plan.columns.values()) + 8 * 3 * 3 == plan.total
+
+
+def test_plan__of_numbers_cuts_the_first_block() -> None:
+    rows = {"a": np.linspace(0, 1, 500), "b": ["x", "y"] * 250, "y": ["n"] * 250 + ["p"] * 250}
+    plan = fb.plan(rows, "y", pairs=True, discretize=("quantile", 4))
+    assert plan.pairs is not None
+    assert plan.pairs.widths.tolist() == [4, 2]
+
+
+def test_plan__tells_how_many_scans_a_tree_takes() -> None:
+    rows = chain(1500, 20)
+    plan = fb.plan(rows, "y", pairs=True, memory_limit=50_000, threads=2)
+    assert plan.pairs is not None
+    assert plan.pairs.scans > 1
+    with pytest.raises(MemoryLimitError, match="counting needs"):
+        fb.plan(rows, "y", pairs=True, memory_limit=1_000)
+
+
 # -- more pairs than fit ------------------------------------------------------------------------
 
 
