@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from one_dependence_cases import Problem, averages, problems
-from oracles.averages_extended import WeightedAODE
+from oracles.averages_extended import ResolvedAODE, WeightedAODE
 from reading import TARGET, Table
 
 import fastbayes as fb
@@ -106,6 +106,15 @@ def test_weka__a1de_weighted_differs_in_its_weights_alone(shared_data: Path, nam
     )
 
 
+@pytest.mark.parametrize("name", WHOLE + CUT + GAPS)
+def test_weka__a1de_with_subsumption_is_the_same(shared_data: Path, name: str) -> None:
+    same_figures(
+        Table(shared_data, name),
+        "weka_A1DE-S",
+        lambda rows, domains: fb.AODE(subsumption=True, domains=domains, **EXACT),
+    )
+
+
 # Weights
 
 
@@ -190,3 +199,100 @@ def test_weights__sample_follows_the_joint(weights: Any) -> None:
         for c, chance in enumerate(chances):
             got = sum(all(d[j] == row[j] for j in row) and d["class"] == c for d in drawn)
             assert abs(got / n - chance) < 5 * math.sqrt(chance * (1 - chance) / n)
+
+
+# Subsumption
+
+
+@both
+@given(problems(), averages(), st.sampled_from([0.25, 1, 2, 4]))
+@settings(max_examples=150)
+def test_subsumption__equals_the_oracle(p: Problem, options: Any, threshold: float) -> None:
+    if p.options["missing"] == "category":
+        p.options["unseen"] = "ignore"
+    model = p.fit("AODE", subsumption=threshold, **options)
+    oracle = fitted_oracle(p, ResolvedAODE, threshold=threshold, **options)
+    X = frame(p.asked, p.types)
+    close(model.log_joint(X), [oracle.log_joint(r) for r in p.asked])
+    close(model.predict_proba(X), [oracle.posterior(r) for r in p.asked])
+    joint, explained = model.log_joint(X), model.explain(X)
+    total = explained.prior + explained.contributions.sum(axis=1)
+    close(total[np.isfinite(joint)], joint[np.isfinite(joint)])
+    for r, row in enumerate(p.asked):
+        seen = oracle.observed(row)
+        for j, name in enumerate(explained.features):
+            assert name in seen or not explained.contributions[r, j][np.isfinite(joint[r])].any()
+
+
+def test_subsumption__by_hand() -> None:
+    """Pregnant implies female; whole and all imply each other, and all comes first by name."""
+    table = {
+        "sex": ["f", "f", "f", "m", "m"],
+        "pregnant": ["yes", "yes", "no", "no", "no"],
+        "whole": ["w"] * 5,
+        "all": ["1"] * 5,
+        "y": [0, 1, 1, 0, 1],
+    }
+    model = fb.AODE(subsumption=2).fit(table, "y")
+    assert ("pregnant", "yes", "sex", "f") in model.subsumptions_
+    assert ("sex", "f", "pregnant", "yes") not in model.subsumptions_
+    assert ("all", "1", "whole", "w") in model.subsumptions_
+    assert ("whole", "w", "all", "1") not in model.subsumptions_
+    asked = {"sex": ["f", "f"], "pregnant": ["yes", "no"], "whole": ["w", "w"], "all": ["1", "1"]}
+    left = {"sex": [None, "f"], "pregnant": ["yes", "no"], "whole": [None] * 2, "all": [None] * 2}
+    close(model.log_joint(asked), fb.AODE().fit(table, "y").log_joint(left))
+    assert fb.AODE().fit(table, "y").subsumptions_ == []
+    assert fb.AODE(subsumption=3).fit(table, "y").subsumptions_ == [
+        *(("sex", "f", j, v) for j, v in (("whole", "w"), ("all", "1"))),
+        *(("pregnant", "no", j, v) for j, v in (("whole", "w"), ("all", "1"))),
+        ("all", "1", "whole", "w"),
+    ]
+
+
+def test_subsumption__missing_speaks_against_it() -> None:
+    """Every row that has a must have b: a row where b is missing is none."""
+    table = {"a": ["p"] * 3 + ["q"], "b": ["r", "r", None, "s"], "y": [0, 1, 0, 1]}
+    assert fb.AODE(subsumption=1).fit(table, "y").subsumptions_ == [
+        ("a", "q", "b", "s"),
+        ("b", "r", "a", "p"),
+    ]
+    model = fb.AODE(subsumption=1, missing="category").fit(table, "y")
+    assert ("b", None, "a", "p") in model.subsumptions_
+    X = {"a": ["p"], "b": [None]}
+    plain = fb.AODE(missing="category").fit(table, "y")
+    assert model.explain(X).contributions[0, 0].tolist() == [0, 0]
+    assert plain.explain(X).contributions[0, 0].any()
+
+
+@both
+def test_subsumption__threads_and_wide_codes() -> None:
+    """Columns of both code widths; eight threads give the bits of one."""
+    rng = np.random.default_rng(2)
+    n = 150_000
+    fine = rng.integers(0, 400, n)
+    X = pa.table(
+        {"fine": fine.astype(str), "coarse": (fine // 100).astype(str), "free": fine[::-1] % 3}
+    )
+    y = (fine + rng.integers(0, 300, n)) // 250
+    one, eight = (
+        fb.AODE(subsumption=True, categorical=["free"], threads=t).fit(X, y) for t in (1, 8)
+    )
+    assert len(one.subsumptions_) == 400
+    assert one.predict_proba(X).tobytes() == eight.predict_proba(X).tobytes()
+    without = X.set_column(1, "coarse", pa.nulls(n, pa.string()))
+    plain = fb.AODE(categorical=["free"]).fit(X, y)
+    close(one.log_joint(X), plain.log_joint(without))
+    assert (one.predict(X) == plain.predict(without)).all()
+
+
+@pytest.mark.parametrize("subsumption", [0, -1, "yes", math.nan, None])
+def test_subsumption__what_is_no_threshold_is_refused(subsumption: Any) -> None:
+    with pytest.raises(ValueError, match=r"subsumption=.*number > 0"):
+        fb.AODE(subsumption=subsumption).fit({"a": ["p", "q"], "y": [0, 1]}, "y")
+
+
+def test_subsumption__without_a_code_for_what_is_left_out_is_refused() -> None:
+    with pytest.raises(ValueError, match="use unseen='ignore'"):
+        fb.AODE(subsumption=True, missing="category", unseen="smooth").fit(
+            {"a": ["p", "q"], "y": [0, 1]}, "y"
+        )

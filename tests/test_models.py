@@ -67,6 +67,7 @@ CASES: dict[str, tuple[Callable[[], Any], Any]] = {
         NUMBERS,
     ),
     "AODE, weights": (lambda: fb.AODE(weights="mutual_information"), MIXED),
+    "AODE, subsumption": (lambda: fb.AODE(subsumption=np.int64(5)), MIXED),
     "AODE, given weights": (lambda: fb.AODE(weights={"sky": 1, "p": np.float64(0.5)}), MIXED),
     "CategoricalNB": (lambda: fb.CategoricalNB(min_categories=9), FRAME),
     "MultinomialNB": (lambda: fb.MultinomialNB(alpha=[0.5, 1, 2]), FRAME),

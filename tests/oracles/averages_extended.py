@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -36,3 +37,24 @@ class WeightedAODE(AODE):
             )
             for c in self.classes
         ]
+
+
+class ResolvedAODE(AODE):
+    """AODE of rows without the values that others imply (Zheng et al. 2012)."""
+
+    def __init__(self, *, threshold, **options):
+        super().__init__(**options)
+        self.threshold = threshold
+
+    def implies(self, i, a, j, b):
+        n = self.frequency(i, a)
+        return n >= self.threshold and sum(self.pairs[c, i, a, j, b] for c in self.classes) == n
+
+    def observed(self, row):
+        cells = super().observed(row)
+        implied = {
+            j
+            for (i, a), (j, b) in itertools.permutations(cells.items(), 2)
+            if self.implies(i, a, j, b) and (i < j or not self.implies(j, b, i, a))
+        }
+        return {j: v for j, v in cells.items() if j not in implied}
