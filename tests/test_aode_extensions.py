@@ -296,3 +296,45 @@ def test_subsumption__without_a_code_for_what_is_left_out_is_refused() -> None:
         fb.AODE(subsumption=True, missing="category", unseen="smooth").fit(
             {"a": ["p", "q"], "y": [0, 1]}, "y"
         )
+
+
+# Which super-parents spoke
+
+
+@both
+@given(problems(), averages(), st.booleans())
+@settings(max_examples=100)
+def test_super_parents__are_shares_of_the_joint(p: Problem, options: Any, weigh: bool) -> None:
+    weights = "mutual_information" if weigh else dict.fromkeys(p.columns, 1)
+    oracle = fitted_oracle(p, WeightedAODE, weights=weights, **options)
+    explained = p.fit("AODE", weights=weights, **options).explain(frame(p.asked, p.types))
+    assert explained.super_parents.shape == explained.contributions.shape
+    for row, shares in zip(p.asked, explained.super_parents, strict=True):
+        cells = oracle.observed(row)
+        for i, c in enumerate(oracle.classes):
+            spoken = {
+                j: oracle.weight(j) * oracle.one(j, cells, c)
+                for j, v in cells.items()
+                if oracle.frequency(j, v) >= options["min_count"]
+            }
+            total = sum(spoken.values())
+            expected = [float(spoken.get(j, 0) / total) if total else 0 for j in explained.features]
+            close(shares[:, i], expected)
+
+
+def test_super_parents__of_a_stream_and_of_no_rows() -> None:
+    table = pa.table({"a": ["p", "q", "q"], "b": ["r", "s", None], "y": [0, 1, 1]})
+    model = fb.AODE().fit(table, "y")
+    stream = pa.RecordBatchReader.from_batches(table.schema, table.to_batches(max_chunksize=2))
+    whole, read = model.explain(table), model.explain(stream)
+    np.testing.assert_array_equal(whole.super_parents, read.super_parents)
+    np.testing.assert_array_equal(whole.contributions, read.contributions)
+    close(whole.super_parents.sum(axis=1), 1)
+    assert not whole.super_parents[2, 1].any()
+    assert model.explain(table.slice(0, 0)).super_parents.shape == (0, 2, 2)
+
+
+@pytest.mark.parametrize("kind", [fb.NaiveBayes, fb.SPODE, fb.TAN, fb.CategoricalNB])
+def test_super_parents__other_models_have_none(kind: Any) -> None:
+    X, y = np.array([[0, 1], [1, 0]]), [0, 1]
+    assert kind().fit(X, y).explain(X).super_parents is None

@@ -37,6 +37,10 @@ class Explanation:
         Number of values that were never seen at fit, by column.
     prior_rows
         Number of rows that are impossible under every class, which the prior answers.
+    super_parents
+        (n_rows, n_features, n_classes) of averages over super-parents, None of other models: the
+        share of each super-parent in the probability of a row and class. Shares sum to 1; a row
+        that naive Bayes answers, and an impossible class, has none.
     """
 
     contributions: Floats
@@ -45,6 +49,7 @@ class Explanation:
     classes: NDArray[Any]
     unseen: dict[str, int]
     prior_rows: int
+    super_parents: Floats | None = None
 
 
 class Answers(Estimator):
@@ -73,8 +78,11 @@ class Answers(Estimator):
         """Return the part of the log joint that no feature contributes, (n_classes,)."""
         return self._log_prior()
 
-    def _explained(self, X: Any) -> tuple[Floats, dict[str, int]]:
-        """Return contributions (n_rows, n_features, n_classes), and unseen values by column."""
+    def _explained(self, X: Any) -> tuple[Floats, dict[str, int], Floats | None]:
+        """Return contributions, unseen values by column, and shares of super-parents or None.
+
+        Contributions and shares are (n_rows, n_features, n_classes).
+        """
         raise NotImplementedError
 
     def _feature_names(self) -> tuple[str, ...]:
@@ -238,14 +246,14 @@ class Answers(Estimator):
         -------
         Explanation
             `contributions` (n_rows, n_features, n_classes) and `prior` (n_classes,) in nats; their
-            sum is the log joint.
+            sum is the log joint. `super_parents` says which super-parents spoke.
         """
         self._check_fitted()
-        contributions, unseen = self._explained(X)
+        contributions, unseen, shares = self._explained(X)
         prior = self._explained_prior().copy()
         impossible = np.isneginf(contributions.sum(axis=1) + prior).all(axis=1)
         names, prior_rows = self._feature_names(), int(impossible.sum())
-        return Explanation(contributions, prior, names, self.classes_, unseen, prior_rows)
+        return Explanation(contributions, prior, names, self.classes_, unseen, prior_rows, shares)
 
     def sample(self, n: int, y: Any = None, seed: int | None = None) -> pa.Table:
         """Draw rows from the model.

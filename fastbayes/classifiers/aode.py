@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
@@ -108,6 +108,8 @@ class AODE(OneDependence):
     >>> fb.AODE().fit(table, "y").predict({"a": ["0", "1"], "b": ["1", "1"]})
     array(['p', 'n'], dtype='<U1')
     """
+
+    _averages: ClassVar[bool] = True
 
     super_parent_weights_: Floats
     _implied: Subsumption | None

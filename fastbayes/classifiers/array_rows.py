@@ -86,10 +86,10 @@ class ArrayRows(Model):
             pass
         return out
 
-    def _explained(self, X: Any) -> tuple[Floats, dict[str, int]]:
+    def _explained(self, X: Any) -> tuple[Floats, dict[str, int], Floats | None]:
         checked = check_features(self, X, reset=False)
         dense = checked if isinstance(checked, np.ndarray) else checked.toarray()
-        return self._contributions(dense), self._unseen(dense)
+        return self._contributions(dense), self._unseen(dense), None
 
     def _feature_names(self) -> tuple[str, ...]:
         if hasattr(self, "feature_names_in_"):

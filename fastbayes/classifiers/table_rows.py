@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,8 +35,11 @@ class Tally:
 class TableRows(Model):
     """A model of named columns; it scores batches of codes and numbers.
 
-    A subclass gives a scorer (`_scorer`) and contributions (`_contributions`).
+    A subclass gives a scorer (`_scorer`), contributions (`_contributions`), and if it averages
+    over super-parents (`_averages`) their shares in what it says (`_shares`).
     """
+
+    _averages: ClassVar[bool] = False
 
     schema_: Schema
     unseen: str
@@ -47,6 +51,10 @@ class TableRows(Model):
 
     def _contributions(self, batch: Batch, out: Floats) -> None:
         """Write ln P(x_j | c) of every row into `out`, (n_rows, n_features, n_classes)."""
+        raise NotImplementedError
+
+    def _shares(self, batch: Batch, out: Floats) -> Floats:
+        """Write contributions, and return the share of each super-parent, shaped like them."""
         raise NotImplementedError
 
     def _scorers(self) -> Callable[[float], Any]:
@@ -71,15 +79,21 @@ class TableRows(Model):
 
         return self._scan(X, score, width, kind)[0]
 
-    def _explained(self, X: Any) -> tuple[Floats, dict[str, int]]:
-        shape = len(self.schema_.features), len(self.classes_)
+    def _explained(self, X: Any) -> tuple[Floats, dict[str, int], Floats | None]:
+        # Both in one scan: a stream can be read only once.
+        shape = 1 + self._averages, len(self.schema_.features), len(self.classes_)
 
         def score(batch: Batch, out: NDArray[Any]) -> int:
-            self._contributions(batch, out.reshape(-1, *shape))
+            parts = out.reshape(-1, *shape)
+            if self._averages:
+                parts[:, 1] = self._shares(batch, parts[:, 0])
+            else:
+                self._contributions(batch, parts[:, 0])
             return 0
 
-        flat, tally = self._scan(X, score, shape[0] * shape[1])
-        return flat.reshape(-1, *shape), self._unseen(tally)
+        flat, tally = self._scan(X, score, math.prod(shape))
+        parts = flat.reshape(-1, *shape)
+        return parts[:, 0], self._unseen(tally), parts[:, 1] if self._averages else None
 
     def _scan(
         self,
