@@ -11,6 +11,7 @@ every term of which is >= 0, and is computed from o - e, an exact integer over n
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -70,14 +71,12 @@ def pair_information(
     pairs that are equal on paper compare as equal at 1e-12 whatever the order of columns, values
     and classes.
     """
-    shapes = np.stack([sizes[first], sizes[second], widths[second]], axis=1)
-    kinds, kind_of = np.unique(shapes, axis=0, return_inverse=True)
-    for kind, (s_i, s_j, width) in enumerate(kinds):
-        alike = np.flatnonzero(kind_of.reshape(-1) == kind)
-        if s_i == 0 or s_j == 0:
+    for alike in by_shape(first, second, sizes, widths):
+        i, j = first[alike[0]], second[alike[0]]
+        if sizes[i] == 0 or sizes[j] == 0:
             out[alike] = 0.0
             continue
-        rows = np.arange(s_i)[:, None] * width + np.arange(s_j)
+        rows = np.arange(sizes[i])[:, None] * widths[j] + np.arange(sizes[j])
         entries = rows[:, :, None] * n_classes + np.arange(n_classes)
         step = max(1, ENTRIES // entries.size)
         for b in range(0, len(alike), step):
@@ -110,6 +109,17 @@ def class_pairs(
     first, second = np.arange(m), np.full(m, m)
     width = np.append(np.diff(offsets), k)
     return counts.reshape(-1), first, second, offsets[:-1] * k, np.append(sizes, k), width, 1
+
+
+def by_shape(
+    first: Integers, second: Integers, sizes: Integers, widths: Integers
+) -> Iterator[Integers]:
+    """Yield the positions of the pairs whose blocks have one shape, for every shape."""
+    kinds = np.unique(np.stack([sizes, widths], axis=1), axis=0, return_inverse=True)[1]
+    kinds = kinds.reshape(-1)
+    keys = kinds[first] * len(sizes) + kinds[second]
+    order = np.argsort(keys, kind="stable")
+    yield from np.split(order, np.flatnonzero(np.diff(keys[order])) + 1) if len(order) else ()
 
 
 def _information(n: NDArray[Any]) -> Floats:
