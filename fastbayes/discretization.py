@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
@@ -18,8 +18,6 @@ from fastbayes.engine import Progress, encoded_blocks, in_order, resolved_thread
 from fastbayes.errors import DataError, MemoryLimitError, SchemaError
 from fastbayes.schema import Feature
 
-logger = logging.getLogger("fastbayes")
-
 
 def numeric_cuts(
     source: Source,
@@ -31,7 +29,7 @@ def numeric_cuts(
     progress: Progress | None = None,
     on_error: str = "stop",
 ) -> dict[str, NDArray[np.float64]]:
-    """Return the cut points of every numeric column, from one scan where they must be learned.
+    """Return the cut points of numeric columns, from one scan where they must be learned.
 
     Parameters
     ----------
@@ -56,8 +54,9 @@ def numeric_cuts(
     Returns
     -------
     dict
-        By column name, ascending cut points; an empty array for a column that is one bin. Rows
-        without a class or of weight 0 took no part.
+        By column name, ascending cut points of every numeric column and of those that
+        `discretize` gives points for; an empty array for a column that is one bin. Rows without
+        a class or of weight 0 took no part.
 
     Raises
     ------
@@ -70,21 +69,28 @@ def numeric_cuts(
         When the sketches would exceed the limit; the message names the column.
     """
     numeric = [feature.name for feature, book in encoder.features if book is None]
-    others = [feature.name for feature, book in encoder.features if book is not None]
-    asked = methods(discretize, numeric, others)
+    others = {f.name: book for f, book in encoder.features if book is not None}
+    loose = [name for name, book in others.items() if isinstance(book, Codebook) and _loose(book)]
+    asked = methods(discretize, numeric, list(others), loose)
     cuts = {name: how for name, how in asked.items() if not isinstance(how, Method)}
     learned = {name: how for name, how in asked.items() if isinstance(how, Method)}
     if learned:
         _check(source, encoder, learned)
+        threads = resolved_threads(threads)
         own = _encoder(encoder, learned)
-        learner = _scan(
-            source, own, learned, resolved_threads(threads), memory_limit, progress, on_error
-        )
+        learner = _scan(source, own, learned, threads, memory_limit, progress, on_error)
+        # Codes are numbered as threads come upon the classes; sums go in sorted order.
         order = np.zeros(1, np.intp)
         if own.target is not None:
             order = pc.array_sort_indices(own.target.values()).to_numpy().astype(np.intp)
-        cuts |= learner.cuts(order)
-    return {name: cuts[name] for name in numeric}
+        found = in_order(lambda name: learner.cuts(name, order), learned, threads)
+        cuts |= dict(zip(learned, found, strict=True))
+    return {name: cuts[name] for name in asked}
+
+
+def _loose(book: Codebook) -> bool:
+    """Return whether a categorical column may just as well be numbers."""
+    return not book.fixed and (pa.types.is_null(book.kind) or pa.types.is_boolean(book.kind))
 
 
 def _check(source: Source, encoder: Encoder, learned: dict[str, Method]) -> None:
@@ -137,7 +143,7 @@ def _scan(
                 rows += block.num_rows
                 batch = encoded.batch
                 assert batch.classes is not None
-                mine.update(batch.numeric, batch.classes, batch.weight)
+                mine.update(batch.numeric, batch.classes, batch.weight, batch.cells)
         except DataError:
             if on_error != "skip":
                 raise

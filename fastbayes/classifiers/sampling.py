@@ -79,8 +79,47 @@ def value_codes(
 def drawn_values(
     feature: Feature, codes: NDArray[np.int64], random: np.random.Generator
 ) -> pa.Array:
-    """Return the values of codes, null for the code S_j of a missing one."""
+    """Return the values of codes, null for the code S_j of a missing one.
+
+    Of a column that is cut, numbers inside the bins: see `numbers_in`.
+    """
     assert feature.values is not None
+    absent = codes >= feature.size
+    if feature.cuts is not None:
+        return pa.array(numbers_in(feature.cuts, np.where(absent, 0, codes), random), mask=absent)
     if not feature.size:
         return pa.nulls(len(codes), feature.values.type)
-    return feature.values.take(pa.array(codes, mask=codes >= feature.size))
+    return feature.values.take(pa.array(codes, mask=absent))
+
+
+def numbers_in(
+    cuts: Floats, codes: NDArray[np.int64], random: np.random.Generator
+) -> NDArray[np.float64]:
+    """Return one number per row, uniform in the bin of its code.
+
+    The first and the last bin, which have no end, are taken as wide as their neighbours, and 1
+    wide where there is but one cut. Without a cut there is nothing to go by: 0.
+
+    Parameters
+    ----------
+    cuts
+        (n_bins - 1,) cut points, ascending.
+    codes
+        (n_rows,) bins.
+    random
+        Where chance comes from.
+    """
+    uniform = random.random(len(codes))
+    if not len(cuts):
+        return np.zeros(len(codes))
+    most = np.finfo(np.float64).max
+    with np.errstate(over="ignore"):
+        first, last = (cuts[1] - cuts[0], cuts[-1] - cuts[-2]) if len(cuts) > 1 else (1.0, 1.0)
+        low, high = max(cuts[0] - first, -most), min(cuts[-1] + last, most)
+        above = np.concatenate(([-most], np.nextafter(cuts, np.inf)))
+    ends = np.concatenate(([low], cuts, [high]))
+    lower, upper = ends[codes], ends[codes + 1]
+    drawn = lower * uniform + upper * (1 - uniform)
+    # A bin is open below and closed above; rounding knows neither, and a wide one has no width
+    # where numbers are huge.
+    return np.clip(drawn, above[codes], np.append(cuts, most)[codes])

@@ -98,6 +98,7 @@ def inspect(path: str, target: str | None, threads: int | None, as_json: bool) -
             "kind": f.kind,
             "values": None if f.values is None else f.values.to_pylist(),
             "declared": f.declared,
+            **({} if f.cuts is None else {"cuts": f.cuts.tolist(), "bins": f.intervals}),
         }
         for f in stats.schema.features
     }
@@ -154,6 +155,8 @@ def _lines(summary: dict[str, Any]) -> Iterator[str]:
 def _domain(column: dict[str, Any]) -> tuple[str, str]:
     if column["values"] is None:
         return "numeric", ""
+    if "bins" in column:
+        return f"{len(column['bins']):,} bins", listed(column["bins"])
     declared = " (declared)" if column["declared"] else ""
     values = [text(value) for value in column["values"]]
     return f"{len(values):,} values{declared}", listed(values)

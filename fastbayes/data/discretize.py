@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from fastbayes.data.sketch import GREATEST_WEIGHT, Profile, ValueSketch
 from fastbayes.domains import checked_cuts
 from fastbayes.errors import DataError, SchemaError
+from fastbayes.plain.sketch import split
 
 METHODS = ("mdl", "quantile", "width")
 DEFAULT_BINS = 10
 # Of equal widths only the extremes matter: a sketch of few cells keeps them.
-_EXTREMES = 64
+_EXTREMES = 64, 64
 # Entropies that differ by less than rounding are equal: then the lowest cut is taken.
 _SAME = 1e-12
 
@@ -33,9 +34,9 @@ Cuts = NDArray[np.float64]
 
 
 def methods(
-    discretize: Any, numeric: Sequence[str], others: Sequence[str] = ()
+    discretize: Any, numeric: Sequence[str], others: Sequence[str] = (), loose: Sequence[str] = ()
 ) -> dict[str, Method | Cuts]:
-    """Return how each numeric column is to be cut.
+    """Return how each numeric column is to be cut, and each other one that has cut points.
 
     Parameters
     ----------
@@ -46,6 +47,9 @@ def methods(
         Names of the numeric columns.
     others
         Names of the categorical ones.
+    loose
+        Those of them that could be numbers as well, truth values and columns of nothing but
+        nulls: they may have cut points.
 
     Raises
     ------
@@ -56,17 +60,20 @@ def methods(
     """
     if not isinstance(discretize, Mapping):
         return dict.fromkeys(numeric, _method(discretize, "discretize"))
-    for name in discretize:
-        if name in others:
+    asked = {name: _asked(name, discretize.get(name, "mdl")) for name in numeric}
+    for name, given in discretize.items():
+        if name in loose and not isinstance(how := _asked(name, given), Method):
+            asked[name] = how
+        elif name in others:
             raise SchemaError(
                 f"discretize: column {name!r} is categorical; leave it out of `discretize`, or "
-                "of `categorical` and `domains` if it holds numbers"
+                "out of `categorical` and `domains` if it holds numbers"
             )
-        if name not in numeric:
+        elif name not in numeric:
             raise SchemaError(
                 f"discretize: there is no column {name!r}; the numeric columns are {list(numeric)}"
             )
-    return {name: _asked(name, discretize.get(name, "mdl")) for name in numeric}
+    return asked
 
 
 def _asked(name: str, given: Any) -> Method | Cuts:
@@ -88,7 +95,7 @@ def _method(given: Any, what: str) -> Method:
         )
     whole = isinstance(bins, (int, np.integer)) and not isinstance(bins, bool)
     if not whole or not 2 <= bins <= 1 << 16:
-        raise ValueError(f"{what}={given!r}: the number of bins must be a whole number >= 2")
+        raise ValueError(f"{what}={given!r}: the bins must be a whole number from 2 to 65536")
     return Method(kind, int(bins))
 
 
@@ -109,7 +116,7 @@ class CutLearner:
     def __init__(self, asked: Mapping[str, Method]) -> None:
         self.asked = dict(asked)
         self.sketches = {
-            name: ValueSketch(_EXTREMES) if method.kind == "width" else ValueSketch()
+            name: ValueSketch(*_EXTREMES) if method.kind == "width" else ValueSketch()
             for name, method in asked.items()
         }
         self._locks = {name: threading.Lock() for name in asked}
@@ -119,8 +126,11 @@ class CutLearner:
         columns: Sequence[NDArray[np.float64]],
         labels: NDArray[np.unsignedinteger],
         weight: NDArray[np.float64] | None,
+        cells: float = math.inf,
     ) -> None:
         """Add rows: one array per column in the order of `asked`, class codes, weights.
+
+        `cells` are the rows x columns of the whole job: whether compiling pays.
 
         Raises
         ------
@@ -132,9 +142,10 @@ class CutLearner:
                 f"a row weighs {greatest}, too much for sums of weights to be exact; divide all "
                 "weights by a power of ten"
             )
+        labels, parts = labels.astype(np.uint16), split(weight, len(labels))
         for (name, sketch), values in zip(self.sketches.items(), columns, strict=True):
             with self._locks[name]:
-                sketch.update(values, labels, weight)
+                sketch.update(values, labels, parts, cells)
 
     def __iadd__(self, other: CutLearner) -> CutLearner:
         for name, sketch in self.sketches.items():
@@ -147,21 +158,19 @@ class CutLearner:
         """Bytes held."""
         return sum(sketch.nbytes for sketch in self.sketches.values())
 
-    def cuts(self, classes: NDArray[np.intp]) -> dict[str, Cuts]:
-        """Return the cut points of each column; `classes` are the class codes in sorted order."""
-        found = {}
-        for name, (kind, bins) in self.asked.items():
-            held = self.sketches[name].profile(len(classes))
-            profile = held._replace(weight=held.weight[:, classes])
-            match kind:
-                case "mdl":
-                    points = mdl_cuts(profile)
-                case "quantile":
-                    points = quantile_cuts(profile, bins)
-                case _:
-                    points = width_cuts(profile, bins)
-            found[name] = checked_cuts(name, points)
-        return found
+    def cuts(self, name: str, classes: NDArray[np.intp]) -> Cuts:
+        """Return the cut points of a column; `classes` are the class codes in sorted order."""
+        held = self.sketches[name].profile(len(classes))
+        profile = held._replace(weight=held.weight[:, classes])
+        kind, bins = self.asked[name]
+        match kind:
+            case "mdl":
+                points = mdl_cuts(profile)
+            case "quantile":
+                points = quantile_cuts(profile, bins)
+            case _:
+                points = width_cuts(profile, bins)
+        return checked_cuts(name, points)
 
 
 def between(lower: float, upper: float) -> float:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes.plain.sketch import FRACTION_BITS, Entries, entries, numbers, reduced
+from fastbayes import _jit
+from fastbayes.plain.sketch import FRACTION_BITS, NONE, numbers
 
 # Entries (cell and class) of a sketch. A column with no more different pairs of value and class
-# is held exactly; one of a million different numbers as some ten thousands of ranges.
-LIMIT = 65_536
+# is held exactly; of a million different numbers there are some thousands of ranges. Four times
+# as many take twice the time, since they do not fit the second-level cache.
+LIMIT = 16_384
+# Whatever so few rows hold is kept exactly.
+FEW_ROWS = 65_536
 # Weights beyond this could overflow their sums.
 GREATEST_WEIGHT = 2.0**32
 
@@ -35,74 +40,77 @@ class ValueSketch:
     ----------
     limit
         Entries (cell and class) to keep at most.
+    few
+        Entries to keep as long as all rows together weigh no more than that.
 
     Notes
     -----
     The cells are as small as the limit allows: the values of a cell agree in all but the lowest
     `shift` bits of their order-preserving integers, and `shift` is the least one for which there
-    are not too many entries. That depends on the set of all values and on nothing else, so
-    rows may come in any order and batches, and sketches add in any order, to the same bits.
+    are not too many entries. That depends on the rows as a set and on nothing else, so they
+    may come in any order and batches, and sketches add in any order, to the same bits.
     """
 
-    def __init__(self, limit: int = LIMIT) -> None:
+    def __init__(self, limit: int = LIMIT, few: int = FEW_ROWS) -> None:
         self.limit = limit
-        self.shift = 0
-        self._parts: list[Entries] = []
-        self._held = 0
+        self.few = few
+        self._cells: Any = None
 
     def update(
         self,
         values: NDArray[np.float64],
-        labels: NDArray[np.unsignedinteger],
-        weight: NDArray[np.float64] | None = None,
+        labels: NDArray[np.uint16],
+        weight: tuple[NDArray[np.int64], NDArray[np.int64]],
+        cells: float = math.inf,
     ) -> None:
-        """Add rows; NaN is left out.
+        """Add a block of rows; NaN is left out.
 
         Parameters
         ----------
         values
             (n_rows,) finite numbers or NaN.
         labels
-            (n_rows,) uint8 or uint16 class codes.
+            (n_rows,) class codes.
         weight
-            (n_rows,) positive weights up to `GREATEST_WEIGHT`; None when every row weighs 1.
+            (n_rows,) weights up to `GREATEST_WEIGHT`, as `split` gives them.
+        cells
+            Rows x columns of the whole job: whether compiling pays is decided at the first block.
         """
-        self._take(entries(values, labels, weight, self.shift))
+        if self._cells is None:
+            self._cells = _jit.load("sketch", cells).Cells(self.limit, self.few)
+        self._cells.add(values, labels, *weight)
 
     def __iadd__(self, other: ValueSketch) -> ValueSketch:
-        self.shift = max(self.shift, other.shift)
-        for part in other._parts:
-            self._take(part)
+        if other._cells is not None:
+            if self._cells is None:
+                self._cells = type(other._cells)(self.limit, self.few)
+            self._cells.take(other._cells.entries(), other._cells.shift)
         return self
-
-    def _take(self, part: Entries) -> None:
-        self._parts.append(part)
-        self._held += len(part.label)
-        if self._held > 4 * self.limit:
-            self._settle()
-
-    def _settle(self) -> Entries:
-        """Make the parts one, of as many entries as are allowed."""
-        if not self._parts:
-            return entries(np.empty(0), np.empty(0, np.uint8), None, 0)
-        whole = reduced(self._parts, self.shift)
-        while len(whole.label) > self.limit and self.shift < 63:
-            self.shift += 1
-            whole = reduced([whole], self.shift)
-        self._parts, self._held = [whole], len(whole.label)
-        return whole
 
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        return sum(array.nbytes for part in self._parts for array in part)
+        return 0 if self._cells is None else int(self._cells.nbytes)
+
+    @property
+    def shift(self) -> int:
+        """Bits that the cells are short of; 0 where every value is held exactly."""
+        if self._cells is None:
+            return 0
+        self._cells.settle()
+        return int(self._cells.shift)
 
     def profile(self, n_classes: int) -> Profile:
         """Return the cells of the column with the weights of the classes."""
-        whole = self._settle()
-        cells = np.sort(whole.least >> np.uint64(self.shift))
-        cells = cells[np.concatenate(([True], cells[1:] != cells[:-1]))] if len(cells) else cells
-        at = np.searchsorted(cells, whole.least >> np.uint64(self.shift))
+        whole = NONE if self._cells is None else self._cells.entries()
+        cell = whole.least >> np.uint64(self.shift)
+        cells = np.sort(cell)
+        cells = (
+            cells[np.flatnonzero(np.concatenate(([True], cells[1:] != cells[:-1])))]
+            if len(cells)
+            else cells
+        )
+        at = np.searchsorted(cells, cell)
         least = np.full(len(cells), np.iinfo(np.uint64).max, np.uint64)
         greatest = np.zeros(len(cells), np.uint64)
         np.minimum.at(least, at, whole.least)

@@ -7,17 +7,18 @@ nothing but their keys and the shift.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 # A weight is a whole number and so many bits of a fraction: integers add up to the same bits in
-# any order, and the fractions of a block of rows stay below 2^63.
-FRACTION_BITS = 46
-_FRACTION = np.int64((1 << FRACTION_BITS) - 1)
+# any order, and the fractions of as many entries as are ever together stay below 2^63.
+FRACTION_BITS = 44
 _SIGN = np.uint64(1 << 63)
+# Parts are made one when they hold this many times the entries to keep.
+_HELD = 4
 
 
 class Entries(NamedTuple):
@@ -30,11 +31,14 @@ class Entries(NamedTuple):
     fraction   (n,) int64   and its fraction, in units of 2^-FRACTION_BITS, below 1
     """
 
-    label: NDArray[np.uint16]
-    least: NDArray[np.uint64]
-    greatest: NDArray[np.uint64]
-    whole: NDArray[np.int64]
-    fraction: NDArray[np.int64]
+    label: NDArray[Any]
+    least: NDArray[Any]
+    greatest: NDArray[Any]
+    whole: NDArray[Any]
+    fraction: NDArray[Any]
+
+
+NONE = Entries(*(np.empty(0, kind) for kind in ("u2", "u8", "u8", "i8", "i8")))
 
 
 def keys(numbers: NDArray[np.float64]) -> NDArray[np.uint64]:
@@ -50,85 +54,116 @@ def numbers(keys: NDArray[np.uint64]) -> NDArray[np.float64]:
     return (keys ^ (~positive | _SIGN)).view(np.float64)
 
 
-def entries(
-    values: NDArray[np.float64],
-    labels: NDArray[np.unsignedinteger],
-    weight: NDArray[np.float64] | None,
-    shift: int,
-) -> Entries:
-    """Return the entries of a block of rows; NaN is left out.
-
-    values  IN  (n,) float64
-    labels  IN  (n,) uint8 | uint16
-    weight  IN  (n,) float64, below 2^32; None when every row weighs 1
-    """
-    known = ~np.isnan(values)
-    if not known.all():
-        values, labels = values[known], labels[known]
-        weight = None if weight is None else weight[known]
-    key = keys(values)
+def split(
+    weight: NDArray[np.float64] | None, n: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the whole parts of n weights and their fractions in units of 2^-FRACTION_BITS."""
     if weight is None:
-        return _joined([_counted(label, np.sort(key[rows]), shift) for label, rows in _by(labels)])
+        return np.ones(n, np.int64), np.zeros(n, np.int64)
     whole = weight.astype(np.int64)
-    fraction = ((weight - whole) * (1 << FRACTION_BITS)).astype(np.int64)
-    single = Entries(labels.astype(np.uint16), key, key, whole, fraction)
-    return reduced([single], shift)
+    return whole, ((weight - whole) * (1 << FRACTION_BITS)).astype(np.int64)
 
 
-def reduced(parts: Sequence[Entries], shift: int) -> Entries:
-    """Return the entries of several together, those of one class and cell made one."""
-    label, least, greatest, whole, fraction = (np.concatenate(a) for a in zip(*parts, strict=True))
-    done = []
-    for value, rows in _by(label):
-        order = np.argsort(least[rows])
-        here = np.arange(len(label))[rows][order]
-        key = least[here]
-        first = _starts(key >> np.uint64(shift))
-        part = np.add.reduceat(fraction[here], first)
-        done.append(
-            Entries(
-                np.full(len(first), value, np.uint16),
-                key[first],
-                np.maximum.reduceat(greatest[here], first),
-                np.add.reduceat(whole[here], first) + (part >> FRACTION_BITS),
-                part & _FRACTION,
-            )
-        )
-    return _joined(done)
+def ordered(entries: Entries) -> Entries:
+    """Return entries in order."""
+    order = np.lexsort((entries.least, entries.label))
+    return Entries(*(array[order] for array in entries))
 
 
-def _by(labels: NDArray[np.unsignedinteger]) -> Iterator[tuple[int, NDArray[np.intp] | slice]]:
-    """Yield each class that occurs and its rows."""
-    if not len(labels):
-        return
-    if (labels == labels[0]).all():
-        yield int(labels[0]), slice(None)
-        return
-    order = np.argsort(labels, kind="stable")
-    first = _starts(labels[order])
-    for rows in np.split(order, first[1:]):
-        yield int(labels[rows[0]]), rows
+def differing(keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return the bits in which each key differs from the next greater one."""
+    ascending = np.sort(keys)
+    return ascending[1:] ^ ascending[:-1]
 
 
-def _starts(ascending: NDArray[np.unsignedinteger]) -> NDArray[np.intp]:
-    """Return where each run of equal numbers begins."""
-    return np.flatnonzero(np.concatenate(([True], ascending[1:] != ascending[:-1])))
+def allowed(whole: NDArray[Any], fraction: NDArray[Any], limit: int, few: int) -> int:
+    """Return how many entries of these weights are to be kept: `few` where few rows are all."""
+    total = int(whole.sum()) + (int(fraction.sum()) >> FRACTION_BITS)
+    return few if total <= few else limit
 
 
-def _counted(label: int, ascending: NDArray[np.uint64], shift: int) -> Entries:
-    first = _starts(ascending >> np.uint64(shift))
-    ends = np.append(first[1:], len(ascending))
+def least_shift(apart: Sequence[NDArray[np.uint64]], shift: int, limit: int) -> int:
+    """Return the least shift, from one on, at which at most `limit` cells are left; at most 63.
+
+    Neighbours share a cell once the shift is beyond the highest bit in which they differ: `apart`
+    holds these bits for the keys of each class.
+    """
+    spare = limit - len(apart)
+    highest = np.sort(np.concatenate([np.empty(0, np.uint64), *apart]))[::-1]
+    if 0 <= spare >= len(highest):
+        return shift
+    return max(shift, min(int(highest[spare]).bit_length(), 63)) if spare >= 0 else 63
+
+
+class Cells:
+    """Entries of a sketch that grow with the rows; see the compiled twin."""
+
+    def __init__(self, limit: int, few: int) -> None:
+        self.limit = limit
+        self.few = few
+        self.shift = 0
+        self._parts: list[Entries] = []
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return sum(array.nbytes for part in self._parts for array in part)
+
+    def add(
+        self,
+        values: NDArray[np.float64],
+        labels: NDArray[np.uint16],
+        whole: NDArray[np.int64],
+        fraction: NDArray[np.int64],
+    ) -> None:
+        """Add a block of rows; see the compiled twin."""
+        key = keys(values)
+        kept = ~np.isnan(values) & ((whole | fraction) != 0)
+        rows = Entries(labels, key, key, whole, fraction)
+        self._take(Entries(*(array[kept] for array in rows)))
+
+    def take(self, entries: Entries, shift: int) -> None:
+        """Add the entries of another sketch; see the compiled twin."""
+        self.shift = max(self.shift, shift)
+        self._take(entries)
+
+    def entries(self) -> Entries:
+        """Return the entries in order; see the compiled twin."""
+        self.settle()
+        return self._parts[0]
+
+    def _take(self, entries: Entries) -> None:
+        self._parts.append(_summed(ordered(entries), self.shift))
+        if sum(len(part.label) for part in self._parts) > _HELD * self.few:
+            self.settle()
+
+    def settle(self) -> None:
+        """Keep as many entries as are allowed; see the compiled twin."""
+        whole = ordered(_together(self._parts))
+        first = np.searchsorted(whole.label, np.unique(whole.label))
+        apart = [differing(part) for part in np.split(whole.least, first)[1:]]
+        limit = allowed(whole.whole, whole.fraction, self.limit, self.few)
+        self.shift = least_shift(apart, self.shift, limit)
+        self._parts = [_summed(whole, self.shift)]
+
+
+def _together(parts: Sequence[Entries]) -> Entries:
+    return Entries(*(np.concatenate(arrays) for arrays in zip(NONE, *parts, strict=True)))
+
+
+def _summed(entries: Entries, shift: int) -> Entries:
+    """Return ordered entries with those of one class and cell made one."""
+    label, least, greatest, whole, fraction = entries
+    if not len(label):
+        return entries
+    cell = least >> np.uint64(shift)
+    new = (cell[1:] != cell[:-1]) | (label[1:] != label[:-1])
+    first = np.flatnonzero(np.concatenate(([True], new)))
+    part = np.add.reduceat(fraction, first)
     return Entries(
-        np.full(len(first), label, np.uint16),
-        ascending[first],
-        ascending[ends - 1],
-        (ends - first).astype(np.int64),
-        np.zeros(len(first), np.int64),
+        label[first],
+        least[first],
+        np.maximum.reduceat(greatest, first),
+        np.add.reduceat(whole, first) + (part >> FRACTION_BITS),
+        part & ((1 << FRACTION_BITS) - 1),
     )
-
-
-def _joined(parts: Sequence[Entries]) -> Entries:
-    if not parts:
-        none = np.empty(0, np.uint64)
-        return Entries(np.empty(0, np.uint16), none, none, none.view("i8"), none.view("i8"))
-    return Entries(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
