@@ -44,6 +44,7 @@ CASES: dict[str, tuple[Callable[[], Any], Any]] = {
         ),
         MIXED,
     ),
+    "NaiveBayes, average": (lambda: fb.NaiveBayes(feature_averaging=np.float32(0.25)), MIXED),
     "NaiveBayes, array": (lambda: fb.NaiveBayes(alpha="loo"), NUMBERS),
     "SPODE": (lambda: fb.SPODE(super_parent="cmi"), MIXED),
     "TAN": (fb.TAN, MIXED),

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastbayes import _jit
 from fastbayes.batch import Batch
 from fastbayes.classifiers.base import Classifier
+from fastbayes.classifiers.feature_averaging import averaged_log_likelihood, checked_chance
 from fastbayes.classifiers.log_space import Floats
 from fastbayes.classifiers.sampling import value_codes
 from fastbayes.classifiers.semi_supervised import expectation_maximisation
@@ -43,6 +44,11 @@ class NaiveBayes(Classifier):
     alpha
         Pseudo-count of every value and class: 1 is Laplace, 0 maximum likelihood, "loo" the value
         that maximises the leave-one-out log joint.
+    feature_averaging
+        Whether to average over all models that leave some of the categorical features out, each
+        weighed by its posterior probability (Dash, Cooper 2002): it costs no more than one model.
+        True gives every feature a prior probability of 1/2 to depend on the class; a number another
+        one. Numeric columns are always in.
     class_prior
         None (smoothed by alpha), "empirical", "uniform", or (n_classes,) probabilities.
     ddof
@@ -82,6 +88,9 @@ class NaiveBayes(Classifier):
         Columns, domains and classes.
     alpha_
         The pseudo-count in use.
+    feature_probabilities_
+        (n_features,) posterior probability that each feature depends on the class; 1 for numeric
+        columns, and for all without `feature_averaging`.
     class_log_prior_
         (n_classes,) nats.
     mean_, variance_
@@ -97,12 +106,16 @@ class NaiveBayes(Classifier):
     -----
     P(c, x) = P(c) prod_j P(x_j | c) with P(c) = (n_c + alpha)/(N + K alpha), P(v | c) =
     (n_cv + alpha)/(n_c + S_j alpha) over the known values of column j, and normal densities for
-    numeric columns. One scan learns; memory is the counts.
+    numeric columns. One scan learns; memory is the counts. With `feature_averaging`, q_j P(v | c) +
+    (1 - q_j) P(v) stands for P(v | c), with q_j the probability that feature j depends on the
+    class, and P(v) = (n_v + alpha)/(n + S_j alpha): exactly the average over all 2^d subsets.
 
     References
     ----------
     Domingos, Pazzani (1997), On the optimality of the simple Bayesian classifier under zero-one
-    loss, Machine Learning 29.
+    loss, Machine Learning 29. Dash, Cooper (2002), Exact model averaging with naive Bayesian
+    classifiers, ICML; (2004), Model averaging for prediction with discrete Bayesian networks,
+    Journal of Machine Learning Research 5.
 
     Examples
     --------
@@ -116,6 +129,7 @@ class NaiveBayes(Classifier):
     """
 
     alpha_: float
+    feature_probabilities_: Floats
     class_log_prior_: Floats
     mean_: Floats
     variance_: Floats
@@ -127,6 +141,7 @@ class NaiveBayes(Classifier):
         self,
         *,
         alpha: float | str = 1.0,
+        feature_averaging: bool | float = False,
         class_prior: str | ArrayLike | None = None,
         ddof: int = 0,
         variance: str = "per_class",
@@ -142,6 +157,7 @@ class NaiveBayes(Classifier):
         memory_limit: int | None = None,
     ) -> None:
         self.alpha = alpha
+        self.feature_averaging = feature_averaging
         self.class_prior = class_prior
         self.ddof = ddof
         self.variance = variance
@@ -159,6 +175,8 @@ class NaiveBayes(Classifier):
     def _check_parameters(self) -> None:
         if self.alpha != "loo":
             checked_alpha(self.alpha)
+        if checked_chance(self.feature_averaging) is not None and self.alpha == 0:
+            raise ValueError("feature_averaging needs alpha > 0: without it no model is proper")
         for name, allowed in CHOICES.items():
             value = getattr(self, name)
             if value not in allowed:
@@ -168,7 +186,15 @@ class NaiveBayes(Classifier):
         values = stats.values
         loo = self.alpha == "loo"
         alpha = best_alpha(values, missing=self.missing) if loo else checked_alpha(self.alpha)
-        tables, offsets = log_likelihood(values, alpha, missing=self.missing, unseen=self.unseen)
+        chance = checked_chance(self.feature_averaging)
+        features = stats.schema.features
+        probabilities = np.ones(len(features))
+        options = {"missing": self.missing, "unseen": self.unseen}
+        if chance is None:
+            tables, offsets = log_likelihood(values, alpha, **options)
+        else:
+            tables, offsets, q = averaged_log_likelihood(values, alpha, chance, **options)
+            probabilities[[f.kind == "categorical" for f in features]] = q
         names = [f.name for f in stats.schema.numeric]
         spread = gaussians(
             stats.moments,
@@ -180,6 +206,7 @@ class NaiveBayes(Classifier):
         floored = np.asarray(spread.floored.any(axis=1))
         return {
             "alpha_": alpha,
+            "feature_probabilities_": probabilities,
             "class_log_prior_": log_prior(
                 values.class_counts, alpha, self.class_prior, labels(stats.schema.classes)
             ),
