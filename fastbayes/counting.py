@@ -24,6 +24,7 @@ from fastbayes.engine import Progress
 from fastbayes.errors import DataError, SchemaError
 from fastbayes.schema import Schema
 from fastbayes.statistics.bundle import Statistics
+from fastbayes.statistics.family_counts import numbered
 
 logger = logging.getLogger("fastbayes")
 
@@ -105,6 +106,7 @@ def count(
     *,
     pairs: bool = False,
     moments: bool = True,
+    families: Iterable[Sequence[str]] | None = None,
     sample_weight: Any = None,
     domains: Mapping[str, Any] | None = None,
     categorical: Iterable[str | int] | None = None,
@@ -135,6 +137,9 @@ def count(
         made discrete.
     moments
         Whether to take the moments of numeric columns.
+    families
+        Tuples of column names, parents first, whose values to count together, as `KDB.families`
+        returns them; numeric columns are then made discrete.
     sample_weight
         Name of the weight column, or (n_rows,) weights. Weight w counts as w rows, 0 as none.
     domains
@@ -144,8 +149,9 @@ def count(
     numeric
         What is kept of the other columns without `pairs`: "gaussian", their moments.
     discretize
-        How numeric columns become bins, where pairs are counted: "mdl" (Fayyad, Irani 1993),
-        "quantile", "width", ("quantile", n), ("width", n), or {column: any of these or cut points}.
+        How numeric columns become bins, where pairs or families are counted: "mdl" (Fayyad, Irani
+        1993), "quantile", "width", ("quantile", n), ("width", n), or {column: any of these or cut
+        points}.
         Learned cuts take a scan of their own.
     missing
         "marginalize" leaves missing values out; "category" makes them a value of their own.
@@ -220,22 +226,28 @@ def count(
         null_values=null_values or (),
     )
     encoder = learning()
-    if pairs and any(book is None for _, book in encoder.features):
+    groups = None if families is None else list(families)
+    several_at_once = pairs or groups is not None
+    if several_at_once and any(book is None for _, book in encoder.features):
         cuts = numeric_cuts(opened, encoder, discretize, threads=threads, memory_limit=memory_limit)
         encoder = learning(cuts=cuts)
     names = ["values"] + ["moments"] * moments + ["pairs"] * pairs
+    wanted: dict[str, dict[str, Any]] = {name: {} for name in names}
+    if groups is not None:
+        books = [feature.name for feature, book in encoder.features if book is not None]
+        wanted["families"] = {"families": numbered(groups, books)}
     kept = None
     if checkpoint is not None:
         if not opened.versions:
             raise SchemaError(
                 f"{opened.description}: a checkpoint needs files, whose changes show; pass paths"
             )
-        job = (_version(), opened.schema.to_string(), weight_name, tuple(names), on_error)
+        job = (_version(), opened.schema.to_string(), weight_name, (*names, groups), on_error)
         kept = Checkpoint(checkpoint, opened.versions, (job, _identity(encoder.schema())))
     stats = engine.scan(
         opened,
         encoder,
-        names,
+        wanted,
         threads=threads,
         memory_limit=memory_limit,
         progress=progress,

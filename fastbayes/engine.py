@@ -22,8 +22,9 @@ from fastbayes.data.encode import Encoded, Encoder, Place
 from fastbayes.data.segments import Segment, Source
 from fastbayes.errors import DataError, MemoryLimitError
 from fastbayes.schema import Shape
-from fastbayes.statistics import REGISTRY, PairCounts, Statistic, ValueCounts
+from fastbayes.statistics import REGISTRY, FamilyCounts, PairCounts, Statistic, ValueCounts
 from fastbayes.statistics.bundle import Statistics
+from fastbayes.statistics.family_counts import family_bytes
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -170,12 +171,12 @@ class _Budget:
     """Refuses to allocate beyond the memory limit, naming the column that needs the most."""
 
     def __init__(self, limit: int | None, copies: int, wanted: Wanted) -> None:
-        pairs = wanted.get(PairCounts.name)
+        self.pairs, self.families = wanted.get(PairCounts.name), wanted.get(FamilyCounts.name)
         # Counts of values stay small unless a column is an identifier; those of pairs need not.
-        self.limit = default_limit() if limit is None and pairs is not None else limit
+        several = self.pairs is not None or self.families is not None
+        self.limit = default_limit() if limit is None and several else limit
         self.asked = limit is not None
         self.copies = copies
-        self.pairs = pairs
         self.missing: NDArray[np.bool_] | None = None
 
     def check(self, encoder: Encoder, shape: Shape, missing: NDArray[np.bool_]) -> None:
@@ -184,17 +185,21 @@ class _Budget:
         self.missing = missing if self.missing is None else self.missing | missing
         each, others = bytes_needed(shape, self.copies)
         what = "the numeric columns need"
+        known = np.array([len(book) for book in encoder.books], dtype=np.int64)
+        widths, told = known + self.missing, (shape.n_classes, self.copies)
         if self.pairs is not None:
-            known = np.array([len(book) for book in encoder.books], dtype=np.int64)
-            widths = known + self.missing
-            each += pair_bytes(widths, shape.n_classes, self.copies, self.pairs.get("pairs"))
+            each += pair_bytes(widths, *told, self.pairs.get("pairs"))
+        if self.families is not None:
+            each += family_bytes(widths, *told, self.families.get("families", ()))
         need = int(each.sum()) + others
         if need <= self.limit:
             return
+        counting = "counting" if self.pairs is None else "counting pairs"
         if len(shape.sizes):
             j = int(np.argmax(each))
-            what = f"column {encoder.books[j].name!r} with {len(encoder.books[j])} values needs"
-        counting = "counting" if self.pairs is None else "counting pairs"
+            what = f"column {encoder.books[j].name!r} with {known[j]} values needs"
+            if self.families is not None:
+                counting, what = "counting families", f"that of {what}"
         over = "memory_limit" if self.asked else "half of this machine's memory"
         raise MemoryLimitError(
             f"{counting} needs {need:,} bytes, over {over}={self.limit:,}: {what} the most; "

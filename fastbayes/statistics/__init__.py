@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from fastbayes.batch import Batch
 from fastbayes.schema import Alignment, Shape
 from fastbayes.statistics.class_moments import ClassMoments
+from fastbayes.statistics.family_counts import FamilyCounts
 from fastbayes.statistics.pair_counts import PairCounts
 from fastbayes.statistics.value_counts import ValueCounts
 
@@ -64,6 +65,8 @@ class Statistic(Protocol):
         ...
 
 
-REGISTRY: dict[str, type[Any]] = {s.name: s for s in (ValueCounts, ClassMoments, PairCounts)}
+REGISTRY: dict[str, type[Any]] = {
+    s.name: s for s in (ValueCounts, ClassMoments, PairCounts, FamilyCounts)
+}
 
-__all__ = ["REGISTRY", "ClassMoments", "PairCounts", "Statistic", "ValueCounts"]
+__all__ = ["REGISTRY", "ClassMoments", "FamilyCounts", "PairCounts", "Statistic", "ValueCounts"]

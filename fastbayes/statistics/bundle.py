@@ -14,8 +14,16 @@ import pyarrow as pa
 from fastbayes import files
 from fastbayes.errors import DataError, FileFormatError, SchemaError
 from fastbayes.schema import Schema, from_header, to_header
-from fastbayes.statistics import REGISTRY, ClassMoments, PairCounts, Statistic, ValueCounts
+from fastbayes.statistics import (
+    REGISTRY,
+    ClassMoments,
+    FamilyCounts,
+    PairCounts,
+    Statistic,
+    ValueCounts,
+)
 from fastbayes.statistics.class_moments import RetractionError
+from fastbayes.statistics.packed_counts import PackedCounts
 from fastbayes.statistics.table import check_sums, from_table, to_table
 
 
@@ -32,7 +40,7 @@ class Statistics:
         Columns, domains and classes.
     parts
         The statistics by name: "values" (`ValueCounts`), "moments" (`ClassMoments`), "pairs"
-        (`PairCounts`).
+        (`PairCounts`), "families" (`FamilyCounts`).
     dropped_rows
         Rows left out because their class is missing.
     provenance
@@ -77,6 +85,11 @@ class Statistics:
     def pairs(self) -> PairCounts:
         """The counts of pairs of values, with each class."""
         return self._part(PairCounts)
+
+    @property
+    def families(self) -> FamilyCounts:
+        """The counts of the values of features together with their parents', with each class."""
+        return self._part(FamilyCounts)
 
     def _part(self, kind: type[Any]) -> Any:
         if kind.name not in self.parts:
@@ -187,14 +200,17 @@ class Statistics:
         if values.weighted:
             for array in values.arrays().values():
                 array[np.abs(array) <= -least] = 0.0
-        if isinstance(pairs := self.parts.get(PairCounts.name), PairCounts):
-            pairs.flat[np.abs(pairs.flat) <= -least] = 0
-            if len(pairs.flat) and pairs.flat.min() < 0:
-                i, j = pairs.where(int(pairs.flat.argmin()))
+        for part in self.parts.values():
+            if not isinstance(part, PackedCounts):
+                continue
+            part.flat[np.abs(part.flat) <= -least] = 0
+            if len(part.flat) and part.flat.min() < 0:
+                where = part.where(int(part.flat.argmin()))
+                *others, last = [repr(self.schema.categorical[j].name) for j in where]
+                named = f"columns {', '.join(others)} and" if others else "column"
                 raise DataError(
-                    f"columns {self.schema.categorical[i].name!r} and "
-                    f"{self.schema.categorical[j].name!r}: two values would occur together fewer "
-                    "than 0 times; these rows were never added"
+                    f"{named} {last}: {'two ' * (len(others) == 1)}values would occur together "
+                    "fewer than 0 times; these rows were never added"
                 )
         for j, feature in enumerate(self.schema.categorical):
             rows, columns = np.nonzero(values.of(j) < least)

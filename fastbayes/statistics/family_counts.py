@@ -1,0 +1,145 @@
+"""How often values of a feature occur together with those of its parents, with each class."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes import _jit
+from fastbayes.batch import Batch
+from fastbayes.errors import SchemaError
+from fastbayes.schema import Shape
+from fastbayes.statistics.packed_counts import Ints, PackedCounts
+
+Family = tuple[int, ...]
+
+
+def members_of(families: Sequence[Sequence[int]]) -> Ints:
+    """Return families as (n_families, most), -1 after the last feature of each."""
+    most = max(map(len, families), default=0)
+    return np.array(
+        [[*family, *[-1] * (most - len(family))] for family in families], np.int64
+    ).reshape(len(families), most)
+
+
+def numbered(families: Iterable[Sequence[str]], names: Sequence[str]) -> list[Family]:
+    """Return families of names as families of positions among these names.
+
+    Raises
+    ------
+    SchemaError
+        When a name is not there or stands twice in a family, or a family is empty or stands twice.
+    """
+    where = {name: j for j, name in enumerate(names)}
+    result: dict[Family, None] = {}
+    for family in families:
+        if isinstance(family, str) or not len(family):
+            raise SchemaError(f"families: {family!r} is no family; give tuples of column names")
+        if unknown := [name for name in family if name not in where]:
+            raise SchemaError(
+                f"families: there is no categorical column {unknown[0]!r}; there are {[*names]}"
+            )
+        found = tuple(where[name] for name in family)
+        if len({*found}) < len(found) or found in result:
+            raise SchemaError(f"families: {tuple(family)} holds a column twice, or stands twice")
+        result[found] = None
+    return list(result)
+
+
+def family_bytes(
+    widths: Ints, n_classes: int, copies: int, families: Iterable[Sequence[int]]
+) -> Ints:
+    """Return the bytes of the counts of families, those of each given to its last feature."""
+    result = np.zeros_like(widths)
+    for family in families:
+        # More than any machine has need not be told apart.
+        cells = min(math.prod(widths[list(family)].tolist()), (1 << 44) // max(1, n_classes))
+        result[family[-1]] += 8 * copies * n_classes * cells
+    return result
+
+
+class FamilyCounts(PackedCounts):
+    """Counts n(class, parents, feature): the statistic of networks in which parents are several.
+
+    Parameters
+    ----------
+    shape
+        Sizes to allocate for.
+    weighted
+        Whether rows carry weights: then counts are float64 sums, else exact int64.
+    families
+        The features of each family, parents first, the feature itself last. Families keep their
+        order and so do the features within: it may say which structure they belong to.
+
+    Notes
+    -----
+    `flat` holds one block (w_parent, ..., w_feature, n_classes) per family; memory is 8 K times
+    the sum of the products of w.
+    """
+
+    name: ClassVar[str] = "families"
+
+    def __init__(
+        self, shape: Shape, *, weighted: bool = False, families: Sequence[Sequence[int]] = ()
+    ) -> None:
+        super().__init__(shape, weighted, members_of(families))
+
+    @classmethod
+    def zeros(
+        cls, shape: Shape, *, weighted: bool = False, families: Sequence[Sequence[int]] = ()
+    ) -> FamilyCounts:
+        """Return the empty statistic."""
+        return cls(shape, weighted=weighted, families=families)
+
+    @property
+    def families(self) -> list[Family]:
+        """The features of each family, parents first."""
+        return [self.features(q) for q in range(len(self.layout.members))]
+
+    def of(self, q: int) -> NDArray[Any]:
+        """Return the (S_parent, ..., S_feature, n_classes) counts of rows where all are known.
+
+        A view of the counts of family q.
+        """
+        return self.group(q)[tuple(slice(self.shape.sizes[f]) for f in self.features(q))]
+
+    # -- groups --------------------------------------------------------------------------------
+
+    def _count(
+        self, columns: list[NDArray[Any]], batch: Batch, weight: NDArray[np.float64] | None
+    ) -> None:
+        layout = self.layout
+        _jit.load("families", batch.cells).add_family_counts(
+            *(columns, layout.widths, batch.classes, weight, layout.n_classes),
+            *(self.families, layout.starts, self.flat),
+        )
+
+    def _among(self, wanted: Ints) -> tuple[Ints, Ints, Ints]:
+        old = self.layout.members
+        members = wanted[old]
+        kept = np.flatnonzero(((members >= 0) == (old >= 0)).all(axis=1))
+        axes = np.broadcast_to(np.arange(old.shape[1]), (len(kept), old.shape[1]))
+        return members[kept], kept, axes
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the statistic as named arrays."""
+        return super().arrays() | {"families": self.layout.members.copy()}
+
+    @classmethod
+    def from_arrays(cls, shape: Shape, arrays: Mapping[str, NDArray[Any]]) -> FamilyCounts:
+        """Return the statistic held by the arrays of `arrays()`."""
+        members, m = arrays["families"], len(shape.sizes)
+        if members.ndim != 2 or members.dtype != np.int64:
+            raise ValueError(f"families: {members.dtype}{members.shape} does not fit the schema")
+        families = [tuple(f for f in row if f != -1) for row in members.tolist()]
+        if not np.array_equal(members_of(families), members) or any(
+            not family or len({*family}) < len(family) or min(family) < 0 or max(family) >= m
+            for family in families
+        ):
+            raise ValueError("families: they are no tuples of different columns")
+        weighted = arrays["counts"].dtype == np.float64
+        return cls(shape, weighted=weighted, families=families)._filled(arrays)

@@ -1,0 +1,357 @@
+"""Counts of several features at once, packed: one block of cells per group of features."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes.batch import Batch
+from fastbayes.errors import SchemaError
+from fastbayes.schema import Alignment, Shape
+from fastbayes.statistics.value_counts import close
+
+Ints = NDArray[np.int64]
+# Cells whose places are worked out at a time: the index arrays stay small.
+CHUNK = 1 << 18
+
+
+class Layout:
+    """Where the block of each group of features stands in one flat array.
+
+    Parameters
+    ----------
+    sizes
+        (m,) values of each feature.
+    missing
+        (m,) whether a feature has a slot for its missing values, after the others.
+    n_classes
+        Classes.
+    members
+        (n_groups, most) features of each group, the axes of its block; -1 after the last one.
+    """
+
+    def __init__(
+        self, sizes: Ints, missing: NDArray[np.bool_], n_classes: int, members: Ints
+    ) -> None:
+        self.sizes = np.asarray(sizes, np.int64)
+        self.missing = np.asarray(missing, np.bool_)
+        self.n_classes = n_classes
+        self.members = members
+        self.widths = self.sizes + self.missing
+        # (n_groups, most) cells along each axis: what is no feature is one cell wide.
+        self.shapes = np.append(self.widths, 1)[members]
+        self.cells = np.ones(len(members), np.int64)
+        for width in self.shapes.T:
+            self.cells *= width
+        ends = np.cumsum(self.cells)
+        self.starts = (ends - self.cells) * n_classes
+        self.total = int(ends[-1]) * n_classes if len(ends) else 0
+
+    def has(self, sizes: Ints, missing: NDArray[np.bool_], n_classes: int) -> bool:
+        """Return whether these are its sizes."""
+        return (
+            self.n_classes == n_classes
+            and np.array_equal(self.sizes, sizes)
+            and np.array_equal(self.missing, missing)
+        )
+
+    def resized(self, sizes: Ints, missing: NDArray[np.bool_], n_classes: int) -> Self:
+        """Return the layout of the same groups for other sizes."""
+        return type(self)(sizes, missing, n_classes, self.members)
+
+    @property
+    def steps(self) -> Ints:
+        """Cells from one value to the next along each axis, (n_groups, most)."""
+        most = self.members.shape[1]
+        steps = np.ones_like(self.shapes)
+        for t in range(most - 2, -1, -1):
+            steps[:, t] = steps[:, t + 1] * self.shapes[:, t + 1]
+        return steps
+
+
+class PackedCounts:
+    """Counts n(class, features of a group), one dense block per group.
+
+    Notes
+    -----
+    `flat` holds one block (w_1, ..., w_n, n_classes) per group, in C order, at `layout.starts`. w
+    is the number of values, and one more where a missing value occurred: most columns have none,
+    and a third value would more than double the work of a pair of two-valued columns. A subclass
+    says what its groups are, which layout places them, and how a block of rows is counted.
+    """
+
+    name: ClassVar[str]
+    _layout: ClassVar[type[Layout]] = Layout
+
+    layout: Layout
+    flat: NDArray[Any]
+
+    def __init__(self, shape: Shape, weighted: bool, members: Ints) -> None:
+        self.shape = shape
+        m = len(shape.sizes)
+        # Nothing is allocated before a batch tells which values are in use.
+        self.layout = self._layout(np.zeros(m, np.int64), np.zeros(m, np.bool_), 0, members)
+        self.flat = np.zeros(0, np.float64 if weighted else np.int64)
+
+    # -- what a subclass gives -----------------------------------------------------------------
+
+    def _count(
+        self, columns: list[NDArray[Any]], batch: Batch, weight: NDArray[np.float64] | None
+    ) -> None:
+        """Add the rows of a batch; columns[j] are codes < `layout.widths[j]`."""
+        raise NotImplementedError
+
+    def _among(self, wanted: Ints) -> tuple[Ints, Ints, Ints]:
+        """Return the groups that are left among other features: members, where each was, and axes.
+
+        wanted  (m + 1,) new feature of each old one; -1 where it is gone, and at the end
+        axes    (n_groups, most) where each axis was
+        """
+        raise NotImplementedError
+
+    # -- reading -------------------------------------------------------------------------------
+
+    @property
+    def weighted(self) -> bool:
+        """Whether the counts are sums of weights."""
+        return self.flat.dtype == np.float64
+
+    @classmethod
+    def order_free(cls, weighted: bool) -> bool:
+        """Return whether sums are exact, so that the order of addition changes no bit."""
+        return not weighted
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held once the statistic is settled."""
+        return sum(array.nbytes for array in self.arrays().values())
+
+    def group(self, q: int) -> NDArray[Any]:
+        """Return the (w_1, ..., w_n, n_classes) counts of a group, missing values included."""
+        layout = self.layout
+        start, k = int(layout.starts[q]), layout.n_classes
+        cells = self.flat[start : start + int(layout.cells[q]) * k]
+        return cells.reshape(*layout.widths[list(self.features(q))].tolist(), k)
+
+    def features(self, q: int) -> tuple[int, ...]:
+        """Return the features of a group."""
+        return tuple(f for f in self.layout.members[q].tolist() if f >= 0)
+
+    def where(self, cell: int) -> tuple[int, ...]:
+        """Return the features of the group to which a position in `flat` belongs."""
+        return self.features(int(np.searchsorted(self.layout.starts, cell, side="right")) - 1)
+
+    # -- learning ------------------------------------------------------------------------------
+
+    def update(self, batch: Batch) -> None:
+        """Count the rows of a batch whose codes fit this shape or an earlier stage of it."""
+        assert batch.classes is not None
+        layout = self.layout
+        columns: list[NDArray[Any]] = [np.zeros(0, np.uint8)] * len(layout.sizes)
+        known = np.zeros_like(layout.sizes)
+        for features, codes, sizes in batch.codes:
+            known[features] = sizes - batch.missing[features]
+            for feature, column in zip(features.tolist(), codes, strict=True):
+                columns[feature] = column
+        sizes = np.maximum(layout.sizes, known)
+        missing, n_classes = layout.missing | batch.missing, max(layout.n_classes, batch.n_classes)
+        if not layout.has(sizes, missing, n_classes):
+            self._lay_out(layout.resized(sizes, missing, n_classes))
+        # A batch made while the codebooks still grew has its missing code where a value now is.
+        for j in np.flatnonzero(batch.missing & (known < sizes)).tolist():
+            wide = columns[j].astype(np.uint32)
+            columns[j] = np.where(wide == known[j], np.uint32(sizes[j]), wide).astype(
+                columns[j].dtype if sizes[j] <= np.iinfo(columns[j].dtype).max else np.uint32
+            )
+        weight = batch.weight
+        if self.weighted and weight is None:
+            weight = np.ones(batch.n_rows)
+        self._count(columns, batch, weight)
+
+    def _lay_out(self, wanted: Layout) -> None:
+        """Move the counts, in place, to another layout of the same groups."""
+        old = self.layout
+        if old.has(wanted.sizes, wanted.missing, wanted.n_classes):
+            return
+        codes = []
+        for j, (width, gap) in enumerate(zip(wanted.widths, wanted.missing, strict=True)):
+            where = np.full(width, -1)
+            n = min(old.sizes[j], wanted.sizes[j])
+            where[:n] = np.arange(n)
+            if gap and old.missing[j]:
+                where[-1] = old.sizes[j]
+            codes.append(where)
+        classes = np.full(wanted.n_classes, -1)
+        n = min(old.n_classes, wanted.n_classes)
+        classes[:n] = np.arange(n)
+        self.flat = _moved(self.flat, old.starts, old.steps, old.n_classes, wanted, codes, classes)
+        self.layout = wanted
+
+    def grown(self, shape: Shape) -> Self:
+        """Return the statistic with room for at least `shape`; values and classes are appended."""
+        larger = Shape(
+            np.maximum(shape.sizes, self.shape.sizes),
+            shape.n_numeric,
+            max(self.shape.n_classes, shape.n_classes),
+        )
+        return self._with(larger, self.layout, self.flat)
+
+    def _with(self, shape: Shape, layout: Layout, flat: NDArray[Any]) -> Self:
+        result = copy.copy(self)
+        result.shape, result.layout, result.flat = shape, layout, flat
+        return result
+
+    def take(self, to: Alignment) -> Self:
+        """Return the statistic with its cells moved to another shape; new cells are 0."""
+        old = self.layout
+        inverse = np.full(len(old.sizes) + 1, -1)
+        inverse[to.categorical] = np.arange(len(to.categorical))
+        members, origin, axes = self._among(inverse)
+        missing = old.missing[to.categorical]
+        wanted = type(old)(to.shape.sizes, missing, to.shape.n_classes, members)
+        codes = []
+        for i, values, gap in zip(to.categorical.tolist(), to.values, missing, strict=True):
+            # Values beyond the room that was ever needed have no counts.
+            held = np.where(values < old.sizes[i], values, -1)
+            codes.append(np.append(held, old.sizes[i]) if gap else held)
+        classes = np.where(to.classes < old.n_classes, to.classes, -1)
+        steps = np.take_along_axis(old.steps[origin], axes, axis=1)
+        starts = old.starts[origin]
+        flat = _moved(self.flat, starts, steps, old.n_classes, wanted, codes, classes)
+        return self._with(to.shape, wanted, flat)
+
+    # -- arithmetic ----------------------------------------------------------------------------
+
+    def settled(self) -> Self:
+        """Return the statistic laid out for its whole shape, without unused missing slots."""
+        shape, missing = self.shape, self.layout.missing.copy()
+        for j in np.flatnonzero(missing).tolist():
+            missing[j] = self._has_missing(j)
+        if self.layout.has(shape.sizes, missing, shape.n_classes):
+            return self
+        result = self.grown(shape)
+        result._lay_out(self.layout.resized(shape.sizes, missing, shape.n_classes))
+        return result
+
+    def _has_missing(self, j: int) -> bool:
+        last = int(self.layout.sizes[j])
+        groups, axes = np.nonzero(self.layout.members == j)
+        return any(
+            self.group(q).take(last, axis=t).any()
+            for q, t in zip(groups.tolist(), axes.tolist(), strict=True)
+        )
+
+    def __add__(self, other: Self) -> Self:
+        return self._combined(other, np.add)
+
+    def __sub__(self, other: Self) -> Self:
+        return self._combined(other, np.subtract).settled()
+
+    def _combined(self, other: Self, operation: np.ufunc) -> Self:
+        a, b = self._together(other)
+        a.flat = operation(a.flat, b.flat)
+        return a
+
+    def _together(self, other: Self) -> tuple[Self, Self]:
+        """Return both with one layout that has room for either."""
+        a, b = self.layout, other.layout
+        if not np.array_equal(a.members, b.members):
+            raise SchemaError(
+                f"the counts are of different {self.name} of columns; count both alike"
+            )
+        wanted = a.resized(
+            np.maximum(a.sizes, b.sizes), a.missing | b.missing, max(a.n_classes, b.n_classes)
+        )
+        both = self.grown(other.shape), other.grown(self.shape)
+        for part in both:
+            part._lay_out(wanted)
+        return both
+
+    def __mul__(self, factor: float) -> Self:
+        return self._with(self.shape, self.layout, self.flat * float(factor))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, type(self)):
+            return NotImplemented
+        if not (
+            np.array_equal(self.shape.sizes, other.shape.sizes)
+            and self.shape.n_classes == other.shape.n_classes
+            and np.array_equal(self.layout.members, other.layout.members)
+        ):
+            return False
+        a, b = self._together(other)
+        return np.array_equal(a.flat, b.flat)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def allclose(self, other: Self, rtol: float) -> bool:
+        """Return whether all numbers agree, relative to the largest of their array."""
+        a, b = self._together(other)
+        return close(a.flat, b.flat, rtol)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the statistic as named arrays."""
+        whole = self.settled()
+        return {"counts": whole.flat, "missing": whole.layout.missing.astype(np.uint8)}
+
+    def _filled(self, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Return the statistic with the counts of `arrays()`; this one is as `zeros` made it."""
+        shape, flat, missing = self.shape, arrays["counts"], arrays["missing"]
+        m = len(shape.sizes)
+        if missing.shape != (m,) or missing.dtype != np.uint8:
+            raise ValueError(f"missing: {missing.dtype}{missing.shape} does not fit {m} columns")
+        self.layout = self.layout.resized(shape.sizes, missing != 0, shape.n_classes)
+        if flat.shape != (self.layout.total,) or flat.dtype not in (np.int64, np.float64):
+            raise ValueError(
+                f"counts: {flat.dtype}{flat.shape} does not fit the schema, which wants "
+                f"{self.layout.total} counts of {self.name}"
+            )
+        self.flat = np.array(flat)
+        return self
+
+
+def _moved(
+    flat: NDArray[Any],
+    starts: Ints,
+    steps: Ints,
+    old_classes: int,
+    new: Layout,
+    codes: list[NDArray[Any]],
+    classes: NDArray[Any],
+) -> NDArray[Any]:
+    """Return the cells of a layout laid out as `new` has them; -1 in a map is a new, empty cell.
+
+    starts (n_groups,) and steps (n_groups, most) are those of the old block for each new group and
+    each of its axes; codes[j] (w_j,) and classes (K_new,) say where each was before.
+    """
+    result = np.zeros(new.total, flat.dtype)
+    kept = np.flatnonzero(classes >= 0)
+    if not (len(flat) and len(result) and len(kept)):
+        return result
+    # What is no feature has one cell, which comes from there too.
+    table = np.concatenate([*codes, [0]])
+    begins = np.concatenate(([0], np.cumsum(new.widths)))
+    ends = np.cumsum(new.cells)
+    for lo in range(0, int(ends[-1]), CHUNK):
+        hi = min(lo + CHUNK, int(ends[-1]))
+        some = slice(
+            int(np.searchsorted(ends, lo, side="right")), int(np.searchsorted(ends, hi)) + 1
+        )
+        first, cells = ends[some] - new.cells[some], new.cells[some]
+        here = np.minimum(first + cells, hi) - np.maximum(first, lo)
+        group = np.repeat(np.arange(len(cells)), here)
+        rest = np.arange(lo, hi) - first[group]
+        source, there = starts[some][group], np.ones(hi - lo, np.bool_)
+        for t in range(new.members.shape[1] - 1, -1, -1):
+            rest, v = np.divmod(rest, new.shapes[some, t][group])
+            v = table[begins[new.members[some, t]][group] + v]
+            there &= v >= 0
+            source += v * (steps[some, t] * old_classes)[group]
+        target, source = (lo + np.flatnonzero(there)) * new.n_classes, source[there]
+        for c in kept.tolist():
+            result[target + c] = flat[source + classes[c]]
+    return result
