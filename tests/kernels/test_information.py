@@ -94,6 +94,16 @@ def test_information__features_nearly_independent(module, dtype, n_rows, shape):
     assert information(module, block) == pytest.approx(expected, rel=rtol, abs=0)
 
 
+@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("more", [1001, 1100, 1220, 1300, 1400, 1450, 1600, 2000, 2900, 10**9])
+def test_information__to_the_last_digits(module, more):
+    """Wherever the series ends and another power of two begins."""
+    block = np.array([[[more], [1000]], [[1000], [more]]])
+    expected = naive.information(dict(np.ndenumerate(block)))
+    rtol = 2e-15 if module is compiled or more > 1400 else 4e-14
+    assert information(module, block) == pytest.approx(expected, rel=rtol, abs=0)
+
+
 @pytest.mark.parametrize(
     "module", [pytest.param(compiled, marks=pytest.mark.compiled), plain], ids=["kernels", "plain"]
 )
@@ -149,7 +159,9 @@ def test_information__any_unit_of_weight(module, factor):
 def test_information__what_a_retraction_leaves_is_nothing(module):
     block = np.random.default_rng(2).integers(0, 9, (3, 3, 2)).astype(float)
     block[1] = 0.0
+    block[0, 1] = 0.0
     expected = information(module, block)
+    block[0, 1] = [-1e-12, 1e-17]
     block[1] = [[-1e-12, 1e-17], [-2e-12, -1e-12], [1e-17, 0.0]]
     assert information(module, block) == pytest.approx(expected, rel=1e-13)
     block[:] = 0.0
