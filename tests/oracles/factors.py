@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 
@@ -46,6 +47,7 @@ def tree(log_prior, parents, tables, hidden, columns, n_rows):
         """Return whether nothing at or below a feature is observed."""
         return hidden[j][columns[j][r]] and all(silent(k, r) for k in children[j])
 
+    @functools.cache
     def factor(j, of, r, c):
         """Return ln P(what is observed at and below j | value `of` of its parent, c)."""
         if silent(j, r):
