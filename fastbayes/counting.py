@@ -105,6 +105,7 @@ def count(
     target: Any,
     *,
     pairs: bool = False,
+    triples: bool = False,
     moments: bool = True,
     families: Iterable[Sequence[str]] | None = None,
     sample_weight: Any = None,
@@ -135,6 +136,8 @@ def count(
     pairs
         Whether to count pairs of values, which SPODE, TAN and AODE need; numeric columns are then
         made discrete.
+    triples
+        Whether to count triples of values, and pairs with them, which A2DE needs.
     moments
         Whether to take the moments of numeric columns.
     families
@@ -227,11 +230,12 @@ def count(
     )
     encoder = learning()
     groups = None if families is None else list(families)
+    pairs = pairs or triples
     several_at_once = pairs or groups is not None
     if several_at_once and any(book is None for _, book in encoder.features):
         cuts = numeric_cuts(opened, encoder, discretize, threads=threads, memory_limit=memory_limit)
         encoder = learning(cuts=cuts)
-    names = ["values"] + ["moments"] * moments + ["pairs"] * pairs
+    names = ["values"] + ["moments"] * moments + ["pairs"] * pairs + ["triples"] * triples
     wanted: dict[str, dict[str, Any]] = {name: {} for name in names}
     if groups is not None:
         books = [feature.name for feature, book in encoder.features if book is not None]

@@ -22,9 +22,18 @@ from fastbayes.data.encode import Encoded, Encoder, Place
 from fastbayes.data.segments import Segment, Source
 from fastbayes.errors import DataError, MemoryLimitError
 from fastbayes.schema import Shape
-from fastbayes.statistics import REGISTRY, FamilyCounts, PairCounts, Statistic, ValueCounts
+from fastbayes.statistics import (
+    REGISTRY,
+    FamilyCounts,
+    PairCounts,
+    Statistic,
+    TripleCounts,
+    ValueCounts,
+)
 from fastbayes.statistics.bundle import Statistics
 from fastbayes.statistics.family_counts import family_bytes
+from fastbayes.statistics.pair_counts import pair_bytes
+from fastbayes.statistics.triple_counts import triple_bytes
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -172,8 +181,9 @@ class _Budget:
 
     def __init__(self, limit: int | None, copies: int, wanted: Wanted) -> None:
         self.pairs, self.families = wanted.get(PairCounts.name), wanted.get(FamilyCounts.name)
+        self.triples = TripleCounts.name in wanted
         # Counts of values stay small unless a column is an identifier; those of pairs need not.
-        several = self.pairs is not None or self.families is not None
+        several = self.pairs is not None or self.families is not None or self.triples
         self.limit = default_limit() if limit is None and several else limit
         self.asked = limit is not None
         self.copies = copies
@@ -191,10 +201,14 @@ class _Budget:
             each += pair_bytes(widths, *told, self.pairs.get("pairs"))
         if self.families is not None:
             each += family_bytes(widths, *told, self.families.get("families", ()))
+        if self.triples:
+            each += triple_bytes(widths, *told)
         need = int(each.sum()) + others
         if need <= self.limit:
             return
         counting = "counting" if self.pairs is None else "counting pairs"
+        if self.triples:
+            counting = "counting triples"
         if len(shape.sizes):
             j = int(np.argmax(each))
             what = f"column {encoder.books[j].name!r} with {known[j]} values needs"
@@ -229,23 +243,6 @@ def bytes_needed(shape: Shape, copies: int) -> tuple[NDArray[np.int64], int]:
     cell = 8 * copies * max(1, shape.n_classes)
     # A value of an open codebook is a Python object in a dictionary: about 120 bytes.
     return cell * (shape.sizes + 1) + 120 * shape.sizes, cell * (4 * shape.n_numeric + 1)
-
-
-def pair_bytes(
-    widths: NDArray[np.int64],
-    n_classes: int,
-    copies: int,
-    pairs: NDArray[np.int64] | None = None,
-) -> NDArray[np.int64]:
-    """Return the bytes of the counts of pairs, half of each pair's given to either feature."""
-    cell = 4 * copies * max(1, n_classes)
-    if pairs is None:
-        return np.asarray(cell * widths * (widths.sum() - widths))
-    both = cell * widths[pairs[:, 0]] * widths[pairs[:, 1]]
-    result = np.zeros_like(widths)
-    for side in (0, 1):
-        np.add.at(result, pairs[:, side], both)
-    return result
 
 
 def capacity(encoder: Encoder) -> Shape:

@@ -19,7 +19,8 @@ from fastbayes.data.encode import Encoder, Place
 from fastbayes.data.source import open_source
 from fastbayes.discretization import numeric_cuts
 from fastbayes.errors import MemoryLimitError, SchemaError
-from fastbayes.statistics.pair_counts import all_pairs
+from fastbayes.statistics.pair_counts import all_pairs, pair_bytes
+from fastbayes.statistics.triple_counts import triple_bytes
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,8 @@ class Plan:
     Parameters
     ----------
     columns
-        Bytes of the counts of each column; of a pair's, each of the two has half.
+        Bytes of the counts of each column; of a pair's, each of the two has half, of a triple's a
+        third.
     total
         Bytes of all counts, one copy per worker thread and one of the result included.
     n_rows
@@ -121,6 +123,7 @@ def plan(
     target: Any,
     *,
     pairs: bool = False,
+    triples: bool = False,
     discretize: Any = "mdl",
     domains: Mapping[str, Any] | None = None,
     categorical: Iterable[str | int] | None = None,
@@ -141,6 +144,8 @@ def plan(
         Name of the class column, or labels.
     pairs
         Whether pairs of values are to be counted, as SPODE, TAN and AODE need.
+    triples
+        Whether triples of values are to be counted, and pairs with them, as A2DE needs.
     discretize
         As in `count`; the bins are those of the first block.
     domains
@@ -173,7 +178,7 @@ def plan(
     SchemaError
         When the source can be read only once.
     """
-    categorical = several(categorical)
+    categorical, pairs = several(categorical), pairs or triples
     opened, target_name, weight_name = open_labelled(
         source,
         target,
@@ -214,10 +219,12 @@ def plan(
     of_pairs = None
     if pairs:
         widths = np.array([len(book) for book in encoder.books], np.int64) + missing
-        both = engine.pair_bytes(widths, shape.n_classes, copies)
+        both = pair_bytes(widths, shape.n_classes, copies)
         each += both
         names = tuple(f.name for f, book in encoder.features if book is not None)
         of_pairs = PairPlan(int(both.sum()), 1, names, widths, shape.n_classes, rows)
+        if triples:
+            each += triple_bytes(widths, shape.n_classes, copies)
         left = engine.left_for_pairs(memory_limit, threads, shape) * copies
         of_pairs = replace(of_pairs, scans=max(1, -(-of_pairs.total // max(left, 1))))
     size = iter(each.tolist())

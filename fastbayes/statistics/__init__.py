@@ -12,6 +12,7 @@ from fastbayes.schema import Alignment, Shape
 from fastbayes.statistics.class_moments import ClassMoments
 from fastbayes.statistics.family_counts import FamilyCounts
 from fastbayes.statistics.pair_counts import PairCounts
+from fastbayes.statistics.triple_counts import TripleCounts
 from fastbayes.statistics.value_counts import ValueCounts
 
 
@@ -66,7 +67,15 @@ class Statistic(Protocol):
 
 
 REGISTRY: dict[str, type[Any]] = {
-    s.name: s for s in (ValueCounts, ClassMoments, PairCounts, FamilyCounts)
+    s.name: s for s in (ValueCounts, ClassMoments, PairCounts, FamilyCounts, TripleCounts)
 }
 
-__all__ = ["REGISTRY", "ClassMoments", "FamilyCounts", "PairCounts", "Statistic", "ValueCounts"]
+__all__ = [
+    "REGISTRY",
+    "ClassMoments",
+    "FamilyCounts",
+    "PairCounts",
+    "Statistic",
+    "TripleCounts",
+    "ValueCounts",
+]

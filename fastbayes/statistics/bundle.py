@@ -20,6 +20,7 @@ from fastbayes.statistics import (
     FamilyCounts,
     PairCounts,
     Statistic,
+    TripleCounts,
     ValueCounts,
 )
 from fastbayes.statistics.class_moments import RetractionError
@@ -40,7 +41,7 @@ class Statistics:
         Columns, domains and classes.
     parts
         The statistics by name: "values" (`ValueCounts`), "moments" (`ClassMoments`), "pairs"
-        (`PairCounts`), "families" (`FamilyCounts`).
+        (`PairCounts`), "triples" (`TripleCounts`), "families" (`FamilyCounts`).
     dropped_rows
         Rows left out because their class is missing.
     provenance
@@ -85,6 +86,11 @@ class Statistics:
     def pairs(self) -> PairCounts:
         """The counts of pairs of values, with each class."""
         return self._part(PairCounts)
+
+    @property
+    def triples(self) -> TripleCounts:
+        """The counts of triples of values, with each class."""
+        return self._part(TripleCounts)
 
     @property
     def families(self) -> FamilyCounts:

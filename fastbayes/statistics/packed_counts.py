@@ -314,6 +314,18 @@ class PackedCounts:
         return self
 
 
+def in_order(groups: Ints) -> tuple[Ints, Ints, Ints]:
+    """Return groups with their features and themselves sorted, where each was, and its axes.
+
+    groups (n_groups, most); one that holds -1 is left out.
+    """
+    kept = np.flatnonzero((groups >= 0).all(axis=1))
+    axes = np.argsort(groups[kept], axis=1)
+    groups = np.take_along_axis(groups[kept], axes, axis=1)
+    order = np.lexsort(groups.T[::-1])
+    return groups[order], kept[order], axes[order]
+
+
 def _moved(
     flat: NDArray[Any],
     starts: Ints,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fastbayes import _jit
 from fastbayes.batch import Batch
 from fastbayes.schema import Shape
-from fastbayes.statistics.packed_counts import Ints, Layout, PackedCounts
+from fastbayes.statistics.packed_counts import Ints, Layout, PackedCounts, in_order
 
 
 class PairLayout(Layout):
@@ -56,6 +56,18 @@ def all_pairs(m: int) -> tuple[Ints, Ints]:
     """Return the features of all pairs i < j, sorted."""
     first, second = np.triu_indices(m, 1)
     return first.astype(np.int64), second.astype(np.int64)
+
+
+def pair_bytes(widths: Ints, n_classes: int, copies: int, pairs: Ints | None = None) -> Ints:
+    """Return the bytes of the counts of pairs, half of each pair's given to either feature."""
+    cell = 4 * copies * max(1, n_classes)
+    if pairs is None:
+        return np.asarray(cell * widths * (widths.sum() - widths))
+    both = cell * widths[pairs[:, 0]] * widths[pairs[:, 1]]
+    result = np.zeros_like(widths)
+    for side in (0, 1):
+        np.add.at(result, pairs[:, side], both)
+    return result
 
 
 class PairCounts(PackedCounts):
@@ -139,12 +151,7 @@ class PairCounts(PackedCounts):
         )
 
     def _among(self, wanted: Ints) -> tuple[Ints, Ints, Ints]:
-        pairs = wanted[self.layout.members]
-        kept = np.flatnonzero((pairs >= 0).all(axis=1))
-        axes = np.argsort(pairs[kept], axis=1)
-        pairs = np.take_along_axis(pairs[kept], axes, axis=1)
-        order = np.lexsort((pairs[:, 1], pairs[:, 0]))
-        return pairs[order], kept[order], axes[order]
+        return in_order(wanted[self.layout.members])
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the statistic as named arrays."""

@@ -26,8 +26,9 @@ TYPES |= {"uint64": pa.uint64(), "null": pa.null()}
 
 def to_table(schema: Schema, parts: Mapping[str, Any], dropped_rows: int) -> pa.Table:
     """Return the non-empty cells as rows (part, class, feature, value, n, mean, rest, scatter)."""
-    if "families" in parts:
-        raise SchemaError("counts of families have no table; save them to a file")
+    for name in ("families", "triples"):
+        if name in parts:
+            raise SchemaError(f"counts of {name} have no table; save them to a file")
     pieces = []
     values: ValueCounts = parts["values"]
     labels = text(schema.classes)

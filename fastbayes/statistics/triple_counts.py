@@ -1,0 +1,105 @@
+"""How often three values of three categorical features occur together, with each class."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import combinations
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes import _jit
+from fastbayes.batch import Batch
+from fastbayes.schema import Shape
+from fastbayes.statistics.packed_counts import Ints, PackedCounts, in_order
+
+
+class TripleCounts(PackedCounts):
+    """Counts n(class, feature i = a, j = b, k = c): the statistic of two-dependence models.
+
+    Parameters
+    ----------
+    shape
+        Sizes to allocate for.
+    weighted
+        Whether rows carry weights: then counts are float64 sums, else exact int64.
+
+    Notes
+    -----
+    `flat` holds one block (w_i, w_j, w_k, n_classes) per triple i < j < k, in lexicographic order;
+    memory is 8 K sum_{i<j<k} w_i w_j w_k bytes.
+    """
+
+    name: ClassVar[str] = "triples"
+
+    def __init__(self, shape: Shape, *, weighted: bool = False) -> None:
+        super().__init__(shape, weighted, all_triples(len(shape.sizes)))
+
+    @classmethod
+    def zeros(cls, shape: Shape, *, weighted: bool = False) -> TripleCounts:
+        """Return the empty statistic."""
+        return cls(shape, weighted=weighted)
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def block(self, i: int, j: int, k: int) -> NDArray[Any]:
+        """Return the (w_i, w_j, w_k, n_classes) counts of three features in any order, a view.
+
+        Missing values are included.
+        """
+        order = sorted((i, j, k))
+        group = self.group(place(*order, m=len(self.shape.sizes)))
+        return group.transpose(*(order.index(f) for f in (i, j, k)), 3)
+
+    def of(self, i: int, j: int, k: int) -> NDArray[Any]:
+        """Return the (S_i, S_j, S_k, n_classes) counts of rows where all are known, a view."""
+        a, b, c = self.shape.sizes[[i, j, k]]
+        return self.block(i, j, k)[:a, :b, :c]
+
+    # -- groups --------------------------------------------------------------------------------
+
+    def _count(
+        self, columns: list[NDArray[Any]], batch: Batch, weight: NDArray[np.float64] | None
+    ) -> None:
+        layout = self.layout
+        _jit.load("triples", batch.cells).add_triple_counts(
+            *(columns, layout.widths, batch.classes, weight, layout.n_classes),
+            *(layout.starts, self.flat),
+        )
+
+    def _among(self, wanted: Ints) -> tuple[Ints, Ints, Ints]:
+        return in_order(wanted[self.layout.members])
+
+    @classmethod
+    def from_arrays(cls, shape: Shape, arrays: Mapping[str, NDArray[Any]]) -> TripleCounts:
+        """Return the statistic held by the arrays of `arrays()`."""
+        return cls(shape, weighted=arrays["counts"].dtype == np.float64)._filled(arrays)
+
+
+def all_triples(m: int) -> Ints:
+    """Return the features of all triples i < j < k in lexicographic order, (n_triples, 3)."""
+    return np.array(list(combinations(range(m), 3)), np.int64).reshape(-1, 3)
+
+
+def place(i: int, j: int, k: int, *, m: int) -> int:
+    """Return the position of the triple i < j < k among all of m features."""
+
+    def triples(n: int) -> int:
+        return n * (n - 1) * (n - 2) // 6
+
+    def pairs(n: int) -> int:
+        return n * (n - 1) // 2
+
+    # All triples but those that begin later, or with i and go on later.
+    return triples(m) - triples(m - i) + pairs(m - i - 1) - pairs(m - j) + k - j - 1
+
+
+def triple_bytes(widths: Ints, n_classes: int, copies: int) -> Ints:
+    """Return the bytes of the counts of triples, a third of each given to either feature."""
+    w = widths.astype(np.float64)
+    others, squares = w.sum() - w, (w * w).sum() - w * w
+    both = np.maximum(others * others - squares, 0.0) / 2
+    # More than any machine has need not be told apart.
+    cells = np.minimum(w * both / 3, 2.0**56 / (copies * max(1, n_classes)))
+    return (8 * copies * max(1, n_classes) * cells).astype(np.int64)
