@@ -28,6 +28,7 @@ from fastbayes.data.discretize import (
     width_cuts,
 )
 from fastbayes.data.encode import Encoder, Place
+from fastbayes.data.segments import Segment
 from fastbayes.data.sketch import Profile
 from fastbayes.data.source import open_source
 from fastbayes.discretization import numeric_cuts
@@ -99,12 +100,11 @@ class TestMDL:
         assert mdl_cuts(profile_of(values, labels, times)) == repeated
 
     def test_of_equal_cuts_the_lowest_is_taken(self):
-        # 1 | 2 2 | 1 has two cuts of one entropy; each leaves a side that is not cut again.
-        labels = [0] * 4 + [1] * 40 + [0] * 4
-        values = [1.0] * 4 + [2.0] * 20 + [3.0] * 20 + [4.0] * 4
-        assert mdl_cuts(profile_of(values, labels))[0] == 1.5
-        flipped = [1 - label for label in labels]
-        assert mdl_cuts(profile_of(values, flipped))[0] == 1.5
+        # 6 rows of one class, 2 of each, 6 of the other: cut once, left or right of the middle.
+        weight = np.array([[0.0, 6.0], [2.0, 2.0], [6.0, 0.0]])
+        values = np.arange(3.0)
+        assert mdl_cuts(Profile(values, values, weight)) == [0.5]
+        assert mdl_cuts(Profile(values, values, weight[::-1])) == [0.5]
 
     def test_by_hand(self):
         # Two rows of two classes: gain 1 > (log2(1) + log2(7) - 2)/2 = 0.40.
@@ -164,6 +164,9 @@ class TestBins:
         assert quantile_cuts(profile_of(range(1, 9), [0] * 8), 4) == [2.5, 4.5, 6.5]
         assert quantile_cuts(profile_of([1] * 7 + [2], [0] * 8), 4) == [1.5]
         assert quantile_cuts(profile_of([1, 2, 3], [0] * 3, [1, 6, 1]), 4) == [2.5]
+        tenths = profile_of(range(10), [0] * 10, [0.1] * 10)  # sums of which are off by rounding
+        assert quantile_cuts(tenths, 10) == [i + 0.5 for i in range(9)]
+        assert quantile_cuts(profile_of(range(3), [0] * 3, [0.1] * 3), 3) == [0.5, 1.5]
         assert quantile_cuts(profile_of([5], [0]), 4) == []
         assert quantile_cuts(profile_of([], []), 4) == []
 
@@ -382,6 +385,26 @@ class TestLearning:
         with pytest.raises(DataError):
             cuts_of(str(tmp_path / "*.parquet"))
         assert cuts_of(str(tmp_path / "*.parquet"), on_error="skip") == expected
+
+    def test_of_a_segment_that_breaks_off_nothing_stays(self):
+        good, bad = table_of(seed=1).drop_columns("w"), table_of(seed=2).drop_columns("w")
+        source = open_source(good)
+
+        def broken():
+            yield from bad.to_batches()
+            raise DataError("the file ends here")
+
+        class Half(type(source)):
+            def segments(self, block_rows):
+                yield from super().segments(block_rows)
+                yield Segment(1, "", 400, None, broken)
+
+        source.__class__ = Half
+        encoder = Encoder.learning(source.schema, "y")
+        found = numeric_cuts(source, encoder, on_error="skip")
+        assert {name: cuts.tolist() for name, cuts in found.items()} == cuts_of(good)
+        with pytest.raises(DataError, match="ends here"):
+            numeric_cuts(source, encoder)
 
 
 CUTS = {"x": [1.0, 2.5], "z": []}
