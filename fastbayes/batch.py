@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -49,3 +50,35 @@ class Batch:
     numeric: tuple[NDArray[np.float64], ...]
     weight: NDArray[np.float64] | None
     cells: float
+
+
+def taken(batch: Batch, rows: NDArray[np.int64]) -> Batch:
+    """Return the rows of a batch at these positions, copied."""
+    return replace(
+        batch,
+        n_rows=len(rows),
+        classes=None if batch.classes is None else batch.classes[rows],
+        codes=tuple(group._replace(codes=group.codes[:, rows]) for group in batch.codes),
+        numeric=tuple(column[rows] for column in batch.numeric),
+        weight=None if batch.weight is None else batch.weight[rows],
+    )
+
+
+def joined(batches: Sequence[Batch]) -> Batch:
+    """Return the rows of batches that one schema encoded, one batch after the other."""
+    first = batches[0]
+    codes = zip(*(batch.codes for batch in batches), strict=True)
+    numeric = zip(*(batch.numeric for batch in batches), strict=True)
+    classes = [batch.classes for batch in batches if batch.classes is not None]
+    weight = [batch.weight for batch in batches if batch.weight is not None]
+    return replace(
+        first,
+        n_rows=sum(batch.n_rows for batch in batches),
+        classes=np.concatenate(classes) if classes else None,
+        codes=tuple(
+            same[0]._replace(codes=np.concatenate([g.codes for g in same], axis=1))
+            for same in codes
+        ),
+        numeric=tuple(np.concatenate(columns) for columns in numeric),
+        weight=np.concatenate(weight) if weight else None,
+    )

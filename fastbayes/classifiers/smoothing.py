@@ -249,42 +249,66 @@ def gaussians(
         raise ValueError(f"variance={variance!r}: use 'per_class', 'shared' or 'single'")
     if not (isinstance(var_floor, (int, float, np.number)) and 0 <= var_floor < math.inf):
         raise ValueError(f"var_floor={var_floor!r}: use a finite number >= 0")
-    n, mean, scatter = moments.count, moments.mean, moments.scatter
-    p, k = n.shape
-    total = n.sum(axis=1)
+    return spread_of(
+        *(moments.count, moments.mean, moments.rest, moments.scatter),
+        names=names,
+        ddof=ddof,
+        variance=variance,
+        var_floor=var_floor,
+    )
+
+
+def spread_of(
+    n: Floats,
+    mean: Floats,
+    rest: Floats,
+    scatter: Floats,
+    *,
+    names: Sequence[str],
+    ddof: int,
+    variance: str,
+    var_floor: float,
+) -> Spread:
+    """Return the normal densities of moments, each (..., n_numeric, n_classes).
+
+    What is pooled is pooled over the last two axes: those before hold moments of other data.
+    """
+    total = n.sum(axis=-1)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        grand = np.where(total > 0, (n * mean).sum(axis=1) / total, 0.0)
-        within = scatter.sum(axis=1)
-        between = (n * (mean - grand[:, None]) ** 2).sum(axis=1)
+        grand = np.where(total > 0, (n * mean).sum(axis=-1) / total, 0.0)
+        within = scatter.sum(axis=-1)
+        between = (n * (mean - grand[..., None]) ** 2).sum(axis=-1)
         overall = np.where(total > 0, (within + between) / total, 0.0)
-        classes = (n > 0).sum(axis=1)
+        classes = (n > 0).sum(axis=-1)
         shared = within / (total - ddof * classes)
         shared = np.where(np.isfinite(shared) & (shared > 0), shared, 0.0)
         if variance == "single":
-            single = within.sum() / (total.sum() - ddof * classes.sum())
-            used = np.full((p, k), single if np.isfinite(single) else 0.0)
+            pooled = (within, total - ddof * classes)
+            single = np.divide(*(part.sum(axis=-1)[..., None, None] for part in pooled))
+            used = np.where(np.isfinite(single), single, 0.0) + np.zeros(n.shape)
         elif variance == "shared":
-            used = np.repeat(shared[:, None], k, axis=1)
+            used = shared[..., None] + np.zeros(n.shape)
         else:
-            used = np.where(n > ddof, scatter / (n - ddof), shared[:, None])
+            used = np.where(n > ddof, scatter / (n - ddof), shared[..., None])
     if not (fine := np.isfinite(overall)).all():
         raise DataError(
-            f"column {names[int(fine.argmin())]!r}: squares of its values overflow; rescale it"
+            f"column {names[int(np.argwhere(~fine)[0][-1])]!r}: squares of its values overflow; "
+            "rescale it"
         )
     constant = within == 0
-    floor = var_floor * overall[:, None]
-    floored = (used < floor) & ~constant[:, None]
+    floor = var_floor * overall[..., None]
+    floored = (used < floor) & ~constant[..., None]
     used = np.where(floored, floor, used)
     # A class without a known value is described by the pooled moments.
-    centre = np.where(n > 0, mean, grand[:, None])
+    centre = np.where(n > 0, mean, grand[..., None])
     with np.errstate(divide="ignore", invalid="ignore"):
-        half = np.where(constant[:, None], 0.0, 0.5 / used)
-        level = np.where(constant[:, None], 0.0, -0.5 * np.log(2 * math.pi * used))
+        half = np.where(constant[..., None], 0.0, 0.5 / used)
+        level = np.where(constant[..., None], 0.0, -0.5 * np.log(2 * math.pi * used))
     if not (np.isfinite(half).all() and np.isfinite(level).all()):
-        feature = int(np.argwhere(~(np.isfinite(half) & np.isfinite(level)))[0][0])
+        feature = int(np.argwhere(~(np.isfinite(half) & np.isfinite(level)))[0][-2])
         raise DataError(
             f"column {names[feature]!r} has variance 0 in a class and var_floor={var_floor}; "
             "raise var_floor or leave the column out"
         )
-    rest = np.where(n > 0, moments.rest, 0.0)
+    rest = np.where(n > 0, rest, 0.0)
     return Spread(Gaussians(centre, half, level, rest), used, floored, constant)

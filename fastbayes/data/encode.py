@@ -57,6 +57,7 @@ class Encoded(NamedTuple):
     unseen: NDArray[np.int64]  # (n_categorical,) values outside the schema
     dropped: int  # rows without a class
     unlabelled: pa.RecordBatch | None  # those rows, where asked for
+    kept: NDArray[np.int64] | None = None  # positions of the rows encoded; None: all of them
 
 
 class Encoder:
@@ -282,7 +283,7 @@ class Encoder:
         codes, unseen = self._write(prepared, n, where, rows, place, kernels)
         missing = np.array([p.missing for p in prepared], dtype=np.bool_)
         batch = Batch(n, classes, n_classes, codes, missing, tuple(numeric), weight, cells)
-        return Encoded(batch, unseen, dropped, unlabelled)
+        return Encoded(batch, unseen, dropped, unlabelled, where)
 
     def expect(self, n_rows: int | None) -> None:
         """Take note of the rows to come, so that whether compiling pays is decided once."""

@@ -1,0 +1,175 @@
+"""Normal densities by the moments without each row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes.classifiers.left_out_base import without
+from fastbayes.classifiers.log_space import Floats
+from fastbayes.classifiers.smoothing import spread_of
+from fastbayes.statistics import ClassMoments
+
+# Moments of a chunk of rows at a time, by numeric feature and class.
+CHUNK = 1 << 16
+# A row that holds all but this share of a scatter leaves too few digits of it.
+LEAST_SHARE = 1e-6
+
+
+class LeftOutGaussians:
+    """Log densities of numeric columns within each class, by the moments without each row.
+
+    Parameters
+    ----------
+    moments
+        Of all rows.
+    weighted
+        Whether rows carry weights.
+    options
+        Arguments of `smoothing.spread_of`: how variances are pooled, and so on.
+
+    Notes
+    -----
+    Without a row of x the mean moves by (x - mean) w/(n - w), the row then stands (x - mean)
+    n/(n - w) from it, and the scatter is less by w (x - mean)^2 n/(n - w) (Welford 1962,
+    backwards).
+    """
+
+    def __init__(self, moments: ClassMoments, *, weighted: bool, **options: Any) -> None:
+        self.moments, self.weighted, self.options = moments, weighted, options
+        # Means are told from that of a class that has one: their differences keep all digits.
+        first = (moments.count > 0).argmax(axis=1)[:, None]
+        self.origin = np.take_along_axis(moments.mean, first, axis=1)
+        self.mean = (moments.mean - self.origin) + moments.rest
+
+    def log_density(
+        self,
+        numeric: Sequence[Floats],
+        y: NDArray[np.intp],
+        gone: Floats | None,
+        scatter: Floats | None = None,
+    ) -> Floats:
+        """Return the sum over the known columns of ln N(x_j | c), (n_rows, n_classes).
+
+        Parameters
+        ----------
+        numeric
+            One (n_rows,) array per column, NaN where missing.
+        y
+            (n_rows,) classes.
+        gone
+            (n_rows,) what each row takes out of the moments; None: 1 each.
+        scatter
+            (n_rows, n_numeric) scatter of the row's class without it, where it is known better;
+            NaN elsewhere.
+        """
+        p, k = self.moments.count.shape
+        result = np.zeros((len(y), k))
+        step = max(1, CHUNK // max(1, p * k))
+        for lo in range(0, len(y), step):
+            some = slice(lo, lo + step)
+            result[some] = self._chunk(
+                np.stack([column[some] for column in numeric], axis=1),
+                y[some],
+                None if gone is None else gone[some],
+                None if scatter is None else scatter[some],
+            )
+        return result
+
+    def _chunk(
+        self, x: Floats, y: NDArray[np.intp], gone: Floats | None, scatter: Floats | None
+    ) -> Floats:
+        known = ~np.isnan(x)
+        apart = np.where(known[:, :, None], self._apart(x), 0.0)
+        own = np.arange(len(x))[:, None], np.arange(x.shape[1])[None], y[:, None]
+        mine, n, left, after = self._own(apart[own], known, y, gone)
+        if scatter is not None:
+            after = np.where(np.isnan(scatter), after, scatter)
+        count, mean, scatters = (
+            np.broadcast_to(part, apart.shape).copy()
+            for part in (self.moments.count, self.mean, self.moments.scatter)
+        )
+        count[own], scatters[own] = left, after
+        mean[own] -= np.where(left > 0, mine * (n - left) / np.where(left > 0, left, 1), 0.0)
+        apart[own] = mine * np.where(left > 0, n / np.where(left > 0, left, 1), 0.0)
+        spread = spread_of(count, mean, np.zeros_like(mean), scatters, **self.options)
+        centre, half, level, _ = spread.gaussians
+        # A class without a known value has no mean of its own, but that of all.
+        pooled = (np.where(known, x, 0.0) - self.origin[:, 0])[:, :, None] - centre
+        apart = np.where(count > 0, apart, pooled)
+        return np.asarray(np.where(known[:, :, None], level - apart**2 * half, 0.0).sum(axis=1))
+
+    def _apart(self, x: Floats) -> Floats:
+        """Return x - mean of every class, (n_rows, n_numeric, n_classes)."""
+        return (x[:, :, None] - self.moments.mean) - self.moments.rest
+
+    def _own(
+        self, apart: Floats, known: NDArray[np.bool_], y: NDArray[np.intp], gone: Floats | None
+    ) -> tuple[Floats, Floats, Floats, Floats]:
+        """Return x - mean, n, n without the row and scatter without it, of the row's class."""
+        n, before = self.moments.count.T[y], self.moments.scatter.T[y]
+        less = known * (1.0 if gone is None else gone[:, None])
+        left = without(n, less)
+        apart = np.where(before > 0, apart, 0.0)
+        factor = np.divide(n, left, out=np.zeros_like(n), where=left > 0)
+        after = np.maximum(before - less * apart**2 * factor, 0.0)
+        # One row, or none, has no scatter.
+        single = (left <= 0) if self.weighted else (left <= 1)
+        return apart, n, left, np.where(single & known, 0.0, after)
+
+    def doubtful(
+        self, numeric: Sequence[Floats], y: NDArray[np.intp], gone: Floats | None
+    ) -> NDArray[np.bool_]:
+        """Return where subtraction leaves too few digits of a scatter, (n_rows, n_numeric).
+
+        Parameters
+        ----------
+        numeric, y, gone
+            As in `log_density`.
+        """
+        x = np.stack(numeric, axis=1)
+        known = ~np.isnan(x)
+        mean, rest = self.moments.mean.T[y], self.moments.rest.T[y]
+        apart = np.where(known, (x - mean) - rest, 0.0)
+        _, _, left, after = self._own(apart, known, y, gone)
+        single = (left <= 0) if self.weighted else (left <= 1)
+        before = self.moments.scatter.T[y]
+        return np.asarray(known & ~single & (before > 0) & (after < LEAST_SHARE * before))
+
+    def scatter_without(
+        self,
+        others: ClassMoments,
+        numeric: Sequence[Floats],
+        y: NDArray[np.intp],
+        weight: Floats | None,
+    ) -> Floats:
+        """Return the scatter of each row's class without it, (n_rows, n_numeric).
+
+        Parameters
+        ----------
+        others
+            Moments of all rows but these.
+        numeric, y
+            These rows, as in `log_density`.
+        weight
+            (n_rows,) weights; None: 1 each.
+        """
+        x = np.stack(numeric, axis=1)
+        w = np.ones(len(y)) if weight is None else weight
+        result = np.empty_like(x)
+        for r, c in enumerate(y.tolist()):
+            n, scatter = others.count[:, c].copy(), others.scatter[:, c].copy()
+            # From the row itself, whose digits may be all that its class has.
+            mean = (others.mean[:, c] - x[r]) + others.rest[:, c]
+            for s in np.flatnonzero(y == c).tolist():
+                more = np.where(np.isnan(x[s]), 0.0, max(w[s] - 1.0, 0.0) if s == r else w[s])
+                both = n + more
+                apart = np.where(more > 0, (x[s] - x[r]) - mean, 0.0)
+                share = np.divide(more, both, out=np.zeros_like(n), where=both > 0)
+                scatter += apart**2 * n * share
+                mean, n = mean + apart * share, both
+            result[r] = scatter
+        return result

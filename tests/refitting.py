@@ -1,0 +1,84 @@
+"""Leave-one-out the slow way: every row is taken out of the data and a model fitted to the rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+import fastbayes as fb
+
+TARGET, WEIGHT = "y", "w"
+
+
+def random_rows(
+    seed: int, n: int = 24, *, weights: tuple[float, ...] | None = None, numeric: int = 0
+) -> pa.Table:
+    """Return rows with missing cells, a class of one row, a value seen once and one seen thrice."""
+    rng = np.random.default_rng(seed)
+    columns: dict[str, Any] = {}
+    for j, values in enumerate(("ab", "pqr", "stuv")):
+        cells = rng.choice(list(values), n)
+        columns[f"x{j}"] = pa.array(cells, mask=rng.random(n) < 0.15)
+    rare = np.array(["common"] * n, object)
+    rare[:3], rare[3] = "thrice", "once"
+    columns["rare"] = pa.array(rng.permutation(rare))
+    for j in range(numeric):
+        numbers = rng.normal(size=n) + rng.integers(0, 3, n)
+        columns[f"z{j}"] = pa.array(numbers, mask=rng.random(n) < 0.15)
+    labels = rng.choice(["no", "yes"], n).astype(object)
+    labels[rng.integers(n)] = "alone"
+    columns[TARGET] = pa.array(labels)
+    if weights is not None:
+        columns[WEIGHT] = pa.array(rng.choice(weights, n))
+    return pa.table(columns)
+
+
+def counted(table: pa.Table, **options: Any) -> fb.Statistics:
+    weight = WEIGHT if WEIGHT in table.column_names else None
+    return fb.count(table, TARGET, sample_weight=weight, **options)
+
+
+def fixed(model: Any, stats: fb.Statistics) -> Any:
+    """Return a model with these parameters whose structure is the one that all rows give."""
+    kind, params = type(model), model.get_params(deep=False)
+    if isinstance(model, fb.SPODE):
+        params["super_parent"] = kind(**params).fit_statistics(stats).super_parent_
+    if isinstance(model, fb.TAN):
+        parents = kind(**params).fit_statistics(stats)._parents
+        structure = {"_parents": parents, "information_": None}
+        kind = type(kind.__name__, (kind,), {"_structure": lambda *_: structure})
+    if isinstance(model, fb.AODE):
+        whole = kind(**params).fit_statistics(stats)
+        implied, names = whole._implied, stats.schema.names
+        params["weights"] = dict(zip(names, whole.super_parent_weights_, strict=True))
+        read = kind._read
+        kind = type("AODE", (kind,), {"_read": lambda *a: read(*a) | {"_implied": implied}})
+    if params["alpha"] == "loo":
+        params["alpha"] = type(model)(**params).fit_statistics(stats).alpha_
+    return kind(**params)
+
+
+def refitted(model: Any, table: pa.Table, **options: Any) -> NDArray[np.float64]:
+    """Return the posterior of each row by a model fitted to the others, in the schema of all."""
+    stats = counted(table, **options)
+    model, schema = fixed(model, stats), stats.schema
+    told = {
+        **options,
+        "domains": {f.name: f.values for f in schema.categorical if f.cuts is None},
+        "discretize": {f.name: f.cuts for f in schema.features if f.cuts is not None},
+    }
+    told["domains"][TARGET] = schema.classes
+    found = []
+    for r in range(table.num_rows):
+        weight = np.ones(table.num_rows)
+        if WEIGHT in table.column_names:
+            weight = table[WEIGHT].to_numpy().copy()
+        weight[r] -= min(weight[r], 1)
+        rest = table.drop_columns(list({WEIGHT} & {*table.column_names}))
+        rest = rest.append_column(WEIGHT, pa.array(weight)).filter(pa.array(weight > 0))
+        row = table.select(schema.names).slice(r, 1)
+        found.append(model.fit_statistics(counted(rest, **told)).predict_proba(row))
+    return np.concatenate(found)

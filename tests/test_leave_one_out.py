@@ -1,0 +1,274 @@
+"""Leave-one-out by subtraction equals fitting without the row (SEMANTICS §9)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from comparing import close
+from refitting import TARGET, WEIGHT, counted, random_rows, refitted
+
+import fastbayes as fb
+
+
+@pytest.fixture(params=["always", "never"], autouse=True)
+def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FASTBAYES_KERNELS", request.param)
+
+
+WEIGHTS = [None, (1.0, 2.5), (0.3, 1.0, 2.5)]
+MODELS = [
+    fb.NaiveBayes(),
+    fb.NaiveBayes(alpha=0),
+    fb.NaiveBayes(alpha="loo", class_prior="empirical"),
+    fb.SPODE(alpha=0),
+    fb.SPODE(super_parent="x1", class_prior="uniform"),
+    fb.TAN(alpha=0.5),
+    fb.TAN(alpha=0),
+    fb.TAN(prune="aic", class_prior="empirical"),
+    fb.AODE(),
+    fb.AODE(alpha=0, min_count=3),
+    fb.AODE(min_count=0),
+    fb.AODE(smoothing="m_estimate", min_count=3, class_prior=[0.25, 0.25, 0.5]),
+    fb.AODE(smoothing="m_estimate", m=0.5, class_prior="empirical"),
+    fb.AODE(min_count=100, alpha=2),
+]
+
+
+def left_out(model: Any, table: pa.Table, **options: Any) -> Any:
+    weight = WEIGHT if WEIGHT in table.column_names else None
+    pairs = not isinstance(model, fb.NaiveBayes)
+    stats = counted(table, pairs=pairs, **options)
+    return fb.leave_one_out(model, stats, table, sample_weight=weight)
+
+
+@pytest.mark.parametrize("weights", WEIGHTS)
+@pytest.mark.parametrize("model", MODELS, ids=repr)
+def test_refit__categorical_columns(model: Any, weights: Any) -> None:
+    pairs = not isinstance(model, fb.NaiveBayes)
+    for seed in range(4):
+        table = random_rows(seed, weights=weights)
+        expected = refitted(model, table, pairs=pairs)
+        close(left_out(model, table).proba, expected)
+
+
+@pytest.mark.parametrize("weights", WEIGHTS)
+@pytest.mark.parametrize("variance", ["per_class", "shared", "single"])
+@pytest.mark.parametrize("ddof", [0, 1])
+def test_refit__gaussian_columns(variance: str, ddof: int, weights: Any) -> None:
+    model = fb.NaiveBayes(variance=variance, ddof=ddof)
+    for seed in range(4):
+        table = random_rows(seed, weights=weights, numeric=2)
+        close(left_out(model, table).proba, refitted(model, table), 1e-9)
+
+
+def zero_inflated(n: int = 40) -> pa.Table:
+    """Return numbers that are nearly all alike: without some row its class is constant."""
+    rng = np.random.default_rng(5)
+    spikes = np.zeros((3, n))
+    spikes[0, 0] = 1e3
+    spikes[1, :2] = 7, 1e4
+    spikes[2] = rng.normal(size=n) * 1e-3
+    spikes[2, [3, 4]] = 1e7, -3e6
+    columns = {f"z{j}": pa.array(x, mask=rng.random(n) < 0.1) for j, x in enumerate(spikes)}
+    return pa.table(columns | {TARGET: np.array(["a", "b"])[np.arange(n) % 2]})
+
+
+@pytest.mark.parametrize("floor", [1e-9, 1e-3])
+@pytest.mark.parametrize("weights", [None, (0.3, 1.0, 2.5)])
+@pytest.mark.parametrize("variance", ["per_class", "shared"])
+def test_refit__a_row_that_is_nearly_all_the_scatter(
+    variance: str, floor: float, weights: Any
+) -> None:
+    model, table = fb.NaiveBayes(variance=variance, var_floor=floor), zero_inflated()
+    if weights is not None:
+        weight = np.random.default_rng(6).choice(weights, table.num_rows)
+        table = table.append_column(WEIGHT, pa.array(weight))
+    stats = counted(table)
+    result = left_out(model, table)
+    close(result.proba, refitted(model, table), 1e-9)
+    assert not np.isnan(result.proba).any()
+    # Rows in doubt are in the figures too.
+    assert math.isclose(float(result.confusion.sum()), stats.n_rows)
+
+
+def test_refit__numbers_far_from_zero() -> None:
+    rng = np.random.default_rng(7)
+    y = rng.choice(["a", "b"], 60)
+    table = pa.table({"epoch": 1.7e9 + rng.normal(size=60) + (y == "a"), TARGET: y})
+    close(left_out(fb.NaiveBayes(), table).proba, refitted(fb.NaiveBayes(), table), 1e-9)
+
+
+EVERY = [fb.NaiveBayes(), fb.SPODE(), fb.TAN(), fb.AODE(min_count=2), fb.AODE(subsumption=5)]
+every_model = pytest.mark.parametrize("model", EVERY, ids=repr)
+
+
+@every_model
+@pytest.mark.parametrize("weights", WEIGHTS)
+def test_missing_as_category__is_a_value_like_any_other(model: Any, weights: Any) -> None:
+    table = random_rows(8, weights=weights)
+    cells = table["x2"].to_pylist()
+    cells = [v or "s" for v in cells]
+    cells[5] = None  # the only one: without its row, missing still is a value
+    table = table.set_column(table.column_names.index("x2"), "x2", pa.array(cells))
+    named = table
+    for i, name in enumerate(table.column_names):
+        if name.startswith("x"):
+            named = named.set_column(i, name, pa.array([v or "~" for v in table[name].to_pylist()]))
+    params = {**model.get_params(deep=False), "missing": "category"}
+    if isinstance(model, fb.AODE) and model.subsumption:
+        params["subsumption"] = False
+    result = left_out(type(model)(**params), table, missing="category")
+    close(result.proba, left_out(type(model)(**{**params, "missing": "marginalize"}), named).proba)
+
+
+@every_model
+def test_weight__is_so_many_rows(model: Any) -> None:
+    table = random_rows(9, n=60, weights=(1, 2, 3))
+    times = table[WEIGHT].to_numpy()
+    repeated = table.drop_columns([WEIGHT]).take(np.repeat(np.arange(len(times)), times))
+    weighted, plain = left_out(model, table), left_out(model, repeated)
+    close(np.repeat(weighted.proba, times, axis=0), plain.proba)
+    for name in ("n", "accuracy", "log_loss", "brier", "auc", "confusion"):
+        close(getattr(weighted, name), getattr(plain, name))
+
+
+@pytest.mark.parametrize("discretize", ["mdl", ("quantile", 3)])
+def test_refit__numeric_columns_in_bins(discretize: Any) -> None:
+    table = random_rows(10, n=40, numeric=2)
+    for model in (fb.TAN(), fb.AODE()):
+        expected = refitted(model, table, pairs=True, discretize=discretize)
+        close(left_out(model, table, discretize=discretize).proba, expected)
+
+
+@pytest.mark.parametrize("weights", WEIGHTS)
+@pytest.mark.parametrize("changes", [{"subsumption": 3}, {"weights": "mutual_information"}])
+def test_refit__aode_with_what_it_learned_of_all_rows(changes: Any, weights: Any) -> None:
+    table, model = random_rows(11, n=30, weights=weights), fb.AODE(**changes)
+    result = left_out(model, table)
+    close(result.proba, refitted(model, table, pairs=True))
+    assert np.abs(result.proba - left_out(fb.AODE(), table).proba).max() > 1e-3
+    assert f"{next(iter(changes))} fixed" in str(result)
+
+
+def fitted(model: Any, table: pa.Table) -> Any:
+    return type(model)(**model.get_params(deep=False)).fit_statistics(counted(table, pairs=True))
+
+
+@every_model
+def test_rows_that_take_no_part__are_nan(model: Any) -> None:
+    table = random_rows(12, n=40, weights=(0, 1, 2))
+    classes = [None if r % 7 == 0 else c for r, c in enumerate(table[TARGET].to_pylist())]
+    table = table.set_column(table.column_names.index(TARGET), TARGET, pa.array(classes))
+    part = (table[WEIGHT].to_numpy() > 0) & (np.arange(40) % 7 != 0)
+    assert not part.all()
+    result, rest = left_out(model, table), left_out(model, table.filter(pa.array(part)))
+    assert np.isnan(result.proba[~part]).all()
+    close(result.proba[part], rest.proba)
+    assert result.to_dict() == rest.to_dict()
+
+
+@every_model
+def test_figures__are_those_of_the_probabilities(model: Any) -> None:
+    from fastbayes.validation import evaluate_probabilities
+
+    table = random_rows(13, n=50)
+    result = left_out(model, table)
+    labels = result.classes.tolist()
+    y = np.array([labels.index(c) for c in table[TARGET].to_pylist()])
+    loss = 5 * (1 - np.eye(3))
+    expected = evaluate_probabilities(result.proba, y, labels)
+    told = {k: v for k, v in result.to_dict().items() if k in expected.to_dict()}
+    assert told == expected.to_dict()
+    stats = counted(table, pairs=True)
+    costly = fb.leave_one_out(model, stats, table, loss=loss)
+    assert math.isclose(costly.expected_loss, 5 * result.expected_loss)
+
+
+def test_words__say_what_is_fixed() -> None:
+    table = random_rows(14)
+    said = {
+        "schema fixed": [fb.NaiveBayes(), fb.AODE(), fb.SPODE(super_parent="x0")],
+        "schema and structure fixed": [fb.TAN(), fb.SPODE(), fb.SPODE(super_parent="cmi")],
+        "schema and alpha fixed": [fb.NaiveBayes(alpha="loo")],
+        "schema and weights fixed": [fb.AODE(weights="mutual_information")],
+    }
+    for words, models in said.items():
+        for model in models:
+            result = left_out(model, table)
+            assert str(result).startswith(f"leave-one-out, {words}\nrows")
+            assert result.to_dict()["fixed"] == list(result.fixed)
+
+
+@every_model
+def test_threads_and_chunks__change_nothing(model: Any, tmp_path: Any) -> None:
+    import pyarrow.parquet as pq
+
+    table = pa.concat_tables([random_rows(seed, n=50_000) for seed in range(4)])
+    table = table.append_column("z", pa.array(np.random.default_rng(0).normal(size=len(table))))
+    pq.write_table(table, tmp_path / "rows.parquet", row_group_size=30_000)
+    pairs = not isinstance(model, fb.NaiveBayes)
+    stats = counted(table, pairs=pairs)
+    one = fb.leave_one_out(model, stats, table, threads=1)
+    two = fb.leave_one_out(model, stats, table, threads=2)
+    assert np.array_equal(one.proba, two.proba)
+    assert one.to_dict() == two.to_dict()
+    files = fb.leave_one_out(model, stats, str(tmp_path / "rows.parquet"), proba=False)
+    assert files.proba is None
+    close(files.log_loss, one.log_loss)
+    assert files.n == one.n == len(table)
+
+
+@every_model
+def test_model__is_left_as_it_is(model: Any) -> None:
+    table = random_rows(15)
+    done = fitted(model, table) if not isinstance(model, fb.NaiveBayes) else model
+    before = dict(vars(done))
+    close(left_out(done, table).proba, left_out(model, table).proba)
+    assert vars(done) == before or all(vars(done)[k] is before[k] for k in before)
+
+
+def test_labels_and_weights__may_stand_beside_the_rows() -> None:
+    table = random_rows(16, weights=(0.3, 2.5))
+    expected = left_out(fb.AODE(), table)
+    X, y, w = table.drop_columns([TARGET, WEIGHT]), table[TARGET], table[WEIGHT].to_numpy()
+    stats = fb.count(X, y, sample_weight=w, pairs=True)
+    close(fb.leave_one_out(fb.AODE(), stats, X, y, sample_weight=w).proba, expected.proba)
+
+
+def test_progress__counts_every_row() -> None:
+    table, seen = random_rows(17, n=30), []
+    fb.leave_one_out(fb.AODE(), counted(table, pairs=True), table, progress=seen.append)
+    assert sum(seen) == 30
+
+
+def test_a_part_of_the_rows__is_scored_by_all() -> None:
+    table = random_rows(18, n=40)
+    stats = counted(table, pairs=True)
+    whole, part = (fb.leave_one_out(fb.AODE(), stats, t) for t in (table, table.slice(10, 15)))
+    assert np.array_equal(part.proba, whole.proba[10:25])
+
+
+def test_errors__name_what_is_wrong() -> None:
+    table = random_rows(19)
+    stats = counted(table, pairs=True)
+    twice = pa.concat_tables([table, table])
+    with pytest.raises(fb.DataError, match="class 'alone' has 2 rows, but 1 were counted"):
+        fb.leave_one_out(fb.AODE(), stats, twice)
+    other = table.set_column(0, "x0", pa.array(["new"] * len(table)))
+    with pytest.raises(fb.DataError, match="column 'x0' holds values that were not counted"):
+        fb.leave_one_out(fb.AODE(), stats, other)
+    with pytest.raises(fb.SchemaError, match="hold no pairs; count again with pairs=True"):
+        fb.leave_one_out(fb.AODE(), counted(table), table)
+    with pytest.raises(fb.SchemaError, match="name the column of the weights"):
+        weighted = random_rows(19, weights=(1.0, 2.0))
+        fb.leave_one_out(fb.AODE(), counted(weighted, pairs=True), weighted)
+    with pytest.raises(fb.SchemaError, match="k_fold validates any classifier, GaussianNB too"):
+        fb.leave_one_out(fb.GaussianNB(), counted(random_rows(0, numeric=1)), table)
+    with pytest.raises(fb.SchemaError, match="not Table"):
+        fb.leave_one_out(fb.AODE(), table, table)
+    with pytest.raises(fb.DataError, match="no rows"):
+        fb.leave_one_out(fb.AODE(), stats, table.slice(0, 0))
