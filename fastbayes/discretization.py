@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,8 +17,10 @@ from fastbayes.data.discretize import CutLearner, Method, methods
 from fastbayes.data.encode import Encoder
 from fastbayes.data.infer import Codebook
 from fastbayes.data.segments import Segment, Source
-from fastbayes.engine import Progress, encoded_blocks, in_order, resolved_threads
+from fastbayes.data.sketch import FEW_ROWS, GREATEST_WEIGHT
+from fastbayes.engine import encoded_blocks, in_order, resolved_threads
 from fastbayes.errors import DataError, MemoryLimitError, SchemaError
+from fastbayes.plain.sketch import bytes_needed
 from fastbayes.schema import Feature
 
 
@@ -26,7 +31,6 @@ def numeric_cuts(
     *,
     threads: int | None = None,
     memory_limit: int | None = None,
-    progress: Progress | None = None,
     on_error: str = "stop",
 ) -> dict[str, NDArray[np.float64]]:
     """Return the cut points of numeric columns, from one scan where they must be learned.
@@ -45,9 +49,8 @@ def numeric_cuts(
     threads
         Worker threads; they never change a bit of the result.
     memory_limit
-        Bytes that the sketches of the columns may take.
-    progress
-        Called with the number of rows done since the last call.
+        Bytes that the sketches of the columns may take: where there is no room for all of them
+        at once, the source is scanned once for every few. It never changes a result.
     on_error
         "stop", or "skip" to leave out segments that cannot be read.
 
@@ -64,9 +67,15 @@ def numeric_cuts(
         When `discretize` names a column that is not numeric, cut points are not ascending, there
         is no class for "mdl", or the source can be read only once.
     DataError
-        When the data cannot be read.
+        When the data cannot be read, or a row weighs more than `GREATEST_WEIGHT`.
     MemoryLimitError
-        When the sketches would exceed the limit; the message names the column.
+        When the limit has no room for the sketch of one column.
+
+    Notes
+    -----
+    Up to `FEW_ROWS` rows are looked at exactly, and so are any columns of few different values.
+    Of others ranges of values are told apart, thousands of them, by least and greatest value:
+    see `ValueSketch`.
     """
     numeric = [feature.name for feature, book in encoder.features if book is None]
     others = {f.name: book for f, book in encoder.features if book is not None}
@@ -77,14 +86,15 @@ def numeric_cuts(
     if learned:
         _check(source, encoder, learned)
         threads = resolved_threads(threads)
-        own = _encoder(encoder, learned)
-        learner = _scan(source, own, learned, threads, memory_limit, progress, on_error)
-        # Codes are numbered as threads come upon the classes; sums go in sorted order.
-        order = np.zeros(1, np.intp)
-        if own.target is not None:
-            order = pc.array_sort_indices(own.target.values()).to_numpy().astype(np.intp)
-        found = in_order(lambda name: learner.cuts(name, order), learned, threads)
-        cuts |= dict(zip(learned, found, strict=True))
+        for some in _groups(learned, source.n_rows, memory_limit):
+            own = _encoder(encoder, some)
+            learner = _scan(source, own, some, threads, on_error)
+            # Codes are numbered as threads come upon the classes; sums go in sorted order.
+            order = np.zeros(1, np.intp)
+            if own.target is not None:
+                order = pc.array_sort_indices(own.target.values()).to_numpy().astype(np.intp)
+            found = in_order(partial(learner.cuts, classes=order), some, threads)
+            cuts |= dict(zip(some, found, strict=True))
     return {name: cuts[name] for name in asked}
 
 
@@ -122,49 +132,57 @@ def _encoder(encoder: Encoder, learned: dict[str, Method]) -> Encoder:
     return Encoder(features, target, template=encoder.template, weight=encoder.weight)
 
 
+def _groups(
+    learned: dict[str, Method], n_rows: int | None, memory_limit: int | None
+) -> Iterator[dict[str, Method]]:
+    """Yield the columns by as many as may be learned in one scan."""
+    most = len(learned)
+    if memory_limit is not None:
+        need = bytes_needed(math.inf if n_rows is None else n_rows, FEW_ROWS)
+        most = int(memory_limit // need)
+        if not most:
+            raise MemoryLimitError(
+                f"learning the cut points of column {next(iter(learned))!r} needs {need:,} bytes, "
+                f"over memory_limit={memory_limit:,}; raise it, or give cut points in `discretize`"
+            )
+    names = list(learned)
+    for first in range(0, len(names), most):
+        yield {name: learned[name] for name in names[first : first + most]}
+
+
 def _scan(
-    source: Source,
-    encoder: Encoder,
-    learned: dict[str, Method],
-    threads: int,
-    memory_limit: int | None,
-    progress: Progress | None,
-    on_error: str,
+    source: Source, encoder: Encoder, learned: dict[str, Method], threads: int, on_error: str
 ) -> CutLearner:
     encoder.expect(source.n_rows)
     learner = CutLearner(learned)
+    if on_error != "skip":  # otherwise the same segments must break off as when they are counted
+        beside = [None if encoder.target is None else encoder.target.name, encoder.weight]
+        source = source.only([*learned, *(name for name in beside if name is not None)])
 
-    def learn(segment: Segment) -> int:
+    def learn(segment: Segment) -> None:
         # What is left of a segment that turns out to be damaged must not stay behind.
         mine = CutLearner(learned) if on_error == "skip" else learner
-        rows = 0
         try:
-            for block, encoded in encoded_blocks(segment, encoder):
-                rows += block.num_rows
+            for _, encoded in encoded_blocks(segment, encoder):
                 batch = encoded.batch
                 assert batch.classes is not None
+                _check_weights(encoder.weight, batch.weight)
                 mine.update(batch.numeric, batch.classes, batch.weight, batch.cells)
         except DataError:
             if on_error != "skip":
                 raise
-            return 0
+            return
         if mine is not learner:
-            learner.__iadd__(mine)
-        _check_memory(learner, memory_limit)
-        return rows
+            learner.merge(mine)
 
-    for rows in in_order(learn, source.segments(BLOCK_ROWS), threads):
-        if progress is not None:
-            progress(rows)
+    for _ in in_order(learn, source.segments(BLOCK_ROWS), threads):
+        pass
     return learner
 
 
-def _check_memory(learner: CutLearner, memory_limit: int | None) -> None:
-    if memory_limit is not None and learner.nbytes > memory_limit:
-        sketches = learner.sketches
-        name = max(sketches, key=lambda n: sketches[n].nbytes)
-        raise MemoryLimitError(
-            f"learning cut points needs {learner.nbytes:,} bytes, over memory_limit="
-            f"{memory_limit:,}: column {name!r} needs {sketches[name].nbytes:,}; give cut points "
-            "for it in `discretize`, leave it out with `columns`, or raise memory_limit"
+def _check_weights(name: str | None, weight: NDArray[np.float64] | None) -> None:
+    if weight is not None and (greatest := weight.max(initial=0)) > GREATEST_WEIGHT:
+        raise DataError(
+            f"weight {name!r}: {greatest:g} is too much for sums of weights to be exact; divide "
+            "all weights by a power of ten"
         )

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes.data.sketch import GREATEST_WEIGHT, Profile, ValueSketch
+from fastbayes.data.sketch import Profile, ValueSketch
 from fastbayes.domains import checked_cuts
-from fastbayes.errors import DataError, SchemaError
+from fastbayes.errors import SchemaError
 from fastbayes.plain.sketch import split
 
 METHODS = ("mdl", "quantile", "width")
@@ -110,7 +110,7 @@ class CutLearner:
     Notes
     -----
     Several threads may update at once: a column is held by one of them at a time, and no sum
-    depends on the order of rows. Learners of different rows add (`+=`).
+    depends on the order of rows. Learners of different rows merge.
     """
 
     def __init__(self, asked: Mapping[str, Method]) -> None:
@@ -130,38 +130,23 @@ class CutLearner:
     ) -> None:
         """Add rows: one array per column in the order of `asked`, class codes, weights.
 
-        `cells` are the rows x columns of the whole job: whether compiling pays.
-
-        Raises
-        ------
-        DataError
-            When a weight is too large to be added up.
+        Weights are at most `GREATEST_WEIGHT`. `cells` are the rows x columns of the whole job:
+        whether compiling pays.
         """
-        if weight is not None and (greatest := weight.max(initial=0)) > GREATEST_WEIGHT:
-            raise DataError(
-                f"a row weighs {greatest}, too much for sums of weights to be exact; divide all "
-                "weights by a power of ten"
-            )
         labels, parts = labels.astype(np.uint16), split(weight, len(labels))
         for (name, sketch), values in zip(self.sketches.items(), columns, strict=True):
             with self._locks[name]:
                 sketch.update(values, labels, parts, cells)
 
-    def __iadd__(self, other: CutLearner) -> CutLearner:
+    def merge(self, other: CutLearner) -> None:
+        """Add the rows of another learner."""
         for name, sketch in self.sketches.items():
             with self._locks[name]:
-                sketch += other.sketches[name]
-        return self
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes held."""
-        return sum(sketch.nbytes for sketch in self.sketches.values())
+                sketch.merge(other.sketches[name])
 
     def cuts(self, name: str, classes: NDArray[np.intp]) -> Cuts:
         """Return the cut points of a column; `classes` are the class codes in sorted order."""
-        held = self.sketches[name].profile(len(classes))
-        profile = held._replace(weight=held.weight[:, classes])
+        profile = self.sketches[name].profile(classes)
         kind, bins = self.asked[name]
         match kind:
             case "mdl":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -90,6 +91,13 @@ class FileSource(Source):
                 seen[shape] = _visible(reader, contract, columns is None)
             parts.append((reader.file.origin, seen[shape]))
         return unify_schemas(parts, strict=columns is None)
+
+    def only(self, columns: Sequence[str]) -> FileSource:
+        """Return the source with these columns; the others are not decoded."""
+        fewer = copy.copy(self)
+        fewer.schema = pa.schema([self.schema.field(name) for name in columns])
+        fewer._projection = self._projection.onto(fewer.schema)
+        return fewer
 
     def segments(self, block_rows: int) -> Iterator[Segment]:
         """Return the pieces of every file in turn."""

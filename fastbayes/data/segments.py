@@ -101,6 +101,16 @@ class Source(ABC):
             If a one-shot source is scanned a second time.
         """
 
+    def only(self, columns: Sequence[str]) -> Source:
+        """Return a source of the same rows that has these of its columns, if not all of them.
+
+        Parameters
+        ----------
+        columns : sequence of str
+            Names of selected columns.
+        """
+        return self
+
 
 @contextmanager
 def reading(origin: str, remedy: str = "") -> Iterator[None]:

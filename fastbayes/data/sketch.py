@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes import _jit
-from fastbayes.plain.sketch import FRACTION_BITS, NONE, numbers
+from fastbayes.plain.sketch import FRACTION_BITS, NONE, differing, least_shift, numbers
 
 # Entries (cell and class) of a sketch. A column with no more different pairs of value and class
 # is held exactly; of a million different numbers there are some thousands of ranges. Four times
@@ -17,6 +17,8 @@ from fastbayes.plain.sketch import FRACTION_BITS, NONE, numbers
 LIMIT = 16_384
 # Whatever so few rows hold is kept exactly.
 FEW_ROWS = 65_536
+# Weights of a profile, 128 MiB of them: 256 classes may have as many cells as there ever are.
+MOST_WEIGHTS = 1 << 24
 # Weights beyond this could overflow their sums.
 GREATEST_WEIGHT = 2.0**32
 
@@ -80,12 +82,12 @@ class ValueSketch:
             self._cells = _jit.load("sketch", cells).Cells(self.limit, self.few)
         self._cells.add(values, labels, *weight)
 
-    def __iadd__(self, other: ValueSketch) -> ValueSketch:
+    def merge(self, other: ValueSketch) -> None:
+        """Add the rows of another sketch."""
         if other._cells is not None:
             if self._cells is None:
                 self._cells = type(other._cells)(self.limit, self.few)
             self._cells.take(other._cells.entries(), other._cells.shift)
-        return self
 
     @property
     def nbytes(self) -> int:
@@ -100,21 +102,34 @@ class ValueSketch:
         self._cells.settle()
         return int(self._cells.shift)
 
-    def profile(self, n_classes: int) -> Profile:
-        """Return the cells of the column with the weights of the classes."""
+    def profile(self, classes: NDArray[np.intp]) -> Profile:
+        """Return the cells of the column with the weights of the classes.
+
+        Parameters
+        ----------
+        classes
+            (n_classes,) class codes in the order of the columns of the profile.
+
+        Notes
+        -----
+        There are at most `MOST_WEIGHTS` weights: of hundreds of classes, the cells are larger.
+        """
         whole = NONE if self._cells is None else self._cells.entries()
-        cell = whole.least >> np.uint64(self.shift)
-        cells = np.sort(cell)
-        cells = (
-            cells[np.flatnonzero(np.concatenate(([True], cells[1:] != cells[:-1])))]
-            if len(cells)
-            else cells
-        )
-        at = np.searchsorted(cells, cell)
+        limit = max(1, MOST_WEIGHTS // max(1, len(classes)))
+        shift = np.uint64(least_shift([differing(whole.least)], self.shift, limit))
+        cells = np.sort(whole.least >> shift)
+        first = np.ones(len(cells), np.bool_)
+        first[1:] = cells[1:] != cells[:-1]
+        cells = cells[first]
+        at = np.searchsorted(cells, whole.least >> shift)
         least = np.full(len(cells), np.iinfo(np.uint64).max, np.uint64)
         greatest = np.zeros(len(cells), np.uint64)
         np.minimum.at(least, at, whole.least)
         np.maximum.at(greatest, at, whole.greatest)
-        weight = np.zeros((len(cells), n_classes))
-        weight[at, whole.label] = whole.whole + whole.fraction / (1 << FRACTION_BITS)
+        place = np.empty(len(classes), np.intp)
+        place[classes] = np.arange(len(classes))
+        sums = [np.zeros((len(cells), len(classes)), np.int64) for _ in range(2)]
+        for total, part in zip(sums, (whole.whole, whole.fraction), strict=True):
+            np.add.at(total, (at, place[whole.label]), part)
+        weight = sums[0] + sums[1] / (1 << FRACTION_BITS)
         return Profile(numbers(least), numbers(greatest), weight)

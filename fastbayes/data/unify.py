@@ -162,6 +162,12 @@ class Projection:
         self.schema = schema
         self._nulls = pa.array(list(null_values), pa.string()) if null_values else None
 
+    def onto(self, schema: pa.Schema) -> Projection:
+        """Return the projection onto another schema."""
+        other = Projection(schema)
+        other._nulls = self._nulls
+        return other
+
     def conform(self, batch: pa.RecordBatch, origin: str) -> pa.RecordBatch:
         """Return the columns of the schema, in its order, cast where a type was unified."""
         if batch.schema.equals(self.schema):

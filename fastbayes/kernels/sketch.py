@@ -12,7 +12,16 @@ from numpy.typing import NDArray
 
 from fastbayes._jit import kernel, readonly, reads, writes
 from fastbayes.kernels import vector
-from fastbayes.plain.sketch import FRACTION_BITS, Entries, allowed, differing, least_shift, ordered
+from fastbayes.plain.sketch import (
+    FRACTION_BITS,
+    SLOTS,
+    Entries,
+    allowed,
+    differing,
+    least_shift,
+    ordered,
+    room,
+)
 
 U = np.uint64
 
@@ -26,8 +35,6 @@ _FRACTION = U((1 << FRACTION_BITS) - 1)
 _GOLDEN = U(0x9E3779B97F4A7C15)
 _ODD = U(0xD6E8FEB86659FD93)
 
-# Slots of a table at first; at least a quarter of them are empty.
-SLOTS = 1 << 9
 # Rows whose slots are fetched ahead: a large table is in no near cache.
 AHEAD = 16 if vector.AVAILABLE else 0
 
@@ -126,7 +133,7 @@ class Cells:
         """
         if self._used >= self._most():
             self.settle()
-            self._rebuild(self.shift, _room(self._used))
+            self._rebuild(self.shift, 4 * room(self._used))
 
     def settle(self) -> None:
         """Find the least shift that leaves few enough entries."""
@@ -146,14 +153,6 @@ class Cells:
         table, state = np.zeros(size, np.uint64), np.zeros(2, np.int64)
         insert(readonly(self._table), U(shift), self._used + 1, table, state)
         return table, int(state[1])
-
-
-def _room(entries: int) -> int:
-    """Return the length of a table in which so many entries leave room for more."""
-    slots = SLOTS
-    while 16 * entries > 9 * slots:
-        slots *= 4
-    return 4 * slots
 
 
 @register_jitable

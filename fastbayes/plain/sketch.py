@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 # any order, and the fractions of as many entries as are ever together stay below 2^63.
 FRACTION_BITS = 44
 _SIGN = np.uint64(1 << 63)
+# Slots of a hash table at first, at least a quarter of which are empty, and bytes of each.
+SLOTS, SLOT_BYTES = 1 << 9, 32
 # Parts are made one when they hold this many times the entries to keep.
 _HELD = 4
 
@@ -93,6 +95,19 @@ def least_shift(apart: Sequence[NDArray[np.uint64]], shift: int, limit: int) -> 
     if 0 <= spare >= len(highest):
         return shift
     return max(shift, min(int(highest[spare]).bit_length(), 63)) if spare >= 0 else 63
+
+
+def room(entries: int) -> int:
+    """Return the slots of a hash table in which so many entries leave room for more."""
+    slots = SLOTS
+    while 16 * entries > 9 * slots:
+        slots *= 4
+    return slots
+
+
+def bytes_needed(rows: float, few: int) -> int:
+    """Return the most bytes that a sketch of so many rows takes, while it is made anew too."""
+    return 2 * SLOT_BYTES * room(int(min(rows, few)))
 
 
 class Cells:
