@@ -188,9 +188,10 @@ def described(cuts: NDArray[np.float64] | None) -> str:
     if cuts is None:
         return "not cut into bins"
     if not len(cuts):
-        return "not cut: one bin"
+        return "one bin"
     points = [_shown(cut) for cut in cuts[:6].tolist()]
-    return f"cut at {', '.join(points)}" + (", …" if len(cuts) > 6 else "")
+    more = ", …" if len(cuts) > 6 else ""
+    return f"{len(cuts) + 1:,} bins cut at {', '.join(points)}{more}"
 
 
 def _shown(number: float) -> str:

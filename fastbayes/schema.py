@@ -115,7 +115,7 @@ class Feature:
         if self.values is None:
             return f"Feature({self.name!r}, numeric)"
         if self.cuts is not None:
-            return f"Feature({self.name!r}, {self.size:,} bins, {described(self.cuts)})"
+            return f"Feature({self.name!r}, {described(self.cuts)})"
         declared = ", declared" if self.declared else ""
         return f"Feature({self.name!r}, {self.size:,} values: {_shown(self.values)}{declared})"
 

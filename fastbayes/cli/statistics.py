@@ -156,7 +156,8 @@ def _domain(column: dict[str, Any]) -> tuple[str, str]:
     if column["values"] is None:
         return "numeric", ""
     if "bins" in column:
-        return f"{len(column['bins']):,} bins", listed(column["bins"])
+        n_bins = len(column["bins"])
+        return f"{n_bins:,} bin{'s' * (n_bins != 1)}", listed(column["bins"])
     declared = " (declared)" if column["declared"] else ""
     values = [text(value) for value in column["values"]]
     return f"{len(values):,} values{declared}", listed(values)
