@@ -19,7 +19,7 @@ from fastbayes._jit import kernel, readonly, reads, writes
 U = np.uint64
 
 # Cuts up to which comparing with each takes less time than looking up a part.
-FEW_CUTS = 12
+FEW_CUTS = 8
 # Cuts compared in one pass.
 PASS = 4
 # Numbers of parts, least first, and cuts of one part beyond which searching is faster.
