@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numba.extending import register_jitable
 from numba.np.numpy_support import carray
 from numpy.typing import NDArray
 
 from fastbayes._jit import kernel, readonly, reads, writes
 from fastbayes.kernels import bits, vector
 from fastbayes.kernels.memory import addresses, borrow
-from fastbayes.kernels.pair_plan import BYTE, Bitmaps
+from fastbayes.kernels.pair_plan import Bitmaps
 from fastbayes.plain import bitmaps as plain
 
 U = np.uint64
@@ -41,15 +42,16 @@ _PAIRS = (_INT64,) * 3
 SIGNATURES = {
     "mark_classes": [(reads("uint8"), _WORDS, writes("int64", 2), *_CLASSES)],
     "order_rows": [(reads("uint16"), writes("uint32", 2), writes("uint16"), *_CLASSES)],
-    "split_bits": [(*_COLUMNS, reads("uint64", 2), reads("int64", 2), _INT64, *_MADE)],
+    "split_bits": [
+        (*_COLUMNS, reads("uint64", 2), reads("int64", 2), _INT64, writes("uint8"), *_MADE)
+    ],
     "split_codes": [
         (*_COLUMNS, _INT64, reads("uint16"), _INT64, _INT64, writes("uint8", 2), *_MADE)
     ],
     "meet": [
         (
             *(reads("uint64", 2), _INT64, _INT64, _INT64, *_PAIRS, _INT64, _INT64),
-            *(reads("int64", 2), writes("uint8"), writes("int32"), writes("int64", 2)),
-            *(writes("int64"), writes("int64")),
+            *(reads("int64", 2), writes("uint8"), writes("int32"), *[writes("int64")] * 3),
         )
     ],
 }
@@ -93,7 +95,8 @@ def add_bitmap_counts(
             shifts = borrow("bit_places", masks.shape, np.int64)
             mark_classes(readonly(part), masks, shifts, begins, n_class)
             begins = readonly(begins)
-            split_bits(*of_columns, readonly(masks), readonly(shifts), begins, planes, rows)
+            tail = borrow("bit_tail", (64,), np.uint8)
+            split_bits(*of_columns, readonly(masks), readonly(shifts), begins, tail, planes, rows)
         else:
             order = borrow("bit_order", (n,), np.uint16)
             streams = np.empty((STREAMS, n_classes), np.uint32)
@@ -106,11 +109,12 @@ def add_bitmap_counts(
             )
         needed = borrow("bit_needed", (chosen.cells // bits.BLOCK**2,), np.uint8)
         meetings = borrow("bit_meetings", (n_classes * chosen.cells,), np.int32)
-        totals = borrow("bit_totals", (n_classes, chosen.n_rows), np.int64)
+        totals = borrow("bit_totals", (chosen.n_rows * n_classes,), np.int64)
+        left = borrow("bit_left", (258 * n_classes,), np.int64)
         meet(
             *(readonly(rows), begins, readonly(n_class), sizes, first, second, starts),
             *(chosen.rows, chosen.pairs),
-            *(chosen.tiles, needed, meetings, totals, np.empty(BYTE, np.int64), out),
+            *(chosen.tiles, needed, meetings, totals, left, out),
         )
 
 
@@ -183,7 +187,7 @@ def order_rows(y, streams, order, begins, n_class):
 
 
 @kernel
-def split_bits(addresses, sizes, columns, rows, n, masks, places, begins, planes, out):
+def split_bits(addresses, sizes, columns, rows, n, masks, places, begins, tail, planes, out):
     """Make bit rows of columns: planes of bits of their codes, split by class, then values.
 
     addresses  IN   (m,) uint64   of (n,) uint8 codes of each column
@@ -191,6 +195,7 @@ def split_bits(addresses, sizes, columns, rows, n, masks, places, begins, planes
     columns    IN   which of them
     rows       IN   (m,) int64   first bit row of each column
     masks, places, begins  as `mark_classes` leaves them
+    tail       OUT  (64,) uint8   scratch
     planes     OUT  (9, words) uint64   scratch
     out        OUT  (n_rows, words) uint64   bit rows
     """
@@ -198,15 +203,15 @@ def split_bits(addresses, sizes, columns, rows, n, masks, places, begins, planes
     unsplit = planes[8]
     for i in columns:
         x = carray(bits.codes8_at(addresses[i]), (n,))
+        for r in range(n - whole * 64):
+            tail[r] = x[whole * 64 + r]
         last = sizes[i] - 1
         k = 0
         while last >> k:
             for w in range(whole):
                 unsplit[w] = bits.plane(x, U(w * 64), U8(1 << k))
             if whole < masks.shape[1]:
-                unsplit[whole] = U(0)
-                for r in range(whole * 64, n):
-                    unsplit[whole] |= U(x[r] >> k & 1) << U(r - whole * 64)
+                unsplit[whole] = bits.plane(tail, U(0), U8(1 << k))
             split = planes[k] if last > 1 else out[rows[i]]
             for c in range(masks.shape[0]):
                 mask, place = masks[c], places[c]
@@ -289,7 +294,7 @@ def split_codes(
 @kernel
 def meet(
     rows, begins, n_class, sizes, first, second, starts, row, pairs,
-    tiles, needed, meetings, totals, rest, out,
+    tiles, needed, meetings, totals, left, out,
 ):  # fmt: skip
     """Count the bits set in two bit rows, tile by tile; add counts of pairs of values to out.
 
@@ -302,9 +307,9 @@ def meet(
     pairs     IN   places in the list of pairs
     tiles     IN   (n_tiles, 6) int64   see `pair_plan.Bitmaps`
     needed    OUT  (blocks of a tile,) uint8   scratch
-    meetings  OUT  (n_classes * cells of a tile,) int32   scratch
-    totals    OUT  (n_classes, n_rows) int64   scratch
-    rest      OUT  (256,) int64   scratch
+    meetings  OUT  (cells of a tile * n_classes,) int32   scratch
+    totals    OUT  (n_rows * n_classes,) int64   scratch
+    left      OUT  (258 * n_classes,) int64   scratch
     out       OUT  int64
     """
     n_classes = n_class.size
@@ -315,16 +320,16 @@ def meet(
             total = U(0)
             for word in rows[s, begins[c] : begins[c + 1]]:
                 total += bits.popcount(word)
-            totals[c, s] = total
-    for t in range(tiles.shape[0]):
-        top, height, left, width, begin, end = tiles[t]
+            totals[s * n_classes + c] = total
+    for tile in range(tiles.shape[0]):
+        top, height, side, width, begin, end = tiles[tile]
         blocks = width // bits.BLOCK
         needed[:] = 0
         for p in pairs[begin:end]:
             a, b = first[p], second[p]
             if row[a] > row[b]:
                 a, b = b, a
-            at_a, at_b = row[a] - top, row[b] - left
+            at_a, at_b = row[a] - top, row[b] - side
             for u in range(at_a // bits.BLOCK, (at_a + sizes[a] - 2) // bits.BLOCK + 1):
                 for v in range(at_b // bits.BLOCK, (at_b + sizes[b] - 2) // bits.BLOCK + 1):
                     needed[u * blocks + v] = 1
@@ -334,9 +339,9 @@ def meet(
                     if needed[u * blocks + v]:
                         bits.count_meetings(
                             *(flat, (top + u * bits.BLOCK) * words + begins[c]),
-                            *((left + v * bits.BLOCK) * words + begins[c], words),
+                            *((side + v * bits.BLOCK) * words + begins[c], words),
                             *(begins[c + 1] - begins[c], meetings),
-                            *(((c * height + u * bits.BLOCK) * width + v * bits.BLOCK), width),
+                            *((u * width + v) * bits.BLOCK * n_classes + c, width, n_classes),
                         )
         for t in range(begin, end):
             p = pairs[t]
@@ -348,47 +353,67 @@ def meet(
             if row[a] > row[b]:
                 a, b = b, a
                 step_a, step_b = step_b, step_a
-            base = U((row[a] - top) * width + row[b] - left)
-            cell, down, right = U(starts[p]), U(step_a), U(step_b)
-            if sizes[a] == 2 and sizes[b] == 2:
-                row_a, row_b = U(row[a]), U(row[b])
-                for c in range(n_classes):
-                    both = meetings[base]
-                    only_a, only_b = totals[c, row_a] - both, totals[c, row_b] - both
-                    out[cell] += n_class[c] - both - only_a - only_b
-                    out[cell + right] += only_b
-                    out[cell + down] += only_a
-                    out[cell + down + right] += both
-                    base += U(height * width)
-                    cell += U(1)
-                continue
-            high, wide = U(sizes[a] - 1), U(sizes[b] - 1)
-            for c in range(n_classes):
-                of_a, of_b = totals[c, row[a] :], totals[c, row[b] :]
-                left_b = rest[: sizes[b] - 1]
-                left_b[:] = of_b[: left_b.size]
-                neither = n_class[c]
-                at = cell
-                s = U(0)
-                while s < high:
-                    counts = meetings[base + s * U(width) :]
-                    left_a = of_a[s]
-                    neither -= left_a
-                    at += down
-                    v = U(0)
-                    while v < wide:
-                        both = counts[v]
-                        left_b[v] -= both
-                        v += U(1)
-                        out[at + v * right] += both
-                        left_a -= both
-                    out[at] += left_a
-                    s += U(1)
-                v = U(0)
-                while v < wide:
-                    neither -= left_b[v]
-                    v += U(1)
-                    out[cell + v * right] += left_b[v - U(1)]
-                out[cell] += neither
-                base += U(height * width)
-                cell += U(1)
+            of_pair = meetings[((row[a] - top) * width + row[b] - side) * n_classes :]
+            of_a, of_b = totals[row[a] * n_classes :], totals[row[b] * n_classes :]
+            cells = out[starts[p] :]
+            if sizes[a] == sizes[b] == 2:
+                down, right = U(step_a), U(step_b)
+                for c in range(U(n_classes)):
+                    both = np.int64(of_pair[c])
+                    only_a, only_b = of_a[c] - both, of_b[c] - both
+                    cells[c] += n_class[c] - both - only_a - only_b
+                    cells[c + right] += only_b
+                    cells[c + down] += only_a
+                    cells[c + down + right] += both
+            else:
+                add_pair(
+                    *(of_pair, width * n_classes, n_class, of_a, of_b),
+                    *(sizes[a] - 1, sizes[b] - 1, step_a, step_b, left, cells),
+                )
+
+
+@register_jitable
+def add_pair(meetings, step, n_class, of_a, of_b, high, wide, step_a, step_b, left, out):
+    """Add counts of two columns that meet, and what they leave to code 0 of either, to out.
+
+    meetings  IN   flat int32   of code 1 + s of a, 1 + v of b, class c: [s * step + v * K + c]
+    n_class, of_a, of_b  IN  flat int64   rows of each class, of each code but 0 and class
+    left      OUT  ((wide + 2) * K,) int64   scratch
+    out       OUT  flat int64   code 0 of both, class 0 first
+    """
+    k = n_class.size
+    left_b, left_a, neither = left[: wide * k], left[wide * k :], left[(wide + 1) * k :]
+    for cell in range(left_b.size):
+        left_b[cell] = of_b[cell]
+    for c in range(k):
+        neither[c] = n_class[c]
+    for s in range(high):
+        both = meetings[s * step : s * step + wide * k]
+        cells = out[(s + 1) * step_a :]
+        if step_b == k:
+            right = cells[k : k + wide * k]
+            for cell in range(right.size):
+                right[cell] += both[cell]
+                left_b[cell] -= both[cell]
+        else:
+            for v in range(wide):
+                right, left_v = cells[(v + 1) * step_b :][:k], left_b[v * k :][:k]
+                for c in range(right.size):
+                    right[c] += both[v * k :][c]
+                    left_v[c] -= both[v * k :][c]
+        for c in range(k):
+            left_a[c] = of_a[s * k + c]
+            neither[c] -= left_a[c]
+        for v in range(wide):
+            both_v = both[v * k :]
+            for c in range(k):
+                left_a[c] -= both_v[c]
+        for c in range(k):
+            cells[c] += left_a[c]
+    for v in range(wide):
+        right, left_v = out[(v + 1) * step_b :][:k], left_b[v * k :]
+        for c in range(k):
+            right[c] += left_v[c]
+            neither[c] -= left_v[c]
+    for c in range(k):
+        out[c] += neither[c]

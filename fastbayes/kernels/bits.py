@@ -179,11 +179,20 @@ def values_of_planes(planes, n_planes, last, first, words, out):
 
 @intrinsic
 def count_meetings(
-    typing: Any, bits: Any, a: Any, b: Any, stride: Any, n: Any, out: Any, cell: Any, step: Any
+    typing: Any,
+    bits: Any,
+    a: Any,
+    b: Any,
+    stride: Any,
+    n: Any,
+    out: Any,
+    cell: Any,
+    width: Any,
+    step: Any,
 ) -> Any:
     """Count the bits that are set in both of two bit rows, for BLOCK rows by BLOCK rows.
 
-    out[cell + s * step + t] = bits set in both bits[a + s * stride + w] and
+    out[cell + (s * width + t) * step] = bits set in both bits[a + s * stride + w] and
     bits[b + t * stride + w], w < n; n is a multiple of LANES.
 
     bits  IN   flat uint64
@@ -223,9 +232,10 @@ def count_meetings(
         for s in range(BLOCK):
             for t in range(BLOCK):
                 total = builder.trunc(builder.call(reduce, [builder.load(totals[s][t])]), _I32)
-                place = builder.add(args[6], builder.add(builder.mul(args[7], _I64(s)), _I64(t)))
+                place = builder.add(builder.mul(args[7], _I64(s)), _I64(t))
+                place = builder.add(args[6], builder.mul(place, args[8]))
                 builder.store(total, builder.gep(cells, [place]))
         return context.get_dummy_value()
 
     i = types.int64
-    return types.void(bits, i, i, i, i, out, i, i), generate
+    return types.void(bits, i, i, i, i, out, i, i, i), generate

@@ -11,6 +11,7 @@ depends on sizes alone, never on the data:
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -21,20 +22,24 @@ from fastbayes.kernels import bits
 
 Ints = NDArray[np.int64]
 
-# Costs in ns, measured on one core with AVX-512 (0.0009 for a meeting, 0.0031 with AVX2); their
-# ratios decide.
-MEETING = 0.0009 if bits.LANES == 8 else 0.0031  # of two bits
+# Costs in ns, measured on one core of 2.6 GHz with AVX-512, as if that had AVX2 only; their ratios
+# decide.
+MEETING = 0.0011 if bits.LANES == 8 else 0.0036  # of two bits
 SEGMENT = 1.1  # of two bit rows of one class: to begin, and to add up the lanes
 INCREMENT = 0.39  # of one row
 CELL = 0.5  # of a table: to clear it and to add it to `out`
-# Per row: to split one plane of bits by one class; to make a plane of bytes; to put one byte of
+PREPARE = 0.04  # of one row: to make a bit row
+# Of one row: to split one plane of bits by one class; to make a plane of bytes; to put one byte of
 # codes in order of class; to find that order.
 EXTRACT, PLANE, GATHER, ORDER = 0.016, 0.03, 0.22, 1.1
 
 # What codes of one byte, and joint codes of two bytes, can hold.
 BYTE, CODES = 1 << 8, 1 << 16
-# Bit rows of a group of columns: a tile of two groups stays in the second-level cache.
-GROUP_ROWS = 64
+# Bits of padding, one vector a class, for each bit that holds a row of data.
+MOST_PADDING = 4
+# Bit rows of a group of columns, and counts of a tile of two groups, at most unless a column has
+# more: both stay in the second-level cache.
+GROUP_ROWS, TILE_COUNTS = 64, 1 << 16
 NAMES = ("bitmap", "direct", "wide")
 
 
@@ -67,25 +72,52 @@ def strategy(size_i: int, size_j: int, n_classes: int, n_rows: int = 1 << 16) ->
     return NAMES[int(methods(np.array(size_i), np.array(size_j), n_classes, n_rows))]
 
 
-def methods(size_i: Ints, size_j: Ints, n_classes: int, n_rows: int) -> NDArray[np.intp]:
-    """Return which of `NAMES` is cheapest for pairs of columns of these sizes."""
-    meetings = (size_i - 1) * (size_j - 1)
+def methods(
+    size_i: Ints,
+    size_j: Ints,
+    n_classes: int,
+    n_rows: int,
+    weighing: bool = False,
+    preparing: NDArray[np.float64] | float = 0.0,
+) -> NDArray[np.intp]:
+    """Return which of `NAMES` is cheapest for pairs of columns of these sizes.
+
+    Weights are summed row by row: bits cannot hold them.
+
+    preparing  IN   ns per row of data that a pair adds for its columns to have bit rows; next to
+                    nothing where a column is in many pairs
+    """
     cells = size_i * size_j * n_classes
-    by_bitmap = meetings * (MEETING * n_rows + SEGMENT * n_classes)
+    by_bits = (size_i - 1) * (size_j - 1) * (MEETING * n_rows + SEGMENT * n_classes)
     by_increments = INCREMENT * n_rows + CELL * np.minimum(cells, n_rows)
     narrow = np.maximum(size_i, size_j) <= BYTE
-    return np.select([narrow & (by_bitmap <= by_increments), narrow & (cells <= CODES)], [0, 1], 2)
+    padded = n_classes * 64 * bits.LANES > MOST_PADDING * n_rows
+    bitmap = narrow & (by_bits + preparing * n_rows <= by_increments)
+    bitmap &= not (weighing or padded)
+    return np.select([bitmap, narrow & (cells <= CODES)], [0, 1], 2)
 
 
 def choose(
-    sizes: Ints, first: Ints, second: Ints, n_classes: int, n_rows: int, bytes_only: bool
+    sizes: Ints,
+    first: Ints,
+    second: Ints,
+    n_classes: int,
+    n_rows: int,
+    bytes_only: bool,
+    weighing: bool = False,
 ) -> Plan:
     """Choose the cheapest method for every pair.
 
     n_rows      IN   about how many
     bytes_only  IN   classes are uint8
+    weighing    IN   rows have weights
     """
-    method = methods(sizes[first], sizes[second], n_classes, n_rows)
+    pairs = sizes[first], sizes[second], n_classes, n_rows, weighing
+    method = methods(*pairs)
+    bitmap = method == 0
+    degree = sum(np.bincount(side[bitmap], minlength=len(sizes)) for side in (first, second))
+    share = PREPARE * (sizes - 1) / np.maximum(degree, 1)
+    method = methods(*pairs, share[first] + share[second])
     direct, wide = (readonly(np.flatnonzero(method == kind)) for kind in (1, 2))
     chosen = np.flatnonzero(method == 0)
     columns = np.unique(np.concatenate((first, second)))
@@ -108,8 +140,9 @@ def _tile(
     group = np.full(len(sizes), -1)
     begins = [0]
     end = 0
+    most = min(GROUP_ROWS, math.isqrt(TILE_COUNTS // n_classes))
     for i in columns.tolist():
-        if end - begins[-1] + sizes[i] - 1 > GROUP_ROWS and end > begins[-1]:
+        if end - begins[-1] + sizes[i] - 1 > most and end > begins[-1]:
             end = _whole_blocks(end)
             begins.append(end)
         rows[i], group[i] = end, len(begins) - 1

@@ -18,45 +18,34 @@ from fastbayes.kernels.pair_plan import Plan
 from fastbayes.plain import pairs as plain
 
 U = np.uint64
-U16 = np.uint16
 
 # Rows of one call of the kernels: their scratch counts with 32 bits, their rows with 16.
 BLOCK = 1 << 16
-# Rows of joint codes: 8 KiB each of up to four pairs.
+# Rows of joint codes: at most 8 KiB each of up to four pairs.
 CODE_ROWS, PAIRS_AT_ONCE = 1024, 4
-# Adding a private cell to `out` and clearing it costs about as much as an increment: worth it
-# only if the rows outnumber the cells by this factor.
-ROWS_PER_CELL = 8
-# Cells of a table of which four copies pay; two pay for twice as many.
+# Cells of a table of which four copies pay; two pay for twice as many. Equal neighbours do not
+# wait for each other's store then.
 COPIED_CELLS = 2048
-PRIVATE_CELLS = BLOCK // ROWS_PER_CELL
-AHEAD = 32  # rows
+# Cells of a private table: from this many on rows are fewer, and cells are not met twice.
+PRIVATE_CELLS = BLOCK
 
 _INT64 = reads("int64")
-_PAIRS = (_INT64, reads("uint16"), "int64", _INT64, _INT64, _INT64)
+_COLUMNS = (reads("uint64"), _INT64, _INT64, reads("uint16"), "int64")
+_PAIRS = (_INT64, _INT64, _INT64, _INT64)
+_CODES = ("uint16", "uint64")
 
 SIGNATURES = {
-    "direct": [
-        (reads("uint64"), *_PAIRS, _INT64, writes("uint16"), writes("int32"), writes("int64"))
+    "count": [
+        (*_COLUMNS, *_PAIRS, writes(code), writes("int32"), writes("int64")) for code in _CODES
     ],
-    "wide": [
-        (
-            reads("uint64"),
-            _INT64,
-            *_PAIRS,
-            _INT64,
-            writes("uint64"),
-            writes("int32"),
-            writes("int64"),
-        )
-    ],
-    "weighted": [
-        (reads("uint64"), _INT64, *_PAIRS, reads("float64"), writes("uint64", 2), writes("float64"))
+    "weigh": [
+        (*_COLUMNS, *_PAIRS, reads("float64"), writes(code, 2), writes("float64"))
+        for code in _CODES
     ],
 }
 
 # Plans of late, by what is short of their pairs of columns.
-_plans: dict[tuple[Any, ...], tuple[NDArray[np.int64], NDArray[np.int64], Plan]] = {}
+_plans: dict[tuple[Any, ...], tuple[bytes, bytes, Plan]] = {}
 MOST_PLANS = 16
 
 
@@ -101,28 +90,26 @@ def add_pair_counts(
             )
         return
     sizes, first, second, starts = map(readonly, (sizes, first, second, starts))
-    plan = _plan(sizes, first, second, n_classes, len(y), y.itemsize == 1)
+    weighing = out.dtype == np.float64
+    plan = _plan(sizes, first, second, n_classes, len(y), y.itemsize == 1, weighing)
     columns = _as_bytes(columns, plan)
     pairs = first, second, starts
-    if plan.bitmaps is not None and out.dtype != np.float64:
+    if plan.bitmaps is not None:
         add_bitmap_counts(plan.bitmaps, columns, sizes, y, n_classes, *pairs, out)
-    if not (plan.direct.size or plan.wide.size or out.dtype == np.float64):
+    if not (plan.direct.size or plan.wide.size):
         return
-    where = addresses(columns, plan.columns)
     widths = readonly(np.array([column.itemsize for column in columns]))
-    classes = readonly(y.astype(np.uint16))
-    if out.dtype == np.float64:
-        weight = np.ones(len(y)) if weight is None else weight
-        code = borrow("weighted_codes", (PAIRS_AT_ONCE, CODE_ROWS), np.uint64)
-        weighted(where, widths, sizes, classes, n_classes, *pairs, readonly(weight), code, out)
-        return
-    counts = borrow("private_counts", (4 * PRIVATE_CELLS,), np.int32)
-    if plan.direct.size:
-        code = borrow("direct_codes", (4 * CODE_ROWS,), np.uint16)
-        direct(where, sizes, classes, n_classes, *pairs, plan.direct, code, counts, out)
-    if plan.wide.size:
-        code = borrow("wide_codes", (CODE_ROWS,), np.uint64)
-        wide(where, widths, sizes, classes, n_classes, *pairs, plan.wide, code, counts, out)
+    read = addresses(columns, plan.columns), widths, sizes, readonly(y.astype(np.uint16)), n_classes
+    for which, code in ((plan.direct, np.uint16), (plan.wide, np.uint64)):
+        if not which.size:
+            continue
+        codes = borrow(f"codes of {code.__name__}", (PAIRS_AT_ONCE, CODE_ROWS), code)
+        if weighing:
+            weight = np.ones(len(y)) if weight is None else weight
+            weigh(*read, *pairs, which, readonly(weight), codes, out)
+        else:
+            counts = borrow("private_counts", (PRIVATE_CELLS,), np.int32)
+            count(*read, *pairs, which, codes.reshape(-1), counts, out)
 
 
 def _as_bytes(
@@ -146,62 +133,59 @@ def _plan(
     n_classes: int,
     n_rows: int,
     bytes_only: bool,
+    weighing: bool,
 ) -> Plan:
     """Return the plan for a list of pairs, made anew only if it is another list."""
     # Rows to the nearest power of two below: a last, shorter block has its plan ready.
     about = 1 << n_rows.bit_length() >> 1
-    key = sizes.tobytes(), len(first), n_classes, about, bytes_only
+    key = sizes.tobytes(), len(first), n_classes, about, bytes_only, weighing
     found = _plans.get(key)
-    if found and np.array_equal(found[0], first) and np.array_equal(found[1], second):
+    pairs = first.tobytes(), second.tobytes()
+    if found and found[:2] == pairs:
         return found[2]
-    plan = pair_plan.choose(sizes, first, second, n_classes, about, bytes_only)
+    plan = pair_plan.choose(sizes, first, second, n_classes, about, bytes_only, weighing)
     if len(_plans) >= MOST_PLANS:
         _plans.clear()
-    _plans[key] = first.copy(), second.copy(), plan
+    _plans[key] = (*pairs, plan)
     return plan
 
 
 @kernel
-def direct(addresses, sizes, y, n_classes, first, second, starts, pairs, code, counts, out):
-    """Count pairs of columns of bytes by joint codes below 65,536.
+def count(
+    addresses, widths, sizes, y, n_classes, first, second, starts, pairs, code, counts, out
+):  # fmt: skip
+    """Count pairs of columns by one joint code and one increment a row.
 
-    addresses  IN   (m,) uint64   of (n,) uint8 codes of each column
+    addresses  IN   (m,) uint64   of (n,) uint8 | uint16 | uint32 codes of each column
+    widths     IN   (m,) int64   bytes of a code
     sizes      IN   (m,) int64
     y          IN   (n,) uint16
     first, second, starts  IN  (n_pairs,) int64
     pairs      IN   which of them
-    code       OUT  (block of rows,) uint16   scratch
+    code       OUT  (block of rows,) uint16 | uint64   scratch; can hold the cells of a pair
     counts     OUT  (PRIVATE_CELLS,) int32   scratch
     out        OUT  int64
     """
     one = np.int32(1)
     n = y.size
     for p in pairs:
-        i, j = first[p], second[p]
-        x, z = (
-            carray(bits.codes8_at(addresses[i]), (n,)),
-            carray(bits.codes8_at(addresses[j]), (n,)),
-        )
-        step_i, step_j = U16(sizes[j] * n_classes), U16(n_classes)
-        cells = sizes[i] * sizes[j] * n_classes
+        cells = sizes[first[p]] * sizes[second[p]] * n_classes
         table = out[starts[p] : starts[p] + cells]
         copies = copies_of(cells, n)
         private = counts[: copies * cells]
         private[:] = 0
-        second_copy = U(cells) if copies > 1 else U(0)
-        third_copy = U(2 * cells) if copies > 2 else U(0)
-        fourth_copy = second_copy + third_copy
+        b = U(cells) if copies > 1 else U(0)
+        c = U(2 * cells) if copies == 4 else U(0)
+        d = b + c
         for begin in range(0, n, code.size):
-            end = min(begin + code.size, n)
-            joint, a, b, classes = code[: end - begin], x[begin:end], z[begin:end], y[begin:end]
-            for r in range(joint.size):
-                joint[r] = U16(U16(U16(a[r]) * step_i) + U16(U16(U16(b[r]) * step_j) + classes[r]))
+            joint = code[: min(code.size, n - begin)]
+            join(addresses, widths, sizes, y, n_classes, first[p], second[p], begin, joint)
             r, whole = U(0), U(joint.size // 4 * 4 if copies else 0)
             while r < whole:
                 private[U(joint[r])] += one
-                private[second_copy + U(joint[r + U(1)])] += one
-                private[third_copy + U(joint[r + U(2)])] += one
-                private[fourth_copy + U(joint[r + U(3)])] += one
+                private[b + U(joint[r + U(1)])] += one
+                private[c + U(joint[r + U(2)])] += one
+                private[d + U(joint[r + U(3)])] += one
                 r += U(4)
             while r < U(joint.size):
                 table[U(joint[r])] += 1
@@ -212,48 +196,8 @@ def direct(addresses, sizes, y, n_classes, first, second, starts, pairs, code, c
 
 
 @kernel
-def wide(
-    addresses, widths, sizes, y, n_classes, first, second, starts, pairs, code, counts, out
-):  # fmt: skip
-    """Count pairs of columns by joint codes of any length.
-
-    addresses  IN   (m,) uint64   of (n,) uint8 | uint16 | uint32 codes of each column
-    widths     IN   (m,) int64   bytes of a code
-    sizes      IN   (m,) int64
-    y          IN   (n,) uint16
-    first, second, starts  IN  (n_pairs,) int64
-    pairs      IN   which of them
-    code       OUT  (block of rows,) uint64   scratch
-    counts     OUT  (PRIVATE_CELLS,) int32   scratch
-    out        OUT  int64
-    """
-    one = np.int32(1)
-    n = y.size
-    for p in pairs:
-        cells = sizes[first[p]] * sizes[second[p]] * n_classes
-        table = out[starts[p] : starts[p] + cells]
-        private = counts[: min(copies_of(cells, n), 1) * cells]
-        private[:] = 0
-        for begin in range(0, n, code.size):
-            joint = code[: min(code.size, n - begin)]
-            join(addresses, widths, sizes, y, n_classes, first[p], second[p], 0, begin, joint)
-            if private.size:
-                for cell in joint:
-                    private[cell] += one
-            else:
-                ahead = joint[AHEAD:]
-                for r in range(ahead.size):
-                    vector.prefetch(table, ahead[r])
-                    table[joint[r]] += 1
-                for cell in joint[ahead.size :]:
-                    table[cell] += 1
-        for cell in range(private.size):
-            table[cell] += private[cell]
-
-
-@kernel
-def weighted(
-    addresses, widths, sizes, y, n_classes, first, second, starts, weight, codes, out
+def weigh(
+    addresses, widths, sizes, y, n_classes, first, second, starts, pairs, weight, codes, out
 ):  # fmt: skip
     """Add weights, for every cell in row order, four pairs at a time.
 
@@ -264,62 +208,67 @@ def weighted(
     sizes      IN   (m,) int64
     y          IN   (n,) uint16
     first, second, starts  IN  (n_pairs,) int64
+    pairs      IN   which of them
     weight     IN   (n,) float64
-    codes      OUT  (PAIRS_AT_ONCE, block of rows) uint64   scratch
+    codes      OUT  (PAIRS_AT_ONCE, block of rows) uint16 | uint64   scratch, as for `count`
     out        OUT  float64
     """
-    for p in range(0, first.size, PAIRS_AT_ONCE):
-        together = min(first.size - p, PAIRS_AT_ONCE)
+    for t in range(0, pairs.size, PAIRS_AT_ONCE):
+        four = pairs[t : t + PAIRS_AT_ONCE]
         for begin in range(0, y.size, codes.shape[1]):
             weights = weight[begin : begin + codes.shape[1]]
-            for t in range(together):
-                q = p + t
+            for s in range(four.size):
+                i, j = first[four[s]], second[four[s]]
                 join(
-                    *(addresses, widths, sizes, y, n_classes, first[q], second[q], starts[q]),
-                    *(begin, codes[t, : weights.size]),
+                    *(addresses, widths, sizes, y, n_classes, i, j, begin),
+                    codes[s, : weights.size],
                 )
-            if together == PAIRS_AT_ONCE:
+            if four.size == PAIRS_AT_ONCE:
+                a, b = out[starts[four[0]] :], out[starts[four[1]] :]
+                c, d = out[starts[four[2]] :], out[starts[four[3]] :]
                 for r in range(weights.size):
                     w = weights[r]
-                    out[codes[0, r]] += w
-                    out[codes[1, r]] += w
-                    out[codes[2, r]] += w
-                    out[codes[3, r]] += w
+                    a[U(codes[0, r])] += w
+                    b[U(codes[1, r])] += w
+                    c[U(codes[2, r])] += w
+                    d[U(codes[3, r])] += w
             else:
-                for t in range(together):
+                for s in range(four.size):
+                    a = out[starts[four[s]] :]
                     for r in range(weights.size):
-                        out[codes[t, r]] += weights[r]
+                        a[U(codes[s, r])] += weights[r]
 
 
 @register_jitable
 def copies_of(cells, n):
     """Return how many private tables of this many cells pay for n rows."""
-    if cells * ROWS_PER_CELL > n:
-        return 0
-    if cells <= COPIED_CELLS:
+    if 4 * cells <= min(n, 4 * COPIED_CELLS):
         return 4
-    return 2 if cells <= 2 * COPIED_CELLS else 1
+    if 2 * cells <= min(n, 4 * COPIED_CELLS):
+        return 2
+    return 1 if cells <= n else 0
 
 
 @register_jitable
-def join(addresses, widths, sizes, y, n_classes, i, j, start, begin, code):
-    """Write start + (codes of column i, codes of column j, class) for rows from `begin` on."""
+def join(addresses, widths, sizes, y, n_classes, i, j, begin, code):
+    """Write joint codes of column i, column j and class for the rows from `begin` on."""
+    number = code.dtype.type  # products of wider integers take several times as long
     classes = y[begin : begin + code.size]
     for r in range(code.size):
-        code[r] = U(start) + U(classes[r])
-    step = U(n_classes)
+        code[r] = classes[r]
+    step = number(n_classes)
     for column in (j, i):
         address = addresses[column] + U(begin * widths[column])
         if widths[column] == 1:
-            x = carray(bits.codes8_at(address), (code.size,))
+            x8 = carray(bits.codes8_at(address), (code.size,))
             for r in range(code.size):
-                code[r] += U(x[r]) * step
+                code[r] += number(number(x8[r]) * step)
         elif widths[column] == 2:
-            x = carray(bits.codes16_at(address), (code.size,))
+            x16 = carray(bits.codes16_at(address), (code.size,))
             for r in range(code.size):
-                code[r] += U(x[r]) * step
+                code[r] += number(number(x16[r]) * step)
         else:
-            x = carray(bits.codes32_at(address), (code.size,))
+            x32 = carray(bits.codes32_at(address), (code.size,))
             for r in range(code.size):
-                code[r] += U(x[r]) * step
-        step *= U(sizes[column])
+                code[r] += number(number(x32[r]) * step)
+        step = number(step * number(sizes[column]))

@@ -34,11 +34,11 @@ def counting(method):
         return
     wanted = {"bits": 0, "codes": 0, "direct": 1, "wide": 2}.get(method)
 
-    def methods(size_i, size_j, n_classes, n_rows):
+    def methods(size_i, size_j, n_classes, n_rows, weighing, preparing=0.0):
         narrow = np.maximum(size_i, size_j) <= 256
-        if wanted == 1:
+        if wanted == 1 or weighing:
             narrow &= size_i * size_j * n_classes <= 65_536
-        return np.where(narrow, wanted, 2)
+        return np.where(narrow, max(wanted, 1) if weighing else wanted, 2)
 
     with pytest.MonkeyPatch.context() as patch:
         if wanted is not None:
@@ -280,8 +280,8 @@ def _extract_slowly(word, mask):
     return bits._extract_slowly(word, mask)
 
 
-@pytest.mark.compiled
-def test_each_method_has_its_pairs():
+def test_each_method_has_its_pairs(monkeypatch):
+    monkeypatch.setattr(pair_plan, "MEETING", 0.001)  # on any processor
     sizes = np.array([2, 4, 100, 256, 300])
     method = pair_plan.methods(sizes[:, None], sizes, 2, 1 << 16)
     names = [[pair_plan.NAMES[kind] for kind in row] for row in method]
@@ -292,6 +292,18 @@ def test_each_method_has_its_pairs():
     assert pair_plan.strategy(2, 4, 2) == few
     # Few rows of each of many classes: bit rows would be mostly padding.
     assert pair_plan.strategy(9, 9, 250, 1 << 10) == many
+    assert set(pair_plan.methods(sizes, sizes, 2, 1 << 16, weighing=True)) == {1, 2}
+
+
+def test_bit_rows_are_made_for_columns_of_many_pairs(monkeypatch):
+    monkeypatch.setattr(pair_plan, "MEETING", 0.001)
+    sizes = np.full(30, 16)
+    first, second = np.triu_indices(30, 1)
+    assert len(pair_plan.choose(sizes, first, second, 2, 1 << 16, True).bitmaps.pairs) == 435
+    chain = np.arange(29)
+    plan = pair_plan.choose(sizes, chain, chain + 1, 2, 1 << 16, True)
+    assert plan.bitmaps is None
+    assert len(plan.direct) == 29
 
 
 def test_plan__bits_or_codes_are_split():
