@@ -66,9 +66,8 @@ def spode_scores(cells: Cells, smoothing: Smoothing) -> Floats:
     mass = smoothing.mass(choices)
     known = cells.known[cells.feature]
     scores = np.full(len(cells.sizes), prior)
-    for p, own in enumerate(cells.rows):
+    for p in range(len(scores)):
         given = cells.given(p)
-        given[:, own] = 0.0
         together = np.add.reduceat(given, cells.offsets[:-1], axis=1)[:, cells.feature]
         scores[p] += left_out(given, together, choices, mass)
         # What no value of p explains: all of p itself, and the rows where p is missing.
