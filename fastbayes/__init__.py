@@ -18,6 +18,7 @@ from fastbayes.classifiers.drop_in import (
     GaussianNB,
     MultinomialNB,
 )
+from fastbayes.classifiers.kdb import KDB
 from fastbayes.classifiers.naive_bayes import NaiveBayes
 from fastbayes.classifiers.spode import SPODE
 from fastbayes.classifiers.store import load, save
@@ -47,6 +48,7 @@ except PackageNotFoundError:  # a checkout that is not installed
 
 __all__ = [
     "AODE",
+    "KDB",
     "SPODE",
     "TAN",
     "BernoulliNB",

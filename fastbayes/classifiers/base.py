@@ -35,7 +35,7 @@ class Scans:
     learning: Callable[..., Encoder]
     cuts: dict[str, NDArray[np.float64]] | None
     unlabelled: list[pa.RecordBatch]
-    classless: bool
+    first: bool  # not a later batch
 
     def count(
         self, model: Classifier, wanted: engine.Wanted, known: Schema | None = None
@@ -52,7 +52,7 @@ class Scans:
             threads=model.threads,
             memory_limit=model.memory_limit,
             unlabelled=self.unlabelled,
-            classless=self.classless,
+            classless=not self.first,
         )
 
 
@@ -186,7 +186,7 @@ class Classifier(TableRows):
                 memory_limit=self.memory_limit,
             )
         left: list[pa.RecordBatch] = []
-        stats = self._scanned(Scans(opened.source, learning, cuts, left, classless=not first))
+        stats = self._scanned(Scans(opened.source, learning, cuts, left, first))
         if not stats.n_rows and first:
             why = "every weight is zero" if opened.weight else "there are no rows"
             raise DataError(f"{opened.source.description}: nothing to learn from, {why}")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes.batch import Batch
+from fastbayes.batch import Batch, Codes
 from fastbayes.classifiers.base import Classifier
 from fastbayes.classifiers.cells import Cells, Smoothing
 from fastbayes.classifiers.log_space import Floats
@@ -100,3 +101,34 @@ def code_rows(batch: Batch, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
         rows[features] = codes
     rows += offsets[:-1, None]
     return rows
+
+
+def by_chain_rule(
+    scorer: Any, order: Sequence[int], codes: NDArray[np.int64], cells: Cells
+) -> Floats:
+    """Return what each feature adds to ln P(the features before it | c), (n_rows, m, n_classes).
+
+    Parameters
+    ----------
+    scorer
+        Writes log joints of rows, without a prior.
+    order
+        The features in the order in which they are told; others add 0.
+    codes
+        (m, n_rows) codes.
+    cells
+        Says which codes are no observation.
+    """
+    # A code that is no observation: missing, or unseen where missing is a value.
+    gap = cells.sizes + ~cells.hidden[cells.offsets[1:] - 2]
+    partial = np.broadcast_to(gap[:, None], codes.shape).astype(np.uint32)
+    out = np.zeros((codes.shape[1], len(codes), cells.n_classes))
+    before = np.zeros((codes.shape[1], cells.n_classes))
+    for j in order:
+        partial[j] = codes[j]
+        after = np.empty_like(before)
+        scorer.log_joint([Codes(np.arange(len(partial)), partial, cells.sizes + 2)], (), after)
+        with np.errstate(invalid="ignore"):
+            added = np.where(np.isneginf(before), 0.0, after - before)
+        out[:, j], before = added, after
+    return out

@@ -76,6 +76,22 @@ def value_codes(
     return codes
 
 
+def drawn_codes(probabilities: Floats, random: np.random.Generator) -> NDArray[np.int64]:
+    """Return one code per row from its own distribution.
+
+    Parameters
+    ----------
+    probabilities
+        (n_rows, S_j) P(v) of each row, up to a factor.
+    random
+        Where chance comes from.
+    """
+    steps = np.cumsum(probabilities, axis=1)
+    # A value of probability 0 has an empty step, which is never below the number.
+    below = steps <= random.random(len(steps))[:, None] * steps[:, -1:]
+    return np.minimum(below.sum(axis=1), steps.shape[1] - 1)
+
+
 def drawn_values(
     feature: Feature, codes: NDArray[np.int64], random: np.random.Generator
 ) -> pa.Array:

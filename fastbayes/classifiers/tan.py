@@ -140,7 +140,7 @@ class TAN(TreeClassifier):
             raise ValueError(f"prune={self.prune!r}: use None, 'bic' or 'aic'")
 
     def _scanned(self, scans: Scans) -> Statistics:
-        fitted = vars(self).get("statistics_")
+        fitted = None if scans.first else self.statistics_
         if fitted is not None and not fitted.pairs.layout.complete:
             return scans.count(self, {"values": {}, "pairs": {"pairs": same_pairs(fitted, scans)}})
         try:

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes import _jit
-from fastbayes.batch import Batch, Codes
+from fastbayes.batch import Batch
 from fastbayes.classifiers.cells import Cells
 from fastbayes.classifiers.log_space import Floats
-from fastbayes.classifiers.one_dependence import OneDependence, code_rows
+from fastbayes.classifiers.one_dependence import OneDependence, by_chain_rule, code_rows
 from fastbayes.classifiers.sampling import value_codes
 from fastbayes.classifiers.structure import tree_dot
 from fastbayes.plain.factors import children_first
@@ -90,18 +90,8 @@ class TreeClassifier(OneDependence):
         scorer = _jit.load("factors", 0).TreeScorer(
             np.zeros(cells.n_classes), self._parents, self._tables, self._hidden()
         )
-        known = codes[:, rows]
-        # A code that is no observation: missing, or unseen where missing is a value.
-        gap = cells.sizes + [not hidden[-2] for hidden in self._hidden()]
-        partial = np.broadcast_to(gap[:, None], known.shape).astype(np.uint32)
-        before = np.zeros((len(rows), cells.n_classes))
-        for j in children_first(self._parents)[::-1]:
-            partial[j] = known[j]
-            after = np.empty_like(before)
-            scorer.log_joint([Codes(np.arange(len(partial)), partial, cells.sizes + 2)], (), after)
-            with np.errstate(invalid="ignore"):
-                added = np.where(np.isneginf(before), 0.0, after - before)
-            out[rows, j], before = added, after
+        order = children_first(self._parents)[::-1]
+        out[rows] = by_chain_rule(scorer, order, codes[:, rows], cells)
 
     def _drawn_codes(
         self, codes: NDArray[np.intp], random: np.random.Generator

@@ -1,0 +1,126 @@
+"""Structures in which features have several parents, and the counts that they need."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes.classifiers.cells import Cells
+from fastbayes.classifiers.log_space import Floats
+from fastbayes.classifiers.structure import k_dependence
+from fastbayes.classifiers.tan import dependence
+from fastbayes.errors import SchemaError
+from fastbayes.plain.information import class_information
+from fastbayes.statistics import FamilyCounts, PairCounts
+from fastbayes.statistics.bundle import Statistics
+
+Family = tuple[int, ...]
+
+
+def k_dependent(cells: Cells, names: Sequence[str], k: int) -> list[Family]:
+    """Return the families of the k-dependence structure, in the order of its features.
+
+    A family is the parents of a feature, the one of most information first, and the feature.
+    Features without a value come last and have no part in it.
+
+    Parameters
+    ----------
+    cells
+        Counts of values and of all pairs.
+    names
+        Names of the features; they settle ties.
+    k
+        Most parents of a feature.
+    """
+    told = np.flatnonzero(cells.choices > 0)
+    void = np.flatnonzero(cells.choices == 0)
+    relevance = class_information(cells.n, cells.offsets, cells.sizes + cells.as_value)
+    information = dependence(cells) if k else np.zeros((len(names), len(names)))
+    order, parents = k_dependence(
+        information[np.ix_(told, told)], relevance[told], [names[j] for j in told.tolist()], k
+    )
+    families = [(*told[parents[j]].tolist(), int(told[j])) for j in order.tolist()]
+    return families + [(int(j),) for j in sorted(void.tolist(), key=names.__getitem__)]
+
+
+def from_pairs(stats: Statistics, families: Sequence[Family]) -> Statistics:
+    """Return statistics with families of at most two features, from those of pairs."""
+    values, pairs = stats.values, stats.pairs
+    counts = FamilyCounts(values.shape, weighted=values.weighted, families=families)
+    missing = np.asarray((values.missing != 0).any(axis=1))
+    layout = counts.layout.resized(values.shape.sizes, missing, values.shape.n_classes)
+    blocks = [np.zeros(0, values.counts.dtype)]
+    for family in families:
+        if len(family) == 1:
+            first = values.offsets[family[0]]
+            block = values.counts[first : first + layout.widths[family[0]]]
+        else:
+            block = pairs.block(*family)
+        blocks.append(block.reshape(-1))
+    counts.layout, counts.flat = layout, np.concatenate(blocks)
+    parts: dict[str, Any] = {"values": values, "families": counts}
+    return replace(stats, parts=parts)
+
+
+class FamilyCells(Cells):
+    """Value and family counts, with S_j + 2 codes per feature: its values, missing, unseen.
+
+    Parameters
+    ----------
+    stats
+        Statistics with values and families: these are the structure, in its order.
+    k
+        Most parents of a feature: the first ones are taken, the others summed over.
+    missing, unseen
+        As in `Cells`.
+
+    Attributes
+    ----------
+    families
+        Parents and feature of each family, parents without a value left out.
+
+    Raises
+    ------
+    SchemaError
+        When a feature has two families, or a parent does not stand before it.
+    """
+
+    def __init__(self, stats: Statistics, k: int, *, missing: str, unseen: str) -> None:
+        none = PairCounts(stats.values.shape, pairs=np.empty((0, 2), np.int64))
+        super().__init__(stats.values, none, missing=missing, unseen=unseen)
+        self._counts, names = stats.families, stats.schema.names
+        before: set[int] = set()
+        self.families: list[Family] = []
+        for *parents, j in self._counts.families:
+            if j in before:
+                raise SchemaError(f"column {names[j]!r} has two families; a network has one of it")
+            if late := [names[p] for p in parents if p not in before]:
+                raise SchemaError(
+                    f"column {late[0]!r} is a parent of {names[j]!r}, but has no family before it"
+                )
+            before.add(j)
+            self.families.append((*(p for p in parents[:k] if self.choices[p]), j))
+
+    def counts(self, q: int) -> Floats:
+        """Return n(c, parents, x_j) of family q, (S_p + 2, ..., S_j + 2, K).
+
+        0 where a code is not counted.
+        """
+        kept, all_of_it = self.families[q], self._counts.features(q)
+        block = self._counts.group(q)
+        gone = tuple(axis for axis, f in enumerate(all_of_it) if f not in kept)
+        block = block.sum(axis=gone) if gone else block
+        result = np.zeros((*(self.sizes[list(kept)] + 2), self.n_classes))
+        result[tuple(slice(w) for w in block.shape[:-1])] = block
+        for axis, f in enumerate(kept):
+            if not self.as_value[f]:
+                result[(slice(None),) * axis + (self.sizes[f],)] = 0.0
+        return result
+
+    def shown(self, j: int) -> NDArray[np.bool_]:
+        """Return whether each code of a feature is an observation, (S_j + 2,)."""
+        return ~self.hidden[self.offsets[j] : self.offsets[j + 1]]

@@ -1,0 +1,290 @@
+"""KDB: each feature depends on the class and on up to k others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastbayes.batch import Batch
+from fastbayes.classifiers.base import Scans
+from fastbayes.classifiers.cells import Cells, logs
+from fastbayes.classifiers.families import Family, FamilyCells, from_pairs, k_dependent
+from fastbayes.classifiers.log_space import Floats
+from fastbayes.classifiers.one_dependence import OneDependence, by_chain_rule, code_rows
+from fastbayes.classifiers.sampling import drawn_codes
+from fastbayes.classifiers.smoothing import log_prior
+from fastbayes.classifiers.structure import tree_dot
+from fastbayes.errors import DataError, SchemaError
+from fastbayes.networks.scorer import Network, NetworkScorer
+from fastbayes.schema import labels
+from fastbayes.statistics.bundle import Statistics
+from fastbayes.statistics.family_counts import numbered
+
+
+class KDB(OneDependence):
+    """k-dependence Bayes: each feature depends on the class and on up to k other features.
+
+    Parameters
+    ----------
+    k
+        Most parents of a feature beside the class: 0 is naive Bayes.
+    alpha
+        Pseudo-count of every cell: 1 is Laplace, 0 maximum likelihood.
+    class_prior
+        None (smoothed by alpha), "empirical", "uniform", or (n_classes,) probabilities.
+    discretize
+        How numeric columns become bins: "mdl", "quantile", "width", ("quantile", n), ("width", n),
+        or {column: any of these or cut points}.
+    domains
+        Declared values by column name: smoothing counts them, other values are an error.
+    categorical
+        Names or indices of columns to treat as categorical whatever their type.
+    missing
+        "marginalize": a missing value is summed out; "category": it is a value of its own.
+    unseen
+        A value not seen at fit is treated as missing ("ignore"), has the mass of a count of 0
+        ("smooth"), or is an error ("error").
+    precision
+        "exact" (float64), or "fast": float32 tables, posteriors to about 1e-5.
+    threads
+        Worker threads, all processors by default; they never change a bit of a result.
+    memory_limit
+        Bytes that the counts may take.
+
+    Attributes
+    ----------
+    classes_
+        (n_classes,) labels, sorted.
+    parents_
+        {feature: its parents, the one of most information first}, in the order in which features
+        were taken.
+    statistics_
+        The `Statistics` that every parameter is read from; their families are the structure.
+    schema_
+        Columns, domains, cut points and classes.
+    class_log_prior_
+        (n_classes,) nats.
+    n_features_in_, feature_names_in_
+        Number of features, and their names where they have any.
+
+    Notes
+    -----
+    Features are taken by falling I(X_j; C); the parents of each are the k before it of largest
+    I(X_i; X_j | C), from unsmoothed counts of the rows where both are known, ties by name.
+    P(c, x) = P(c) prod_j P(x_j | parents, c), with P(x_j | parents, c) = (n(c, parents, x_j) +
+    alpha) / (n(c, parents, j known) + S_j alpha). `fit` takes two scans, one of pairs, which tells
+    the structure, and one of families; with k <= 1 the first says it all. `partial_fit` keeps the
+    structure of the first batch, so that counts add up: its result is that of `fit` where the
+    structure is. `fit_statistics` takes the structure from the families that were counted, in
+    their order and with at most k parents each; `families` says which to count. Memory is 8 K
+    times the sum of the products of S over families.
+
+    A hidden parent is summed out exactly, by eliminating one feature after the other; a row for
+    which that takes a table of more than 4 million numbers is an error.
+
+    References
+    ----------
+    Sahami (1996), Learning limited dependence Bayesian classifiers, KDD, section 3.
+
+    Examples
+    --------
+    >>> import fastbayes as fb
+    >>> table = {"a": ["0", "0", "1", "1"], "b": ["0", "1", "0", "1"], "y": ["n", "p", "p", "n"]}
+    >>> model = fb.KDB(k=1).fit(table, "y")
+    >>> model.parents_
+    {'a': (), 'b': ('a',)}
+    >>> model.predict({"a": ["0", "1"], "b": ["1", "1"]})
+    array(['p', 'n'], dtype='<U1')
+    """
+
+    _statistics: ClassVar[tuple[str, ...]] = ("values", "families")
+
+    parents_: dict[str, tuple[str, ...]]
+    _cells: FamilyCells
+    _network: Network
+
+    def __init__(
+        self,
+        k: int = 2,
+        *,
+        alpha: float = 1.0,
+        class_prior: str | ArrayLike | None = None,
+        discretize: Any = "mdl",
+        domains: Mapping[str, Any] | None = None,
+        categorical: Iterable[str | int] | None = None,
+        missing: str = "marginalize",
+        unseen: str = "ignore",
+        precision: str = "exact",
+        threads: int | None = None,
+        memory_limit: int | None = None,
+    ) -> None:
+        self.k = k
+        self.alpha = alpha
+        self.class_prior = class_prior
+        self.discretize = discretize
+        self.domains = domains
+        self.categorical = categorical
+        self.missing = missing
+        self.unseen = unseen
+        self.precision = precision
+        self.threads = threads
+        self.memory_limit = memory_limit
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        whole = isinstance(self.k, (int, np.integer)) and not isinstance(self.k, bool)
+        if not whole or self.k < 0:
+            raise ValueError(f"k={self.k!r}: use a whole number >= 0")
+
+    # -- learning ------------------------------------------------------------------------------
+
+    def families(self, stats: Statistics) -> list[tuple[str, ...]]:
+        """Return the families that the structure needs, for `fastbayes.count` to count.
+
+        Parameters
+        ----------
+        stats
+            Statistics with counts of all pairs.
+
+        Returns
+        -------
+        list of tuple
+            For each feature in the order of the structure: its parents and itself, by name.
+
+        Examples
+        --------
+        >>> import fastbayes as fb
+        >>> table = {"a": [True, False], "b": [True, False], "y": ["n", "p"]}
+        >>> pairs = fb.count(table, "y", pairs=True)
+        >>> fb.KDB(k=1).families(pairs)
+        [('a',), ('a', 'b')]
+        """
+        self._check_parameters()
+        names = stats.schema.names
+        return [tuple(names[j] for j in family) for family in self._structure(stats)]
+
+    def _structure(self, stats: Statistics) -> list[Family]:
+        cells = Cells(stats.values, stats.pairs, missing=self.missing, unseen=self.unseen)
+        return k_dependent(cells, stats.schema.names, int(self.k))
+
+    def _scanned(self, scans: Scans) -> Statistics:
+        if not scans.first:
+            names = self.schema_.names
+            known = [tuple(names[j] for j in f) for f in self.statistics_.families.families]
+            # An encoder numbers the columns as they stand in the source.
+            here = [feature.name for feature, _ in scans.learning(cuts=scans.cuts).features]
+            return self._families(scans, numbered(known, here))
+        if self.k > 1 and not scans.source.rereadable:
+            raise SchemaError(
+                f"{scans.source.description} can be read only once, but KDB(k={self.k}) takes two "
+                "scans, one for its structure: pass a table or a path"
+            )
+        pairs = scans.count(self, {"values": {}, "pairs": {}})
+        families = self._structure(pairs)
+        if self.k <= 1:
+            return from_pairs(pairs, families)
+        counted = self._families(scans, families, pairs)
+        if counted.values != pairs.values:
+            raise DataError(f"{scans.source.description} changed while it was read; fit again")
+        return counted
+
+    def _families(
+        self, scans: Scans, families: list[Family], known: Statistics | None = None
+    ) -> Statistics:
+        wanted = {"values": {}, "families": {"families": families}}
+        return scans.count(self, wanted, None if known is None else known.schema)
+
+    def _suited(self, stats: Any) -> Statistics:
+        stats = super()._suited(stats)
+        if "families" in stats.parts:
+            return stats
+        if "pairs" in stats.parts and self.k <= 1:
+            return from_pairs(stats, self._structure(stats))
+        how = "count pairs=True for the structure, then again" * ("pairs" not in stats.parts)
+        raise SchemaError(
+            f"the statistics hold no families, which KDB(k={self.k}) needs: {how or 'count again'} "
+            "with families=model.families(statistics)"
+        )
+
+    def _read(self, stats: Statistics) -> dict[str, Any]:
+        smoothing, values, names = self._smoothing(), stats.values, stats.schema.names
+        cells = FamilyCells(stats, int(self.k), missing=self.missing, unseen=self.unseen)
+        tables = []
+        for q, (*_, j) in enumerate(cells.families):
+            n = cells.counts(q)
+            table = smoothing.ratio(n, n.sum(axis=-2, keepdims=True), cells.choices[j])
+            table[..., ~cells.shown(j), :] = 1.0
+            tables.append(logs(table))
+        states = cells.choices.astype(np.int64)
+        hidden = [~cells.shown(j) for j in range(len(names))]
+        return {
+            "class_log_prior_": log_prior(
+                values.class_counts,
+                smoothing.mass(values.shape.n_classes),
+                self.class_prior,
+                labels(stats.schema.classes),
+            ),
+            "parents_": {names[j]: tuple(names[p] for p in up) for *up, j in cells.families},
+            "_cells": cells,
+            "_network": Network(cells.families, tables, hidden, states, names),
+        }
+
+    # -- answers -------------------------------------------------------------------------------
+
+    @property
+    def n_parameters_(self) -> int:
+        """Free parameters: K - 1, and K (S_j - 1) times the values of the parents of each j."""
+        self._check_fitted()
+        sizes, k = self._cells.choices.astype(np.int64).tolist(), len(self.classes_)
+        each = [
+            math.prod(sizes[p] for p in parents) * max(sizes[j] - 1, 0)
+            for *parents, j in self._cells.families
+        ]
+        return k - 1 + k * sum(each)
+
+    def to_dot(self) -> str:
+        """Return the structure in Graphviz' language.
+
+        Returns
+        -------
+        str
+            A directed graph from the class to every feature, and from feature to feature.
+        """
+        self._check_fitted()
+        return tree_dot(self.schema_.target or "class", self.parents_)
+
+    def _scorer(self, cells: float) -> Any:
+        return NetworkScorer(self.class_log_prior_, self._network, self.precision, cells)
+
+    def _contributions(self, batch: Batch, out: Floats) -> None:
+        """Write ln P(x_j | parents, c); where a parent is not observed, by the chain rule.
+
+        In such rows a feature gets what its value adds to ln P(the features before it | c).
+        """
+        cells, network = self._cells, self._network
+        codes = code_rows(batch, cells.offsets) - cells.offsets[:-1, None]
+        out[:] = 0.0
+        for family, table in zip(network.families, network.tables, strict=True):
+            out[:, family[-1]] = table[tuple(codes[j] for j in family)]
+        rows = np.flatnonzero(network.rows(batch.codes, batch.n_rows))
+        if len(rows):
+            scorer = NetworkScorer(np.zeros(cells.n_classes), network, "exact", 0)
+            order = [family[-1] for family in network.families]
+            out[rows] = by_chain_rule(scorer, order, codes[:, rows], cells)
+
+    def _drawn_codes(
+        self, codes: NDArray[np.intp], random: np.random.Generator
+    ) -> list[NDArray[np.int64]]:
+        """Draw features in the order of the structure; those that are in no family are missing."""
+        cells, network = self._cells, self._network
+        drawn = np.broadcast_to(cells.sizes[:, None], (len(cells.sizes), len(codes))).copy()
+        for (*parents, j), table in zip(network.families, network.tables, strict=True):
+            if states := int(cells.choices[j]):
+                given = table[tuple(drawn[p] for p in parents)] if parents else table[None]
+                rows = np.arange(len(codes)) if parents else 0
+                drawn[j] = drawn_codes(np.exp(given[rows, :states, codes]), random)
+        return list(drawn)
