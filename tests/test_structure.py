@@ -179,6 +179,16 @@ def test_penalty__free_parameters_of_each_edge() -> None:
     )
 
 
+def test_structures__where_there_can_be_no_edge() -> None:
+    """The second feature stands alone, in a tree as before and after others."""
+    weights = np.array([[0.0, -np.inf, 0.0], [-np.inf, 0.0, -np.inf], [0.0, -np.inf, 0.0]])
+    relevance = np.array([1.0, 2.0, 3.0])
+    parents = maximum_spanning_tree(weights, list("abc"), relevance=relevance)
+    assert parents.tolist() == [2, -1, -1]
+    _, several = k_dependence(weights, relevance, list("abc"), 2)
+    assert [p.tolist() for p in several] == [[2], [], []]
+
+
 def test_spanning__an_edge_worth_nothing_is_kept_in_a_tree_only() -> None:
     weights, relevance = np.zeros((2, 2)), np.zeros(2)
     assert maximum_spanning_tree(weights, ["b", "a"], relevance=relevance).tolist() == [1, -1]

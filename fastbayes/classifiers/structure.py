@@ -29,7 +29,8 @@ def maximum_spanning_tree(
     Parameters
     ----------
     weights
-        (d, d) symmetric, finite; the diagonal is not read.
+        (d, d) symmetric, -inf where there can be no edge (then there may be several trees, each
+        with its own root); the diagonal is not read.
     names
         The d names of the features, all different.
     relevance
@@ -63,7 +64,9 @@ def maximum_spanning_tree(
     [1, 2, -1]
     """
     wanted = _checked_root(root, names)
-    return _rooted(_tree(_ordered_edges(weights, names)), names, relevance, wanted)
+    edges = _tree(_ordered_edges(weights, names))
+    possible = [(i, j) for i, j in edges if weights[i, j] > -np.inf]
+    return _rooted(possible, names, relevance, wanted)
 
 
 def maximum_spanning_forest(
@@ -74,7 +77,7 @@ def maximum_spanning_forest(
     Parameters
     ----------
     weights
-        (d, d) symmetric, finite; the diagonal is not read. Only edges of positive weight are taken.
+        (d, d) symmetric; the diagonal is not read. Only edges of positive weight are taken.
     names
         The d names of the features, all different.
     relevance
@@ -133,7 +136,8 @@ def k_dependence(
     Parameters
     ----------
     weights
-        (d, d) symmetric, finite: I(X_i; X_j | C). The diagonal is not read.
+        (d, d) symmetric: I(X_i; X_j | C), -inf where there can be no edge. The diagonal is not
+        read.
     relevance
         (d,) I(X_j; C).
     names
@@ -164,6 +168,7 @@ def k_dependence(
     parents = [np.empty(0, np.int64)] * len(order)
     for at, feature in enumerate(order):
         earlier = order[:at]
+        earlier = earlier[weights[feature, earlier] > -np.inf]
         parents[feature] = earlier[np.argsort(-edges[feature, earlier])[:k]]
     return order, parents
 

@@ -172,7 +172,10 @@ class TAN(TreeClassifier):
         """Return the parent of each feature, from the information of every pair."""
         names, relevance = stats.schema.names, self._relevance(cells)
         if self.prune is None:
-            return maximum_spanning_tree(information, names, relevance=relevance, root=self.root)
+            # Where a feature has no value at all, nothing depends on it.
+            empty = cells.choices == 0
+            weights = np.where(empty[:, None] | empty, -np.inf, information)
+            return maximum_spanning_tree(weights, names, relevance=relevance, root=self.root)
         n = max(float(cells.values.class_counts.sum()), 1.0)
         unit = 0.5 * math.log(n) if self.prune == "bic" else 1.0
         cost = penalty(cells.sizes + cells.as_value, cells.n_classes, unit)
