@@ -4,29 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from fastbayes import _jit
-from fastbayes.batch import Batch
-from fastbayes.classifiers.cells import Cells, Smoothing, checked_m, logs
+from fastbayes.classifiers.averaged import Averaged
+from fastbayes.classifiers.cells import Cells, Smoothing, logs
 from fastbayes.classifiers.log_space import Floats
-from fastbayes.classifiers.one_dependence import OneDependence, code_rows
 from fastbayes.classifiers.sampling import value_codes
-from fastbayes.classifiers.smoothing import checked_alpha
-from fastbayes.classifiers.subsumption import (
-    Subsumption,
-    SubsumptionScorer,
-    checked_threshold,
-)
 from fastbayes.classifiers.super_parents import check_weights, super_parent_weights
 from fastbayes.statistics.bundle import Statistics
 
 
-class AODE(OneDependence):
+class AODE(Averaged):
     """Averaged one-dependence estimators: each feature in turn is a parent of all others.
 
     Parameters
@@ -35,8 +27,9 @@ class AODE(OneDependence):
         Pseudo-count of every cell ("laplace").
     weights
         What each super-parent counts in the average: "uniform"; "mutual_information", what the
-        feature tells of the class, I(X_p; C) (Jiang, Zhang 2006); {column: weight}, 0 for the
-        rest; or (n_features,) weights. They are used relative to each other.
+        feature tells of the class, I(X_p; C) (Jiang, Zhang 2006), or all alike if none tells
+        anything; {column: weight}, 0 for the rest; or (n_features,) weights. They are used relative
+        to each other.
     subsumption
         Whether a value is left out of a row if another value of the row implies it: one that was
         seen often, and always together with it (Zheng et al. 2012). True means 100 times; a number
@@ -109,11 +102,7 @@ class AODE(OneDependence):
     array(['p', 'n'], dtype='<U1')
     """
 
-    _averages: ClassVar[bool] = True
-
     super_parent_weights_: Floats
-    _implied: Subsumption | None
-    _rule: Smoothing
     _naive: Floats
     _own: Floats
     _weight: Floats
@@ -154,23 +143,8 @@ class AODE(OneDependence):
         self.memory_limit = memory_limit
 
     def _check_alpha(self) -> None:
-        checked_alpha(self.alpha)
-        checked_m(self.m)
-        if self.smoothing not in ("laplace", "m_estimate"):
-            raise ValueError(f"smoothing={self.smoothing!r}: use 'laplace' or 'm_estimate'")
-        number = isinstance(self.min_count, (int, float, np.number))
-        if not number or isinstance(self.min_count, bool) or not self.min_count >= 0:
-            raise ValueError(f"min_count={self.min_count!r}: use a number >= 0")
+        super()._check_alpha()
         check_weights(self.weights)
-        threshold = checked_threshold(self.subsumption)
-        if threshold is not None and (self.missing, self.unseen) == ("category", "smooth"):
-            raise ValueError(
-                "subsumption leaves values out of a row as not observed, which nothing is with "
-                "missing='category' and unseen='smooth'; use unseen='ignore'"
-            )
-
-    def _smoothing(self) -> Smoothing:
-        return Smoothing(self.smoothing, float(self.alpha), float(self.m))
 
     @property
     def n_parameters_(self) -> int:
@@ -181,44 +155,22 @@ class AODE(OneDependence):
         each = [k * s * int(free.sum() - f) + k * s - 1 for s, f in zip(sizes, free, strict=True)]
         return int(sum(n for n, s in zip(each, sizes, strict=True) if s))
 
-    @property
-    def subsumptions_(self) -> list[tuple[str, Any, str, Any]]:
-        """Values that imply another: (column, value, column, implied value)."""
-        self._check_fitted()
-        rules = [] if self._implied is None else self._implied.rules.tolist()
-        names = self.schema_.names
-        values = [[*pa.array(f.values).to_pylist(), None] for f in self.schema_.features]
-        return [(names[i], values[i][a], names[j], values[j][b]) for i, a, j, b in rules]
-
     def _read(self, stats: Statistics) -> dict[str, Any]:
         found = super()._read(stats)
-        cells, smoothing = found["_cells"], self._smoothing()
+        cells, smoothing = found["_cells"], found["_rule"]
         often = np.asarray(cells.n.sum(axis=1) >= self.min_count)
         prior = None if self.class_prior is None else np.exp(found["class_log_prior_"])
-        names, threshold = stats.schema.names, checked_threshold(self.subsumption)
-        each = super_parent_weights(self.weights, cells, names)
+        each = super_parent_weights(self.weights, cells, stats.schema.names)
         relative = each / each.max(initial=np.nextafter(0.0, 1.0))
         return found | {
             "super_parent_weights_": each,
-            "_implied": None if threshold is None else Subsumption(cells, names, threshold),
-            "_rule": smoothing,
             "_naive": logs(cells.likelihood(smoothing)),
             "_own": own_joint(cells, smoothing, prior),
             "_weight": np.where(often & ~cells.hidden, relative[cells.feature], 0.0),
         }
 
-    def adapt_prior(self, X: Any, *, tolerance: float = 1e-9, max_iter: int = 10_000) -> Self:
-        # The prior of each super-parent's rows differs, so begin from the model that has just one.
-        if self.class_prior is None:
-            self._check_fitted()
-            start = self._copy_with(class_prior=np.exp(self.class_log_prior_))
-            return start.adapt_prior(X, tolerance=tolerance, max_iter=max_iter)
-        return super().adapt_prior(X, tolerance=tolerance, max_iter=max_iter)
-
-    adapt_prior.__doc__ = OneDependence.adapt_prior.__doc__
-
-    def _scorer(self, cells: float) -> Any:
-        scorer = _jit.load("averages", cells).AverageScorer(
+    def _mean_scorer(self, cells: float) -> Any:
+        return _jit.load("averages", cells).AverageScorer(
             self.class_log_prior_,
             self._naive,
             self._cells.offsets,
@@ -227,36 +179,31 @@ class AODE(OneDependence):
             partial(self._cells.conditional, smoothing=self._rule),
             self.precision,
         )
-        implied = self._implied
-        return scorer if implied is None else SubsumptionScorer(scorer, implied, cells)
 
-    def _contributions(self, batch: Batch, out: Floats) -> None:
+    def _numbers(self) -> int:
+        return len(self._cells.sizes) ** 2 * self._cells.n_classes
+
+    def _spoken(self, rows: NDArray[np.int64], out: Floats) -> Floats:
         """Write what each feature adds, as child of the super-parents and as one of them.
 
         With r_p(c) the share of super-parent p in the sum, n of them, the log of the mean is
         sum_p r_p (ln P(c, x_p) + sum_j ln P(x_j | c, x_p) - ln(n r_p)): feature j gets its terms as
         a child weighted by r, and r_j (ln P(c, x_j) - ln P(c) - ln(n r_j)) as a super-parent.
         """
-        self._shares(batch, out)
-
-    def _shares(self, batch: Batch, out: Floats) -> Floats:
-        """Write contributions, and return r_p(c), (n_rows, n_features, n_classes)."""
-        cells = self._cells
-        if self._implied is not None:
-            batch = self._implied.of_batch(batch)
-        rows = code_rows(batch, cells.offsets)
+        cells, prior = self._cells, self.class_log_prior_
         weight, own = self._weight[rows], logs(self._own)
-        joint = np.full((len(rows), batch.n_rows, cells.n_classes), -np.inf)
-        terms = np.zeros((len(rows), len(rows), batch.n_rows, cells.n_classes))
+        given = own - np.where(np.isneginf(prior), 0.0, prior)
+        joint = np.full((len(rows), rows.shape[1], cells.n_classes), -np.inf)
+        terms = np.zeros((len(rows), len(rows), rows.shape[1], cells.n_classes))
         for p in range(len(rows)):
             if not weight[p].any():
                 continue
             table = logs(cells.conditional(p, self._rule))
             terms[p] = table[rows[p] - cells.offsets[p], rows]
-            terms[p, p] = own[rows[p]] - self.class_log_prior_
+            terms[p, p] = given[rows[p]]
             joint[p] = np.where(
                 weight[p][:, None] > 0,
-                terms[p].sum(axis=0) + self.class_log_prior_ + logs(weight[p])[:, None],
+                terms[p].sum(axis=0) + prior + logs(weight[p])[:, None],
                 -np.inf,
             )
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -1,0 +1,125 @@
+"""What AODE and A2DE share: a mean over super-parents, its parameters, and who spoke."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from fastbayes.batch import Batch
+from fastbayes.classifiers.cells import Smoothing, checked_m
+from fastbayes.classifiers.log_space import Floats
+from fastbayes.classifiers.one_dependence import OneDependence, code_rows
+from fastbayes.classifiers.smoothing import checked_alpha
+from fastbayes.classifiers.subsumption import (
+    Subsumption,
+    SubsumptionScorer,
+    checked_threshold,
+)
+from fastbayes.statistics.bundle import Statistics
+
+# Numbers that explaining a block of rows may take at a time: 32 MiB.
+NUMBERS = 1 << 22
+
+
+class Averaged(OneDependence):
+    """A mean over models in which features of the row are parents of all others.
+
+    A subclass reads the statistics (`_read`), gives a scorer (`_mean_scorer`), what each feature
+    says in rows (`_spoken`), how many numbers that takes a row (`_numbers`), and random codes
+    (`_drawn_codes`).
+    """
+
+    _averages: ClassVar[bool] = True
+
+    _implied: Subsumption | None
+    _rule: Smoothing
+
+    min_count: Any
+    smoothing: Any
+    m: Any
+    subsumption: Any
+
+    # -- what a subclass gives -----------------------------------------------------------------
+
+    def _mean_scorer(self, cells: float) -> Any:
+        """Return the scorer of rows from which implied values were taken out."""
+        raise NotImplementedError
+
+    def _numbers(self) -> int:
+        """Return how many numbers `_spoken` holds for each row."""
+        raise NotImplementedError
+
+    def _spoken(self, rows: NDArray[np.int64], out: Floats) -> Floats:
+        """Write contributions, and return the share of each super-parent, shaped like them.
+
+        rows  (n_features, n_rows) row (offset + code) of each cell
+        """
+        raise NotImplementedError
+
+    # -- parameters ----------------------------------------------------------------------------
+
+    def _check_alpha(self) -> None:
+        checked_alpha(self.alpha)
+        checked_m(self.m)
+        if self.smoothing not in ("laplace", "m_estimate"):
+            raise ValueError(f"smoothing={self.smoothing!r}: use 'laplace' or 'm_estimate'")
+        number = isinstance(self.min_count, (int, float, np.number))
+        if not number or isinstance(self.min_count, bool) or not self.min_count >= 0:
+            raise ValueError(f"min_count={self.min_count!r}: use a number >= 0")
+        threshold = checked_threshold(self.subsumption)
+        if threshold is not None and (self.missing, self.unseen) == ("category", "smooth"):
+            raise ValueError(
+                "subsumption leaves values out of a row as not observed, which nothing is with "
+                "missing='category' and unseen='smooth'; use unseen='ignore'"
+            )
+
+    def _smoothing(self) -> Smoothing:
+        return Smoothing(self.smoothing, float(self.alpha), float(self.m))
+
+    def _read(self, stats: Statistics) -> dict[str, Any]:
+        found, threshold = super()._read(stats), checked_threshold(self.subsumption)
+        implied = None
+        if threshold is not None:
+            implied = Subsumption(found["_cells"], stats.schema.names, threshold)
+        return found | {"_rule": self._smoothing(), "_implied": implied}
+
+    @property
+    def subsumptions_(self) -> list[tuple[str, Any, str, Any]]:
+        """Values that imply another: (column, value, column, implied value)."""
+        self._check_fitted()
+        rules = [] if self._implied is None else self._implied.rules.tolist()
+        names = self.schema_.names
+        values = [[*pa.array(f.values).to_pylist(), None] for f in self.schema_.features]
+        return [(names[i], values[i][a], names[j], values[j][b]) for i, a, j, b in rules]
+
+    def adapt_prior(self, X: Any, *, tolerance: float = 1e-9, max_iter: int = 10_000) -> Self:  # noqa: D102
+        # The prior of each super-parent's rows differs, so begin from the model that has just one.
+        if self.class_prior is None:
+            self._check_fitted()
+            start = self._copy_with(class_prior=np.exp(self.class_log_prior_))
+            return start.adapt_prior(X, tolerance=tolerance, max_iter=max_iter)
+        return super().adapt_prior(X, tolerance=tolerance, max_iter=max_iter)
+
+    adapt_prior.__doc__ = OneDependence.adapt_prior.__doc__
+
+    # -- answers -------------------------------------------------------------------------------
+
+    def _scorer(self, cells: float) -> Any:
+        scorer, implied = self._mean_scorer(cells), self._implied
+        return scorer if implied is None else SubsumptionScorer(scorer, implied, cells)
+
+    def _contributions(self, batch: Batch, out: Floats) -> None:
+        self._shares(batch, out)
+
+    def _shares(self, batch: Batch, out: Floats) -> Floats:
+        if self._implied is not None:
+            batch = self._implied.of_batch(batch)
+        rows, shares = code_rows(batch, self._cells.offsets), np.empty(out.shape)
+        step = max(1, NUMBERS // max(1, self._numbers()))
+        for lo in range(0, batch.n_rows, step):
+            some = slice(lo, lo + step)
+            shares[some] = self._spoken(rows[:, some], out[some])
+        return shares
