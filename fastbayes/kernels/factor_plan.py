@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes._jit import readonly
+from fastbayes.batch import Codes
 from fastbayes.kernels import joint_tables
 from fastbayes.kernels.joint_tables import Plan, aligned
 
@@ -151,3 +152,27 @@ def plan_of(
         readonly(start.astype(np.int64)),
         readonly(flat),
     )
+
+
+def level_of(groups: Sequence[Codes], sizes: NDArray[np.int64]) -> int:
+    """Return how many codes beyond their values columns need: 0, 1 (missing) or 2 (unseen)."""
+    beyond = [group.codes.max(axis=1).astype(np.int64) - sizes[group.features] for group in groups]
+    return max((max(int(some.max()) + 1, 0) for some in beyond), default=0)
+
+
+def columns_of(groups: Sequence[Codes]) -> dict[int, NDArray[np.unsignedinteger]]:
+    """Return the codes of each feature."""
+    return {
+        feature: column
+        for group in groups
+        for feature, column in zip(group.features.tolist(), group.codes, strict=True)
+    }
+
+
+def gathered(features: Sequence[int], groups: Sequence[Codes]) -> NDArray[np.uint16]:
+    """Return the codes of these features, all of which fit 16 bits, in one matrix."""
+    columns = columns_of(groups)
+    codes = np.empty((len(features), groups[0].codes.shape[1]), np.uint16)
+    for row, feature in zip(codes, features, strict=True):
+        row[:] = columns[feature]
+    return readonly(codes)

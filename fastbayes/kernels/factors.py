@@ -17,7 +17,15 @@ from numpy.typing import NDArray
 from fastbayes._jit import kernel, readonly, reads, writes
 from fastbayes.batch import Codes
 from fastbayes.kernels import lanes
-from fastbayes.kernels.factor_plan import MOST_CELLS, Factor, merge, plan_of
+from fastbayes.kernels.factor_plan import (
+    MOST_CELLS,
+    Factor,
+    columns_of,
+    gathered,
+    level_of,
+    merge,
+    plan_of,
+)
 from fastbayes.kernels.joint_tables import Plan
 from fastbayes.kernels.log_joint import BlockScorer, Sum, add_wide, odds_of, tolerance
 from fastbayes.plain.factors import children_first, largest_term
@@ -128,7 +136,7 @@ class FactorSum(Sum):
         if key not in self._plans:
             self._plans[key] = self._arranged(narrow, groups)
         for group, features, plans in self._plans[key]:
-            codes = readonly(groups[group].codes) if group >= 0 else _gathered(features, groups)
+            codes = readonly(groups[group].codes) if group >= 0 else gathered(features, groups)
             yield from self.lookups(codes, partial(_plan_from, plans))
 
     def _parted(self, level: int) -> tuple[list[Factor], list[Factor], Floats]:
@@ -184,31 +192,8 @@ def _add_constant(constant: Floats, lo: int, n: int, acc: Floats) -> None:
     acc[: len(constant), :n] += constant[:, None]
 
 
-def level_of(groups: Sequence[Codes], sizes: Integers) -> int:
-    """Return how many codes beyond their values columns need: 0, 1 (missing) or 2 (unseen)."""
-    beyond = [group.codes.max(axis=1).astype(np.int64) - sizes[group.features] for group in groups]
-    return max((max(int(some.max()) + 1, 0) for some in beyond), default=0)
-
-
-def _columns(groups: Sequence[Codes]) -> dict[int, NDArray[np.unsignedinteger]]:
-    return {
-        feature: column
-        for group in groups
-        for feature, column in zip(group.features.tolist(), group.codes, strict=True)
-    }
-
-
-def _gathered(features: list[int], groups: Sequence[Codes]) -> NDArray[np.uint16]:
-    """Return the codes of these features, all of which fit 16 bits, in one matrix."""
-    columns = _columns(groups)
-    codes = np.empty((len(features), groups[0].codes.shape[1]), np.uint16)
-    for row, feature in zip(codes, features, strict=True):
-        row[:] = columns[feature]
-    return readonly(codes)
-
-
 def _joint_codes(factor: Factor, groups: Sequence[Codes]) -> NDArray[np.uint32]:
-    columns = _columns(groups)
+    columns = columns_of(groups)
     cell = np.zeros(groups[0].codes.shape[1], np.uint32)
     for feature, size in zip(factor.features, factor.table.shape, strict=False):
         cell *= np.uint32(size)
@@ -308,7 +293,7 @@ class _Forest:
 
     def rows(self, batch_codes: Sequence[Codes], n_rows: int) -> Integers:
         """Return the rows in which a parent is not observed."""
-        columns = _columns(batch_codes)
+        columns = columns_of(batch_codes)
         found = np.zeros(n_rows, np.bool_)
         for j, flags, least in self.inner:
             column = columns[j]

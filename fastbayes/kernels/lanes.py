@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic, models, register_jitable, register_model
@@ -68,6 +69,27 @@ def add(typing: Any, a: Any, b: Any) -> Any:
         return builder.fadd(*args)
 
     return a(a, a), code
+
+
+@intrinsic
+def mul(typing: Any, a: Any, b: Any) -> Any:
+    """Return a * b."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.fmul(*args)
+
+    return a(a, a), code
+
+
+@intrinsic
+def widen(typing: Any, a: Any) -> Any:
+    """Return the same numbers as float64."""
+    wide = Lanes(types.float64, a.width)
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return args[0] if a == wide else builder.fpext(args[0], _vector(wide))
+
+    return wide(a), code
 
 
 @intrinsic(prefer_literal=True)
@@ -273,3 +295,29 @@ def exp_negative(x):
     p = fma(p, r, 1.0)
     p = fma(p, r, 1.0)
     return scale(p, power) if x > -708.0 else 0.0
+
+
+@register_jitable
+def log_positive(x):
+    """Return ln x within 1 ulp for a normal x > 0: -inf at 0; infinity and NaN as they are.
+
+    x = 2ⁿ (1 + f), ln(1 + f) = f - f²/2 + s (f²/2 + R(s²)), s = f / (2 + f), with a polynomial R
+    (fdlibm's). In a loop LLVM makes vectors of it, which it cannot of a call to the C library.
+    """
+    # Subtracting the bits of √½ makes 1 + f one of [√½, √2), and n the exponent that goes with it.
+    bits = np.float64(x).view(np.int64) - np.int64(0x3FE6A09E667F3BCD)
+    n = np.float64(bits >> np.int64(52))
+    mantissa = (bits & np.int64(0x000FFFFFFFFFFFFF)) + np.int64(0x3FE6A09E667F3BCD)
+    f = np.int64(mantissa).view(np.float64) - 1.0
+    s = f / (2.0 + f)
+    z = s * s
+    w = z * z
+    odd = fma(w, 1.531383769920937332e-01, 2.222219843214978396e-01)
+    odd = w * fma(w, odd, 3.999999999940941908e-01)
+    even = fma(w, 1.479819860511658591e-01, 1.818357216161805012e-01)
+    even = z * fma(w, fma(w, even, 2.857142874366239149e-01), 6.666666666666735130e-01)
+    half = 0.5 * f * f
+    small = s * (half + (odd + even)) + n * 1.90821492927058770002e-10
+    result = n * 6.93147180369123816490e-01 + (f - (half - small))
+    result = result if x > 0.0 else x - np.inf
+    return result if x < np.inf else x + 0.0

@@ -203,14 +203,14 @@ class Scorer(BlockScorer):
         curves = np.empty((0, 4, n_classes)) if gaussian is None else np.stack(gaussian, axis=1)
         coarse = precision == "fast" and n_classes > 2
         dtype = np.float32 if coarse else np.float64
-        joint, odds = _Sum(prior, tables, offsets, curves, dtype), None
+        joint, odds = ColumnSum(prior, tables, offsets, curves, dtype), None
         if n_classes == 2:
             curves[:, 1:3] *= [-1, 1]
-            odds = _Sum(odds_of(prior), odds_of(tables), offsets, curves, np.float64)
+            odds = ColumnSum(odds_of(prior), odds_of(tables), offsets, curves, np.float64)
         super().__init__(joint, odds, tolerance(largest_sum(prior, tables, offsets), coarse))
 
 
-class _Sum(Sum):
+class ColumnSum(Sum):
     """Tables and Gaussians of single columns.
 
     curves (n_numeric, 4, n_curves): mean, precision, constant and rest of one Gaussian per output,

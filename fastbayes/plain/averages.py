@@ -8,11 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.batch import Codes
-from fastbayes.plain.factors import columns_of, largest_term
+from fastbayes.plain.factors import columns_of
 from fastbayes.plain.log_joint import EXACT, Scorer, largest_sum
 from fastbayes.plain.posterior import JointScorer
 
 Floats = NDArray[np.float64]
+
+
+def tie_of(log_prior: Floats, tables: Floats, offsets: NDArray[np.int64]) -> float:
+    """Return how close log joints are equal: naive Bayes' rounding, and that of each factor."""
+    return EXACT * (largest_sum(np.asarray(log_prior), np.asarray(tables), offsets) + len(offsets))
 
 
 class AverageScorer(JointScorer):
@@ -61,12 +66,7 @@ class AverageScorer(JointScorer):
         self._children = children
         with np.errstate(divide="ignore"):
             self._own = np.log(self._weight[:, None] * own)
-        prior = np.array(log_prior, np.float64)
-        largest = largest_sum(prior, np.array(tables, np.float64), self._offsets)
-        for _, likelihood in self._parents():
-            one = largest_sum(prior, np.concatenate(likelihood, axis=1), self._offsets)
-            largest = max(largest, one + largest_term(self._own) + np.log1p(len(offsets)))
-        super().__init__(prior, EXACT * largest)
+        super().__init__(np.array(log_prior, np.float64), tie_of(log_prior, tables, offsets))
 
     def _parents(self) -> Iterator[tuple[int, Floats]]:
         """Yield each feature that has a super-parent's value and ln P(x_j | c, x_p)."""

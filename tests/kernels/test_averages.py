@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 from oracles import averages as naive
 from scoring import CLASSES, answers, assert_follow, grouped
 
+from fastbayes.kernels import averages as compiled
 from fastbayes.plain import averages as plain
 
-MODULES = [pytest.param(plain, id="plain")]
+KERNELS = pytest.param(compiled, id="kernels", marks=pytest.mark.compiled)
+MODULES = [KERNELS, pytest.param(plain, id="plain")]
 
 
 def problem(

@@ -1,0 +1,210 @@
+"""Tables of products of lifts, and what the kernels of AODE are called with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes._jit import readonly
+from fastbayes.kernels import average_plan
+from fastbayes.kernels.average_model import Model
+from fastbayes.kernels.average_plan import TooWide
+from fastbayes.kernels.joint_tables import aligned
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Kernel = Callable[..., None]
+
+# Tables of all parents are kept up to so many bytes; beyond, they are made for every block anew.
+KEPT = 2**28
+
+# Rows whose products are rescaled at a time: they stay in the first-level cache.
+SCALED_ROWS = 512
+
+
+class Kernels(NamedTuple):
+    """The kernels of `averages`; sums by the width of their vectors."""
+
+    write_lifts: Kernel
+    write_codes: Kernel
+    add_products: Mapping[int, Kernel]
+    add_scaled: Mapping[int, Kernel]
+    add_logs: Kernel
+
+
+class Lifts:
+    """Tables of all parents for a number of codes of each feature.
+
+    Parameters
+    ----------
+    kernels
+        What is called.
+    model
+        The model.
+    extents
+        (n_features,) codes of each feature.
+    dtype
+        Of the tables.
+    joined
+        Whether children may be joined.
+
+    Raises
+    ------
+    TooWide
+        When products of these lifts cannot be kept within range.
+    """
+
+    def __init__(
+        self,
+        kernels: Kernels,
+        model: Model[Lifts],
+        extents: Integers,
+        dtype: type[np.floating],
+        joined: bool,
+    ) -> None:
+        self.kernels, self.model, self.extents = kernels, model, extents
+        self.values = extents[model.parents]
+        self.begin = readonly(np.cumsum([0, *self.values]))
+        self._tiles = [
+            Tile(self, *tile, np.dtype(dtype), joined)
+            for tile in average_plan.tiles(len(model.prior), int(extents.max()))
+        ]
+        n_bytes = sum(tile.row * tile.dtype.itemsize for tile in self._tiles) * self.begin[-1]
+        self._kept = bool(n_bytes <= KEPT)
+        tables = [tile.room(self._kept) for tile in self._tiles]
+        bits: list[list[Floats]] = [[] for _ in self._tiles]
+        for i in range(len(model.parents)):
+            child = model.children(i)
+            for tile, table, found in zip(self._tiles, tables, bits, strict=True):
+                found.append(tile.write(child, i, table[self.begin[i] * tile.row * self._kept :]))
+        for tile, found in zip(self._tiles, bits, strict=True):
+            tile.bound(np.array(found))
+        self._tables = [readonly(table) for table in tables] if self._kept else []
+
+    def add(
+        self,
+        codes: NDArray[np.unsignedinteger],
+        place: Integers,
+        weight: Floats,
+        lo: int,
+        n: int,
+        odds: bool,
+        acc: Floats,
+    ) -> None:
+        """Add ln Σ products - ln weight of rows from `lo` on, or the log odds of Σ products."""
+        for k, tile in enumerate(self._tiles):
+            together = average_plan.rows_together(len(tile.groups.cells))
+            together = min(together, -(-n // 4) * 4)
+            rows = Rows(tile, together, len(self.values))
+            for at in range(0, n, together):
+                some = min(together, n - at)
+                tile.encode(codes, place, lo + at, some, rows)
+                if self._kept:
+                    tile.add(self._tables[k], rows, some, 0, len(self.values))
+                else:
+                    table = tile.room(False)
+                    for i in range(len(self.values)):
+                        tile.write(self.model.children(i), i, table)
+                        tile.add(table, rows, some, i, i + 1)
+                outputs = 0 if odds else min(tile.width, len(self.model.prior) - tile.first)
+                self.kernels.add_logs(
+                    *(readonly(rows.total), readonly(rows.power), weight, tile.first, tile.width),
+                    *(outputs, lo + at, at, some, rows.logs, acc),
+                )
+
+
+class Rows:
+    """What is known of a few rows while they are scored."""
+
+    def __init__(self, tile: Tile, n: int, n_parents: int) -> None:
+        self.values = np.empty((n_parents, n), np.uint16)
+        self.quads = np.empty((n // 4, len(tile.groups.cells)), np.uint64)
+        self.total, self.logs = np.empty(n * tile.width), np.empty(n * tile.width)
+        self.power = np.empty(n * tile.width if tile.scaled else 0)
+
+
+class Tile:
+    """Tables of lifts of up to eight classes."""
+
+    def __init__(
+        self, lifts: Lifts, first: int, width: int, dtype: np.dtype[np.floating], joined: bool
+    ) -> None:
+        self.first, self.width, self.dtype, self.scaled = first, width, dtype, False
+        self._lifts, model = lifts, lifts.model
+        self.groups = average_plan.groups(
+            lifts.extents, lifts.extents[model.parents], width * dtype.itemsize, joined
+        )
+        self.row = int(self.groups.cells.sum()) * width
+        self._scratch = int(self.groups.cells.max()) * width
+        slots = [
+            model.offsets[p] + np.arange(lifts.extents[p], dtype=np.int64) for p in model.parents
+        ]
+        init = np.zeros((int(lifts.begin[-1]), width))
+        outputs = model.first[np.concatenate(slots), first : first + width]
+        init[:, : outputs.shape[1]] = outputs
+        self._init = readonly(init)
+
+    def room(self, all_parents: bool) -> NDArray[np.floating]:
+        """Return an empty table of all parents, or of the largest one."""
+        lifts = self._lifts
+        values = int(lifts.begin[-1] if all_parents else lifts.values.max())
+        return aligned(self.row * values, self.dtype)
+
+    def write(self, child: Floats, i: int, table: NDArray[np.floating]) -> Floats:
+        """Write the i-th parent's tables; return the largest |log2| of each group's products."""
+        model, begin, end = self._lifts.model, self._lifts.begin[i], self._lifts.begin[i + 1]
+        order, bounds = self.groups.order, self.groups.bounds
+        low, high = np.ones((2, len(order)))
+        self._lifts.kernels.write_lifts(
+            *(child, model.inverse, self._init[begin:end], order, bounds, self._lifts.extents),
+            *(model.offsets, int(model.parents[i]), self.first, self.width),
+            *(np.empty(self._scratch), low, high, table),
+        )
+        bits = np.maximum(np.log2(high), -np.log2(low))
+        return np.add.reduceat(bits[order], bounds[:-1])
+
+    def bound(self, bits: Floats) -> None:
+        """Divide the groups into runs whose products are within range of the table's type."""
+        some = self._init[self._init > 0]
+        first = float(np.abs(np.log2(some)).max(initial=0.0))
+        if not first <= average_plan.FIRST:
+            raise TooWide
+        sizes = self.groups.cells * self.width
+        self._runs = average_plan.runs(bits, sizes, self.dtype)
+        self._within, self._at = average_plan.starts(sizes, self._runs)
+        self.scaled = bool((bits.sum(axis=1) + first > average_plan.RANGE).any())
+
+    def encode(
+        self,
+        codes: NDArray[np.unsignedinteger],
+        place: Integers,
+        lo: int,
+        n: int,
+        rows: Rows,
+    ) -> None:
+        """Write the joint codes of rows from `lo` on, and forget the rows before."""
+        groups = self.groups
+        self._lifts.kernels.write_codes(
+            *(codes, readonly(place[groups.order]), groups.radix, groups.bounds, self._within),
+            *(readonly(place[self._lifts.model.parents]), self.width, lo, n),
+            *(np.empty(SCALED_ROWS, np.uint16), rows.values, rows.quads),
+        )
+        rows.total[:] = 0.0
+        rows.power[:] = -(2.0**40)
+
+    def add(self, table: NDArray[np.floating], rows: Rows, n: int, first: int, last: int) -> None:
+        """Add the products of parents first to last - 1, whose tables are there."""
+        begin = self._lifts.begin[first:last]
+        init = self._init[begin[0] : self._lifts.begin[last]].reshape(-1)
+        arguments = (
+            *(readonly(table), readonly(begin - begin[0]), self._runs, self._at, self.row),
+            *(init, readonly(rows.values), readonly(rows.quads), first, last - first, n),
+        )
+        if self.scaled:
+            scratch = np.empty((2, SCALED_ROWS * self.width))
+            self._lifts.kernels.add_scaled[self.width](*arguments, scratch, rows.total, rows.power)
+        else:
+            self._lifts.kernels.add_products[self.width](*arguments, rows.total)
