@@ -10,11 +10,15 @@ from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 from fastbayes import engine
 from fastbayes.batch import BLOCK_ROWS
 from fastbayes.checkpoint import Checkpoint
 from fastbayes.data.apply import as_told
 from fastbayes.data.encode import Encoder
+from fastbayes.data.folds import Folds, FoldsByColumn, FoldsByPlace
 from fastbayes.data.join import Joined, declared_domains, declared_values, is_name, to_array
 from fastbayes.data.segments import OnError
 from fastbayes.data.source import Source, open_source
@@ -88,11 +92,47 @@ def with_labels(
     return Joined(opened, beside), target_name, weight_name
 
 
-def declared(
-    source: Any, opened: Source | Joined, weight: str | None = None
-) -> dict[str, list[Any]]:
-    """Return the domains that a data frame's own types declare, by column."""
-    return declared_domains(source, set(opened.schema.names) - {weight})
+def with_folds(
+    opened: Source | Joined, folds: Any, taken: Sequence[str | None] = ()
+) -> tuple[Source | Joined, Folds | None]:
+    """Return an open source with the folds beside it, and which fold a row belongs to.
+
+    `taken` are the columns of classes and weights.
+
+    Raises
+    ------
+    ValueError
+        When the number of folds is less than 2.
+    SchemaError
+        When there is no such column, or not one value for each row.
+    """
+    if folds is None or isinstance(folds, Folds):
+        return opened, folds
+    if isinstance(folds, (int, np.integer)):
+        if isinstance(folds, bool) or folds < 2:
+            raise ValueError(f"folds={folds!r}: use a whole number >= 2, a column or an array")
+        return opened, FoldsByPlace(int(folds))
+    if is_name(folds):
+        if folds in taken:
+            raise SchemaError(f"folds: column {folds!r} holds the classes or the weights")
+        return opened, FoldsByColumn(opened.schema, str(folds))
+    name = "fold"
+    while name in opened.schema.names:
+        name += "_"
+    joined = Joined(opened, {name: to_array(name, folds)})
+    return joined, FoldsByColumn(joined.schema, name)
+
+
+def without_folds(columns: pa.Schema, folds: Folds | None) -> pa.Schema:
+    """Return the columns of a source but the one that tells the folds."""
+    if folds is None or folds.column is None:
+        return columns
+    return columns.remove(columns.get_field_index(folds.column))
+
+
+def declared(source: Any, opened: Source | Joined, *others: str | None) -> dict[str, list[Any]]:
+    """Return the domains that a data frame's own types declare, by column but for `others`."""
+    return declared_domains(source, set(opened.schema.names) - {*others})
 
 
 def _declared_classes(target: Any, name: str | None) -> dict[str, list[Any]]:
@@ -108,6 +148,7 @@ def count(
     triples: bool = False,
     moments: bool = True,
     families: Iterable[Sequence[str]] | None = None,
+    folds: Any = None,
     sample_weight: Any = None,
     domains: Mapping[str, Any] | None = None,
     categorical: Iterable[str | int] | None = None,
@@ -143,6 +184,10 @@ def count(
     families
         Tuples of column names, parents first, whose values to count together, as `KDB.families`
         returns them; numeric columns are then made discrete.
+    folds
+        Count folds of the rows apart, too (`Statistics.folds`): a number, for folds by the place
+        of a row in the source, each k rows in succession falling into k folds in random order; the
+        name of a column, a fold for each of its values; or (n_rows,) values beside data in memory.
     sample_weight
         Name of the weight column, or (n_rows,) weights. Weight w counts as w rows, 0 as none.
     domains
@@ -208,19 +253,20 @@ def count(
         source,
         target,
         sample_weight=sample_weight,
-        columns=columns,
+        columns=columns if columns is None else [*columns, *([folds] if is_name(folds) else [])],
         null_values=null_values,
         types=as_told(categorical, domains),
         filesystem=filesystem,
         on_error=leave_out if on_error == "skip" else None,
     )
+    opened, apart = with_folds(opened, folds, (target_name, weight_name))
     learning = partial(
         Encoder.learning,
-        opened.schema,
+        without_folds(opened.schema, apart),
         target_name,
         weight=weight_name,
         domains={
-            **declared(source, opened, weight_name),
+            **declared(source, opened, weight_name, None if apart is None else apart.column),
             **_declared_classes(target, target_name),
             **(domains or {}),
         },
@@ -241,6 +287,8 @@ def count(
         books = [feature.name for feature, book in encoder.features if book is not None]
         wanted["families"] = {"families": numbered(groups, books)}
     kept = None
+    if checkpoint is not None and apart is not None:
+        raise ValueError("a checkpoint keeps no folds: count with one of the two")
     if checkpoint is not None:
         if not opened.versions:
             raise SchemaError(
@@ -257,6 +305,7 @@ def count(
         progress=progress,
         on_error=on_error,
         checkpoint=kept,
+        folds=apart,
     )
     return replace(stats, provenance=(*stats.provenance, *left_out))
 

@@ -16,23 +16,26 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fastbayes.batch import BLOCK_ROWS, Batch
+from fastbayes.batch import BLOCK_ROWS
 from fastbayes.checkpoint import Checkpoint, Kept
 from fastbayes.data.encode import Encoded, Encoder, Place
+from fastbayes.data.folds import Folds
 from fastbayes.data.segments import Segment, Source
 from fastbayes.errors import DataError, MemoryLimitError
+from fastbayes.folding import Crossing
 from fastbayes.schema import Shape
 from fastbayes.statistics import (
     REGISTRY,
     FamilyCounts,
     PairCounts,
-    Statistic,
     TripleCounts,
     ValueCounts,
 )
 from fastbayes.statistics.bundle import Statistics
 from fastbayes.statistics.family_counts import family_bytes
 from fastbayes.statistics.pair_counts import pair_bytes
+from fastbayes.statistics.parts import Parts
+from fastbayes.statistics.parts import Wanted as Wanted
 from fastbayes.statistics.triple_counts import triple_bytes
 
 T = TypeVar("T")
@@ -137,43 +140,6 @@ def in_order(function: Callable[[T], U], items: Iterable[T], threads: int) -> It
         for future in waiting:
             if not future.cancelled():
                 future.exception()
-
-
-# Names of statistics, with what each needs to be told to begin.
-Wanted = Mapping[str, Mapping[str, Any]]
-
-
-class Parts:
-    """The statistics of one scan while its codebooks may still grow."""
-
-    def __init__(self, wanted: Wanted, *, weighted: bool) -> None:
-        self.wanted = wanted
-        self.weighted = weighted
-        self.held: dict[str, Statistic] = {}
-
-    def empty(self, name: str, shape: Shape) -> Statistic:
-        """Return the statistic of this name before its first row."""
-        begun: Statistic = REGISTRY[name].zeros(shape, weighted=self.weighted, **self.wanted[name])
-        return begun
-
-    def update(self, batch: Batch, shape: Shape) -> None:
-        """Count a batch, growing to at least `shape` first."""
-        for name in self.wanted:
-            part = self.held.get(name)
-            if part is None:
-                part = self.empty(name, shape)
-            part = part.grown(shape)
-            part.update(batch)
-            self.held[name] = part
-
-    def add(self, other: Parts) -> None:
-        """Add the statistics of other rows, counted by the same codebooks."""
-        for name, theirs in other.held.items():
-            mine = self.held.get(name)
-            if mine is not None:
-                mine = mine.grown(theirs.shape)
-                theirs = mine + theirs.grown(mine.shape)
-            self.held[name] = theirs
 
 
 class _Budget:
@@ -289,6 +255,7 @@ def scan(
     on_error: str = "stop",
     checkpoint: Checkpoint | None = None,
     classless: bool = False,
+    folds: Folds | None = None,
 ) -> Statistics:
     """Count a source once and return its statistics.
 
@@ -314,6 +281,8 @@ def scan(
         Keeps the work done; a scan that finds it goes on from there, to the same bits.
     classless
         Whether it is no error when no row has a class: a batch of many may be so.
+    folds
+        Count these apart, too; not with a checkpoint.
 
     Returns
     -------
@@ -342,6 +311,7 @@ def scan(
     own = {n: told for n, told in wanted.items() if n not in shared}
     budget = _Budget(memory_limit, threads + 1, wanted)
     encoder.expect(source.n_rows)
+    crossing = None if folds is None else Crossing(folds)
     idle: list[Parts] = []
 
     def count(segment: Segment) -> _Counted:
@@ -350,16 +320,18 @@ def scan(
         left: list[pa.RecordBatch] = []
         try:
             for block, encoded in encoded_blocks(segment, encoder):
-                rows += block.num_rows
                 dropped += encoded.dropped
                 if encoded.unlabelled is not None:
                     left.append(encoded.unlabelled)
-                shape = capacity(encoder)
-                budget.check(encoder, shape, encoded.batch.missing)
-                parts.update(encoded.batch, shape)
+                batch, shape = encoded.batch, capacity(encoder)
+                if crossing is not None:
+                    batch, shape = crossing.crossed(segment, rows, block, encoded, shape)
+                rows += block.num_rows
+                budget.check(encoder, shape, batch.missing)
+                parts.update(batch, shape)
                 if shared:
                     held = _taken(idle) or Parts(shared, weighted=weighted)
-                    held.update(encoded.batch, shape)
+                    held.update(batch, shape)
                     idle.append(held)
         except DataError as error:
             if on_error != "skip":
@@ -401,7 +373,7 @@ def scan(
             "learn; choose another target or fill it in"
         )
     total.wanted = wanted
-    result = _finished(encoder, total, dropped, provenance)
+    result = _finished(encoder, total, dropped, provenance, crossing)
     if checkpoint is not None:
         checkpoint.clear()
     return result
@@ -414,11 +386,17 @@ def _taken(idle: list[Parts]) -> Parts | None:
         return None
 
 
-def _finished(encoder: Encoder, total: Parts, dropped: int, provenance: list[str]) -> Statistics:
+def _finished(
+    encoder: Encoder,
+    total: Parts,
+    dropped: int,
+    provenance: list[str],
+    crossing: Crossing | None = None,
+) -> Statistics:
     """Leave out what never occurred, sort what did, and lay the cells out accordingly."""
     # In this order: workers that are ahead may add values between the two lines, never remove any.
     grown = encoder.schema()
-    room = capacity(encoder)
+    room = capacity(encoder) if crossing is None else crossing.room(capacity(encoder))
     parts = {
         name: total.held[name].grown(room) if name in total.held else total.empty(name, room)
         for name in total.wanted
@@ -430,8 +408,14 @@ def _finished(encoder: Encoder, total: Parts, dropped: int, provenance: list[str
         seen[first : first + feature.size]
         for first, feature in zip(values.offsets, grown.categorical, strict=False)
     ]
-    kept = grown.only(marks, values.class_counts[: len(grown.classes)] != 0)
+    rows = values.class_counts
+    if crossing is not None:
+        rows = crossing.counts_of_classes(rows, len(grown.classes))
+    kept = grown.only(marks, rows[: len(grown.classes)] != 0)
     schema = encoder.sorted_schema(kept)
     to = schema.alignment(grown)
-    moved = {name: part.take(to) for name, part in parts.items()}
-    return Statistics(schema, moved, dropped, tuple(provenance))
+    if crossing is None:
+        moved: dict[str, Any] = {"parts": {name: part.take(to) for name, part in parts.items()}}
+    else:
+        moved = crossing.split(schema, to, parts)
+    return Statistics(schema, dropped_rows=dropped, provenance=tuple(provenance), **moved)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import operator
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,6 @@ from fastbayes import files
 from fastbayes.errors import DataError, FileFormatError, SchemaError
 from fastbayes.schema import Schema, from_header, to_header
 from fastbayes.statistics import (
-    REGISTRY,
     ClassMoments,
     FamilyCounts,
     PairCounts,
@@ -24,8 +24,9 @@ from fastbayes.statistics import (
     ValueCounts,
 )
 from fastbayes.statistics.class_moments import RetractionError
+from fastbayes.statistics.folded import folds_together, named_arrays, parts_from
 from fastbayes.statistics.packed_counts import PackedCounts
-from fastbayes.statistics.table import check_sums, from_table, to_table
+from fastbayes.statistics.table import from_table, to_table
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +47,11 @@ class Statistics:
         Rows left out because their class is missing.
     provenance
         Where the counts came from; ignored by `==`.
+    folds
+        The statistics of each fold of the rows, if counted with `folds`: one schema, and they add
+        up to the whole. A sum or a difference has folds if both sides have the same.
+    fold_names
+        A name for each fold.
 
     Examples
     --------
@@ -62,6 +68,8 @@ class Statistics:
     parts: Mapping[str, Statistic]
     dropped_rows: int = 0
     provenance: tuple[str, ...] = field(default=())
+    folds: tuple[Statistics, ...] = field(default=())
+    fold_names: tuple[str, ...] = field(default=())
 
     def __repr__(self) -> str:
         schema = self.schema
@@ -117,7 +125,8 @@ class Statistics:
     @property
     def nbytes(self) -> int:
         """Bytes held by the arrays."""
-        return sum(part.nbytes for part in self.parts.values())
+        folds = sum(fold.nbytes for fold in self.folds)
+        return folds + sum(part.nbytes for part in self.parts.values())
 
     def aligned(self, schema: Schema) -> Statistics:
         """Return the statistics with cells laid out as `schema` has them; new cells are empty.
@@ -136,7 +145,8 @@ class Statistics:
             return self
         to = schema.alignment(self.schema)
         parts = {name: part.take(to) for name, part in self.parts.items()}
-        return Statistics(schema, parts, self.dropped_rows, self.provenance)
+        folds = tuple(fold.aligned(schema) for fold in self.folds)
+        return replace(self, schema=schema, parts=parts, folds=folds)
 
     def pruned(self) -> Statistics:
         """Return the statistics without undeclared values and classes that never occur."""
@@ -155,6 +165,7 @@ class Statistics:
             parts,
             self.dropped_rows + other.dropped_rows,
             self.provenance + other.provenance,
+            **folds_together(mine, theirs, operator.add),
         )
 
     def __radd__(self, other: object) -> Statistics:
@@ -178,7 +189,8 @@ class Statistics:
                 column = mine.schema.numeric[error.feature].name
                 label = mine.schema.classes[error.label].as_py()
                 raise DataError(f"column {column!r}, class {label!r}: {error}") from error
-        result = Statistics(mine.schema, parts, dropped, self.provenance)
+        folds = folds_together(mine, theirs, lambda a, b: (a - b).aligned(mine.schema))
+        result = Statistics(mine.schema, parts, dropped, self.provenance, **folds)
         result._check_not_negative()
         return result.pruned()
 
@@ -186,7 +198,8 @@ class Statistics:
         if not (isinstance(factor, (int, float, np.number)) and 0 <= float(factor) < math.inf):
             raise ValueError(f"statistics can be scaled by a finite number >= 0, not {factor!r}")
         parts = {name: part * float(factor) for name, part in self.parts.items()}
-        return Statistics(self.schema, parts, self.dropped_rows, self.provenance)
+        folds = tuple(fold * factor for fold in self.folds)
+        return replace(self, parts=parts, folds=folds)
 
     __rmul__ = __mul__
 
@@ -246,6 +259,8 @@ class Statistics:
             self.schema == other.schema
             and set(self.parts) == set(other.parts)
             and all(self.parts[name] == other.parts[name] for name in self.parts)
+            and self.fold_names == other.fold_names
+            and self.folds == other.folds
         )
 
     __hash__ = None  # type: ignore[assignment]
@@ -267,7 +282,11 @@ class Statistics:
         """
         if self.schema != other.schema or set(self.parts) != set(other.parts):
             return False
-        return all(part.allclose(other.parts[name], rtol) for name, part in self.parts.items())
+        if self.fold_names != other.fold_names:
+            return False
+        pairs: list[tuple[Any, Any]] = [(p, other.parts[name]) for name, p in self.parts.items()]
+        pairs += zip(self.folds, other.folds, strict=True)
+        return all(mine.allclose(theirs, rtol) for mine, theirs in pairs)
 
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
         """Write the statistics to a file; `load` reads them back, equal bit for bit.
@@ -317,15 +336,16 @@ class Statistics:
         """Return a JSON-able header and named arrays from which `from_state` rebuilds."""
         schema, arrays = to_header(self.schema)
         named = {f"schema.{key}": value for key, value in arrays.items()}
-        for name, part in self.parts.items():
-            named |= {f"{name}.{key}": value for key, value in part.arrays().items()}
+        named |= named_arrays(self.parts)
+        for i, fold in enumerate(self.folds):
+            named |= named_arrays(fold.parts, f"fold.{i}.")
         header = {
             "schema": schema,
             "parts": list(self.parts),
             "dropped_rows": self.dropped_rows,
             "provenance": list(self.provenance),
         }
-        return header, named
+        return header | ({"folds": list(self.fold_names)} if self.folds else {}), named
 
     @classmethod
     def from_state(
@@ -354,24 +374,21 @@ class Statistics:
             prefix = "schema."
             domains = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
             schema = from_header(header["schema"], domains)
-            parts = {}
-            for name in header["parts"]:
-                mine = {
-                    k.removeprefix(f"{name}."): v
-                    for k, v in arrays.items()
-                    if k.startswith(f"{name}.")
-                }
-                parts[name] = REGISTRY[name].from_arrays(schema.shape, mine)
+            parts = parts_from(header["parts"], arrays, schema)
+            names = tuple(map(str, header.get("folds", ())))
+            folds = tuple(
+                cls(schema, parts_from(header["parts"], arrays, schema, f"fold.{i}."))
+                for i in range(len(names))
+            )
             dropped, provenance = int(header["dropped_rows"]), tuple(header["provenance"])
             if dropped < 0 or not all(isinstance(p, str) for p in provenance):
                 raise ValueError("the remarks on the data are none")
-            _check_counts(schema, parts)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise FileFormatError(
                 f"{source}: the header and the arrays do not fit together ({error}); write the "
                 "file again"
             ) from error
-        return cls(schema, parts, dropped, provenance)
+        return cls(schema, parts, dropped, provenance, folds, names)
 
     def to_table(self) -> pa.Table:
         """Return the statistics as one Arrow table, one row a cell that is not empty.
@@ -381,7 +398,8 @@ class Statistics:
         pyarrow.Table
             Columns part, class, feature, value, n, mean, rest, scatter; value is text, and the mean
             is mean + rest. Counts of pairs name a second feature_b and value_b. The schema's
-            metadata hold domains and types, so that `from_table` gives back an equal statistic.
+            metadata hold domains and types, so that `from_table` gives back an equal statistic,
+            without folds.
         """
         return to_table(self.schema, self.parts, self.dropped_rows)
 
@@ -413,14 +431,3 @@ class Statistics:
         """
         schema, parts, dropped = from_table(table, **options)
         return cls(schema, parts, dropped)
-
-
-def _check_counts(schema: Schema, parts: Mapping[str, Statistic]) -> None:
-    """Raise ValueError where counts are negative, or a feature does not account for every row."""
-    for name, part in parts.items():
-        for key, array in part.arrays().items():
-            if "count" in key and not (np.isfinite(array).all() and (array >= 0).all()):
-                raise ValueError(f"{name}.{key} holds what is not a count")
-    if not isinstance(values := parts.get(ValueCounts.name), ValueCounts):
-        raise ValueError("there are no counts of values and classes")
-    check_sums(schema, values)

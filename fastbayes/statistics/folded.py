@@ -1,0 +1,64 @@
+"""Statistics of the folds of some rows, beside those of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fastbayes.schema import Schema
+from fastbayes.statistics import REGISTRY, Statistic, ValueCounts
+from fastbayes.statistics.table import check_sums
+
+
+def folds_together(a: Any, b: Any, operation: Callable[[Any, Any], Any]) -> dict[str, Any]:
+    """Return the folds of the sum or difference of two statistics, as its arguments.
+
+    Folds go together by name; statistics of other folds, or of none, have none together.
+    """
+    if not a.folds or a.fold_names != b.fold_names:
+        return {}
+    return {
+        "folds": tuple(operation(x, y) for x, y in zip(a.folds, b.folds, strict=True)),
+        "fold_names": a.fold_names,
+    }
+
+
+def named_arrays(parts: Mapping[str, Statistic], prefix: str = "") -> dict[str, Any]:
+    """Return the arrays of statistics by their names in a file."""
+    return {
+        f"{prefix}{name}.{key}": value
+        for name, part in parts.items()
+        for key, value in part.arrays().items()
+    }
+
+
+def parts_from(
+    names: Sequence[str], arrays: Mapping[str, Any], schema: Schema, prefix: str = ""
+) -> dict[str, Statistic]:
+    """Return the statistics that `named_arrays` wrote.
+
+    Raises
+    ------
+    KeyError, TypeError, ValueError
+        When the arrays are not those of counts in this schema.
+    """
+    parts: dict[str, Statistic] = {}
+    for name in names:
+        start = f"{prefix}{name}."
+        mine = {k.removeprefix(start): v for k, v in arrays.items() if k.startswith(start)}
+        parts[name] = REGISTRY[name].from_arrays(schema.shape, mine)
+    _check_counts(schema, parts)
+    return parts
+
+
+def _check_counts(schema: Schema, parts: Mapping[str, Statistic]) -> None:
+    """Raise ValueError where counts are negative, or a feature does not account for every row."""
+    for name, part in parts.items():
+        for key, array in part.arrays().items():
+            if "count" in key and not (np.isfinite(array).all() and (array >= 0).all()):
+                raise ValueError(f"{name}.{key} holds what is not a count")
+    if not isinstance(values := parts.get(ValueCounts.name), ValueCounts):
+        raise ValueError("there are no counts of values and classes")
+    check_sums(schema, values)

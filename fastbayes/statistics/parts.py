@@ -1,0 +1,46 @@
+"""The statistics of one scan while it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastbayes.batch import Batch
+from fastbayes.schema import Shape
+from fastbayes.statistics import REGISTRY, Statistic
+
+# Names of statistics, with what each needs to be told to begin.
+Wanted = Mapping[str, Mapping[str, Any]]
+
+
+class Parts:
+    """The statistics of one scan while its codebooks may still grow."""
+
+    def __init__(self, wanted: Wanted, *, weighted: bool) -> None:
+        self.wanted = wanted
+        self.weighted = weighted
+        self.held: dict[str, Statistic] = {}
+
+    def empty(self, name: str, shape: Shape) -> Statistic:
+        """Return the statistic of this name before its first row."""
+        begun: Statistic = REGISTRY[name].zeros(shape, weighted=self.weighted, **self.wanted[name])
+        return begun
+
+    def update(self, batch: Batch, shape: Shape) -> None:
+        """Count a batch, growing to at least `shape` first."""
+        for name in self.wanted:
+            part = self.held.get(name)
+            if part is None:
+                part = self.empty(name, shape)
+            part = part.grown(shape)
+            part.update(batch)
+            self.held[name] = part
+
+    def add(self, other: Parts) -> None:
+        """Add the statistics of other rows, counted by the same codebooks."""
+        for name, theirs in other.held.items():
+            mine = self.held.get(name)
+            if mine is not None:
+                mine = mine.grown(theirs.shape)
+                theirs = mine + theirs.grown(mine.shape)
+            self.held[name] = theirs
