@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -140,6 +140,67 @@ def _declared_classes(target: Any, name: str | None) -> dict[str, list[Any]]:
     return {} if declared is None or name is None else {name: declared}
 
 
+class Opened(NamedTuple):
+    """Rows to be learned from.
+
+    source    the rows, with labels, weights and folds beside them
+    target    name of the class column
+    weight    name of the weight column
+    folds     which fold a row belongs to, where that was asked for
+    learning  gives an encoder of the features, as `Encoder.learning` does; takes `cuts`
+    """
+
+    source: Source | Joined
+    target: str | None
+    weight: str | None
+    folds: Folds | None
+    learning: Callable[..., Encoder]
+
+
+def opened_to_learn(
+    source: Any,
+    target: Any,
+    *,
+    folds: Any = None,
+    sample_weight: Any = None,
+    domains: Mapping[str, Any] | None = None,
+    categorical: Iterable[str | int] | None = None,
+    missing: str = "marginalize",
+    columns: Sequence[str] | None = None,
+    null_values: Sequence[str] | None = None,
+    filesystem: Any = None,
+    on_error: OnError | None = None,
+) -> Opened:
+    """Open rows to be learned from; parameters as in `count`."""
+    categorical = several(categorical)
+    opened, target_name, weight_name = open_labelled(
+        source,
+        target,
+        sample_weight=sample_weight,
+        columns=columns if columns is None else [*columns, *([folds] if is_name(folds) else [])],
+        null_values=null_values,
+        types=as_told(categorical, domains),
+        filesystem=filesystem,
+        on_error=on_error,
+    )
+    opened, apart = with_folds(opened, folds, (target_name, weight_name))
+    learning = partial(
+        Encoder.learning,
+        without_folds(opened.schema, apart),
+        target_name,
+        weight=weight_name,
+        domains={
+            **declared(source, opened, weight_name, None if apart is None else apart.column),
+            **_declared_classes(target, target_name),
+            **(domains or {}),
+        },
+        categorical=categorical,
+        missing=missing,
+        null_values=null_values or (),
+    )
+    return Opened(opened, target_name, weight_name, apart, learning)
+
+
 def count(
     source: Any,
     target: Any,
@@ -219,7 +280,7 @@ def count(
     checkpoint
         Directory that keeps the work done: a stopped count goes on from there, to the same bits.
     progress
-        Called with the number of rows done since the last call.
+        Called with the number of rows done since the last call; rows read twice are done twice.
 
     Returns
     -------
@@ -242,44 +303,41 @@ def count(
         raise ValueError(f"numeric={numeric!r}: use 'gaussian'")
     if on_error not in ("stop", "skip"):
         raise ValueError(f"on_error={on_error!r}: use 'stop' or 'skip'")
-    categorical = several(categorical)
     left_out: list[str] = []
 
     def leave_out(error: DataError) -> None:
-        left_out.append(f"left out: {error}")
-        logger.warning("left out: %s", error)
+        # A scan for cut points comes upon it first, and the scan that counts once more.
+        if (text := f"left out: {error}") not in left_out:
+            left_out.append(text)
+            logger.warning(text)
 
-    opened, target_name, weight_name = open_labelled(
+    opened, target_name, weight_name, apart, learning = opened_to_learn(
         source,
         target,
+        folds=folds,
         sample_weight=sample_weight,
-        columns=columns if columns is None else [*columns, *([folds] if is_name(folds) else [])],
-        null_values=null_values,
-        types=as_told(categorical, domains),
-        filesystem=filesystem,
-        on_error=leave_out if on_error == "skip" else None,
-    )
-    opened, apart = with_folds(opened, folds, (target_name, weight_name))
-    learning = partial(
-        Encoder.learning,
-        without_folds(opened.schema, apart),
-        target_name,
-        weight=weight_name,
-        domains={
-            **declared(source, opened, weight_name, None if apart is None else apart.column),
-            **_declared_classes(target, target_name),
-            **(domains or {}),
-        },
+        domains=domains,
         categorical=categorical,
         missing=missing,
-        null_values=null_values or (),
+        columns=columns,
+        null_values=null_values,
+        filesystem=filesystem,
+        on_error=leave_out if on_error == "skip" else None,
     )
     encoder = learning()
     groups = None if families is None else list(families)
     pairs = pairs or triples
     several_at_once = pairs or groups is not None
     if several_at_once and any(book is None for _, book in encoder.features):
-        cuts = numeric_cuts(opened, encoder, discretize, threads=threads, memory_limit=memory_limit)
+        cuts = numeric_cuts(
+            opened,
+            encoder,
+            discretize,
+            threads=threads,
+            memory_limit=memory_limit,
+            on_error=on_error,
+            progress=progress,
+        )
         encoder = learning(cuts=cuts)
     names = ["values"] + ["moments"] * moments + ["pairs"] * pairs + ["triples"] * triples
     wanted: dict[str, dict[str, Any]] = {name: {} for name in names}

@@ -18,7 +18,7 @@ from fastbayes.data.encode import Encoder
 from fastbayes.data.infer import Codebook
 from fastbayes.data.segments import Segment, Source
 from fastbayes.data.sketch import FEW_ROWS, GREATEST_WEIGHT
-from fastbayes.engine import encoded_blocks, in_order, resolved_threads
+from fastbayes.engine import Progress, encoded_blocks, in_order, resolved_threads
 from fastbayes.errors import DataError, MemoryLimitError, SchemaError
 from fastbayes.plain.sketch import bytes_needed
 from fastbayes.schema import Feature
@@ -32,6 +32,7 @@ def numeric_cuts(
     threads: int | None = None,
     memory_limit: int | None = None,
     on_error: str = "stop",
+    progress: Progress | None = None,
 ) -> dict[str, NDArray[np.float64]]:
     """Return the cut points of numeric columns, from one scan where they must be learned.
 
@@ -53,6 +54,8 @@ def numeric_cuts(
         at once, the source is scanned once for every few. It never changes a result.
     on_error
         "stop", or "skip" to leave out segments that cannot be read.
+    progress
+        Called with the number of rows done since the last call, in every scan.
 
     Returns
     -------
@@ -88,7 +91,7 @@ def numeric_cuts(
         threads = resolved_threads(threads)
         for some in _groups(learned, source.n_rows, memory_limit):
             own = _encoder(encoder, some)
-            learner = _scan(source, own, some, threads, on_error)
+            learner = _scan(source, own, some, threads, on_error, progress)
             # Codes are numbered as threads come upon the classes; sums go in sorted order.
             order = np.zeros(1, np.intp)
             if own.target is not None:
@@ -151,7 +154,12 @@ def _groups(
 
 
 def _scan(
-    source: Source, encoder: Encoder, learned: dict[str, Method], threads: int, on_error: str
+    source: Source,
+    encoder: Encoder,
+    learned: dict[str, Method],
+    threads: int,
+    on_error: str,
+    progress: Progress | None,
 ) -> CutLearner:
     encoder.expect(source.n_rows)
     learner = CutLearner(learned)
@@ -159,24 +167,28 @@ def _scan(
         beside = [None if encoder.target is None else encoder.target.name, encoder.weight]
         source = source.only([*learned, *(name for name in beside if name is not None)])
 
-    def learn(segment: Segment) -> None:
+    def learn(segment: Segment) -> int:
         # What is left of a segment that turns out to be damaged must not stay behind.
         mine = CutLearner(learned) if on_error == "skip" else learner
+        rows = 0
         try:
-            for _, encoded in encoded_blocks(segment, encoder):
+            for block, encoded in encoded_blocks(segment, encoder):
                 batch = encoded.batch
+                rows += block.num_rows
                 assert batch.classes is not None
                 _check_weights(encoder.weight, batch.weight)
                 mine.update(batch.numeric, batch.classes, batch.weight, batch.cells)
         except DataError:
             if on_error != "skip":
                 raise
-            return
+            return 0
         if mine is not learner:
             learner.merge(mine)
+        return rows
 
-    for _ in in_order(learn, source.segments(BLOCK_ROWS), threads):
-        pass
+    for rows in in_order(learn, source.segments(BLOCK_ROWS), threads):
+        if progress is not None:
+            progress(rows)
     return learner
 
 

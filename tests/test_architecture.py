@@ -18,6 +18,7 @@ FLOORS = {
     "classifiers": 4, "networks": 4, "counting": 4, "planning": 4, "sink": 4,
     "validation": 5, "evaluation": 5, "environment": 5, "generate": 5,
     "scoring": 5, "cross_validation": 5, "comparison": 5, "export": 5, "engines": 5,
+    "learning": 5,
     "__init__": 6, "cli": 6, "report": 6, "__main__": 6,
 }  # fmt: skip
 

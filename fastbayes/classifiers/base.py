@@ -36,6 +36,7 @@ class Scans:
     cuts: dict[str, NDArray[np.float64]] | None
     unlabelled: list[pa.RecordBatch]
     first: bool  # not a later batch
+    progress: engine.Progress | None = None
 
     def count(
         self, model: Classifier, wanted: engine.Wanted, known: Schema | None = None
@@ -51,6 +52,7 @@ class Scans:
             wanted,
             threads=model.threads,
             memory_limit=model.memory_limit,
+            progress=self.progress,
             unlabelled=self.unlabelled,
             classless=not self.first,
         )
@@ -173,24 +175,36 @@ class Classifier(TableRows):
             missing=self.missing,
             keep_unlabelled=self._keeps_unlabelled(),
         )
+        scans = self._scans(opened.source, learning, first=first)
+        stats = self._scanned(scans)
+        if not stats.n_rows and first:
+            why = "every weight is zero" if opened.weight else "there are no rows"
+            raise DataError(f"{opened.source.description}: nothing to learn from, {why}")
+        return self._with_unlabelled(stats, scans.unlabelled, opened.weight)
+
+    def _scans(
+        self,
+        source: Any,
+        learning: Callable[..., Encoder],
+        *,
+        first: bool = True,
+        progress: engine.Progress | None = None,
+    ) -> Scans:
+        """Return scans over a source, once it is known where its numeric columns are cut."""
         cuts, encoder = None, learning()
         if self._discretizes and any(book is None for _, book in encoder.features):
             told = self.discretize
             if not first:
                 told = {f.name: f.cuts for f in self.schema_.features if f.cuts is not None}
             cuts = numeric_cuts(
-                opened.source,
+                source,
                 encoder,
                 told,
                 threads=self.threads,
                 memory_limit=self.memory_limit,
+                progress=progress,
             )
-        left: list[pa.RecordBatch] = []
-        stats = self._scanned(Scans(opened.source, learning, cuts, left, first))
-        if not stats.n_rows and first:
-            why = "every weight is zero" if opened.weight else "there are no rows"
-            raise DataError(f"{opened.source.description}: nothing to learn from, {why}")
-        return self._with_unlabelled(stats, left, opened.weight)
+        return Scans(source, learning, cuts, [], first, progress)
 
     def _scanned(self, scans: Scans) -> Statistics:
         """Return the statistics of all rows; a subclass may need several scans."""
