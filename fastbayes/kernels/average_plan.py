@@ -137,7 +137,8 @@ def runs(bits: NDArray[np.float64], sizes: Integers, dtype: np.dtype[np.floating
     if not (bits <= RANGE_OF[dtype]).all():
         raise TooWide
     for g, size in enumerate(sizes.tolist()):
-        if span + size > SPAN or (total + bits[:, g] > RANGE_OF[dtype]).any():
+        full = span + size > SPAN or (total + bits[:, g] > RANGE_OF[dtype]).any()
+        if full and g > bounds[-1]:
             bounds.append(g)
             total, span = 0.0 * total, 0
         total, span = total + bits[:, g], span + size

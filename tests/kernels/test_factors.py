@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,6 +13,7 @@ from scoring import CLASSES, answers, assert_follow, grouped
 
 from fastbayes.batch import Codes
 from fastbayes.kernels import factors as compiled
+from fastbayes.kernels import joint_tables
 from fastbayes.plain import factors as plain
 
 KERNELS = pytest.param(compiled, id="kernels", marks=pytest.mark.compiled)
@@ -158,3 +160,209 @@ def test_factor_scores_equal_the_naive_ones(module, case):
     expected = naive.factors(*case.model, case.columns, case.shape[0])
     np.testing.assert_allclose(joint, np.reshape(expected, case.shape), rtol=1e-12, atol=1e-12)
     assert_follow(case, joint, *rest)
+
+
+def assert_same(case, one, other, error=1e-12):
+    """Two sets of answers agree, log joints to a relative and posteriors to an absolute error."""
+    np.testing.assert_allclose(one[0], other[0], rtol=error, atol=error)
+    np.testing.assert_allclose(one[1], other[1], rtol=0, atol=100 * error)
+    np.testing.assert_allclose(one[1].sum(axis=1), 1, rtol=0, atol=1e-12)
+    assert one[3:] == other[3:]
+    assert_follow(case, *one, error=max(error, 1e-12))
+
+
+SIZES = [2, 4, 12, 4] * 8 + [300, 3, 300]
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("n_classes", [1, 2, 3, 7, 12, 33])
+@pytest.mark.parametrize("gone", [0.0, 0.02])
+def test_many_rows__kernels_equal_plain(n_classes, gone):
+    # Blocks of rows, tiles of classes and look-ups all end somewhere in the middle.
+    rows = {1: 16_387, 2: 65_536 + 3, 3: 16_387, 7: 8_321, 12: 4_163, 33: 4_161}[n_classes]
+    rows = rows if not gone else 4_161
+    case = tree_problem(1, n_classes, SIZES, "any", rows, gone=gone)
+    exact = answers(plain.TreeScorer(*case.model), case)
+    assert_same(case, answers(compiled.TreeScorer(*case.model), case), exact)
+    coarse = answers(compiled.TreeScorer(*case.model, "fast"), case)
+    assert_same(case, coarse, exact, 1e-6 if n_classes > 2 else 1e-12)
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_rows_are_summed_out_a_few_at_a_time(n_classes, monkeypatch):
+    case = tree_problem(2, n_classes, [2, 3, 4, 5] * 3, "any", 500, impossible=0.1, gone=0.3)
+    exact = answers(compiled.TreeScorer(*case.model), case)
+    monkeypatch.setattr(compiled, "HIDDEN_CELLS", 12 * 7)
+    result = answers(compiled.TreeScorer(*case.model), case)
+    for one, other in zip(result, exact, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("n_classes", [1, 2, 3, 9])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_nothing_observed__the_prior(module, n_classes, shape):
+    case = tree_problem(3, n_classes, [2, 3, 0, 1, 5], shape, 20, gone=1.0)
+    joint, posterior, *_ = answers(module.TreeScorer(*case.model), case)
+    prior = case.model[0]
+    np.testing.assert_array_equal(joint, np.tile(prior, (20, 1)))
+    np.testing.assert_allclose(posterior, np.tile(np.exp(prior), (20, 1)), rtol=1e-14)
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("n_classes", [2, 5])
+def test_clean_batches_have_tables_of_their_own(n_classes):
+    sizes = [2, 3, 4, 1, 4, 3]
+    case = tree_problem(4, n_classes, sizes, "any", 300, gone=0.0)
+    scorer, slow = compiled.TreeScorer(*case.model), plain.TreeScorer(*case.model)
+    for level in range(3):
+        # All values, then something missing, then something unseen.
+        if level:
+            for column, size in zip(case.columns, sizes, strict=True):
+                column[::7] = size + level - 1
+            case.batch = grouped(np.random.default_rng(0), case.columns, sizes)
+        assert_same(case, answers(scorer, case), answers(slow, case))
+        assert sorted(scorer._joint._parts) == list(range(level + 1))
+        for features, table in scorer._joint._parts[level][0]:
+            assert table.shape[:-1] == tuple(sizes[j] + level for j in features)
+
+
+@pytest.mark.compiled
+def test_tables_that_share_columns_are_looked_up_together():
+    case = tree_problem(5, 2, [4] * 30, "any", 1000, gone=0.0)
+    scorer = compiled.TreeScorer(*case.model)
+    assert_same(case, answers(scorer, case), answers(plain.TreeScorer(*case.model), case))
+    assert len(scorer._odds._parts[0][0]) <= 8
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_tables_too_large_for_short_codes(n_classes):
+    # 300 · 300 cells, in columns of two widths; nothing at all; the same columns twice.
+    case = factor_problem(6, n_classes, [300, 200, 2, 300, 3], 0, 800)
+    rng = np.random.default_rng(6)
+    features = [(0, 3), (1, 2), (3,), (), (4, 1), (1, 4), (2, 3, 4)]
+    sizes = case.model[2]
+    factors = [
+        (some, rng.normal(size=(int(np.prod(sizes[list(some)] + 2)), n_classes)))
+        for some in features
+    ]
+    case.model = (case.model[0], factors, sizes)
+    scorer = compiled.FactorScorer(*case.model)
+    assert_same(case, answers(scorer, case), answers(plain.FactorScorer(*case.model), case))
+    assert any(parts[1] for parts in scorer._joint._parts.values())
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_very_many_features__smaller_tables(n_classes, monkeypatch):
+    case = tree_problem(7, n_classes, [2, 4] * 100, "any", 50, gone=0.0)
+    monkeypatch.setattr(joint_tables, "ALL", 1)
+    result = answers(compiled.TreeScorer(*case.model), case)
+    np.testing.assert_allclose(
+        result[0], answers(plain.TreeScorer(*case.model), case)[0], rtol=1e-12
+    )
+
+
+@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("n_classes", [2, 3, 5])
+@pytest.mark.parametrize("gone", [0.0, 0.3])
+def test_no_class_is_possible__the_prior_answers(module, n_classes, gone):
+    case = tree_problem(8, n_classes, [2, 2, 3], "chain", 400, impossible=0.5, gone=gone)
+    result = answers(module.TreeScorer(*case.model), case)
+    lost = np.isneginf(result[0]).all(axis=1)
+    assert 0 < lost.sum() == result[3] == result[4] < 400
+    prior = np.exp(case.model[0])
+    np.testing.assert_allclose(result[1][lost], np.tile(prior, (lost.sum(), 1)), rtol=1e-13)
+    assert (result[2][lost] == np.argmax(prior)).all()
+
+
+@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("n_classes", [2, 3, 6])
+@pytest.mark.parametrize("precision", ["exact", "fast"])
+def test_ties_on_paper__lowest_class_whatever_the_order_of_columns(module, precision, n_classes):
+    rng = np.random.default_rng(9)
+    d, size = 3 * n_classes, 5
+    one = np.log(rng.dirichlet(np.ones(size), (d, size + 2)))
+    one = np.pad(one, ((0, 0), (0, 0), (0, 2)))
+    # Class c has the tables of the others, moved by c columns; every column has the same code.
+    tables = np.stack([np.roll(one, c, axis=0) for c in range(n_classes)], axis=-1)
+    root = np.zeros((1, size + 2, n_classes))
+    hidden = [np.array([False] * size + [True] * 2)] * (d + 1)
+    scorer = module.TreeScorer(
+        np.zeros(n_classes), np.array([-1] + [0] * d), [root, *tables], hidden, precision
+    )
+    # In the last rows the parent is not observed.
+    codes = np.repeat(rng.integers(0, size, (1, 500)), d + 1, axis=0).astype(np.uint8)
+    codes[0, 400:] = size
+    group = Codes(np.arange(d + 1), codes, np.full(d + 1, size + 2))
+    out, classes = np.empty((500, n_classes)), np.empty(500, np.intp)
+    scorer.predict([group], [], classes)
+    assert (classes == 0).all()
+    scorer.posterior([group], [], out)
+    assert (out == out[0, 0]).all()
+    assert abs(out[0, 0] * n_classes - 1) < 1e-15
+
+
+@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("n_classes", [1, 2, 3, 20])
+def test_nothing_to_score(module, n_classes):
+    prior = np.random.default_rng(0).dirichlet(np.ones(n_classes))
+    none = np.empty(0, np.int64)
+    for scorer in (
+        module.TreeScorer(np.log(prior), none, [], []),
+        module.FactorScorer(np.log(prior), [], none),
+    ):
+        for n_rows in (0, 1, 6):
+            empty = Codes(none, np.empty((0, n_rows), np.uint8), none)
+            for batch in ([], [empty]):
+                out = np.empty((n_rows, n_classes))
+                assert scorer.posterior(batch, [], out) == 0
+                np.testing.assert_allclose(out, np.tile(prior, (n_rows, 1)), rtol=1e-14)
+                scorer.log_joint(batch, [], out)
+                np.testing.assert_allclose(out, np.tile(np.log(prior), (n_rows, 1)))
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_parents_in_a_circle_are_refused(module):
+    hidden = [np.array([False, True, True])] * 2
+    tables = [np.zeros((3, 3, 2))] * 2
+    with pytest.raises(ValueError, match="circle"):
+        module.TreeScorer(np.zeros(2), np.array([1, 0]), tables, hidden)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_arguments_are_left_alone_and_may_change_afterwards(module):
+    trees = tree_problem(10, 3, [2, 3, 4], "any", 20, gone=0.3)
+    sums = factor_problem(10, 3, [2, 3, 4], 4, 20)
+    for case, kind in ((trees, "TreeScorer"), (sums, "FactorScorer")):
+        scorer = getattr(module, kind)(*case.model)
+        for array in (column for group in case.batch for column in group):
+            array.flags.writeable = False
+        first = np.empty(case.shape)
+        scorer.log_joint(case.batch, [], first)
+        log_prior, second, third, *rest = case.model
+        arrays = [log_prior, second, *third, *rest[0]] if rest else [log_prior, third]
+        for array in arrays if rest else [*arrays, *(table for _, table in second)]:
+            array[:] = 0
+        again = np.empty(case.shape)
+        scorer.log_joint(case.batch, [], again)
+        assert first.tobytes() == again.tobytes()
+        assert np.isfinite(first).all()
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("n_classes", [2, 5])
+def test_threads_may_share_a_scorer(n_classes):
+    case = tree_problem(11, n_classes, [2, 4, 3] * 5 + [9], "any", 3000, gone=0.05)
+    expected = answers(compiled.TreeScorer(*case.model), case)[1]
+    scorer = compiled.TreeScorer(*case.model)
+
+    def score(_):
+        out = np.empty(case.shape)
+        scorer.posterior(case.batch, [], out)
+        return out.tobytes()
+
+    with ThreadPoolExecutor(4) as pool:
+        assert set(pool.map(score, range(16))) == {expected.tobytes()}
