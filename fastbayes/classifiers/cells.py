@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,27 @@ class Smoothing:
         with np.errstate(divide="ignore", invalid="ignore"):
             limit = 1.0 / np.maximum(cells, 1)
             return np.asarray(np.where(below > 0, (n + mass) / below, limit))
+
+
+class Beside(NamedTuple):
+    """Counts of one feature's values together with those of all others.
+
+    rows    (n,) rows of the other features in `Cells`
+    widths  (m - 1,) rows of each
+    counts  (S_p + 2, n, n_classes)
+    """
+
+    rows: NDArray[np.int64]
+    widths: NDArray[np.int64]
+    counts: Floats
+
+    def together(self) -> Floats:
+        """Return n(c, x_p = a, x_j known), (S_p + 2, n, n_classes)."""
+        if not len(self.widths):
+            return self.counts
+        begins = np.cumsum(self.widths) - self.widths
+        known = np.add.reduceat(self.counts, begins, axis=1)
+        return np.asarray(np.repeat(known, self.widths, axis=1))
 
 
 class Cells:
@@ -112,26 +133,40 @@ class Cells:
         table[self.hidden] = 1.0
         return table
 
-    def given(self, p: int) -> Floats:
-        """Return n(c, x_p = a, x_j = b), (S_p + 2, n_rows, K); 0 where a code is not counted."""
-        counts = self.pairs.given(p)
-        result = np.zeros((len(counts) + 1, self.offsets[-1], self.n_classes))
-        result[:-1, self._rows[self._counted]] = counts[:, self._counted]
+    def beside(self, p: int) -> Beside:
+        """Return n(c, x_p = a, x_j = b) of the other features; 0 where a code is not counted."""
+        slots = np.flatnonzero(np.repeat(np.arange(len(self.sizes)), self.sizes + 1) != p)
+        counted = self._counted[slots]
+        rows = np.flatnonzero(self.feature != p)
+        counts = np.zeros((self.sizes[p] + 2, len(rows), self.n_classes))
+        at = np.searchsorted(rows, self._rows[slots[counted]])
+        counts[:-1, at] = self.pairs.beside(p)[:, counted]
         if not self.as_value[p]:
-            result[self.sizes[p]] = 0.0
+            counts[self.sizes[p]] = 0.0
+        widths = np.delete(self.sizes, p) + 2
+        return Beside(rows, widths, counts)
+
+    def spread(self, beside: Beside, table: Floats | None = None) -> Floats:
+        """Return counts, or a table beside them, in all rows: (S_p + 2, n_rows, K).
+
+        The rows of p itself are 0. They are never touched, so that they take no memory where p
+        has very many values.
+        """
+        counts = beside.counts if table is None else table
+        result = np.zeros((len(counts), self.offsets[-1], self.n_classes))
+        result[:, beside.rows] = counts
         return result
 
-    def conditional(self, p: int, smoothing: Smoothing, counts: Floats | None = None) -> Floats:
+    def conditional(self, p: int, smoothing: Smoothing) -> Floats:
         """Return P(x_j = b | c, x_p = a), (S_p + 2, n_rows, K); 1 where b is no observation.
 
         (n(c, a, b) + mass) / (n(c, a, x_j known) + S_j mass). The rows of p itself mean nothing.
         """
-        n = self.given(p) if counts is None else counts
-        known = np.add.reduceat(n, self.offsets[:-1], axis=1)
-        choices = self.choices[self.feature][:, None]
-        table = smoothing.ratio(n, known[:, self.feature], choices)
-        table[:, self.hidden] = 1.0
-        return table
+        beside = self.beside(p)
+        choices = self.choices[self.feature[beside.rows]][:, None]
+        table = smoothing.ratio(beside.counts, beside.together(), choices)
+        table[:, self.hidden[beside.rows]] = 1.0
+        return self.spread(beside, table)
 
     def family(self, p: int, j: int) -> Floats:
         """Return n(c, x_p = a, x_j = b), (S_p + 2, S_j + 2, K); 0 where a code is not counted."""

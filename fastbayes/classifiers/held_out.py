@@ -67,11 +67,11 @@ def spode_scores(cells: Cells, smoothing: Smoothing) -> Floats:
     known = cells.known[cells.feature]
     scores = np.full(len(cells.sizes), prior)
     for p in range(len(scores)):
-        given = cells.given(p)
-        together = np.add.reduceat(given, cells.offsets[:-1], axis=1)[:, cells.feature]
-        scores[p] += left_out(given, together, choices, mass)
+        rows, _, given = beside = cells.beside(p)
+        scores[p] += left_out(given, beside.together(), choices[rows], mass[rows])
         # What no value of p explains: all of p itself, and the rows where p is missing.
-        alone = cells.n - given.sum(axis=0)
+        alone = cells.n.copy()
+        alone[rows] -= given.sum(axis=0)
         alone[alone <= ROUNDING * cells.n] = 0.0
         scores[p] += left_out(cells.n, known, choices, mass, rows=alone)
     return scores

@@ -141,15 +141,15 @@ class LeftOutAverage(LeftOut):
                     prior,
                 )
             )
-            value, counts = rows - cells.offsets[p], cells.given(p)
-            together = np.add.reduceat(counts, cells.offsets[:-1], axis=1)
-            table = logs(cells.conditional(p, rule, counts))
+            value, beside = rows - cells.offsets[p], cells.beside(p)
+            counts, together = cells.spread(beside), cells.spread(beside, beside.together())
+            table = logs(cells.conditional(p, rule))
             for j, slots in enumerate(at):
                 if j == p:
                     continue
                 term = table[value, slots]
                 n = without(counts[value, slots, y], gone)
-                left = rule.ratio(n, without(together[value, j, y], gone), cells.choices[j])
+                left = rule.ratio(n, without(together[value, slots, y], gone), cells.choices[j])
                 term[every, y] = np.where(cells.hidden[slots], 0.0, logs(left))
                 one += term
             result = np.logaddexp(result, one)

@@ -67,12 +67,13 @@ class Subsumption:
         total, found = cells.n.sum(axis=1), []
         for i in range(m):
             own = total[cells.offsets[i] : cells.offsets[i + 1], None]
-            both = cells.given(i).sum(axis=2)
+            rows, _, counts = cells.beside(i)
+            both, other = counts.sum(axis=2), total[rows]
             implies = (own >= threshold) & (both >= own * (1 - ROUNDING))
-            back = (total >= threshold) & (both >= total * (1 - ROUNDING))
-            first = (rank[i] < rank)[cells.feature]
-            implies &= (cells.feature != i) & (first | ~back)
-            a, row = np.nonzero(implies)
+            back = (other >= threshold) & (both >= other * (1 - ROUNDING))
+            first = (rank[i] < rank)[cells.feature[rows]]
+            a, column = np.nonzero(implies & (first | ~back))
+            row = rows[column]
             j = cells.feature[row]
             found.append(np.stack((np.full(len(a), i), a, j, row - cells.offsets[j]), axis=1))
         self.rules = np.concatenate(found) if found else np.zeros((0, 4), np.int64)

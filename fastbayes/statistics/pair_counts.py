@@ -115,11 +115,10 @@ class PairCounts(PackedCounts):
         """Return the (S_i, S_j, n_classes) counts of rows where both features are known, a view."""
         return self.block(i, j)[: self.shape.sizes[i], : self.shape.sizes[j]]
 
-    def given(self, p: int) -> NDArray[Any]:
-        """Return n(class, p = a, j = b) as (S_p + 1, n_slots, n_classes), in `ValueCounts` slots.
+    def beside(self, p: int) -> NDArray[Any]:
+        """Return n(class, p = a, j = b), (S_p + 1, n, n_classes), in slots of the other features.
 
-        The last row and the last slot of each feature are missing values; the slots of feature p
-        itself are 0.
+        The last row and the last slot of each feature are missing values, as in `ValueCounts`.
         """
         layout, shape, k = self.layout, self.shape, self.shape.n_classes
         m, widths = len(shape.sizes), layout.widths
@@ -129,14 +128,31 @@ class PairCounts(PackedCounts):
         base, left = layout.starts[q], others < p
         step_p = np.where(left, 1, widths[others]) * k
         step_j = np.where(left, widths[p], 1) * k
-        result = np.zeros((int(shape.sizes[p]) + 1, int(shape.offsets[-1]), k), self.flat.dtype)
+        slots = shape.sizes[others] + 1
+        first = np.cumsum(slots) - slots
+        result = np.zeros((int(shape.sizes[p]) + 1, int(slots.sum()), k), self.flat.dtype)
         feature = np.repeat(np.arange(len(others)), widths[others])
         begins = np.cumsum(widths[others]) - widths[others]
         value = np.arange(len(feature)) - begins[feature]
         cell = base[feature] + value * step_j[feature]
         rows = np.arange(widths[p])[:, None, None] * step_p[feature][:, None]
-        slots = shape.offsets[others][feature] + value
-        result[: widths[p], slots] = self.flat[cell[:, None] + rows + np.arange(k)]
+        result[: widths[p], first[feature] + value] = self.flat[cell[:, None] + rows + np.arange(k)]
+        return result
+
+    def given(self, p: int) -> NDArray[Any]:
+        """Return n(class, p = a, j = b) as (S_p + 1, n_slots, n_classes), in `ValueCounts` slots.
+
+        The slots of feature p itself are 0: never touched, they take no memory even where p has
+        very many values.
+        """
+        shape = self.shape
+        slots = np.delete(
+            np.arange(shape.offsets[-1]), slice(shape.offsets[p], shape.offsets[p + 1])
+        )
+        result = np.zeros(
+            (int(shape.sizes[p]) + 1, int(shape.offsets[-1]), shape.n_classes), self.flat.dtype
+        )
+        result[:, slots] = self.beside(p)
         return result
 
     # -- groups --------------------------------------------------------------------------------
