@@ -215,8 +215,9 @@ class TreeScorer(BlockScorer):
         2, n_classes) without a parent. Missing is S, unseen S + 1; -inf is a legal entry.
     hidden
         One per feature: (S_j + 2,) bool, codes that are not observations. The feature is then
-        summed out over its S_j values. It has factor 1 if nothing below it is observed, or if it
-        has no values; below one without values, tables hold for its code of missing.
+        summed out over its S_j values, and missing where that is an observation. It has factor 1
+        if nothing below it is observed, or if it has no values; below one without values, tables
+        hold for its code of missing.
     precision
         "exact" is float64 throughout. "fast" adds the tables of three and more classes in
         float32.
@@ -256,7 +257,7 @@ class _Forest:
         lengths = np.array([len(codes) for codes in flags], np.int64)
         self.sizes = lengths - 2
         order = children_first(above)
-        states = np.maximum(self.sizes, 1)
+        states = np.maximum(self.sizes + [not codes[-2] for codes in flags], 1)
         self.largest = sum(map(largest_term, [prior, *self.tables])) + float(np.log(states).sum())
         for j, parent in enumerate(above.tolist()):
             # Without values there is nothing to sum over: the code of missing stands for them.

@@ -103,8 +103,9 @@ class TreeScorer(JointScorer):
         2, n_classes) without a parent. Missing is S, unseen S + 1; -inf is a legal entry.
     hidden
         One per feature: (S_j + 2,) bool, codes that are not observations. The feature is then
-        summed out over its S_j values. It has factor 1 if nothing below it is observed, or if it
-        has no values; below one without values, tables hold for its code of missing.
+        summed out over its S_j values, and missing where that is an observation. It has factor 1
+        if nothing below it is observed, or if it has no values; below one without values, tables
+        hold for its code of missing.
     precision
         "exact" or "fast"; numpy computes both in float64.
     """
@@ -123,7 +124,7 @@ class TreeScorer(JointScorer):
         self._hidden = [np.array(codes, np.bool_) for codes in hidden]
         self._order = children_first(self._parents)
         # A feature without values takes part with one, its code of missing.
-        self._states = [max(len(codes) - 2, 1) for codes in self._hidden]
+        self._states = [max(len(codes) - 2 + (not codes[-2]), 1) for codes in self._hidden]
         largest = sum(map(largest_term, [prior, *self._tables]))
         for table, codes, states in zip(self._tables, self._hidden, self._states, strict=True):
             table[:, codes] = 0.0

@@ -42,6 +42,11 @@ def parents_of(rng, d, shape):
     return parents
 
 
+def states_of(codes):
+    """Return how many codes, the first ones, are values; missing is one if it is an observation."""
+    return max(len(codes) - 2 + (not codes[-2]), 1)
+
+
 def tree_problem(
     seed, n_classes, sizes, shape, n_rows, impossible=0.0, gone=0.2, missing_is_value=0.0
 ):
@@ -54,12 +59,13 @@ def tree_problem(
         above = 1 if parents[j] < 0 else sizes[parents[j]] + 2
         chance = rng.uniform(1e-6, 1, (above, size + 2, n_classes))
         chance[rng.random(chance.shape) < impossible] = 0.0
-        chance[:, : max(size, 1)] += chance[:, : max(size, 1)].sum(axis=1, keepdims=True) == 0
-        with np.errstate(divide="ignore"):
-            tables.append(np.log(chance / chance[:, : max(size, 1)].sum(axis=1, keepdims=True)))
         codes = np.zeros(size + 2, np.bool_)
         codes[size:] = rng.random(2) >= missing_is_value if size else True
         hidden.append(codes)
+        states = states_of(codes)
+        chance[:, :states] += chance[:, :states].sum(axis=1, keepdims=True) == 0
+        with np.errstate(divide="ignore"):
+            tables.append(np.log(chance / chance[:, :states].sum(axis=1, keepdims=True)))
     columns = [
         np.where(rng.random(n_rows) < gone, size + rng.integers(0, 2, n_rows), 0) for size in sizes
     ]
@@ -106,7 +112,7 @@ def test_log_joint_of_hidden_cells_is_the_sum_over_completions(module, case):
     scorer.log_joint(case.batch, [], joint)
     for r in range(case.shape[0]):
         choices = [
-            range(max(len(codes) - 2, 1)) if codes[column[r]] else [column[r]]
+            range(states_of(codes)) if codes[column[r]] else [column[r]]
             for codes, column in zip(hidden, case.columns, strict=True)
         ]
         if np.prod([len(choice) for choice in choices]) > 2000:

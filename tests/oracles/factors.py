@@ -56,12 +56,14 @@ def tree(log_prior, parents, tables, hidden, columns, n_rows):
         if not hidden[j][code]:
             below = [factor(k, code, r, c) for k in children[j]]
             return total([float(tables[j][of][code][c]), *below])
-        if len(hidden[j]) == 2:  # no values: factor 1, and as if missing for those below
+        if (
+            len(hidden[j]) == 2 and hidden[j][0]
+        ):  # no values: factor 1, and as if missing for those below
             return total([factor(k, 0, r, c) for k in children[j]])
         return log_sum(
             [
                 total([float(tables[j][of][v][c]), *(factor(k, v, r, c) for k in children[j])])
-                for v in range(len(hidden[j]) - 2)
+                for v in range(len(hidden[j]) - (2 if hidden[j][-2] else 1))
             ]
         )
 
