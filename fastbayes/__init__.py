@@ -24,7 +24,7 @@ from fastbayes.classifiers.spode import SPODE
 from fastbayes.classifiers.store import load, save
 from fastbayes.classifiers.tan import TAN
 from fastbayes.counting import count
-from fastbayes.cross_validation import leave_one_out
+from fastbayes.cross_validation import k_fold, leave_one_out
 from fastbayes.decisions import bayes_risk, conditional_risk, minimum_risk
 from fastbayes.environment import show_versions, warmup
 from fastbayes.errors import (
@@ -70,6 +70,7 @@ __all__ = [
     "conditional_risk",
     "count",
     "evaluate",
+    "k_fold",
     "leave_one_out",
     "load",
     "minimum_risk",

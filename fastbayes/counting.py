@@ -311,7 +311,7 @@ def count(
             left_out.append(text)
             logger.warning(text)
 
-    opened, target_name, weight_name, apart, learning = opened_to_learn(
+    opened, _, weight_name, apart, learning = opened_to_learn(
         source,
         target,
         folds=folds,

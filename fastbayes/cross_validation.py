@@ -1,28 +1,32 @@
-"""`leave_one_out`: how good a model is on rows it has not seen, from the counts it was made of."""
+"""`leave_one_out` and `k_fold`: how good a model is on rows that it was not fitted with."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes import engine
+from fastbayes.classifiers.base import Classifier
 from fastbayes.classifiers.left_out import kind_of, left_out
-from fastbayes.counting import with_labels
+from fastbayes.counting import opened_to_learn, with_labels
 from fastbayes.data.apply import open_for
 from fastbayes.data.encode import Encoded, Encoder
+from fastbayes.data.folds import FoldsByPlace
 from fastbayes.data.join import is_name
 from fastbayes.data.segments import Segment
 from fastbayes.engine import Progress
 from fastbayes.errors import DataError, SchemaError
+from fastbayes.fold_training import fitted_without_folds
 from fastbayes.schema import Schema
-from fastbayes.scoring import Block, Contestant, Part, scores
+from fastbayes.scoring import Block, Contestant, Fitted, Part, Score, scores
 from fastbayes.statistics.bundle import Statistics
-from fastbayes.validation import Evaluation
+from fastbayes.validation import Evaluation, Evaluator
 
 logger = logging.getLogger("fastbayes")
 Floats = NDArray[np.float64]
@@ -42,19 +46,20 @@ class Validation(Evaluation):
         (n_rows, n_classes) P(c | x) of every row of the source by the model without it, NaN in
         rows that took no part (no class, weight 0); None where it was not kept.
     folds
-        The figures of each fold; none for leave-one-out.
+        The figures of each fold that holds rows, by name; none for leave-one-out.
     """
 
     method: str = ""
     fixed: tuple[str, ...] = ()
     proba: Floats | None = field(default=None, repr=False)
-    folds: tuple[Evaluation, ...] = field(default=(), repr=False)
+    folds: dict[str, Evaluation] = field(default_factory=dict, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as plain numbers and lists for JSON, without the probabilities."""
         told = super().to_dict()
         del told["proba"]
-        return told | {"fixed": list(self.fixed), "folds": [f.to_dict() for f in self.folds]}
+        folds = {name: figures.to_dict() for name, figures in self.folds.items()}
+        return told | {"fixed": list(self.fixed), "folds": folds}
 
     def __str__(self) -> str:
         fixed = f", {' and '.join(self.fixed)} fixed" if self.fixed else ""
@@ -159,8 +164,137 @@ def leave_one_out(
         figures = score.evaluators[0].result()
     except DataError as error:
         raise DataError(f"{labelled.description}: {error}") from error
-    kept = np.concatenate([np.empty((0, len(classes))), *score.proba]) if proba else None
+    kept = probabilities(score, len(classes)) if proba else None
     return validation(figures, method="leave-one-out", fixed=scorer.fixed, proba=kept)
+
+
+def k_fold(
+    model: Any,
+    source: Any,
+    target: Any,
+    *,
+    folds: Any = 10,
+    seed: int = 0,
+    sample_weight: Any = None,
+    loss: Any = None,
+    proba: bool = True,
+    columns: Sequence[str] | None = None,
+    null_values: Sequence[str] | None = None,
+    filesystem: Any = None,
+    threads: int | None = None,
+    memory_limit: int | None = None,
+    progress: Progress | None = None,
+) -> Validation:
+    """Score the rows of each fold by a model fitted to the other folds.
+
+    Parameters
+    ----------
+    model
+        A classifier of tables with its parameters; it need not be fitted, and is left as it is.
+    source
+        As in `fastbayes.count`, to be read several times.
+    target
+        Name of the class column or (n_rows,) labels. Rows without a class take no part.
+    folds
+        A number of folds: each k rows in succession fall into k folds, in random order and without
+        regard to their classes; the name of a column, a fold for each of its values; or (n_rows,)
+        values.
+    seed
+        Seed of that order, where `folds` is a number.
+    sample_weight
+        Name of the weight column, or (n_rows,) weights.
+    loss
+        Loss matrix as in `decide`.
+    proba
+        Whether to keep the probabilities: 8 bytes for each row and class.
+    columns, null_values, filesystem, threads, memory_limit
+        As in `fastbayes.count`.
+    progress
+        Called with the number of rows scored since the last call.
+
+    Returns
+    -------
+    Validation
+        The figures of all rows and of each fold, and the probabilities in the order of the rows.
+
+    Raises
+    ------
+    DataError
+        When the data cannot be used, or a fold holds all rows.
+    SchemaError
+        When the source can be read only once, or the model is none of tables.
+
+    Notes
+    -----
+    Equal to fitting without the fold, to 1e-12 of a probability, with classes and domains as all
+    rows have them. Structures, a chosen alpha and cut points are learned from the other folds
+    alone. One scan counts the folds and one scores the rows; cut points, and structures that take
+    scans of their own, take these once for each fold.
+    """
+    if not isinstance(model, Classifier):
+        raise SchemaError(
+            f"k_fold takes a classifier of tables, as fastbayes.NaiveBayes, not "
+            f"{type(model).__name__}; use scikit-learn's cross_val_predict for arrays"
+        )
+    if isinstance(folds, (int, np.integer)) and not isinstance(folds, bool) and folds >= 2:
+        folds = FoldsByPlace(int(folds), seed)
+    told = {"threads": threads, "memory_limit": memory_limit}
+    params = {**model.get_params(deep=False), **told}
+    opened = opened_to_learn(
+        source,
+        target,
+        folds=folds,
+        sample_weight=sample_weight,
+        domains=model.domains,
+        categorical=model.categorical,
+        missing=model.missing,
+        columns=columns,
+        null_values=null_values,
+        filesystem=filesystem,
+    )
+    if not opened.source.rereadable:
+        raise SchemaError(
+            f"{opened.source.description} can be read only once, but k_fold counts and then "
+            "scores: pass a table or a path"
+        )
+    models, names, parts = fitted_without_folds(
+        partial(type(model), **params), opened, threads, memory_limit
+    )
+    classes = models[0].classes_
+    contestant = Contestant(classes, [Fitted(m) for m in models])
+    (score,), _ = scores(
+        opened.source,
+        parts,
+        [contestant],
+        loss=loss,
+        proba=proba,
+        threads=threads,
+        progress=progress,
+    )
+    figures = of_folds(score, classes, names, loss, opened.source.description)
+    return replace(figures, proba=probabilities(score, len(classes)) if proba else None)
+
+
+def of_folds(
+    score: Score, classes: NDArray[Any], names: tuple[str, ...], loss: Any, description: str
+) -> Validation:
+    """Return the figures of all rows, and of each fold that holds rows, as it stands by name."""
+    total = Evaluator(classes, loss=loss)
+    found = {}
+    for name, part in zip(names, score.evaluators, strict=True):
+        if part.n_rows:
+            found[name] = part.result()
+            total.merge(part)
+    try:
+        figures = total.result()
+    except DataError as error:
+        raise DataError(f"{description}: {error}") from error
+    return validation(figures, method="k-fold", fixed=("schema",), folds=found)
+
+
+def probabilities(score: Score, n_classes: int) -> Floats:
+    """Return the probabilities of all rows, (n_rows, n_classes)."""
+    return np.concatenate([np.empty((0, n_classes)), *score.proba])
 
 
 def _check_counted(encoded: Encoded, schema: Schema) -> None:

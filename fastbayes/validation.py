@@ -194,6 +194,11 @@ class Evaluator:
         self._bins = np.zeros((3, N_BINS))
         self._ranks = Ranks(n_classes)
 
+    @property
+    def n_rows(self) -> float:
+        """Rows so far, or the sum of their weights."""
+        return float(self._confusion.sum())
+
     def update(self, proba: ArrayLike, y: ArrayLike, weight: ArrayLike | None = None) -> None:
         """Add a batch of rows.
 
@@ -271,7 +276,7 @@ class Evaluator:
         DataError
             There are no rows, or all weights are zero.
         """
-        total = float(self._confusion.sum())
+        total = self.n_rows
         if not total > 0:
             raise DataError("nothing to evaluate: there are no rows, or all weights are zero")
         log_loss, brier, incurred, foreseen = (self._sums[:4] / total).tolist()

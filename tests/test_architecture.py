@@ -17,7 +17,7 @@ FLOORS = {
     "engine": 3, "folding": 3, "remarks": 3, "discretization": 3,
     "classifiers": 4, "networks": 4, "counting": 4, "planning": 4, "sink": 4,
     "validation": 5, "evaluation": 5, "environment": 5, "generate": 5,
-    "scoring": 5, "cross_validation": 5, "comparison": 5, "export": 5, "engines": 5,
+    "scoring": 5, "fold_training": 5, "cross_validation": 5, "comparison": 5, "export": 5, "engines": 5,
     "learning": 5,
     "__init__": 6, "cli": 6, "report": 6, "__main__": 6,
 }  # fmt: skip
@@ -38,9 +38,12 @@ SIDEWAYS = {
     ("planning", "counting"),
     ("evaluation", "validation"),
     ("scoring", "validation"),
+    ("fold_training", "scoring"),
+    ("cross_validation", "fold_training"),
     ("cross_validation", "scoring"),
     ("cross_validation", "validation"),
     ("comparison", "cross_validation"),
+    ("comparison", "fold_training"),
     ("comparison", "scoring"),
     ("comparison", "validation"),
     # The command line is a user of the public names.

@@ -32,6 +32,8 @@ MODELS = [
     fb.AODE(),
     fb.AODE(alpha=0, min_count=3),
     fb.AODE(min_count=0),
+    fb.AODE(min_count=0.3),
+    fb.AODE(min_count=2.5),
     fb.AODE(smoothing="m_estimate", min_count=3, class_prior=[0.25, 0.25, 0.5]),
     fb.AODE(smoothing="m_estimate", m=0.5, class_prior="empirical"),
     fb.AODE(min_count=100, alpha=2),
@@ -93,6 +95,15 @@ def test_refit__a_row_that_is_nearly_all_the_scatter(
     assert not np.isnan(result.proba).any()
     # Rows in doubt are in the figures too.
     assert math.isclose(float(result.confusion.sum()), stats.n_rows)
+
+
+def test_refit__a_class_of_two_rows() -> None:
+    table = pa.table({"z": [1.5, 2.25, 4.0, 0.1, 0.2], "k": ["p", "q", "p", "p", "q"]})
+    for classes in ("aabbb", "aabcd", "aabbc"):
+        some = table.append_column(TARGET, pa.array(list(classes)))
+        close(left_out(fb.NaiveBayes(), some).proba, refitted(fb.NaiveBayes(), some), 1e-9)
+        heavy = some.append_column(WEIGHT, pa.array([1 + 1e-8, 1, 1, 0.5, 2]))
+        close(left_out(fb.NaiveBayes(), heavy).proba, refitted(fb.NaiveBayes(), heavy), 1e-9)
 
 
 def test_refit__numbers_far_from_zero() -> None:

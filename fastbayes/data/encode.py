@@ -260,9 +260,9 @@ class Encoder:
         if labelled is not None:
             dropped = int(rows.num_rows - labelled.sum())
             if self.keep_unlabelled and dropped:
-                unlabelled = _filtered(rows, ~labelled)
+                unlabelled = filtered(rows, ~labelled)
         if keep is not None:
-            rows, where = _filtered(rows, keep), np.flatnonzero(keep)
+            rows, where = filtered(rows, keep), np.flatnonzero(keep)
             classes = None if classes is None else np.ascontiguousarray(classes[keep])
             weight = None if weight is None else np.ascontiguousarray(weight[keep])
         n = rows.num_rows
@@ -409,7 +409,8 @@ def _binned(feature: Feature) -> tuple[Feature, Bins | None]:
     return feature, None if feature.cuts is None else Bins(feature.name, feature.cuts)
 
 
-def _filtered(rows: pa.RecordBatch, keep: NDArray[np.bool_]) -> pa.RecordBatch:
+def filtered(rows: pa.RecordBatch, keep: NDArray[np.bool_]) -> pa.RecordBatch:
+    """Return the rows that are to be kept."""
     # pyarrow filters neither string_view nor binary_view.
     for i, field in enumerate(rows.schema):
         if pa.types.is_string_view(field.type):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fastbayes.data.encode import Encoder, Place
-from fastbayes.data.segments import Segment
+from fastbayes.data.encode import Encoder, Place, filtered
+from fastbayes.data.segments import Segment, Source
 from fastbayes.errors import DataError, SchemaError
 
 Codes = NDArray[np.int64]
@@ -112,3 +115,44 @@ def _scrambled(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return np.asarray(x ^ (x >> np.uint64(31)))
+
+
+class WithoutFold(Source):
+    """A source without the rows of one fold.
+
+    Parameters
+    ----------
+    source
+        All rows.
+    folds
+        Which fold a row belongs to.
+    fold
+        The fold to leave out, by its number.
+    """
+
+    def __init__(self, source: Source, folds: Folds, fold: int) -> None:
+        self.source, self.folds, self.fold = source, folds, fold
+        self.schema = source.schema
+        self.available = source.schema.names
+        self.n_rows = source.n_rows  # more than there are: whoever asks wants to know how big it is
+        self.rereadable = source.rereadable
+        self.description = source.description
+
+    def only(self, columns: Sequence[str]) -> Source:
+        """Return the source with these of its columns."""
+        if self.folds.column is not None:
+            columns = [*columns, self.folds.column]
+        return WithoutFold(self.source.only(columns), self.folds, self.fold)
+
+    def segments(self, block_rows: int) -> Iterator[Segment]:
+        """Return the segments of the source without the fold's rows."""
+        for segment in self.source.segments(block_rows):
+            yield replace(segment, read=partial(self._read, segment), n_rows=None)
+
+    def _read(self, segment: Segment) -> Iterator[pa.RecordBatch]:
+        done = 0
+        for rows in segment.batches():
+            kept = self.folds.of(segment, done, rows) != self.fold
+            done += rows.num_rows
+            if kept.any():
+                yield filtered(rows, kept)

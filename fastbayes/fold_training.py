@@ -1,0 +1,239 @@
+"""Models fitted without each fold in turn: by subtraction, or where that is not all, by scans."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial, reduce
+from operator import add
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes import engine
+from fastbayes.batch import taken
+from fastbayes.counting import Opened
+from fastbayes.data.encode import Encoder, Place, filtered
+from fastbayes.data.folds import Folds, WithoutFold
+from fastbayes.data.segments import Segment
+from fastbayes.errors import DataError
+from fastbayes.schema import Schema
+from fastbayes.scoring import Block, Part, Parts
+from fastbayes.statistics import ClassMoments
+from fastbayes.statistics.bundle import Statistics
+
+Positions = NDArray[np.int64]
+
+
+def others(stats: Statistics, fold: int) -> Statistics:
+    """Return the statistics of all rows but those of one fold, under the schema of all rows.
+
+    Exact counts are subtracted. Sums of floats of the other folds are added up, so that nothing is
+    left of what cancels.
+    """
+    rest = [f for i, f in enumerate(stats.folds) if i != fold]
+    parts = {}
+    for name, part in stats.parts.items():
+        if stats.weighted or isinstance(part, ClassMoments):
+            parts[name] = reduce(add, (f.parts[name] for f in rest))
+        else:
+            parts[name] = part - stats.folds[fold].parts[name]
+    return Statistics(stats.schema, parts)
+
+
+def training(stats: Statistics) -> list[Statistics]:
+    """Return the statistics without each fold, and nothing for folds that hold no rows.
+
+    Raises
+    ------
+    DataError
+        When a fold holds all rows.
+    """
+    found = []
+    for i, name in enumerate(stats.fold_names):
+        rest = others(stats, i)
+        _check_rows(rest, name)
+        found.append(rest)
+    return found
+
+
+def _check_rows(stats: Statistics, name: str) -> None:
+    if not stats.n_rows:
+        raise DataError(f"fold {name!r} holds all rows: without it there is nothing to learn from")
+
+
+class FoldScans:
+    """Scans of all rows but those of a fold, in the classes and domains of all rows.
+
+    Parameters
+    ----------
+    opened
+        The rows.
+    threads, memory_limit
+        As in `fastbayes.count`.
+    """
+
+    def __init__(self, opened: Opened, threads: int | None, memory_limit: int | None) -> None:
+        assert opened.folds is not None
+        self.opened, self.folds = opened, opened.folds
+        whole = engine.scan(
+            opened.source,
+            opened.learning(),
+            ("values",),
+            threads=threads,
+            memory_limit=memory_limit,
+            folds=opened.folds,
+        )
+        self.order, self.names = opened.folds.names()
+        self.schema = whole.schema
+        domains = {f.name: f.values for f in whole.schema.categorical if not f.void}
+        domains[str(opened.target)] = whole.schema.classes
+        self.learning = partial(opened.learning, domains=domains)
+        self.n_rows = [fold.n_rows for fold in whole.folds]
+        for i, name in enumerate(self.names):
+            if self.n_rows[i] == whole.n_rows:
+                _check_rows(others(whole, i), name)
+
+    def of(self, fold: int) -> tuple[WithoutFold, Callable[..., Encoder]]:
+        """Return the rows without those of a fold, by its place, and what gives encoders."""
+        return WithoutFold(self.opened.source, self.folds, self.order[fold]), self.learning
+
+
+def fold_positions(
+    order: Sequence[int], codes: NDArray[np.int64]
+) -> Iterator[tuple[int, Positions]]:
+    """Yield each fold that occurs, by its place in the order, with the positions of its rows."""
+    place = np.empty(max(order, default=-1) + 1, np.int64)
+    place[list(order)] = np.arange(len(order))
+    folds = place[codes]
+    sorted_ = np.argsort(folds, kind="stable")
+    ends = np.cumsum(np.bincount(folds, minlength=len(order)))
+    for fold, rows in enumerate(np.split(sorted_, ends[:-1])):
+        if len(rows):
+            yield fold, rows
+
+
+def parts_of_folds(folds: Folds, order: Sequence[int], encoder: Encoder) -> Parts:
+    """Return what splits blocks into folds that share one encoder."""
+
+    def parts(segment: Segment) -> Iterator[Block]:
+        done = 0
+        for block, encoded in engine.encoded_blocks(segment, encoder):
+            codes = folds.of(segment, done, block)
+            done += block.num_rows
+            kept = np.arange(block.num_rows) if encoded.kept is None else encoded.kept
+            yield Block(
+                block.num_rows,
+                [
+                    Part(fold, taken(encoded.batch, rows), kept[rows])
+                    for fold, rows in fold_positions(order, codes[kept])
+                ],
+            )
+
+    return parts
+
+
+def parts_by_encoder(folds: Folds, order: Sequence[int], encoders: Sequence[Encoder]) -> Parts:
+    """Return what splits blocks into folds, each with an encoder of its own."""
+
+    def parts(segment: Segment) -> Iterator[Block]:
+        done = 0
+        for block in segment.batches():
+            codes = folds.of(segment, done, block)
+            place = Place(
+                segment.origin, segment.first_row + done if segment.first_row >= 0 else -1
+            )
+            done += block.num_rows
+            found = []
+            for fold, rows in fold_positions(order, codes):
+                mine = np.zeros(block.num_rows, np.bool_)
+                mine[rows] = True
+                encoded = encoders[fold].encode(filtered(block, mine), place)
+                # The codes last until the thread encodes again.
+                batch = taken(encoded.batch, np.arange(encoded.batch.n_rows))
+                found.append(
+                    Part(fold, batch, rows if encoded.kept is None else rows[encoded.kept])
+                )
+            yield Block(block.num_rows, found)
+
+    return parts
+
+
+def applying(opened: Opened, schema: Schema) -> Encoder:
+    """Return an encoder of the rows, with their classes, by the schema of models."""
+    encoder = Encoder.applying_to(
+        schema, opened.source.schema, target=opened.target, weight=opened.weight
+    )
+    encoder.expect(opened.source.n_rows)
+    return encoder
+
+
+def learns_by_subtraction(model: Any, encoder: Encoder) -> bool:
+    """Return whether statistics of folds are all that a model learns from.
+
+    Parameters
+    ----------
+    model
+        An unfitted classifier of tables.
+    encoder
+        An encoder that learns, made without cut points.
+    """
+    if "families" in model._statistics or getattr(model, "_reads_rows", False):
+        return False
+    return not (model._discretizes and learned_cuts(encoder, model.discretize))
+
+
+def learned_cuts(encoder: Encoder, discretize: Any) -> bool:
+    """Return whether cut points depend on the rows: there are such columns, and none are given."""
+    numeric = [feature.name for feature, book in encoder.features if book is None]
+    if not numeric:
+        return False
+    given = discretize if isinstance(discretize, Mapping) else {}
+    return not all(
+        name in given
+        and not isinstance(given[name], str)
+        and not (isinstance(given[name], tuple) and isinstance(given[name][0], str))
+        for name in numeric
+    )
+
+
+def fitted_without_folds(
+    make: Callable[[], Any], opened: Opened, threads: int | None, memory_limit: int | None
+) -> tuple[list[Any], tuple[str, ...], Parts]:
+    """Return a model fitted without each fold, names of the folds, and what splits blocks.
+
+    Parameters
+    ----------
+    make
+        Returns the model, unfitted.
+    opened
+        The rows, with folds.
+    threads, memory_limit
+        As in `fastbayes.count`.
+    """
+    model, encoder = make(), opened.learning()
+    assert opened.folds is not None
+    if learns_by_subtraction(model, encoder):
+        if model._discretizes and any(book is None for _, book in encoder.features):
+            encoder = opened.learning(cuts=model.discretize)
+        stats = engine.scan(
+            opened.source,
+            encoder,
+            model._statistics,
+            threads=threads,
+            memory_limit=memory_limit,
+            folds=opened.folds,
+        )
+        models = [make().fit_statistics(rest) for rest in training(stats)]
+        parts = parts_of_folds(
+            opened.folds, opened.folds.names()[0], applying(opened, stats.schema)
+        )
+        return models, stats.fold_names, parts
+    scans = FoldScans(opened, threads, memory_limit)
+    models = []
+    for fold in range(len(scans.names)):
+        model = make()
+        model._check_parameters()
+        models.append(model._learned(model._scanned(model._scans(*scans.of(fold)))))
+    encoders = [applying(opened, model.schema_) for model in models]
+    return models, scans.names, parts_by_encoder(opened.folds, scans.order, encoders)
