@@ -235,16 +235,23 @@ def test_columns_in_any_layout__others_not_read(method):
     agree(method, columns, *rest)
 
 
-def test_lists_of_pairs_that_differ_in_nothing_but_the_pairs():
-    sizes = [2, 3, 4, 5]
-    with counting("planned") as add_pair_counts:
-        for pairs in ([(0, 1), (2, 3)], [(0, 2), (1, 3)], [(0, 2), (0, 3)]):
-            *arguments, n_cells = block(14, 100, sizes, 2, pairs=pairs)
-            columns, sizes_, y, *rest = arguments
-            counts, expected = np.zeros((2, n_cells), np.int64)
-            add_pair_counts(columns, sizes_, y, None, *rest, counts)
-            plain.add_pair_counts(columns, sizes_, y, None, *rest, expected)
-            np.testing.assert_array_equal(counts, expected)
+def test_plan_is_kept_for_its_own_list_of_pairs_only():
+    sizes = np.array([2, 3, 4, 5])
+
+    def plan(*pairs, n_classes=2, n_rows=1000):
+        first, second = np.transpose(pairs)
+        return compiled._plan(sizes, first, second, n_classes, n_rows, True, False)
+
+    assert plan((0, 1), (0, 2)).columns == [0, 1, 2]
+    assert plan((0, 1), (0, 3)).columns == [0, 1, 3]
+    assert plan((0, 1), (1, 3)).columns == [0, 1, 3]
+    assert plan((0, 1)).columns == [0, 1]
+    assert plan((0, 1), n_rows=1000) is plan((0, 1), n_rows=600)
+    assert plan((0, 1), n_rows=1000) is not plan((0, 1), n_rows=200)
+    assert plan((0, 1), n_classes=2) is not plan((0, 1), n_classes=3)
+    for n_classes in range(1, 100):
+        assert plan((0, 1), n_classes=n_classes).columns == [0, 1]
+    assert len(compiled._plans) <= compiled.MOST_PLANS
 
 
 def test_two_threads_at_once():
