@@ -30,7 +30,7 @@ MOST_BYTES = 1 << 24
 LEAST_ROWS = 4096
 # Streams of rows that are put in order of class at once: one would wait for itself.
 STREAMS = 4
-# Cells of a pair are asked for so many pairs ahead, the first lines of eight of them.
+# Cells of a pair are asked for so many pairs ahead: their first lines, of eight each.
 AHEAD, AHEAD_LINES = 4, 8
 
 _INT64, _WORDS = reads("int64"), writes("uint64", 2)
@@ -260,8 +260,10 @@ def split_codes(
     shared, ordered = codes[0], codes[1]
     for g in range(borders.size - 1):
         members = columns[borders[g] : borders[g + 1]]
-        shared[:n] = U8(0)
-        for i in members:
+        x = carray(bits.codes8_at(addresses[members[0]]), (n,))
+        for r in range(n):
+            shared[r] = x[r]
+        for i in members[1:]:
             x = carray(bits.codes8_at(addresses[i]), (n,))
             n_planes = 0
             while (sizes[i] - 1) >> n_planes:

@@ -99,7 +99,7 @@ def plane(typing: Any, x: Any, start: Any, bit: Any) -> Any:
 
 @intrinsic
 def shift_in(typing: Any, x: Any, n: Any, bits: Any, out: Any) -> Any:
-    """Shift bytes left and put codes of so many bits in: out[r] = out[r] << bits | x[r].
+    """Shift bytes left and put codes of so many bits in: out[r] = out[r] << bits | x[r], bits < 8.
 
     x    IN   (n,) uint8   n is a multiple of 64
     out  OUT  (n,) uint8

@@ -22,8 +22,7 @@ from fastbayes.kernels import bits
 
 Ints = NDArray[np.int64]
 
-# Costs in ns, measured on one core of 2.6 GHz with AVX-512, as if that had AVX2 only; their ratios
-# decide.
+# Costs in ns, measured on one core of 2.6 GHz, with AVX-512 and without; their ratios decide.
 MEETING = 0.0011 if bits.LANES == 8 else 0.0036  # of two bits
 SEGMENT = 1.1  # of two bit rows of one class: to begin, and to add up the lanes
 INCREMENT = 0.39  # of one row
@@ -88,11 +87,11 @@ def methods(
                     nothing where a column is in many pairs
     """
     cells = size_i * size_j * n_classes
-    by_bits = (size_i - 1) * (size_j - 1) * (MEETING * n_rows + SEGMENT * n_classes)
-    by_increments = INCREMENT * n_rows + CELL * np.minimum(cells, n_rows)
+    meetings = (size_i - 1) * (size_j - 1) * (MEETING * n_rows + SEGMENT * n_classes)
+    increments = INCREMENT * n_rows + CELL * np.minimum(cells, n_rows)
     narrow = np.maximum(size_i, size_j) <= BYTE
     padded = n_classes * 64 * bits.LANES > MOST_PADDING * n_rows
-    bitmap = narrow & (by_bits + preparing * n_rows <= by_increments)
+    bitmap = narrow & (meetings + preparing * n_rows <= increments)
     bitmap &= not (weighing or padded)
     return np.select([bitmap, narrow & (cells <= CODES)], [0, 1], 2)
 
@@ -133,7 +132,10 @@ def choose(
 def _tile(
     sizes: Ints, first: Ints, second: Ints, chosen: Ints, n_classes: int, bytes_only: bool
 ) -> Bitmaps:
-    """Lay out bit rows, columns of like sizes side by side, and bring pairs into tiles."""
+    """Lay out bit rows, columns of like sizes side by side, and bring pairs into tiles.
+
+    Columns of one value have no bit row; they come first, and `rows` says 0.
+    """
     columns = np.unique(np.concatenate((first[chosen], second[chosen])))
     columns = columns[np.argsort(sizes[columns], kind="stable")]
     rows = np.full(len(sizes), -1)
@@ -149,7 +151,6 @@ def _tile(
         end += int(sizes[i]) - 1
     begins.append(_whole_blocks(end))
     borders = np.array(begins)
-    # Columns of one value have no bit row: they stand between others, where it does no harm.
     low, high = np.sort(np.stack((group[first[chosen]], group[second[chosen]])), axis=0)
     key = low * len(begins) + high
     order = np.argsort(key, kind="stable")
