@@ -105,12 +105,13 @@ class FamilyCells(Cells):
             before.add(j)
             self.families.append((*(p for p in parents[:k] if self.choices[p]), j))
 
-    def counts(self, q: int) -> Floats:
-        """Return n(c, parents, x_j) of family q, (S_p + 2, ..., S_j + 2, K).
+    def counts(self, q: int, k: int | None = None) -> Floats:
+        """Return n(c, parents, x_j) of family q, (S_p + 2, ..., S_j + 2, K), of k parents at most.
 
         0 where a code is not counted.
         """
         kept, all_of_it = self.families[q], self._counts.features(q)
+        kept = (*kept[:-1][:k], kept[-1])
         block = self._counts.group(q)
         gone = tuple(axis for axis, f in enumerate(all_of_it) if f not in kept)
         block = block.sum(axis=gone) if gone else block

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
@@ -16,13 +17,19 @@ from fastbayes.classifiers.families import Family, FamilyCells, from_pairs, k_de
 from fastbayes.classifiers.log_space import Floats
 from fastbayes.classifiers.one_dependence import OneDependence, by_chain_rule, code_rows
 from fastbayes.classifiers.sampling import drawn_codes
-from fastbayes.classifiers.smoothing import log_prior
+from fastbayes.classifiers.selective import (
+    check_rereadable,
+    check_select,
+    network_losses,
+    reduced,
+)
 from fastbayes.classifiers.structure import tree_dot
 from fastbayes.errors import DataError, SchemaError
 from fastbayes.networks.scorer import Network, NetworkScorer
-from fastbayes.schema import labels
 from fastbayes.statistics.bundle import Statistics
 from fastbayes.statistics.family_counts import numbered
+
+logger = logging.getLogger("fastbayes")
 
 
 class KDB(OneDependence):
@@ -32,6 +39,13 @@ class KDB(OneDependence):
     ----------
     k
         Most parents of a feature beside the class: 0 is naive Bayes.
+    select
+        None, or "leave_one_out": `fit` takes one more scan to choose, among all structures of the
+        first features and of at most k parents, the one that predicts each row best by the counts
+        of the others. `fit_statistics` has no rows to choose by: it takes what was counted.
+    criterion
+        What is least in the best structure: "log_loss", or "error", the share of rows whose most
+        probable class is another.
     alpha
         Pseudo-count of every cell: 1 is Laplace, 0 maximum likelihood.
     class_prior
@@ -61,7 +75,11 @@ class KDB(OneDependence):
         (n_classes,) labels, sorted.
     parents_
         {feature: its parents, the one of most information first}, in the order in which features
-        were taken.
+        were taken; features that were not selected are left out.
+    k_
+        Most parents that a feature has.
+    n_selected_
+        Features in the structure.
     statistics_
         The `Statistics` that every parameter is read from; their families are the structure.
     schema_
@@ -83,12 +101,18 @@ class KDB(OneDependence):
     their order and with at most k parents each; `families` says which to count. Memory is 8 K
     times the sum of the products of S over families.
 
+    Selection scores the (k + 1) times m nested structures of each row at once (Martínez et al.
+    2016), counts less the row itself, in a time of k m K; of equal losses the fewest parents, then
+    the fewest features win. Where a parent is missing, those before it are the parents there.
+
     A hidden parent is summed out exactly, by eliminating one feature after the other; a row for
     which that takes a table of more than 4 million numbers is an error.
 
     References
     ----------
-    Sahami (1996), Learning limited dependence Bayesian classifiers, KDD, section 3.
+    Sahami (1996), Learning limited dependence Bayesian classifiers, KDD, section 3. Martínez,
+    Webb, Chen, Zaidi (2016), Scalable learning of Bayesian network classifiers, Journal of Machine
+    Learning Research 17, 44.
 
     Examples
     --------
@@ -104,6 +128,8 @@ class KDB(OneDependence):
     _statistics: ClassVar[tuple[str, ...]] = ("values", "families")
 
     parents_: dict[str, tuple[str, ...]]
+    k_: int
+    n_selected_: int
     _cells: FamilyCells
     _network: Network
 
@@ -111,6 +137,8 @@ class KDB(OneDependence):
         self,
         k: int = 2,
         *,
+        select: str | None = None,
+        criterion: str = "log_loss",
         alpha: float = 1.0,
         class_prior: str | ArrayLike | None = None,
         discretize: Any = "mdl",
@@ -123,6 +151,8 @@ class KDB(OneDependence):
         memory_limit: int | None = None,
     ) -> None:
         self.k = k
+        self.select = select
+        self.criterion = criterion
         self.alpha = alpha
         self.class_prior = class_prior
         self.discretize = discretize
@@ -139,6 +169,7 @@ class KDB(OneDependence):
         whole = isinstance(self.k, (int, np.integer)) and not isinstance(self.k, bool)
         if not whole or self.k < 0:
             raise ValueError(f"k={self.k!r}: use a whole number >= 0")
+        check_select(self.select, self.criterion)
 
     # -- learning ------------------------------------------------------------------------------
 
@@ -183,20 +214,37 @@ class KDB(OneDependence):
                 f"{scans.source.description} can be read only once, but KDB(k={self.k}) takes two "
                 "scans, one for its structure: pass a table or a path"
             )
+        if self.select is not None:
+            check_rereadable(self, scans)
         pairs = scans.count(self, {"values": {}, "pairs": {}})
         families = self._structure(pairs)
         if self.k <= 1:
-            return from_pairs(pairs, families)
-        counted = self._families(scans, families, pairs)
-        if counted.values != pairs.values:
-            raise DataError(f"{scans.source.description} changed while it was read; fit again")
-        return counted
+            counted = from_pairs(pairs, families)
+        else:
+            counted = self._families(scans, families, pairs)
+            if counted.values != pairs.values:
+                raise DataError(f"{scans.source.description} changed while it was read; fit again")
+        return counted if self.select is None else self._selected(scans, counted)
 
     def _families(
         self, scans: Scans, families: list[Family], known: Statistics | None = None
     ) -> Statistics:
         wanted = {"values": {}, "families": {"families": families}}
         return scans.count(self, wanted, None if known is None else known.schema)
+
+    def _selected(self, scans: Scans, stats: Statistics) -> Statistics:
+        """Return the counts of the best of the nested structures."""
+        if not stats.n_rows:
+            return stats
+        cells, prior = self._cells_of(stats), self._prior_of(stats)
+        losses = network_losses(self, scans, stats, cells, prior)
+        k, n_features = losses.best(self.criterion, 1)
+        logger.info(
+            "selected k=%d and %d of %d features: %s %.6g by leave-one-out",
+            *(k, n_features, len(cells.families), self.criterion),
+            getattr(losses, self.criterion)[k, n_features],
+        )
+        return reduced(stats, k, n_features)
 
     def _suited(self, stats: Any) -> Statistics:
         stats = super()._suited(stats)
@@ -210,9 +258,12 @@ class KDB(OneDependence):
             "with families=model.families(statistics)"
         )
 
+    def _cells_of(self, stats: Statistics) -> FamilyCells:
+        return FamilyCells(stats, int(self.k), missing=self.missing, unseen=self.unseen)
+
     def _read(self, stats: Statistics) -> dict[str, Any]:
-        smoothing, values, names = self._smoothing(), stats.values, stats.schema.names
-        cells = FamilyCells(stats, int(self.k), missing=self.missing, unseen=self.unseen)
+        found, smoothing, names = super()._read(stats), self._smoothing(), stats.schema.names
+        cells: FamilyCells = found["_cells"]
         tables = []
         for q, (*_, j) in enumerate(cells.families):
             n = cells.counts(q)
@@ -221,15 +272,11 @@ class KDB(OneDependence):
             tables.append(logs(table))
         states = cells.choices.astype(np.int64)
         hidden = [~cells.shown(j) for j in range(len(names))]
-        return {
-            "class_log_prior_": log_prior(
-                values.class_counts,
-                smoothing.mass(values.shape.n_classes),
-                self.class_prior,
-                labels(stats.schema.classes),
-            ),
-            "parents_": {names[j]: tuple(names[p] for p in up) for *up, j in cells.families},
-            "_cells": cells,
+        parents = {names[j]: tuple(names[p] for p in up) for *up, j in cells.families}
+        return found | {
+            "parents_": parents,
+            "k_": max(map(len, parents.values()), default=0),
+            "n_selected_": len(parents),
             "_network": Network(cells.families, tables, hidden, states, names),
         }
 

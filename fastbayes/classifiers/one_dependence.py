@@ -66,16 +66,16 @@ class OneDependence(Classifier):
         return stats
 
     def _read(self, stats: Statistics) -> dict[str, Any]:
-        smoothing, values = self._smoothing(), stats.values
-        return {
-            "class_log_prior_": log_prior(
-                values.class_counts,
-                smoothing.mass(values.shape.n_classes),
-                self.class_prior,
-                labels(stats.schema.classes),
-            ),
-            "_cells": Cells(values, stats.pairs, missing=self.missing, unseen=self.unseen),
-        }
+        return {"class_log_prior_": self._prior_of(stats), "_cells": self._cells_of(stats)}
+
+    def _prior_of(self, stats: Statistics) -> Floats:
+        """Return ln P(c)."""
+        counts = stats.values.class_counts
+        mass, classes = self._smoothing().mass(len(counts)), labels(stats.schema.classes)
+        return log_prior(counts, mass, self.class_prior, classes)
+
+    def _cells_of(self, stats: Statistics) -> Cells:
+        return Cells(stats.values, stats.pairs, missing=self.missing, unseen=self.unseen)
 
     def _log_prior(self) -> Floats:
         return self.class_log_prior_

@@ -1,0 +1,171 @@
+"""Models chosen among nested ones by leave-one-out: the losses, the choice, what is kept of it."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import fastbayes as fb
+from fastbayes.classifiers.base import Scans
+from fastbayes.classifiers.selective import Losses, network_losses
+from fastbayes.errors import SchemaError
+
+NAMES = [f"x{j}" for j in range(5)]
+
+
+def table_of(n: int, seed: int = 0, *, holes: float = 0.0, noise: int = 2) -> pa.Table:
+    """Return columns of which x0 and x1 tell the class together, x2 alone, the rest nothing."""
+    rng = np.random.default_rng(seed)
+    a, b, c = rng.integers(0, 3, (3, n))
+    y = ((a + b) % 2 ^ (rng.random(n) < 0.05)) + 2 * (c == 0) * (rng.random(n) < 0.7)
+    a = np.where(rng.random(n) < 0.1, y % 3, a)
+    columns = [a, b, c, *rng.integers(0, 3, (noise, n))]
+    gone = rng.random((len(columns), n)) < holes
+    data = {
+        f"x{j}": pa.array(np.char.add("v", v.astype(str)), mask=g)
+        for j, (v, g) in enumerate(zip(columns, gone, strict=True))
+    }
+    return pa.table({**data, "y": np.array(list("pqrs"))[y]})
+
+
+class Watched(fb.KDB):
+    """Keeps the losses that it chose by."""
+
+    seen: Losses
+
+    def _selected(self, scans: Scans, stats: fb.Statistics) -> fb.Statistics:
+        cells, prior = self._cells_of(stats), self._prior_of(stats)
+        self.seen = network_losses(self, scans, stats, cells, prior)
+        return super()._selected(scans, stats)
+
+
+def refitted(data: pa.Table, weights: Any, families: Any, k: int, **options: Any) -> Any:
+    """Return the mean loss and error of each row by the counts of the others, one fit a row."""
+    weights = np.ones(len(data)) if weights is None else weights
+    told = {"families": families, "moments": False}
+    whole = fb.count(data, "y", sample_weight=weights, **told)
+    total = np.zeros(2)
+    for r, w in enumerate(weights):
+        if not w:
+            continue
+        row = data.slice(r, 1)
+        one = fb.count(row, "y", sample_weight=np.array([min(w, 1.0)]), **told)
+        # The schema stays: domains and classes are those of all rows.
+        rest = {
+            name: part - one.aligned(whole.schema).parts[name] for name, part in whole.parts.items()
+        }
+        left = fb.Statistics(whole.schema, rest)
+        model = fb.KDB(k=k, **options).fit_statistics(left)
+        p = model.predict_proba(row)[0]
+        at = model.classes_.tolist().index(row["y"][0].as_py())
+        total += w * np.array(
+            [-np.log(max(p[at], 1e-15)), model.predict(row)[0] != model.classes_[at]]
+        )
+    return total / weights.sum()
+
+
+@pytest.mark.parametrize("kernels", ["always", "never"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_losses__are_those_of_every_model_refitted(
+    monkeypatch: pytest.MonkeyPatch, kernels: str, weighted: bool
+) -> None:
+    monkeypatch.setenv("FASTBAYES_KERNELS", kernels)
+    data = table_of(24, 1, noise=1)
+    weights = np.random.default_rng(0).integers(0, 5, 24) / 2 if weighted else None
+    options: dict[str, Any] = {"alpha": 0.5, "class_prior": "empirical" if weighted else None}
+    model = Watched(2, select="leave_one_out", **options).fit(data, "y", sample_weight=weights)
+    full = fb.KDB(2, **options).fit(data, "y", sample_weight=weights)
+    families = [(*up, j) for j, up in full.parents_.items()]
+    assert model.seen.log_loss.shape == (3, 5)
+    for k in range(3):
+        for m in range(1, 5):
+            expected = refitted(data, weights, families[:m], k, **options)
+            found = model.seen.log_loss[k, m], model.seen.error[k, m]
+            np.testing.assert_allclose(found, expected, rtol=1e-11)
+    k, m = np.unravel_index(model.seen.log_loss[:, 1:].argmin(), (3, 4))
+    assert (model.k_, model.n_selected_) == (k, m + 1)
+
+
+def test_choice__is_the_structure_that_made_the_data(caplog: pytest.LogCaptureFixture) -> None:
+    data = table_of(4000)
+    caplog.set_level(logging.INFO, "fastbayes")
+    model = fb.KDB(3, select="leave_one_out").fit(data, "y")
+    assert set(model.parents_) == {"x0", "x1", "x2"}
+    assert (model.k_, model.n_selected_) == (1, 3)
+    assert "selected k=1 and 3 of 5 features: log_loss" in caplog.text
+    full = fb.KDB(3).fit(data, "y")
+    fresh = table_of(4000, 1)
+    assert fb.evaluate(model, fresh).log_loss < fb.evaluate(full, fresh).log_loss
+    # What was selected is what was counted: nothing else is known of the model.
+    plain = fb.KDB(1).fit_statistics(model.statistics_)
+    np.testing.assert_array_equal(plain.log_joint(fresh), model.log_joint(fresh))
+    assert model.statistics_.families.nbytes < full.statistics_.families.nbytes / 8
+
+
+def test_criterion__is_what_is_least() -> None:
+    data = table_of(300, 4)
+    for criterion in ("log_loss", "error"):
+        model = Watched(3, select="leave_one_out", criterion=criterion).fit(data, "y")
+        loss = getattr(model.seen, criterion)
+        assert loss[model.k_, model.n_selected_] == loss[:, 1:].min()
+
+
+def test_equal_losses__go_to_the_smaller_model() -> None:
+    same = np.array([[9.0, 2.0, 1.0, 1.0], [9.0, 1.0, 1.0 - 1e-15, 3.0]])
+    assert Losses(same, 9 - same).best("log_loss", 1) == (0, 2)
+    assert Losses(same, 9 - same).best("error", 0) == (0, 0)
+    # No model of this data has more than one feature that says something.
+    data = pa.table({"a": ["u", "v"] * 20, "b": ["w"] * 40, "c": ["w"] * 40, "y": ["p", "q"] * 20})
+    model = fb.KDB(2, select="leave_one_out").fit(data, "y")
+    assert (model.parents_, model.k_) == ({"a": ()}, 0)
+
+
+def test_holes_threads_and_files__change_nothing(tmp_path: Path) -> None:
+    data = table_of(3000, 7, holes=0.1)
+    weights = np.random.default_rng(1).random(3000)
+    one = Watched(2, select="leave_one_out", threads=1).fit(data, "y", sample_weight=weights)
+    many = Watched(2, select="leave_one_out", threads=3).fit(
+        pa.concat_tables([data.slice(0, 10), data.slice(10)]), "y", sample_weight=weights
+    )
+    for found in zip(one.seen, many.seen, strict=True):
+        np.testing.assert_array_equal(*found)
+    assert one.statistics_ == many.statistics_
+    model = fb.KDB(2, select="leave_one_out").fit(data, "y", sample_weight=weights)
+    model.save(tmp_path / "m.fb")
+    loaded = fb.load(tmp_path / "m.fb")
+    assert loaded.parents_ == model.parents_
+    np.testing.assert_array_equal(loaded.log_joint(data), model.log_joint(data))
+    # Rows that come later are counted for what was selected.
+    loaded.partial_fit(data, "y", sample_weight=weights)
+    assert loaded.parents_ == model.parents_
+    assert loaded.statistics_.allclose(model.statistics_ + model.statistics_)
+    drawn = loaded.sample(10, seed=0)
+    left_out = [name for name in NAMES if name not in model.parents_]
+    assert all(drawn[name].null_count == 10 for name in left_out)
+    told = loaded.explain(data.slice(0, 20))
+    assert (told.contributions[:, [NAMES.index(n) for n in left_out]] == 0).all()
+
+
+def test_compiled_and_plain_losses__agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = table_of(2000, 3, holes=0.2)
+    found = []
+    for kernels in ("always", "never"):
+        monkeypatch.setenv("FASTBAYES_KERNELS", kernels)
+        found.append(Watched(3, select="leave_one_out").fit(data, "y").seen)
+    np.testing.assert_allclose(found[0].log_loss, found[1].log_loss, rtol=1e-11)
+    np.testing.assert_array_equal(found[0].error, found[1].error)
+
+
+def test_what_cannot_be__is_said() -> None:
+    data = table_of(50)
+    with pytest.raises(ValueError, match="select='best': use None or 'leave_one_out'"):
+        fb.KDB(select="best").fit(data, "y")
+    with pytest.raises(ValueError, match="criterion='auc': use one of"):
+        fb.KDB(criterion="auc").fit(data, "y")
+    with pytest.raises(SchemaError, match=r"read only once, but KDB\(select='leave_one_out'\)"):
+        fb.KDB(1, select="leave_one_out").fit(data.to_reader(), "y")
