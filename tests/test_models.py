@@ -85,6 +85,21 @@ CASES: dict[str, tuple[Callable[[], Any], Any]] = {
         MIXED,
     ),
     "KDB, array": (lambda: fb.KDB(k=1), NUMBERS),
+    "A2DE": (fb.A2DE, MIXED),
+    "A2DE, other parameters": (
+        lambda: fb.A2DE(
+            smoothing="m_estimate",
+            m=np.float64(0.5),
+            subsumption=7,
+            min_count=3,
+            class_prior="uniform",
+            discretize={"heat": [0.0, np.float64(1.5)]},
+            domains={"sky": ["sun", "rain", "snow"]},
+            categorical=["p"],
+            missing="category",
+        ),
+        MIXED,
+    ),
     "CategoricalNB": (lambda: fb.CategoricalNB(min_categories=9), FRAME),
     "MultinomialNB": (lambda: fb.MultinomialNB(alpha=[0.5, 1, 2]), FRAME),
     "ComplementNB": (lambda: fb.ComplementNB(norm=True), NUMBERS),
@@ -218,7 +233,7 @@ def test_adapted_prior__is_a_copy_of_the_model_with_another_prior(case: tuple[An
     adapted = model.adapt_prior(X)
     assert adapted.statistics_ == model.statistics_
     assert hasattr(adapted, "feature_names_in_") == hasattr(model, "feature_names_in_")
-    if isinstance(model, fb.AODE) and model.class_prior is None:
+    if isinstance(model, (fb.AODE, fb.A2DE)) and model.class_prior is None:
         # As counted, the prior differs from one super-parent to the next: it has no one prior.
         model = model._copy_with(class_prior=np.exp(model.class_log_prior_))
     likelihood = [m.log_joint(X) - m._log_prior() for m in (adapted, model)]

@@ -27,6 +27,7 @@ MODELS = {
     "AODE": lambda: fb.AODE(
         categorical=["a", "b", "c"], weights="mutual_information", subsumption=20, min_count=3
     ),
+    "A2DE": lambda: fb.A2DE(categorical=["a", "b", "c"], subsumption=20, min_count=2),
 }
 
 

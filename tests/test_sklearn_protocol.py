@@ -35,7 +35,7 @@ from fastbayes.errors import DataError, FastBayesWarning, SchemaError
 
 DROP_INS = [BernoulliNB, CategoricalNB, ComplementNB, GaussianNB, MultinomialNB]
 SPARSE = [BernoulliNB, ComplementNB, MultinomialNB]
-SEMI_NAIVE = [fastbayes.SPODE, fastbayes.TAN, fastbayes.AODE, fastbayes.KDB]
+SEMI_NAIVE = [fastbayes.SPODE, fastbayes.TAN, fastbayes.AODE, fastbayes.A2DE, fastbayes.KDB]
 CLASSIFIERS = [*DROP_INS, fastbayes.NaiveBayes, *SEMI_NAIVE]
 
 

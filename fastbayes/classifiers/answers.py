@@ -74,6 +74,10 @@ class Answers(Estimator):
         """Return ln P(c), (n_classes,)."""
         raise NotImplementedError
 
+    def _class_margin(self) -> Floats:
+        """Return the log of what the joint distribution gives each class, (n_classes,)."""
+        return self._log_prior()
+
     def _explained_prior(self) -> Floats:
         """Return the part of the log joint that no feature contributes, (n_classes,)."""
         return self._log_prior()
@@ -263,7 +267,7 @@ class Answers(Estimator):
         n
             Number of rows.
         y
-            One class, or (n,) classes, to draw from; None draws classes from the prior.
+            One class, or (n,) classes, to draw from; None draws classes, too.
         seed
             Seed of the random numbers; the same seed gives the same rows.
 
@@ -281,7 +285,7 @@ class Answers(Estimator):
         if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 0:
             raise ValueError(f"n={n!r}: use a whole number >= 0")
         random = np.random.default_rng(seed)
-        codes = class_codes(self.classes_, self._log_prior(), int(n), y, random)
+        codes = class_codes(self.classes_, self._class_margin(), int(n), y, random)
         columns = self._drawn(codes, random)
         target, labels = self._target_column(codes)
         while target in columns:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastbayes import _jit
-from fastbayes.classifiers.averaged import Averaged
+from fastbayes.classifiers.averaged import Averaged, some_of_each
 from fastbayes.classifiers.cells import Cells, Smoothing, logs
 from fastbayes.classifiers.log_space import Floats
 from fastbayes.classifiers.sampling import value_codes
@@ -159,13 +159,12 @@ class AODE(Averaged):
         found = super()._read(stats)
         cells, smoothing = found["_cells"], found["_rule"]
         often = np.asarray(cells.n.sum(axis=1) >= self.min_count)
-        prior = None if self.class_prior is None else np.exp(found["class_log_prior_"])
         each = super_parent_weights(self.weights, cells, stats.schema.names)
         relative = each / each.max(initial=np.nextafter(0.0, 1.0))
         return found | {
             "super_parent_weights_": each,
             "_naive": logs(cells.likelihood(smoothing)),
-            "_own": own_joint(cells, smoothing, prior),
+            "_own": own_joint(cells, smoothing, found["_given_prior"]),
             "_weight": np.where(often & ~cells.hidden, relative[cells.feature], 0.0),
         }
 
@@ -220,23 +219,30 @@ class AODE(Averaged):
         out[:] = np.where(alone, self._naive[rows], mixed).transpose(1, 0, 2)
         return np.where(alone, 0.0, share).transpose(1, 0, 2)
 
+    def _models(self, prior: Floats | None) -> tuple[Floats, Floats]:
+        own, cells = own_joint(self._cells, self._rule, prior), self._cells
+        margins = np.zeros((len(cells.sizes), cells.n_classes))
+        for p, (first, choices) in enumerate(zip(cells.offsets, cells.choices, strict=False)):
+            margins[p] = own[first : first + int(choices)].sum(axis=0)
+        return self.super_parent_weights_ * (cells.choices > 0), margins
+
     def _drawn_codes(
         self, codes: NDArray[np.intp], random: np.random.Generator
     ) -> list[NDArray[np.int64]]:
         """Draw a super-parent for each row, its value given the class, then the others."""
         cells, m = self._cells, len(self._cells.sizes)
-        shares = self.super_parent_weights_ * (cells.choices > 0)
         drawn = np.full((m, len(codes)), cells.sizes[:, None])
-        if not shares.any():
+        own = own_joint(cells, self._rule, self._even_prior())
+        if not (self.super_parent_weights_ * cells.choices).any():
             for j in np.flatnonzero(cells.choices > 0):
                 states = slice(cells.offsets[j], cells.offsets[j] + int(cells.choices[j]))
                 drawn[j] = value_codes(np.exp(self._naive[states]), codes, random)
             return list(drawn)
-        chosen = random.choice(m, size=len(codes), p=shares / shares.sum())
+        chosen = self._chosen(codes, random)
         for p in np.unique(chosen):
             here = np.flatnonzero(chosen == p)
             states = slice(cells.offsets[p], cells.offsets[p] + int(cells.choices[p]))
-            drawn[p, here] = value_codes(self._own[states], codes[here], random)
+            drawn[p, here] = value_codes(some_of_each(own[states]), codes[here], random)
             table = cells.conditional(int(p), self._rule)
             for j in np.flatnonzero((cells.choices > 0) & (np.arange(m) != p)):
                 states = slice(cells.offsets[j], cells.offsets[j] + int(cells.choices[j]))

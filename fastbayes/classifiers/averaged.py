@@ -9,9 +9,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fastbayes.batch import Batch
-from fastbayes.classifiers.cells import Smoothing, checked_m
+from fastbayes.classifiers.cells import Smoothing, checked_m, logs
 from fastbayes.classifiers.log_space import Floats
 from fastbayes.classifiers.one_dependence import OneDependence, code_rows
+from fastbayes.classifiers.sampling import value_codes
 from fastbayes.classifiers.smoothing import checked_alpha
 from fastbayes.classifiers.subsumption import (
     Subsumption,
@@ -28,14 +29,15 @@ class Averaged(OneDependence):
     """A mean over models in which features of the row are parents of all others.
 
     A subclass reads the statistics (`_read`), gives a scorer (`_mean_scorer`), what each feature
-    says in rows (`_spoken`), how many numbers that takes a row (`_numbers`), and random codes
-    (`_drawn_codes`).
+    says in rows (`_spoken`), how many numbers that takes a row (`_numbers`), what each model
+    averaged gives to the classes (`_models`), and random codes (`_drawn_codes`).
     """
 
     _averages: ClassVar[bool] = True
 
     _implied: Subsumption | None
     _rule: Smoothing
+    _given_prior: Floats | None
 
     min_count: Any
     smoothing: Any
@@ -56,6 +58,13 @@ class Averaged(OneDependence):
         """Write contributions, and return the share of each super-parent, shaped like them.
 
         rows  (n_features, n_rows) row (offset + code) of each cell
+        """
+        raise NotImplementedError
+
+    def _models(self, prior: Floats | None) -> tuple[Floats, Floats]:
+        """Return the weight of each model averaged, (n_models,), and P(c) in it, (n_models, K).
+
+        For a prior that is given, or None.
         """
         raise NotImplementedError
 
@@ -84,7 +93,11 @@ class Averaged(OneDependence):
         implied = None
         if threshold is not None:
             implied = Subsumption(found["_cells"], stats.schema.names, threshold)
-        return found | {"_rule": self._smoothing(), "_implied": implied}
+        return found | {
+            "_rule": self._smoothing(),
+            "_implied": implied,
+            "_given_prior": None if self.class_prior is None else np.exp(found["class_log_prior_"]),
+        }
 
     @property
     def subsumptions_(self) -> list[tuple[str, Any, str, Any]]:
@@ -114,6 +127,20 @@ class Averaged(OneDependence):
     def _contributions(self, batch: Batch, out: Floats) -> None:
         self._shares(batch, out)
 
+    def _class_margin(self) -> Floats:
+        # Without a given prior, each super-parent has its own of the rows where it is known.
+        weights, margins = self._models(self._given_prior)
+        return logs(weights @ margins / weights.sum()) if weights.any() else self.class_log_prior_
+
+    def _even_prior(self) -> Floats | None:
+        """Return a prior for sampling given the class, which a given one has no part in."""
+        return None if self._given_prior is None else np.ones(len(self._given_prior))
+
+    def _chosen(self, codes: NDArray[np.intp], random: np.random.Generator) -> NDArray[np.int64]:
+        """Return one of the models averaged for each class code, by P(model | c)."""
+        weights, margins = self._models(self._even_prior())
+        return value_codes(weights[:, None] * some_of_each(margins), codes, random)
+
     def _shares(self, batch: Batch, out: Floats) -> Floats:
         if self._implied is not None:
             batch = self._implied.of_batch(batch)
@@ -123,3 +150,8 @@ class Averaged(OneDependence):
             some = slice(lo, lo + step)
             shares[some] = self._spoken(rows[:, some], out[some])
         return shares
+
+
+def some_of_each(table: Floats) -> Floats:
+    """Return a table (n, n_classes) with 1 for every entry of a class that has none: 0/0."""
+    return np.where(table.any(axis=0), table, 1.0)

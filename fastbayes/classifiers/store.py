@@ -20,6 +20,7 @@ MODELS = {
     "SPODE": "fastbayes.classifiers.spode",
     "TAN": "fastbayes.classifiers.tan",
     "AODE": "fastbayes.classifiers.aode",
+    "A2DE": "fastbayes.classifiers.a2de",
     "KDB": "fastbayes.classifiers.kdb",
     "CategoricalNB": "fastbayes.classifiers.drop_in",
     "MultinomialNB": "fastbayes.classifiers.drop_in",
