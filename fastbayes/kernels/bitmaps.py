@@ -59,7 +59,7 @@ SIGNATURES = {
 
 def add_bitmap_counts(
     chosen: Bitmaps,
-    columns: Sequence[NDArray[np.uint8]],
+    columns: Sequence[NDArray[np.unsignedinteger]] | NDArray[np.unsignedinteger],
     sizes: NDArray[np.int64],
     y: NDArray[np.unsignedinteger],
     n_classes: int,

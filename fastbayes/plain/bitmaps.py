@@ -13,7 +13,7 @@ from fastbayes.plain.pairs import add_pair_counts
 
 def add_bitmap_counts(
     chosen: Any,
-    columns: Sequence[NDArray[np.uint8]],
+    columns: Sequence[NDArray[np.unsignedinteger]] | NDArray[np.unsignedinteger],
     sizes: NDArray[np.int64],
     y: NDArray[np.unsignedinteger],
     n_classes: int,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 
 def add_pair_counts(
-    columns: Sequence[NDArray[np.unsignedinteger]],
+    columns: Sequence[NDArray[np.unsignedinteger]] | NDArray[np.unsignedinteger],
     sizes: NDArray[np.int64],
     y: NDArray[np.unsignedinteger],
     weight: NDArray[np.float64] | None,

@@ -235,6 +235,18 @@ def test_columns_in_any_layout__others_not_read(method):
     agree(method, columns, *rest)
 
 
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("code", [np.uint8, np.uint16, np.uint32])
+def test_columns_of_one_matrix(method, code):
+    columns, *rest = block(15, 500, [3, 4, 5, 2], 2, code)
+    weight = np.random.default_rng(0).random(500)
+    rows = np.stack(columns)
+    for matrix in (rows, np.repeat(rows, 2, axis=0)[::2], np.asfortranarray(rows)):
+        agree(method, matrix, *rest)
+        agree(method, matrix, *rest, weight=weight)
+        agree(method, matrix[:, 100:400], rest[0], rest[1][100:400], *rest[2:])
+
+
 def test_plan_is_kept_for_its_own_list_of_pairs_only():
     sizes = np.array([2, 3, 4, 5])
 
