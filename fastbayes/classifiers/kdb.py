@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastbayes.batch import Batch
+from fastbayes.classifiers.as_network import AsNetwork
 from fastbayes.classifiers.base import Scans
 from fastbayes.classifiers.cells import Cells, logs
 from fastbayes.classifiers.families import Family, FamilyCells, from_pairs, k_dependent
@@ -23,7 +24,6 @@ from fastbayes.classifiers.selective import (
     network_losses,
     reduced,
 )
-from fastbayes.classifiers.structure import tree_dot
 from fastbayes.errors import DataError, SchemaError
 from fastbayes.networks.scorer import Network, NetworkScorer
 from fastbayes.statistics.bundle import Statistics
@@ -32,7 +32,7 @@ from fastbayes.statistics.family_counts import numbered
 logger = logging.getLogger("fastbayes")
 
 
-class KDB(OneDependence):
+class KDB(AsNetwork, OneDependence):
     """k-dependence Bayes: each feature depends on the class and on up to k other features.
 
     Parameters
@@ -293,16 +293,13 @@ class KDB(OneDependence):
         ]
         return k - 1 + k * sum(each)
 
-    def to_dot(self) -> str:
-        """Return the structure in Graphviz' language.
+    def _dependencies(self) -> dict[str, tuple[str, ...]]:
+        return self.parents_
 
-        Returns
-        -------
-        str
-            A directed graph from the class to every feature, and from feature to feature.
-        """
-        self._check_fitted()
-        return tree_dot(self.schema_.target or "class", self.parents_)
+    def _log_tables(self) -> Iterator[tuple[str, Floats]]:
+        network, names = self._network, self.schema_.names
+        for family, table in zip(network.families, network.tables, strict=True):
+            yield names[family[-1]], table
 
     def _scorer(self, cells: float) -> Any:
         return NetworkScorer(self.class_log_prior_, self._network, self.precision, cells)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastbayes import _jit
 from fastbayes.batch import Batch
-from fastbayes.classifiers.base import Classifier
+from fastbayes.classifiers.as_network import AsNetwork
 from fastbayes.classifiers.feature_averaging import averaged_log_likelihood, checked_chance
 from fastbayes.classifiers.log_space import Floats
 from fastbayes.classifiers.sampling import value_codes
@@ -36,7 +36,7 @@ CHOICES = {
 }
 
 
-class NaiveBayes(Classifier):
+class NaiveBayes(AsNetwork):
     """Naive Bayes: categorical columns times Gaussian columns, given the class.
 
     Parameters
@@ -237,6 +237,15 @@ class NaiveBayes(Classifier):
 
     def _log_prior(self) -> Floats:
         return self.class_log_prior_
+
+    def _dependencies(self) -> dict[str, tuple[str, ...]]:
+        return dict.fromkeys(self.schema_.names, ())
+
+    def _log_tables(self) -> Iterator[tuple[str, Floats]]:
+        for feature, table in zip(
+            self.schema_.categorical, np.split(self._tables, self._offsets[1:-1]), strict=True
+        ):
+            yield feature.name, table
 
     def _scorer(self, cells: float) -> Any:
         gaussian = tuple(self._gaussians) if self.schema_.numeric else None

@@ -7,12 +7,12 @@ order, in which the best tree is unique: it does not depend on the root either.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+
+from fastbayes.networks.dot import graph
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -291,17 +291,13 @@ def tree_dot(target: str, parents: Mapping[str, Sequence[str]]) -> str:
         "wind" -> "humidity";
     }
     """
-    while target in parents:  # a feature may be called like the class
+    target = class_node(target, parents)
+    everything = {name: [target, *above] for name, above in parents.items()}
+    return graph({target: [], **everything}, boxes=[target])
+
+
+def class_node(target: str, features: Collection[str]) -> str:
+    """Return a name for the class that no feature has."""
+    while target in features:
         target += " (class)"
-    lines = [f"{_quoted(target)} [shape=box]", *map(_quoted, parents)]
-    lines += [f"{_quoted(target)} -> {_quoted(feature)}" for feature in parents]
-    for feature, its_parents in parents.items():
-        lines += [f"{_quoted(parent)} -> {_quoted(feature)}" for parent in its_parents]
-    return "\n".join(["digraph {", *(f"    {line};" for line in lines), "}"])
-
-
-def _quoted(name: Any) -> str:
-    """Return a name as an identifier of Graphviz that is drawn as the name."""
-    text = str(name).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    # What reads as an entity of HTML would be drawn as its character.
-    return '"' + re.sub(r"&(?=#?\w+;)", "&amp;", text) + '"'
+    return target

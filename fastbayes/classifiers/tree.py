@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -9,16 +10,16 @@ from numpy.typing import NDArray
 
 from fastbayes import _jit
 from fastbayes.batch import Batch
+from fastbayes.classifiers.as_network import AsNetwork
 from fastbayes.classifiers.cells import Cells
 from fastbayes.classifiers.log_space import Floats
 from fastbayes.classifiers.one_dependence import OneDependence, by_chain_rule, code_rows
 from fastbayes.classifiers.sampling import value_codes
-from fastbayes.classifiers.structure import tree_dot
 from fastbayes.plain.factors import children_first
 from fastbayes.statistics.bundle import Statistics
 
 
-class TreeClassifier(OneDependence):
+class TreeClassifier(AsNetwork, OneDependence):
     """A classifier whose features form a forest; a subclass chooses it (`_structure`)."""
 
     parents_: dict[str, str | None]
@@ -51,17 +52,13 @@ class TreeClassifier(OneDependence):
         above = np.where(self._parents >= 0, sizes[self._parents], 1)
         return k - 1 + k * int((above * np.maximum(sizes - 1, 0)).sum())
 
-    def to_dot(self) -> str:
-        """Return the structure in Graphviz' language.
+    def _dependencies(self) -> dict[str, tuple[str, ...]]:
+        return {name: () if p is None else (p,) for name, p in self.parents_.items()}
 
-        Returns
-        -------
-        str
-            A directed graph from the class to every feature, and from feature to feature.
-        """
-        self._check_fitted()
-        above = {name: [] if p is None else [p] for name, p in self.parents_.items()}
-        return tree_dot(self.schema_.target or "class", above)
+    def _log_tables(self) -> Iterator[tuple[str, Floats]]:
+        above = self._parents.tolist()
+        for name, p, table in zip(self.schema_.names, above, self._tables, strict=True):
+            yield name, table[0] if p < 0 else table
 
     def _hidden(self) -> list[NDArray[np.bool_]]:
         cells = self._cells

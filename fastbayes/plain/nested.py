@@ -184,7 +184,7 @@ def _divided(n: Floats, total: Floats, mass: float, size: float) -> Floats:
     """Return (n + mass) / (total + size mass); 0/0 is its limit 1/size."""
     below = total + size * mass
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(below > 0, (n + mass) / below, 1.0 / size)
+        return np.where(below > 0, (n + mass) / below, 1.0 / max(size, 1))
 
 
 def _scaled(joint: Floats) -> Floats:
