@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fastbayes.classifiers.cells import Cells
+from fastbayes.classifiers.base import Scans
+from fastbayes.classifiers.cells import Cells, Smoothing
+from fastbayes.classifiers.chosen_parent import FOLDS, best_held_out, best_left_out
 from fastbayes.classifiers.held_out import spode_scores
 from fastbayes.classifiers.log_space import Floats
+from fastbayes.classifiers.smoothing import best_of
 from fastbayes.classifiers.structure import by_relevance
 from fastbayes.classifiers.tan import check_feature, dependence
 from fastbayes.classifiers.tree import TreeClassifier
+from fastbayes.data.folds import FoldsByPlace
+from fastbayes.engine import resolved_threads
+from fastbayes.errors import DataError, SchemaError
 from fastbayes.statistics.bundle import Statistics
 
-CRITERIA = ("loo_joint", "cmi")
+CRITERIA = ("loo_joint", "loo", "cv", "cmi")
+# Those that read the rows once more.
+READING = ("loo", "cv")
 
 
 class SPODE(TreeClassifier):
@@ -25,10 +34,12 @@ class SPODE(TreeClassifier):
     Parameters
     ----------
     alpha
-        Pseudo-count of every cell: 1 is Laplace, 0 maximum likelihood.
+        Pseudo-count of every cell: 1 is Laplace, 0 maximum likelihood, "loo" the value that
+        maximises the leave-one-out log joint.
     super_parent
         Name of the parent of all others, or how to choose it: "loo_joint" (leave-one-out log
-        joint), "cmi" (sum of I(X_j; X_p | C)).
+        joint), "cmi" (sum of I(X_j; X_p | C)); or by a scan that scores the rows, in `fit` only:
+        "loo" (leave-one-out log-loss), "cv" (log-loss of ten folds).
     class_prior
         None (smoothed by alpha), "empirical", "uniform", or (n_classes,) probabilities.
     discretize
@@ -54,6 +65,8 @@ class SPODE(TreeClassifier):
     ----------
     classes_
         (n_classes,) labels, sorted.
+    alpha_
+        The pseudo-count in use.
     super_parent_
         Name of the parent of all other features.
     parents_
@@ -70,8 +83,9 @@ class SPODE(TreeClassifier):
     Notes
     -----
     P(c, x) = P(c) P(x_p | c) prod_{j != p} P(x_j | c, x_p); a missing super-parent is summed out.
-    The leave-one-out log joint is a closed form of the counts: no data are read to choose. Ties go
-    by feature name.
+    The leave-one-out log joint is a closed form of the counts: no data are read to choose. "loo"
+    and "cv" score all super-parents in one more scan, -ln P(c | x) of each row by the counts
+    without it, or without its fold. Ties go by feature name.
 
     References
     ----------
@@ -89,11 +103,12 @@ class SPODE(TreeClassifier):
     """
 
     super_parent_: str
+    _chosen: str | None = None
 
     def __init__(
         self,
         *,
-        alpha: float = 1.0,
+        alpha: float | str = 1.0,
         super_parent: str = "loo_joint",
         class_prior: str | ArrayLike | None = None,
         discretize: Any = "mdl",
@@ -117,9 +132,61 @@ class SPODE(TreeClassifier):
         self.threads = threads
         self.memory_limit = memory_limit
 
+    # -- learning ------------------------------------------------------------------------------
+
+    @property
+    def _reads_rows(self) -> bool:
+        """Whether the super-parent is chosen by scoring the rows."""
+        return isinstance(self.super_parent, str) and self.super_parent in READING
+
+    def fit_statistics(self, stats: Any) -> Self:
+        if self._reads_rows:
+            raise SchemaError(
+                f"super_parent={self.super_parent!r} scores the rows themselves: use fit, or choose "
+                "by counts alone with 'loo_joint' or 'cmi'"
+            )
+        return super().fit_statistics(stats)
+
+    fit_statistics.__doc__ = TreeClassifier.fit_statistics.__doc__
+
+    def _scanned(self, scans: Scans) -> Statistics:
+        if not self._reads_rows:
+            return super()._scanned(scans)
+        if not scans.first:
+            raise SchemaError(
+                f"super_parent={self.super_parent!r} takes all rows at once: use fit, or choose by "
+                "counts alone with 'loo_joint' or 'cmi'"
+            )
+        if not scans.source.rereadable:
+            raise SchemaError(
+                f"{scans.source.description} can be read only once, but super_parent="
+                f"{self.super_parent!r} takes a scan of its own: pass a table or a path, or choose "
+                "by counts alone with 'loo_joint'"
+            )
+        folds = FoldsByPlace(FOLDS) if self.super_parent == "cv" else None
+        wanted: dict[str, dict[str, Any]] = {name: {} for name in self._statistics}
+        stats = scans.count(self, wanted, folds=folds)
+        self._chosen = None if not stats.n_rows else self._best(stats, scans, folds)
+        return replace(stats, folds=(), fold_names=())
+
+    def _best(self, stats: Statistics, scans: Scans, folds: FoldsByPlace | None) -> str:
+        params = self.get_params(deep=False)
+        reading = scans.source, scans.learning(cuts=scans.cuts), resolved_threads(self.threads)
+
+        def make(name: str) -> SPODE:
+            return type(self)(**{**params, "super_parent": name})
+
+        if folds is None:
+            return best_left_out(make, stats, *reading)
+        return best_held_out(make, stats, folds, *reading)
+
     def _structure(self, stats: Statistics, cells: Cells) -> dict[str, Any]:
         names = stats.schema.names
-        if self.super_parent in CRITERIA:
+        if self._reads_rows:
+            if self._chosen is None:
+                raise DataError("there are no rows to choose a super-parent by")
+            parent = names.index(self._chosen)
+        elif self.super_parent in CRITERIA:
             parent = int(by_relevance(self._worth(cells), names)[0])
         else:
             check_feature(stats.schema, self.super_parent)
@@ -132,4 +199,31 @@ class SPODE(TreeClassifier):
         """Return how good a parent of all others each feature would be, (n_features,)."""
         if self.super_parent == "cmi":
             return np.asarray(dependence(cells).sum(axis=0))
-        return spode_scores(cells, self._smoothing())
+        if self.alpha != "loo":
+            return spode_scores(cells, self._smoothing())
+        best = best_of(lambda alpha: float(spode_scores(cells, Smoothing(alpha=alpha)).max()))
+        return spode_scores(cells, Smoothing(alpha=best))
+
+    # -- copies and files: the rows are not there, the choice is kept ----------------------------
+
+    def _copy_with(self, **params: Any) -> Self:
+        copy = type(self)(**{**self.get_params(deep=False), **params})
+        copy._set_features(vars(self).get("feature_names_in_"), self.n_features_in_)
+        copy._chosen = self._chosen
+        return copy._learned(self.statistics_)
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        header, arrays = super().state()
+        return {**header, "super_parent": self.super_parent_}, arrays
+
+    state.__doc__ = TreeClassifier.state.__doc__
+
+    def _loaded(
+        self, header: Mapping[str, Any], arrays: Mapping[str, Any], source: str
+    ) -> Statistics:
+        stats = super()._loaded(header, arrays, source)
+        if self._reads_rows:
+            if header["super_parent"] not in stats.schema.names:
+                raise ValueError("the super-parent is no feature")
+            self._chosen = header["super_parent"]
+        return stats
