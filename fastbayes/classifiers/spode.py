@@ -139,15 +139,13 @@ class SPODE(TreeClassifier):
         """Whether the super-parent is chosen by scoring the rows."""
         return isinstance(self.super_parent, str) and self.super_parent in READING
 
-    def fit_statistics(self, stats: Any) -> Self:
+    def _suited(self, stats: Any) -> Statistics:
         if self._reads_rows:
             raise SchemaError(
-                f"super_parent={self.super_parent!r} scores the rows themselves: use fit, or choose "
-                "by counts alone with 'loo_joint' or 'cmi'"
+                f"super_parent={self.super_parent!r} scores the rows themselves: use fit, or "
+                "choose by counts alone with 'loo_joint' or 'cmi'"
             )
-        return super().fit_statistics(stats)
-
-    fit_statistics.__doc__ = TreeClassifier.fit_statistics.__doc__
+        return super()._suited(stats)
 
     def _scanned(self, scans: Scans) -> Statistics:
         if not self._reads_rows:
@@ -187,7 +185,9 @@ class SPODE(TreeClassifier):
                 raise DataError("there are no rows to choose a super-parent by")
             parent = names.index(self._chosen)
         elif self.super_parent in CRITERIA:
-            parent = int(by_relevance(self._worth(cells), names)[0])
+            # A column without a value is not chosen if there is another.
+            ranked = by_relevance(self._worth(cells), names)
+            parent = int(ranked[np.argmax(cells.choices[ranked] > 0)])
         else:
             check_feature(stats.schema, self.super_parent)
             parent = names.index(self.super_parent)
@@ -213,10 +213,15 @@ class SPODE(TreeClassifier):
         return copy._learned(self.statistics_)
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return a JSON-able header and named arrays from which `from_state` rebuilds.
+
+        Returns
+        -------
+        tuple
+            Header and arrays.
+        """
         header, arrays = super().state()
         return {**header, "super_parent": self.super_parent_}, arrays
-
-    state.__doc__ = TreeClassifier.state.__doc__
 
     def _loaded(
         self, header: Mapping[str, Any], arrays: Mapping[str, Any], source: str

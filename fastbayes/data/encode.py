@@ -253,7 +253,7 @@ class Encoder:
         """
         where, dropped, unlabelled = None, 0, None
         weight = self._weights(rows, place)
-        classes, n_classes, labelled = self._classes(rows, place)
+        classes, n_classes, labelled = self._classes(rows, weight, place)
         keep = labelled
         if weight is not None and not weight.all():
             keep = weight > 0 if labelled is None else labelled & (weight > 0)
@@ -344,7 +344,7 @@ class Encoder:
         raise DataError(f"column {book.name!r}, {place.row(row)}: value {value!r} {what}; {remedy}")
 
     def _classes(
-        self, rows: pa.RecordBatch, place: Place
+        self, rows: pa.RecordBatch, weight: NDArray[np.float64] | None, place: Place
     ) -> tuple[NDArray[np.unsignedinteger] | None, int, NDArray[np.bool_] | None]:
         """Return class codes, the number of classes, and where there is one (None: everywhere)."""
         n = rows.num_rows
@@ -359,8 +359,11 @@ class Encoder:
             )
         codes = np.empty(n, dtype=f"u{min(_width(prepared.size + 2), 4)}")
         prepared.write(prepared.size, codes)
-        if prepared.unseen and (codes == prepared.size + 1).any():
-            at = int(np.flatnonzero(codes == prepared.size + 1)[0])
+        unknown = codes == prepared.size + 1 if prepared.unseen else np.zeros(0, np.bool_)
+        if weight is not None and len(unknown):
+            unknown &= weight > 0  # weight 0 is no row
+        if unknown.any():
+            at = int(np.argmax(unknown))
             value = rows.column(self.target.name)[at].as_py()
             raise DataError(
                 f"column {self.target.name!r}, {place.row(at)}: class {value!r} is not among the "
