@@ -17,6 +17,7 @@ from fastbayes.classifiers.log_space import Floats
 from fastbayes.classifiers.sampling import value_codes
 from fastbayes.classifiers.triple_cells import TripleCells, states
 from fastbayes.errors import MemoryLimitError
+from fastbayes.plain.averages import tie_of
 from fastbayes.plain.pair_averages import Pair
 from fastbayes.statistics.bundle import Statistics
 
@@ -184,6 +185,7 @@ class A2DE(Averaged):
             reference,
             self._pairs,
             self._tables,
+            tie_of(self.class_log_prior_, self._one._naive, mine.offsets),
             self.precision,
         )
 

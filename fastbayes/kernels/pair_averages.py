@@ -17,16 +17,15 @@ from numpy.typing import NDArray
 from fastbayes._jit import kernel, readonly, reads, writes
 from fastbayes.batch import Codes
 from fastbayes.kernels import lanes, vector
-from fastbayes.kernels.log_joint import tolerance
 from fastbayes.kernels.memory import borrow
 from fastbayes.plain import pair_averages as plain
-from fastbayes.plain.pair_averages import Pair, Tables, fall_back, largest_log, without_own
+from fastbayes.plain.pair_averages import Pair, Tables, fall_back, without_own
 from fastbayes.plain.posterior import JointScorer
 
 Floats = NDArray[np.float64]
 U = np.uint64
 
-# Rows at a time: what is read of each stays in the second-level cache while the tables go by.
+# Rows at a time: many, since all tables are read for them, few enough to stay in the caches.
 ROWS = 8192
 # Powers of two that a product may reach either way: the sum of all pairs' fits, too.
 RANGE = {np.dtype(np.float64): 1000.0, np.dtype(np.float32): 110.0}
@@ -61,18 +60,19 @@ class PairAverageScorer(JointScorer):
         reference: Floats,
         pairs: Sequence[Pair],
         tables: Tables,
+        tie: float,
         precision: str = "exact",
     ) -> None:
         prior, offsets = np.array(log_prior, np.float64), np.array(offsets, np.int64)
-        told = prior, offsets, np.array(reference, np.float64), pairs, tables
+        told = offsets, np.array(reference, np.float64), pairs, tables
         for coarse in [True] * (precision == "fast") + [False]:
-            products = _Products(*told, np.float32 if coarse else np.float64)
+            products = _Products(len(prior), *told, np.float32 if coarse else np.float64)
             if products.fit:
                 break
         self._fallback, self._products, self._twin = fallback, products, None
         if not (products.fit and vector.AVAILABLE):
-            self._twin = plain.PairAverageScorer(fallback, *told)
-        super().__init__(prior, tolerance(products.largest, coarse))
+            self._twin = plain.PairAverageScorer(fallback, prior, *told, tie)
+        super().__init__(prior, min(tie + 2.0**-22 * len(offsets), 1e-5) if coarse else tie)
 
     def log_joint(
         self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: Floats
@@ -91,63 +91,43 @@ class PairAverageScorer(JointScorer):
 class _Products:
     """The tables of a model in one type of floats, and sums of their products.
 
-    fit      whether no product leaves the range of the type
-    largest  the largest sum that logarithms of the tables can form
+    fit  whether no product leaves the range of the type
     """
 
     def __init__(
         self,
-        log_prior: Floats,
+        n_classes: int,
         offsets: NDArray[np.int64],
         reference: Floats,
         pairs: Sequence[Pair],
         tables: Tables,
         kind: type[np.floating],
     ) -> None:
-        k, n_slots = len(log_prior), int(offsets[-1])
-        width, self._add = next((t for t in PRODUCTS if t[0] >= k), PRODUCTS[-1])
-        chunks = -(-k // width)
+        width, self._add = next((t for t in PRODUCTS if t[0] >= n_classes), PRODUCTS[-1])
         self._offsets, self._log_reference = offsets, np.log(reference)
-        first, second = (np.array([pair[t] for pair in pairs], np.int64) for t in (0, 1))
         begins = np.cumsum([0, *(int(pair.state.max(initial=-1)) + 1 for pair in pairs)])
-        states = [
-            np.where(p.state < 0, -1, p.state + b) for p, b in zip(pairs, begins, strict=False)
-        ]
-        # The state of rows a and b of features i and j stands at `at` + a step + b.
-        sizes = np.array([state.size for state in states], np.int64)
-        step = np.diff(offsets)[second]
-        at = np.cumsum(sizes) - sizes - offsets[first] * step - offsets[second]
-        flat = np.concatenate(
-            [np.zeros(0, np.int32), *(s.ravel().astype(np.int32) for s in states)]
-        )
-        self._where = tuple(map(readonly, (first, second, at, step, flat)))
-        self._own = np.zeros((chunks, begins[-1], width), kind)
-        self._children = np.ones((chunks, begins[-1], n_slots, width), kind)
-        self.largest = reach = 0.0
+        self._where = _places(offsets, pairs, begins)
+        # Classes by so many as are multiplied at a time; those that only fill up are 0.
+        shape = -(-n_classes // width), int(begins[-1])
+        self._own = np.zeros((*shape, width), kind)
+        self._children = np.ones((*shape, int(offsets[-1]), width), kind)
+        reach = 0.0
         for q, pair in enumerate(pairs):
             own, children = tables(q)
-            children = without_own(pair, children, offsets)
-            with np.errstate(divide="ignore"):
-                logs = np.log(own), np.log(children)
-            self.largest = max(self.largest, largest_log(log_prior, *logs, offsets))
             a, b = np.nonzero(pair.state >= 0)
             order = np.argsort(pair.state[a, b])
             a, b = a[order] + offsets[pair.first], b[order] + offsets[pair.second]
             own = own / (reference[a] * reference[b])[:, None]
-            children /= reference[:, None]
-            for parent in (pair.first, pair.second):
-                children[:, offsets[parent] : offsets[parent + 1]] = 1.0
-            reach = max(
-                reach, _reach(own[:, None], np.zeros(1, np.int64)) + _reach(children, offsets[:-1])
-            )
+            children = without_own(pair, children / reference[:, None], offsets)
+            one = _reach(own[:, None], np.zeros(1, np.int64)) + _reach(children, offsets[:-1])
+            reach = max(reach, one)
             mine = slice(begins[q], begins[q + 1])
             with np.errstate(over="ignore", under="ignore"):
-                for chunk in range(chunks):
-                    classes = slice(chunk * width, min((chunk + 1) * width, k))
-                    lanes_of = slice(0, classes.stop - classes.start)
-                    self._own[chunk, mine, lanes_of] = own[:, classes]
-                    self._children[chunk, mine, :, lanes_of] = children[..., classes]
-        self.largest += float(np.log1p(len(pairs)))
+                for chunk, first in enumerate(range(0, n_classes, width)):
+                    lanes_used = slice(min(width, n_classes - first))
+                    classes = slice(first, first + width)
+                    self._own[chunk, mine, lanes_used] = own[:, classes]
+                    self._children[chunk, mine, :, lanes_used] = children[..., classes]
         self.fit = reach + np.log2(1 + len(pairs)) <= RANGE[np.dtype(kind)]
 
     def log_sums(
@@ -172,6 +152,22 @@ class _Products:
                 out[:, classes] = np.log(part)
         out += (self._log_reference[rows].sum(axis=1) - np.log(np.maximum(total, 1)))[:, None]
         return np.asarray(total == 0)
+
+
+def _places(
+    offsets: NDArray[np.int64], pairs: Sequence[Pair], begins: NDArray[np.int64]
+) -> tuple[NDArray[Any], ...]:
+    """Return what tells the state of a pair in a row: features, places and steps, and states.
+
+    That of rows a and b of features i and j is states[at + a step + b].
+    """
+    first, second = (np.array([pair[t] for pair in pairs], np.int64) for t in (0, 1))
+    states = [np.where(p.state < 0, -1, p.state + b) for p, b in zip(pairs, begins, strict=False)]
+    sizes = np.array([state.size for state in states], np.int64)
+    step = np.diff(offsets)[second]
+    at = np.cumsum(sizes) - sizes - offsets[first] * step - offsets[second]
+    flat = np.concatenate([np.zeros(0, np.int32), *(s.ravel().astype(np.int32) for s in states)])
+    return tuple(map(readonly, (first, second, at, step, flat)))
 
 
 def _reach(tables: Floats, starts: NDArray[np.int64]) -> float:

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from fastbayes.batch import Codes
 from fastbayes.plain.factors import columns_of
-from fastbayes.plain.log_joint import EXACT, largest_sum
 from fastbayes.plain.posterior import JointScorer
 
 Floats = NDArray[np.float64]
@@ -49,6 +48,8 @@ class PairAverageScorer(JointScorer):
         The pairs of features that have a parent.
     tables
         tables(q) returns what pair q says as parents.
+    tie
+        Log joints this close to the best are equal to it, those of the fallback too.
     precision
         "exact" or "fast"; numpy computes both in float64.
 
@@ -71,22 +72,19 @@ class PairAverageScorer(JointScorer):
         reference: Floats,
         pairs: Sequence[Pair],
         tables: Tables,
+        tie: float,
         precision: str = "exact",
     ) -> None:
         self._fallback = fallback
         self._offsets = np.array(offsets, np.int64)
         self._pairs = list(pairs)
-        prior = np.array(log_prior, np.float64)
         self._tables = []
-        largest = 0.0
         for q, pair in enumerate(self._pairs):
             own, children = tables(q)
             children = without_own(pair, children, self._offsets)
             with np.errstate(divide="ignore"):
-                own, children = np.log(own), np.log(children)
-            self._tables.append((own, children))
-            largest = max(largest, largest_log(prior, own, children, self._offsets))
-        super().__init__(prior, EXACT * (largest + np.log1p(len(self._pairs))))
+                self._tables.append((np.log(own), np.log(children)))
+        super().__init__(np.array(log_prior, np.float64), tie)
 
     def log_joint(
         self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: Floats
@@ -115,15 +113,6 @@ def without_own(pair: Pair, children: Floats, offsets: NDArray[np.int64]) -> Flo
     for parent in (pair.first, pair.second):
         children[:, offsets[parent] : offsets[parent + 1]] = 1.0
     return children
-
-
-def largest_log(
-    log_prior: Floats, own: Floats, children: Floats, offsets: NDArray[np.int64]
-) -> float:
-    """Return the largest sum that logarithms of these tables can form."""
-    rows = np.moveaxis(children, 1, 0).reshape(children.shape[1], -1)
-    finite = np.abs(np.where(np.isfinite(own), own, 0.0))
-    return largest_sum(log_prior, rows, offsets) + float(finite.max(initial=0.0))
 
 
 def fall_back(

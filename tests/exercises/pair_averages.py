@@ -23,6 +23,6 @@ def exercise(pair_averages):
             scorer = pair_averages.PairAverageScorer(
                 *(fallback, prior, offsets, np.ones(int(offsets[-1]))),
                 *([Pair(0, 1, state)], lambda q, k=k: (np.ones((1, k)), np.ones((1, 9, k)))),
-                precision,
+                *(0.0, precision),
             )
             scorer.log_joint(batch, [], np.empty((n, k)))

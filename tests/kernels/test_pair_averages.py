@@ -12,6 +12,7 @@ from scoring import CLASSES, answers, assert_follow, grouped
 
 from fastbayes.kernels import pair_averages as compiled
 from fastbayes.plain import pair_averages as plain
+from fastbayes.plain.averages import tie_of
 from fastbayes.plain.log_joint import Scorer
 from fastbayes.plain.pair_averages import Pair
 
@@ -65,11 +66,12 @@ def problem(seed, n_classes, sizes, n_rows, impossible=0.0, barred=0.1, gone=0.1
     ]
     log_prior = np.log(rng.dirichlet(np.ones(n_classes)))
     with np.errstate(divide="ignore"):
-        fallback = Scorer(log_prior, np.log(chances()), offsets)
+        tables = np.log(chances())
+    tie = tie_of(log_prior, tables, offsets)
     reference = rng.uniform(0.1, 1, n_slots)
     return SimpleNamespace(
-        model=(log_prior, offsets, reference, pairs, told.__getitem__),
-        fallback=fallback,
+        model=(log_prior, offsets, reference, pairs, told.__getitem__, tie),
+        fallback=Scorer(log_prior, tables, offsets),
         batch=grouped(rng, columns, sizes),
         columns=columns,
         shape=(n_rows, n_classes),
@@ -93,7 +95,7 @@ def problems(draw, small=(1.0, 1.0, 8.0, 80.0)):
 def expected_of(case):
     alone = np.full(case.shape, 7.0)
     case.fallback.log_joint(case.batch, [], alone)
-    _, offsets, _, pairs, tables = case.model
+    _, offsets, _, pairs, tables, _ = case.model
     told = alone, offsets, pairs, tables, case.columns, *case.shape
     return np.reshape(naive.pair_averages(*told), case.shape)
 
