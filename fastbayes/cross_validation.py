@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fastbayes import engine
 from fastbayes.classifiers.base import Classifier
-from fastbayes.classifiers.left_out import kind_of, left_out
+from fastbayes.classifiers.left_out import left_out
 from fastbayes.counting import opened_to_learn, with_labels
 from fastbayes.data.apply import open_for
 from fastbayes.data.encode import Encoded, Encoder
@@ -50,7 +50,7 @@ class Validation(Evaluation):
     """
 
     method: str = ""
-    fixed: tuple[str, ...] = ()
+    fixed: tuple[str, ...] = ("schema",)
     proba: Floats | None = field(default=None, repr=False)
     folds: dict[str, Evaluation] = field(default_factory=dict, repr=False)
 
@@ -62,8 +62,9 @@ class Validation(Evaluation):
         return told | {"fixed": list(self.fixed), "folds": folds}
 
     def __str__(self) -> str:
-        fixed = f", {' and '.join(self.fixed)} fixed" if self.fixed else ""
-        return f"{self.method}{fixed}\n{super().__str__()}"
+        *others, last = self.fixed
+        fixed = f"{', '.join(others)} and {last}" if others else last
+        return f"{self.method}, {fixed} fixed\n{super().__str__()}"
 
 
 def validation(figures: Evaluation, **more: Any) -> Validation:
@@ -140,9 +141,8 @@ def leave_one_out(
             "the statistics were counted with weights: name the column of the weights, or give "
             "them, in `sample_weight`"
         )
-    kind_of(model)
-    fitted = type(model)(**model.get_params(deep=False)).fit_statistics(stats)
-    scorer, schema, classes = left_out(fitted), stats.schema, fitted.classes_
+    scorer, schema = left_out(model, stats), stats.schema
+    classes = schema.class_labels
     truth = schema.target if target is None else target
     also = [str(name) for name in (truth, sample_weight) if is_name(name)]
     opened, _ = open_for(schema, source, also=also, filesystem=filesystem)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial, reduce
-from operator import add
+from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastbayes import engine
 from fastbayes.batch import taken
@@ -16,50 +14,9 @@ from fastbayes.counting import Opened
 from fastbayes.data.encode import Encoder, Place, filtered
 from fastbayes.data.folds import Folds, WithoutFold
 from fastbayes.data.segments import Segment
-from fastbayes.errors import DataError
+from fastbayes.folding import check_rows, fold_positions, others, training
 from fastbayes.schema import Schema
 from fastbayes.scoring import Block, Part, Parts
-from fastbayes.statistics import ClassMoments
-from fastbayes.statistics.bundle import Statistics
-
-Positions = NDArray[np.int64]
-
-
-def others(stats: Statistics, fold: int) -> Statistics:
-    """Return the statistics of all rows but those of one fold, under the schema of all rows.
-
-    Exact counts are subtracted. Sums of floats of the other folds are added up, so that nothing is
-    left of what cancels.
-    """
-    rest = [f for i, f in enumerate(stats.folds) if i != fold]
-    parts = {}
-    for name, part in stats.parts.items():
-        if stats.weighted or isinstance(part, ClassMoments):
-            parts[name] = reduce(add, (f.parts[name] for f in rest))
-        else:
-            parts[name] = part - stats.folds[fold].parts[name]
-    return Statistics(stats.schema, parts)
-
-
-def training(stats: Statistics) -> list[Statistics]:
-    """Return the statistics without each fold, and nothing for folds that hold no rows.
-
-    Raises
-    ------
-    DataError
-        When a fold holds all rows.
-    """
-    found = []
-    for i, name in enumerate(stats.fold_names):
-        rest = others(stats, i)
-        _check_rows(rest, name)
-        found.append(rest)
-    return found
-
-
-def _check_rows(stats: Statistics, name: str) -> None:
-    if not stats.n_rows:
-        raise DataError(f"fold {name!r} holds all rows: without it there is nothing to learn from")
 
 
 class FoldScans:
@@ -92,25 +49,11 @@ class FoldScans:
         self.n_rows = [fold.n_rows for fold in whole.folds]
         for i, name in enumerate(self.names):
             if self.n_rows[i] == whole.n_rows:
-                _check_rows(others(whole, i), name)
+                check_rows(others(whole, i), name)
 
     def of(self, fold: int) -> tuple[WithoutFold, Callable[..., Encoder]]:
         """Return the rows without those of a fold, by its place, and what gives encoders."""
         return WithoutFold(self.opened.source, self.folds, self.order[fold]), self.learning
-
-
-def fold_positions(
-    order: Sequence[int], codes: NDArray[np.int64]
-) -> Iterator[tuple[int, Positions]]:
-    """Yield each fold that occurs, by its place in the order, with the positions of its rows."""
-    place = np.empty(max(order, default=-1) + 1, np.int64)
-    place[list(order)] = np.arange(len(order))
-    folds = place[codes]
-    sorted_ = np.argsort(folds, kind="stable")
-    ends = np.cumsum(np.bincount(folds, minlength=len(order)))
-    for fold, rows in enumerate(np.split(sorted_, ends[:-1])):
-        if len(rows):
-            yield fold, rows
 
 
 def parts_of_folds(folds: Folds, order: Sequence[int], encoder: Encoder) -> Parts:

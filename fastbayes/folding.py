@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import add
@@ -19,7 +19,7 @@ from fastbayes.data.folds import Folds
 from fastbayes.data.segments import Segment
 from fastbayes.errors import DataError
 from fastbayes.schema import Alignment, Schema, Shape
-from fastbayes.statistics import Statistic
+from fastbayes.statistics import ClassMoments, Statistic
 from fastbayes.statistics.bundle import Statistics
 
 
@@ -122,3 +122,55 @@ class Crossing:
             "folds": tuple(Statistics(schema, fold) for fold in folds),
             "fold_names": names,
         }
+
+
+def others(stats: Statistics, fold: int) -> Statistics:
+    """Return the statistics of all rows but those of one fold, under the schema of all rows.
+
+    Exact counts are subtracted. Sums of floats of the other folds are added up, so that nothing is
+    left of what cancels.
+    """
+    rest = [f for i, f in enumerate(stats.folds) if i != fold]
+    parts = {}
+    for name, part in stats.parts.items():
+        if stats.weighted or isinstance(part, ClassMoments):
+            parts[name] = reduce(add, (f.parts[name] for f in rest))
+        else:
+            parts[name] = part - stats.folds[fold].parts[name]
+    return Statistics(stats.schema, parts)
+
+
+def training(stats: Statistics) -> list[Statistics]:
+    """Return the statistics without each fold, and nothing for folds that hold no rows.
+
+    Raises
+    ------
+    DataError
+        When a fold holds all rows.
+    """
+    found = []
+    for i, name in enumerate(stats.fold_names):
+        rest = others(stats, i)
+        check_rows(rest, name)
+        found.append(rest)
+    return found
+
+
+def check_rows(stats: Statistics, name: str) -> None:
+    """Raise DataError where without a fold there are no rows."""
+    if not stats.n_rows:
+        raise DataError(f"fold {name!r} holds all rows: without it there is nothing to learn from")
+
+
+def fold_positions(
+    order: Sequence[int], codes: NDArray[np.int64]
+) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Yield each fold that occurs, by its place in the order, with the positions of its rows."""
+    place = np.empty(max(order, default=-1) + 1, np.int64)
+    place[list(order)] = np.arange(len(order))
+    folds = place[codes]
+    sorted_ = np.argsort(folds, kind="stable")
+    ends = np.cumsum(np.bincount(folds, minlength=len(order)))
+    for fold, rows in enumerate(np.split(sorted_, ends[:-1])):
+        if len(rows):
+            yield fold, rows

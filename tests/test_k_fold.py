@@ -170,7 +170,7 @@ def test_folds__are_those_of_count_and_move_with_the_seed() -> None:
 
 @pytest.mark.parametrize("model", [fb.NaiveBayes(), fb.TAN()], ids=repr)
 def test_threads__change_nothing(model: Any, tmp_path: Path) -> None:
-    table = pa.concat_tables([random_rows(seed, n=50_000, numeric=1) for seed in range(4)])
+    table = pa.concat_tables([random_rows(seed, n=70_000, numeric=1) for seed in range(2)])
     pq.write_table(table, tmp_path / "rows.parquet", row_group_size=131_072)
     one = k_fold(model, table, folds=3, threads=1)
     two = k_fold(model, table, folds=3, threads=2)

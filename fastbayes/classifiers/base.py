@@ -16,6 +16,7 @@ from fastbayes import engine
 from fastbayes.classifiers.inputs import open_training
 from fastbayes.classifiers.table_rows import TableRows
 from fastbayes.data.encode import Encoder
+from fastbayes.data.folds import Folds
 from fastbayes.data.join import to_array
 from fastbayes.discretization import numeric_cuts
 from fastbayes.domains import cast_domain, common_type, domain, same_values
@@ -39,7 +40,11 @@ class Scans:
     progress: engine.Progress | None = None
 
     def count(
-        self, model: Classifier, wanted: engine.Wanted, known: Schema | None = None
+        self,
+        model: Classifier,
+        wanted: engine.Wanted,
+        known: Schema | None = None,
+        folds: Folds | None = None,
     ) -> Statistics:
         """Scan once; `known` is the schema that an earlier scan of the same rows found."""
         encoder = self.learning(cuts=self.cuts)
@@ -55,6 +60,7 @@ class Scans:
             progress=self.progress,
             unlabelled=self.unlabelled,
             classless=not self.first,
+            folds=folds,
         )
 
 

@@ -12,6 +12,7 @@ from fastbayes.classifiers.left_out_tree import LeftOutTree
 from fastbayes.classifiers.naive_bayes import NaiveBayes
 from fastbayes.classifiers.tree import TreeClassifier
 from fastbayes.errors import SchemaError
+from fastbayes.statistics.bundle import Statistics
 
 # Model -> how its rows are scored without themselves.
 KINDS: tuple[tuple[type[Any], type[Any]], ...] = (
@@ -21,9 +22,34 @@ KINDS: tuple[tuple[type[Any], type[Any]], ...] = (
 )
 
 
-def left_out(model: Any) -> LeftOut:
-    """Return what scores rows by a fitted model's counts without them."""
-    result: LeftOut = kind_of(model)(model)
+def left_out(model: Any, stats: Statistics) -> LeftOut:
+    """Return what scores rows without themselves, by a model with these parameters.
+
+    Parameters
+    ----------
+    model
+        The model; it need not be fitted, and is left as it is.
+    stats
+        The statistics of the rows.
+
+    Raises
+    ------
+    SchemaError
+        When the model has no such thing, does not suit the statistics, or has to see rows to be
+        fitted and was not.
+    """
+    made, params = kind_of(model), model.get_params(deep=False)
+    reads = getattr(model, "_reads_rows", False)
+    if reads:
+        if not hasattr(model, "classes_"):
+            raise SchemaError(
+                f"super_parent={model.super_parent!r} is chosen by the rows: fit the model first, "
+                "then leave_one_out keeps its super-parent"
+            )
+        params["super_parent"] = model.super_parent_
+    result: LeftOut = made(type(model)(**params).fit_statistics(stats))
+    if reads:
+        result.fixed = (*result.fixed, "structure")
     return result
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fastbayes import _jit
 from fastbayes.batch import Batch
 from fastbayes.classifiers.cells import Cells, Smoothing, logs
+from fastbayes.classifiers.feature_averaging import checked_chance
 from fastbayes.classifiers.left_out_base import (
     LeftOut,
     PriorWithout,
@@ -23,6 +24,7 @@ from fastbayes.classifiers.left_out_base import (
 from fastbayes.classifiers.left_out_gaussian import LeftOutGaussians
 from fastbayes.classifiers.log_space import Floats
 from fastbayes.classifiers.one_dependence import code_rows
+from fastbayes.errors import SchemaError
 from fastbayes.statistics import ClassMoments, PairCounts
 
 
@@ -37,6 +39,11 @@ class LeftOutNaive(LeftOut):
 
     def __init__(self, model: Any) -> None:
         super().__init__()
+        if checked_chance(model.feature_averaging) is not None:
+            raise SchemaError(
+                "leave_one_out does not take rows out of feature_averaging, whose probabilities of "
+                "features change with every row; k_fold validates it"
+            )
         values = model.statistics_.values
         none = PairCounts(values.shape, pairs=np.empty((0, 2), np.int64))
         self.cells = Cells(values, none, missing=model.missing, unseen=model.unseen)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes import _jit
-from fastbayes.classifiers.cells import logs
+from fastbayes.classifiers.cells import Smoothing, logs
 from fastbayes.classifiers.left_out_base import LeftOut, PriorWithout, Rows, Without, without
 from fastbayes.classifiers.log_space import Floats, log_sum_exp
 from fastbayes.classifiers.one_dependence import code_rows
@@ -34,11 +34,16 @@ class LeftOutTree(LeftOut):
 
     def __init__(self, model: Any) -> None:
         super().__init__()
-        self.cells, self.rule, self.precision = model._cells, model._smoothing(), model.precision
+        self.cells, self.precision = model._cells, model.precision
+        self.rule = Smoothing(alpha=model.alpha_)
         self.parents: Ints = model._parents
         self.tables: list[Floats] = model._tables
         named = model.get_params(deep=False).get("super_parent") in model.schema_.names
-        self.fixed = ("schema",) if named else ("schema", "structure")
+        self.fixed = (
+            "schema",
+            *(["alpha"] if model.alpha == "loo" else []),
+            *([] if named else ["structure"]),
+        )
         self.hidden = [self.cells.hidden[rows] for rows in self.cells.rows]
         self.prior = PriorWithout(
             self.cells.values.class_counts, self.rule, model.class_prior, model.class_log_prior_

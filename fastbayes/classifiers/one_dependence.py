@@ -68,10 +68,10 @@ class OneDependence(Classifier):
     def _read(self, stats: Statistics) -> dict[str, Any]:
         return {"class_log_prior_": self._prior_of(stats), "_cells": self._cells_of(stats)}
 
-    def _prior_of(self, stats: Statistics) -> Floats:
+    def _prior_of(self, stats: Statistics, smoothing: Smoothing | None = None) -> Floats:
         """Return ln P(c)."""
-        counts = stats.values.class_counts
-        mass, classes = self._smoothing().mass(len(counts)), labels(stats.schema.classes)
+        counts, smoothing = stats.values.class_counts, smoothing or self._smoothing()
+        mass, classes = smoothing.mass(len(counts)), labels(stats.schema.classes)
         return log_prior(counts, mass, self.class_prior, classes)
 
     def _cells_of(self, stats: Statistics) -> Cells:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -172,9 +172,14 @@ def left_out(
 
 def best_alpha(counts: ValueCounts, *, missing: str = "marginalize") -> float:
     """Return the alpha in [1e-6, 1e4] that maximises the leave-one-out log joint."""
+    return best_of(lambda alpha: leave_one_out_log_joint(counts, alpha, missing=missing))
+
+
+def best_of(score_of: Callable[[float], float]) -> float:
+    """Return the alpha in [1e-6, 1e4] of the highest score, to half the digits."""
 
     def score(log_alpha: float) -> float:
-        return leave_one_out_log_joint(counts, math.exp(log_alpha), missing=missing)
+        return score_of(math.exp(log_alpha))
 
     grid = np.linspace(math.log(1e-6), math.log(1e4), 47)
     at = int(np.argmax([score(t) for t in grid]))

@@ -35,7 +35,8 @@ class TAN(TreeClassifier):
     Parameters
     ----------
     alpha
-        Pseudo-count of every cell: 1 is Laplace, 0 maximum likelihood.
+        Pseudo-count of every cell: 1 is Laplace, 0 maximum likelihood, "loo" the value that
+        maximises the leave-one-out log joint.
     root
         Name of the feature at the root; None takes the one that says most about the class.
     prune
@@ -66,6 +67,8 @@ class TAN(TreeClassifier):
     ----------
     classes_
         (n_classes,) labels, sorted.
+    alpha_
+        The pseudo-count in use.
     parents_
         {feature: the feature it depends on, or None}.
     information_
@@ -108,7 +111,7 @@ class TAN(TreeClassifier):
     def __init__(
         self,
         *,
-        alpha: float = 1.0,
+        alpha: float | str = 1.0,
         root: str | None = None,
         prune: str | None = None,
         class_prior: str | ArrayLike | None = None,

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from fastbayes import _jit
 from fastbayes.batch import Batch
 from fastbayes.classifiers.as_network import AsNetwork
-from fastbayes.classifiers.cells import Cells
+from fastbayes.classifiers.cells import Cells, Smoothing
+from fastbayes.classifiers.held_out import best_tree_alpha
 from fastbayes.classifiers.log_space import Floats
 from fastbayes.classifiers.one_dependence import OneDependence, by_chain_rule, code_rows
 from fastbayes.classifiers.sampling import value_codes
@@ -22,6 +23,7 @@ from fastbayes.statistics.bundle import Statistics
 class TreeClassifier(AsNetwork, OneDependence):
     """A classifier whose features form a forest; a subclass chooses it (`_structure`)."""
 
+    alpha_: float
     parents_: dict[str, str | None]
     _parents: NDArray[np.int64]
     _tables: list[Floats]
@@ -30,11 +32,21 @@ class TreeClassifier(AsNetwork, OneDependence):
         """Return fitted attributes with `_parents`, (n_features,), -1 for none."""
         raise NotImplementedError
 
+    def _check_alpha(self) -> None:
+        if self.alpha != "loo":
+            super()._check_alpha()
+
     def _read(self, stats: Statistics) -> dict[str, Any]:
-        found = super()._read(stats)
-        cells, smoothing = found["_cells"], self._smoothing()
-        found |= self._structure(stats, cells)
-        names, above = stats.schema.names, found["_parents"].tolist()
+        cells = self._cells_of(stats)
+        found = {"_cells": cells, **self._structure(stats, cells)}
+        parents = found["_parents"]
+        if self.alpha == "loo":
+            alpha = best_tree_alpha(cells, parents, with_prior=self.class_prior is None)
+        else:
+            alpha = float(self.alpha)
+        smoothing = Smoothing(alpha=alpha)
+        found |= {"alpha_": alpha, "class_log_prior_": self._prior_of(stats, smoothing)}
+        names, above = stats.schema.names, parents.tolist()
         found["parents_"] = {
             name: None if p < 0 else names[p] for name, p in zip(names, above, strict=True)
         }
