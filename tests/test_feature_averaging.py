@@ -136,3 +136,10 @@ def test_average__what_is_no_chance_is_refused(averaging: Any) -> None:
 def test_average__without_smoothing_is_refused() -> None:
     with pytest.raises(ValueError, match="alpha > 0"):
         fb.NaiveBayes(alpha=0, feature_averaging=True).fit({"x": ["a", "b"], "y": [0, 1]}, "y")
+
+
+def test_average__leave_one_out_is_refused() -> None:
+    table = {"x": ["a", "b", "a"], "y": [0, 1, 1]}
+    model = fb.NaiveBayes(feature_averaging=True)
+    with pytest.raises(fb.SchemaError, match=r"feature_averaging.*k_fold"):
+        fb.leave_one_out(model, fb.count(table, "y"), table)
