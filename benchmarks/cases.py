@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,63 +11,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 import fastbayes as fb
-from benchmarks import data, rivals
+from benchmarks import data, pair_cases, rivals
+from benchmarks.case import FLOOR, OURS, Case, Claim, Work, rows_of
 from benchmarks.measure import Side
 from fastbayes import _jit, engine, generate
 from fastbayes.batch import BLOCK_ROWS, Codes
 from fastbayes.data.encode import Encoder
 from fastbayes.data.source import open_source
 
-OURS = "fastbayes"
-FLOOR = "reading the bytes once"
-
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Claim:
-    """What is claimed of our time: at most so many times another's, or at least so many times less.
-
-    against  name of the other side; None for an absolute time
-    most     our time per unit over the other's, or nanoseconds per unit where `against` is None
-    least    the other's time per unit over ours
-    With neither the comparison is shown and nothing claimed.
-    """
-
-    against: str | None
-    most: float | None = None
-    least: float | None = None
-
-
-@dataclass(frozen=True)
-class Work:
-    """Sides by name, ours first, and a check that they all computed the same."""
-
-    sides: dict[str, Side]
-    check: Callable[[dict[str, Any]], None]
-
-
-@dataclass(frozen=True)
-class Case:
-    """One line of the claims.
-
-    name     for the command line
-    title    what is done, with {rows} in it
-    rows     at each size: "full", "quick", and "test" among the tests
-    build    (rows, folder for files) -> Work
-    claims   in the order of the table
-    unit     what the nanoseconds are per
-    threads  "all", or "one" where the claim is per core
-    """
-
-    name: str
-    title: str
-    rows: dict[str, int]
-    build: Callable[[int, Path], Work]
-    claims: tuple[Claim, ...]
-    unit: str = "cell"
-    threads: str = "all"
-    turns: dict[str, int] = field(default_factory=lambda: {"full": 15, "quick": 5, "test": 1})
 
 
 # -- counting ready codes ----------------------------------------------------------------------
@@ -284,10 +235,6 @@ def _from_parquet(preset: str) -> Callable[[int, Path], Work]:
     return build
 
 
-def _sizes(full: int, quick: int, test: int = 3_000) -> dict[str, int]:
-    return {"full": full, "quick": quick, "test": test}
-
-
 PARQUET = (
     Claim("pyarrow, whole files", most=1.25),
     Claim("pyarrow, batches", most=1.25),
@@ -300,35 +247,35 @@ CASES = {
         Case(
             "count-few",
             "count ready codes, {rows} × 30 of 2–4 values, 2 classes",
-            _sizes(10_000_000, 1_000_000),
+            rows_of(10_000_000, 1_000_000),
             _counting(data.few_values(), 2),
             _counting_claims(1.5),
         ),
         Case(
             "count-mixed",
             "count ready codes, {rows} × 30 of 2–12 values, 4 classes",
-            _sizes(10_000_000, 1_000_000),
+            rows_of(10_000_000, 1_000_000),
             _counting(data.mixed_values(), 4),
             _counting_claims(4),
         ),
         Case(
             "arrow-equal",
             "`fb.count` of an Arrow table, {rows} × 30, every chunk with the same dictionary",
-            _sizes(4_000_000, 1_000_000),
+            rows_of(4_000_000, 1_000_000),
             _from_arrow(shuffled=False),
             (Claim(None, most=0.7), Claim(FLOOR)),
         ),
         Case(
             "arrow-different",
             "`fb.count` of an Arrow table, {rows} × 30, every chunk with another dictionary",
-            _sizes(4_000_000, 1_000_000),
+            rows_of(4_000_000, 1_000_000),
             _from_arrow(shuffled=True),
             (Claim(None, most=0.7), Claim(FLOOR)),
         ),
         Case(
             "moments-2",
             "Gaussian moments of {rows} × 8 doubles, 2 classes, one thread",
-            _sizes(2_000_000, 500_000),
+            rows_of(2_000_000, 500_000),
             _moments(2),
             (Claim(None, most=1.5), Claim("numpy"), Claim("scikit-learn")),
             unit="value",
@@ -337,7 +284,7 @@ CASES = {
         Case(
             "moments-10",
             "Gaussian moments of {rows} × 8 doubles, 10 classes, one thread",
-            _sizes(2_000_000, 500_000),
+            rows_of(2_000_000, 500_000),
             _moments(10),
             (Claim(None, most=1.5), Claim("numpy"), Claim("scikit-learn")),
             unit="value",
@@ -346,7 +293,7 @@ CASES = {
         Case(
             "predict-codes",
             "posteriors of ready codes, {rows} × 30, 4 classes",
-            _sizes(1_000_000, 300_000),
+            rows_of(1_000_000, 300_000),
             _scoring("cat", from_arrow=False),
             (
                 Claim("scikit-learn", least=30),
@@ -357,23 +304,24 @@ CASES = {
         Case(
             "predict-arrow",
             "`predict_proba` of an Arrow table, {rows} × 30, 4 classes (others: ready codes)",
-            _sizes(1_000_000, 300_000),
+            rows_of(1_000_000, 300_000),
             _scoring("cat", from_arrow=True),
             (Claim("scikit-learn"), Claim("numpy"), Claim("numpy, tuned")),
         ),
         Case(
             "parquet-cat",
             "Parquet to fitted model, {rows} × 30 text columns, 4 classes",
-            _sizes(1_000_000, 300_000),
+            rows_of(1_000_000, 300_000),
             _from_parquet("cat"),
             PARQUET,
         ),
         Case(
             "parquet-long",
             "Parquet to fitted model, {rows} × 20 text columns, 2 classes",
-            _sizes(10_000_000, 1_000_000),
+            rows_of(10_000_000, 1_000_000),
             _from_parquet("long"),
             PARQUET,
         ),
+        *pair_cases.CASES,
     )
 }
