@@ -85,6 +85,8 @@ CASES: dict[str, tuple[Callable[[], Any], Any]] = {
         MIXED,
     ),
     "KDB, array": (lambda: fb.KDB(k=1), NUMBERS),
+    "KDB, selected": (lambda: fb.KDB(select="leave_one_out", criterion="error"), MIXED),
+    "AODE, selected": (lambda: fb.AODE(select="leave_one_out"), MIXED),
     "A2DE": (fb.A2DE, MIXED),
     "A2DE, other parameters": (
         lambda: fb.A2DE(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,11 @@ import pyarrow as pa
 import pytest
 
 import fastbayes as fb
+from fastbayes.classifiers import selective_average
 from fastbayes.classifiers.base import Scans
 from fastbayes.classifiers.selective import Losses, network_losses
 from fastbayes.errors import SchemaError
+from fastbayes.statistics import PairCounts
 
 NAMES = [f"x{j}" for j in range(5)]
 
@@ -169,3 +172,90 @@ def test_what_cannot_be__is_said() -> None:
         fb.KDB(criterion="auc").fit(data, "y")
     with pytest.raises(SchemaError, match=r"read only once, but KDB\(select='leave_one_out'\)"):
         fb.KDB(1, select="leave_one_out").fit(data.to_reader(), "y")
+
+
+# -- AODE --------------------------------------------------------------------------------------
+
+
+def averaged(data: pa.Table, sample_weight: Any = None, **options: Any) -> Any:
+    """Return AODE's losses by the number of features, and the order in which they are taken."""
+    seen: dict[str, Any] = {}
+
+    class Told(fb.AODE):
+        def _scanned(self, scans: Scans) -> fb.Statistics:
+            stats = scans.count(self, {"values": {}, "pairs": {}})
+            cells = self._cells_of(stats)
+            features = selective_average.ranked(cells, stats.schema.names)
+            seen["losses"] = selective_average.average_losses(self, scans, stats, cells, features)
+            seen["order"] = [stats.schema.names[j] for j in features.tolist()]
+            return stats
+
+    Told(**options).fit(data, "y", sample_weight=sample_weight)
+    return seen["losses"], seen["order"]
+
+
+@pytest.mark.parametrize("kernels", ["always", "never"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"smoothing": "m_estimate", "m": 0.5, "min_count": 3},
+        {"class_prior": [0.1, 0.2, 0.3, 0.4], "weights": "mutual_information"},
+    ],
+)
+def test_aode_losses__are_those_of_every_model_left_out(
+    monkeypatch: pytest.MonkeyPatch, kernels: str, options: dict[str, Any]
+) -> None:
+    monkeypatch.setenv("FASTBAYES_KERNELS", kernels)
+    data = table_of(150, 2, holes=0.1)
+    weights = np.random.default_rng(2).integers(0, 5, 150) / 2
+    losses, order = averaged(data, weights, **options)
+    for m in range(2, 6):
+        some = data.select([*order[:m], "y"])
+        stats = fb.count(some, "y", pairs=True, sample_weight=weights)
+        told = fb.leave_one_out(fb.AODE(**options), stats, some, sample_weight=weights)
+        np.testing.assert_allclose(losses.log_loss[m], told.log_loss, rtol=1e-10)
+        assert losses.error[m] == pytest.approx(1 - told.accuracy, abs=1e-12)
+
+
+def test_aode__takes_the_features_that_say_something(tmp_path: Path) -> None:
+    data, fresh = table_of(3000, 5, noise=4), table_of(3000, 6, noise=4)
+    model = fb.AODE(select="leave_one_out").fit(data, "y")
+    losses, order = averaged(data)
+    assert model.n_selected_ == losses.log_loss[2:].argmin() + 2 == 3
+    assert set(order[:3]) == {"x0", "x1", "x2"}
+    # It is AODE of these columns.
+    small = fb.AODE().fit(data.select(["x0", "x1", "x2", "y"]), "y")
+    np.testing.assert_allclose(
+        model.log_joint(fresh), small.log_joint(fresh.select(["x0", "x1", "x2"])), rtol=1e-12
+    )
+    assert model.n_parameters_ == small.n_parameters_
+    told = model.explain(fresh.slice(0, 50))
+    assert (told.contributions[:, 3:] == 0).all()
+    np.testing.assert_allclose(
+        told.contributions.sum(axis=1) + told.prior, model.log_joint(fresh.slice(0, 50))
+    )
+    assert model.sample(5, seed=0)["x4"].null_count == 5
+    model.save(tmp_path / "m.fb")
+    loaded = fb.load(tmp_path / "m.fb")
+    np.testing.assert_array_equal(loaded.log_joint(fresh), model.log_joint(fresh))
+    loaded.partial_fit(fresh.select(fresh.column_names[::-1]), "y")
+    assert loaded.n_selected_ == 3
+    whole = fb.AODE().fit(pa.concat_tables([data, fresh]).select(["x0", "x1", "x2", "y"]), "y")
+    np.testing.assert_allclose(
+        loaded.log_joint(fresh), whole.log_joint(fresh.select(["x0", "x1", "x2"])), rtol=1e-12
+    )
+    # fit begins anew.
+    assert loaded.fit(data, "y").statistics_ == model.statistics_
+
+
+def test_aode__needs_all_pairs_of_what_takes_part() -> None:
+    data = table_of(100)
+    stats = fb.count(data, "y", pairs=True)
+    some = PairCounts(stats.schema.shape, pairs=np.array([[0, 1], [1, 2]]))
+    with pytest.raises(SchemaError, match="some pairs of columns, not all pairs"):
+        fb.AODE().fit_statistics(replace(stats, parts={**stats.parts, "pairs": some}))
+    with pytest.raises(ValueError, match="select='best'"):
+        fb.AODE(select="best").fit(data, "y")
+    with pytest.raises(SchemaError, match=r"read only once, but AODE\(select='leave_one_out'\)"):
+        fb.AODE(select="leave_one_out").fit(data.to_reader(), "y")

@@ -42,14 +42,21 @@ class PairLayout(Layout):
         KeyError
             When it is not among the pairs.
         """
+        if (q := self.find(i, j)) < 0:
+            raise KeyError((i, j))
+        return q
+
+    def find(self, i: int, j: int) -> int:
+        """Return the position of the pair (i, j), i < j, -1 where it is not among the pairs."""
         m = len(self.sizes)
         if self.complete:
             return i * (2 * m - i - 1) // 2 + j - i - 1
-        key = self.first * m + self.second
-        q = int(np.searchsorted(key, i * m + j))
-        if q == len(key) or key[q] != i * m + j:
-            raise KeyError((i, j))
-        return q
+        q = int(np.searchsorted(self._key, i * m + j))
+        return q if q < len(self._key) and self._key[q] == i * m + j else -1
+
+    @cached_property
+    def _key(self) -> Ints:
+        return self.first * len(self.sizes) + self.second
 
 
 def all_pairs(m: int) -> tuple[Ints, Ints]:
@@ -118,25 +125,36 @@ class PairCounts(PackedCounts):
     def beside(self, p: int) -> NDArray[Any]:
         """Return n(class, p = a, j = b), (S_p + 1, n, n_classes), in slots of the other features.
 
-        The last row and the last slot of each feature are missing values, as in `ValueCounts`.
+        The last row and the last slot of each feature are missing values, as in `ValueCounts`. 0
+        for a feature that is in no pair.
+
+        Raises
+        ------
+        KeyError
+            When another pair was not counted.
         """
         layout, shape, k = self.layout, self.shape, self.shape.n_classes
-        m, widths = len(shape.sizes), layout.widths
-        others = np.delete(np.arange(m), p)
+        others = np.delete(np.arange(len(shape.sizes)), p)
         # Place of (p = 0, j = 0), and how far the next value of p and of j stands.
-        q = [layout.place(min(p, j), max(p, j)) for j in others.tolist()]
-        base, left = layout.starts[q], others < p
-        step_p = np.where(left, 1, widths[others]) * k
-        step_j = np.where(left, widths[p], 1) * k
+        q = np.array([layout.find(min(p, j), max(p, j)) for j in others.tolist()], np.int64)
+        if len(absent := others[q < 0]) and p in layout.members:
+            for j in absent[np.isin(absent, layout.members)].tolist():
+                raise KeyError((p, j))
+        base, left = np.append(layout.starts, 0)[q], others < p
+        widths = np.where(q >= 0, layout.widths[others], 0)
+        step_p = np.where(left, 1, widths) * k
+        step_j = np.where(left, layout.widths[p], 1) * k
         slots = shape.sizes[others] + 1
         first = np.cumsum(slots) - slots
         result = np.zeros((int(shape.sizes[p]) + 1, int(slots.sum()), k), self.flat.dtype)
-        feature = np.repeat(np.arange(len(others)), widths[others])
-        begins = np.cumsum(widths[others]) - widths[others]
+        feature = np.repeat(np.arange(len(others)), widths)
+        begins = np.cumsum(widths) - widths
         value = np.arange(len(feature)) - begins[feature]
         cell = base[feature] + value * step_j[feature]
-        rows = np.arange(widths[p])[:, None, None] * step_p[feature][:, None]
-        result[: widths[p], first[feature] + value] = self.flat[cell[:, None] + rows + np.arange(k)]
+        rows = np.arange(layout.widths[p])[:, None, None] * step_p[feature][:, None]
+        result[: layout.widths[p], first[feature] + value] = self.flat[
+            cell[:, None] + rows + np.arange(k)
+        ]
         return result
 
     def given(self, p: int) -> NDArray[Any]:
