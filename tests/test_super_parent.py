@@ -102,6 +102,16 @@ def test_ties__go_by_name_and_order_never_matters(criterion: str) -> None:
     assert fit(backwards, super_parent="loo").super_parent_ == model.super_parent_
 
 
+@pytest.mark.parametrize("criterion", ["loo", "cv", "loo_joint", "cmi"])
+def test_a_column_of_nulls__is_not_chosen(criterion: str) -> None:
+    rng = np.random.default_rng(0)
+    y = rng.choice(["p", "q"], 40)
+    X = {"void": pa.nulls(40, pa.string()), "a": rng.choice(["s", "t"], 40), "b": y}
+    assert fb.SPODE(super_parent=criterion).fit(X, y).super_parent_ in ("a", "b")
+    alone = fb.SPODE(super_parent=criterion).fit({"void": X["void"]}, y)
+    assert alone.super_parent_ == "void"
+
+
 @pytest.mark.parametrize("criterion", ["loo", "cv"])
 def test_numeric_columns_files_and_threads(criterion: str, tmp_path: Path) -> None:
     table = dependent_rows(5, 70_000)

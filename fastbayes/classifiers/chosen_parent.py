@@ -127,7 +127,10 @@ def _best(
     total = np.zeros(len(schema.names))
     for some in engine.in_order(lost, source.segments(BLOCK_ROWS), threads):
         total += some
-    return schema.names[int(by_relevance(-total, schema.names)[0])]
+    # A column without a value is not chosen if there is another.
+    held = np.array([f.size > 0 or schema.missing == "category" for f in schema.features])
+    ranked = by_relevance(-total, schema.names)
+    return schema.names[int(ranked[np.argmax(held[ranked])])]
 
 
 def _loss(posterior: Floats, classes: NDArray[np.unsignedinteger], weight: Floats | None) -> float:

@@ -191,7 +191,8 @@ class SPODE(TreeClassifier):
         else:
             check_feature(stats.schema, self.super_parent)
             parent = names.index(self.super_parent)
-        parents = np.full(len(names), parent)
+        # A column without a value is nobody's parent: then the model is naive Bayes.
+        parents = np.full(len(names), parent if cells.choices[parent] > 0 else -1)
         parents[parent] = -1
         return {"_parents": parents, "super_parent_": names[parent]}
 
