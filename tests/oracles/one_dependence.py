@@ -178,9 +178,12 @@ class SPODE(OneDependence):
         return {j: None if j == p else p for j in self.columns}
 
     def choose(self, rule):
-        """The super-parent by "loo_joint", "loo" or "cmi"; the first name of equals."""
+        """The super-parent by "loo_joint", "loo" or "cmi"; the first name of equals.
+
+        A column without values is none, unless there are no others.
+        """
         scores = {}
-        for p in sorted(self.columns):
+        for p in [j for j in self.columns if self.values[j]] or self.columns:
             if rule == "loo_joint":
                 scores[p] = self.family_log_joint(self.star(p))
             elif rule == "loo":
