@@ -79,16 +79,10 @@ class TripleCells:
         return table
 
     def _given(self, i: int, j: int, a: Ints, b: Ints) -> Floats:
-        """Return n(c, x_i = a, x_j = b, x_k = v), (n_states, n_rows, K)."""
+        """Return n(c, x_i = a, x_j = b, x_k = v), (n_states, n_rows, K), of observed a and b."""
         cells, widths = self.cells, self.triples.layout.widths
         result = np.zeros((len(a), cells.offsets[-1], cells.n_classes))
-        # Codes that never occurred, and missing ones that are no values, are not counted.
-        here = (a < widths[i]) & (b < widths[j])
-        here &= (cells.as_value[i] | (a != cells.sizes[i])) & (
-            cells.as_value[j] | (b != cells.sizes[j])
-        )
-        if not here.any():
-            return result
+        here = (a < widths[i]) & (b < widths[j])  # others never occurred
         for k in range(len(widths)):
             if k in (i, j):
                 continue
