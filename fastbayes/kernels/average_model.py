@@ -48,8 +48,12 @@ class Model(Generic[T]):
         with np.errstate(over="ignore", invalid="ignore"):
             self.inverse = readonly(np.exp(-self.reference))
             self.first = readonly(weight[:, None] * own * self.inverse)
-        slots = itertools.pairwise(offsets)
-        parents = [p for p, (begin, end) in enumerate(slots) if weight[begin:end].any()]
+        by_feature = [weight[begin:end] for begin, end in itertools.pairwise(offsets)]
+        parents = [p for p, some in enumerate(by_feature) if some.any()]
+        # Where all values of a feature weigh the same, so do all rows of known values.
+        known = [some[:-2] for some in by_feature if len(some) > 2]
+        alike = all((some == some[0]).all() for some in known)
+        self._fixed = sum(float(some[0]) for some in known) if alike else 0.0
         self.parents = readonly(np.array(parents, np.int64))
         nothing = np.empty((0, 4, 1))
         self._weights = ColumnSum(np.zeros(1), weight[:, None], offsets, nothing, np.float64)
@@ -86,8 +90,10 @@ class Model(Generic[T]):
                     continue
         return None
 
-    def weights(self, batch_codes: Sequence[Codes], n_rows: int) -> Floats:
-        """Return Σ_p u_p of each row."""
+    def weights(self, batch_codes: Sequence[Codes], n_rows: int, level: int) -> Floats:
+        """Return Σ_p u_p of each row, or (1,) where it is the same for all rows of this level."""
+        if level == 0 and self._fixed > 0:
+            return np.array([self._fixed])
         result = np.empty(n_rows)
         for lo, n, acc in self._weights.blocks(batch_codes, (), n_rows):
             result[lo : lo + n] = acc[0, :n]

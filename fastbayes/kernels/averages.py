@@ -20,7 +20,7 @@ from fastbayes._jit import kernel, readonly, reads, writes
 from fastbayes.batch import Codes
 from fastbayes.kernels import lanes
 from fastbayes.kernels.average_model import Model
-from fastbayes.kernels.factor_plan import gathered, level_of
+from fastbayes.kernels.factor_plan import level_of, matrix
 from fastbayes.kernels.joint_tables import join
 from fastbayes.kernels.lift_tables import Kernels, Lifts
 from fastbayes.kernels.log_joint import BlockScorer, ColumnSum, Sum, odds_of
@@ -140,14 +140,15 @@ class _AverageSum(Sum):
         """Yield (first row, rows, acc) of block after block, acc[c, :rows] being the log joints."""
         model = self._model
         groups = [some for some in batch_codes if some.codes.size]
-        lifts = model.lifts(level_of(groups, model.sizes)) if groups else None
+        level = level_of(groups, model.sizes)
+        lifts = model.lifts(level) if groups else None
         if lifts is None:
             joint = np.empty((n_rows, len(model.prior)))
             model.slow.log_joint(batch_codes, numeric, joint)
             yield 0, n_rows, self._outputs(joint)
             return
-        codes, place = _matrix(groups, len(model.sizes))
-        weight = model.weights(groups, n_rows)
+        codes, place = matrix(groups, len(model.sizes), narrow=True)
+        weight = model.weights(groups, n_rows, level)
         without = np.flatnonzero(weight == 0)
         weight[without] = 1.0
         for lo, n, acc in self._base.blocks(groups, (), n_rows):
@@ -160,17 +161,6 @@ class _AverageSum(Sum):
     def _outputs(self, joint: Floats) -> Floats:
         """Return log joints (n, n_classes) class by class, or their log odds."""
         return np.ascontiguousarray((odds_of(joint) if self._odds else joint).T)
-
-
-def _matrix(
-    groups: Sequence[Codes], n_features: int
-) -> tuple[NDArray[np.unsignedinteger], Integers]:
-    """Return one matrix of all codes, and the row of each feature in it."""
-    place = np.arange(n_features)
-    if len(groups) == 1 and groups[0].codes.dtype.itemsize < 3:
-        place[groups[0].features] = np.arange(len(groups[0].features))
-        return readonly(groups[0].codes), place
-    return gathered(range(n_features), groups), place
 
 
 @kernel
@@ -266,7 +256,7 @@ def add_logs(total, power, weight, first, width, outputs, lo, at, n, logs, acc):
 
     total    IN   (>= n * width,) float64
     power    IN   (>= n * width,) float64, or (0,) for 0
-    weight   IN   (>= lo + n,) float64   > 0
+    weight   IN   (>= lo + n,) float64   > 0; or (1,) for all rows
     first    IN   class of the first lane
     width    IN   lanes
     outputs  IN   lanes in use; 0 to add the log odds of class 1 over class 0 to acc[0]
@@ -288,7 +278,7 @@ def add_logs(total, power, weight, first, width, outputs, lo, at, n, logs, acc):
         for r in range(n):
             a[r] += logs[r * width + lane]
     for r in range(n):
-        logs[r] = lanes.log_positive(weight[lo + r])
+        logs[r] = lanes.log_positive(weight[lo + r] if weight.size > 1 else weight[0])
     for lane in range(outputs):
         a = acc[first + lane, at : at + n]
         for r in range(n):

@@ -169,10 +169,34 @@ def columns_of(groups: Sequence[Codes]) -> dict[int, NDArray[np.unsignedinteger]
     }
 
 
-def gathered(features: Sequence[int], groups: Sequence[Codes]) -> NDArray[np.uint16]:
-    """Return the codes of these features, all of which fit 16 bits, in one matrix."""
+def gathered(
+    features: Sequence[int], groups: Sequence[Codes], dtype: type[np.unsignedinteger] = np.uint16
+) -> NDArray[np.unsignedinteger]:
+    """Return the codes of these features, all of which fit the type, in one matrix."""
     columns = columns_of(groups)
-    codes = np.empty((len(features), groups[0].codes.shape[1]), np.uint16)
+    codes = np.empty((len(features), groups[0].codes.shape[1]), dtype)
     for row, feature in zip(codes, features, strict=True):
         row[:] = columns[feature]
     return readonly(codes)
+
+
+def matrix(
+    groups: Sequence[Codes], n_features: int, narrow: bool = False
+) -> tuple[NDArray[np.unsignedinteger], NDArray[np.int64]]:
+    """Return one matrix of the codes of all features, and the row of each feature in it.
+
+    Parameters
+    ----------
+    groups
+        Codes by width; those of a single one are not copied.
+    n_features
+        Features, each of which is in a group.
+    narrow
+        Whether codes must be, and do fit, of no more than 16 bits.
+    """
+    place = np.arange(n_features)
+    if len(groups) == 1 and groups[0].codes.dtype.itemsize < (3 if narrow else 5):
+        place[groups[0].features] = np.arange(n_features)
+        return readonly(groups[0].codes), readonly(place)
+    codes = gathered(range(n_features), groups, np.uint16 if narrow else np.uint32)
+    return codes, readonly(place)

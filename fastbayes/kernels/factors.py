@@ -7,7 +7,7 @@ values are summed out from the leaves up, row by row.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ from fastbayes.kernels.factor_plan import (
     columns_of,
     gathered,
     level_of,
+    matrix,
     merge,
     plan_of,
 )
@@ -33,23 +34,14 @@ from fastbayes.plain.factors import children_first, largest_term
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-# Cells of rows that are summed out at a time.
-HIDDEN_CELLS = 2**19
-
 _INT, _FLOAT = "int64", "float64"
 SIGNATURES: dict[str, list[tuple[str, ...]]] = {
-    "write_summed_out": [
+    "add_summed_out": [
         (
-            reads("uint32", 2),
-            *[reads(_INT)] * 6,
-            reads("bool"),
-            *[reads(_FLOAT)] * 2,
-            reads(_INT),
-            *[_INT] * 2,
-            writes("bool"),
-            *[writes(_FLOAT)] * 2,
-            *[writes(_FLOAT, 2)] * 2,
+            *[reads(codes, 2), *[reads(_INT)] * 9, reads("bool"), reads(_FLOAT), reads(_INT)],
+            *[_INT, _INT, writes("bool"), *[writes(_FLOAT)] * 2, *[writes(_FLOAT, 2)] * 2],
         )
+        for codes in ("uint8", "uint16", "uint32")
     ]
 }
 
@@ -257,31 +249,35 @@ class _Forest:
         lengths = np.array([len(codes) for codes in flags], np.int64)
         self.sizes = lengths - 2
         order = children_first(above)
-        states = np.maximum(self.sizes + [not codes[-2] for codes in flags], 1)
+        states = np.maximum(self.sizes, 1)
         self.largest = sum(map(largest_term, [prior, *self.tables])) + float(np.log(states).sum())
         for j, parent in enumerate(above.tolist()):
             # Without values there is nothing to sum over: the code of missing stands for them.
             if parent >= 0 and lengths[parent] == 2 and flags[parent].all():
                 above[j], self.tables[j] = -1, self.tables[j][:1]
-        inner = np.unique(above[above >= 0]).tolist()
-        self.inner = [(j, flags[j], int(np.argmax(flags[j]))) for j in inner if flags[j].any()]
+        inner = [j for j in order if flags[j].any() and (above == j).any()]
+        self._inner = [(j, flags[j], int(np.argmax(flags[j]))) for j in inner]
+        # Children of one parent stand together, behind those without.
+        children = np.argsort(above, kind="stable")
+        first = np.searchsorted(above[children], np.arange(len(above) + 1))
         start = np.cumsum([0, *(table.size for table in self.tables)])
         slots = np.cumsum([0, *lengths])
         below = np.cumsum(states) - states
-        flat = np.concatenate([np.empty(0), *(table.ravel() for table in self.tables)])
         self._arrays = tuple(
             readonly(np.asarray(array, np.int64))
-            for array in (order, above, states, slots, start, below)
+            for array in (inner, above, children, first, states, slots, start, below)
         )
         self._flags = readonly(np.concatenate([np.empty(0, np.bool_), *flags]))
-        self._floats = readonly(flat), readonly(prior)
+        flat = np.concatenate([np.empty(0), *(table.ravel() for table in self.tables)])
+        self._flat = readonly(flat)
         self._room = int(states.sum()), int(max(states, default=1))
+        self.parents = above
+        # What is added to every row says nothing of what is not observed, nor given it.
         for j, parent in enumerate(above.tolist()):
             self.tables[j] = self.tables[j].copy()
             self.tables[j][:, flags[j]] = 0.0
             if parent >= 0:
                 self.tables[j][flags[parent]] = 0.0
-        self.parents = above
 
     def factors(self) -> list[Factor]:
         """Return what is added where every parent is observed."""
@@ -296,34 +292,28 @@ class _Forest:
         """Return the rows in which a parent is not observed."""
         columns = columns_of(batch_codes)
         found = np.zeros(n_rows, np.bool_)
-        for j, flags, least in self.inner:
+        for j, flags, least in self._inner:
             column = columns[j]
-            if not n_rows or int(column.max()) < least:
-                continue
-            found |= column >= least if flags[least:].all() else flags[column]
+            if n_rows and int(column.max()) >= least:
+                found |= column >= least if flags[least:].all() else flags[column]
         return np.flatnonzero(found)
 
-    def write(
-        self, batch_codes: Sequence[Codes], rows: Integers, lo: int, odds: bool, acc: Floats
-    ) -> None:
-        """Overwrite the sums of these rows; acc[:, 0] is those of row `lo`."""
+    def summed_out(self, batch_codes: Sequence[Codes], odds: bool) -> Callable[..., None]:
+        """Return a function (rows, lo, acc) that adds what these rows need beside the tables."""
         k = len(self.prior)
-        together = max(HIDDEN_CELLS // max(len(self.sizes), 1), 1)
+        codes, place = matrix(batch_codes, len(self.sizes))
         scratch = (
             np.zeros(len(self.sizes), np.bool_),
-            np.empty(self._room[0] * k),
-            np.empty(self._room[1] * k),
-            np.empty((4, k)),
+            *(np.empty(self._room[0] * k), np.empty(self._room[1] * k), np.empty((3, k))),
         )
-        for begin in range(0, len(rows), together):
-            some = rows[begin : begin + together]
-            codes = np.empty((len(self.sizes), len(some)), np.uint32)
-            for group in batch_codes:
-                codes[group.features] = group.codes[:, some]
-            write_summed_out(
-                *(readonly(codes), *self._arrays, self._flags, *self._floats),
-                *(readonly(some), lo, int(odds), *scratch, acc),
+
+        def add(rows: Integers, lo: int, acc: Floats) -> None:
+            add_summed_out(
+                *(codes, readonly(place), *self._arrays, self._flags, self._flat),
+                *(readonly(rows), lo, int(odds), *scratch, acc),
             )
+
+        return add
 
 
 class _TreeSum(FactorSum):
@@ -336,98 +326,101 @@ class _TreeSum(FactorSum):
     ) -> Iterator[tuple[int, int, Floats]]:
         """Yield (first row, rows, acc) of block after block, acc[c, :rows] being the sums."""
         hidden = self._forest.rows(batch_codes, n_rows)
+        add = self._forest.summed_out(batch_codes, self._is_odds) if len(hidden) else None
         for lo, n, acc in super().blocks(batch_codes, numeric, n_rows):
-            begin, end = np.searchsorted(hidden, (lo, lo + n))
-            if begin < end:
-                self._forest.write(batch_codes, hidden[begin:end], lo, self._is_odds, acc)
+            rows = hidden[slice(*np.searchsorted(hidden, (lo, lo + n)))]
+            if add is not None and len(rows):
+                add(rows, lo, acc)
             yield lo, n, acc
 
 
 @kernel
-def write_summed_out(
-    codes, order, parents, states, slots, start, places, flags, table, prior, rows, lo, odds,
-    told, below, terms, scratch, acc,
+def add_summed_out(
+    codes, place, inner, parents, children, first, states, slots, start, places, flags, table,
+    rows, lo, odds, told, below, terms, scratch, acc,
 ):  # fmt: skip
-    """Write ln Σ P(c, x) over what is not observed: acc[c, rows[i] - lo], from the leaves up.
+    """Add ln Σ P(x | c) over parents that are not observed: acc[c, row - lo], from the leaves up.
 
-    codes    IN   (m, n) uint32
-    order    IN   (m,) int64   features, each before its parent
-    parents  IN   (m,) int64   -1 for none
-    states   IN   (m,) int64   values that a feature is summed over, the first ones
-    slots    IN   (m + 1,) int64   first flag of each feature
-    start    IN   (m + 1,) int64   first entry of each feature's table
-    places   IN   (m,) int64   first state of each feature in `below`
-    flags    IN   (n_codes,) bool   codes that are not observations
-    table    IN   (entries,) float64   tables (codes of the parent, codes, n_classes)
-    prior    IN   (n_classes,) float64   log prior
-    rows     IN   (n,) int64   where the rows are
-    lo       IN   row that is acc's first
-    odds     IN   whether to write the log odds of class 1 over class 0 alone
-    told     OUT  (m,) bool   scratch, all False: something below this feature is observed
-    below    OUT  (states n_classes,) float64   scratch: what that says of each state
-    terms    OUT  (most states n_classes,) float64   scratch
-    scratch  OUT  (4, n_classes) float64
-    acc      OUT  (>= n_classes or 1, > largest row - lo) float64
+    codes     IN   (m, n_rows) uint8 | uint16 | uint32
+    place     IN   (m,) int64   row of each feature in `codes`
+    inner     IN   (any,) int64   features with children, each before its parent
+    parents   IN   (m,) int64   -1 for none
+    children  IN   (m,) int64   those of feature j are children[first[j]:first[j + 1]]
+    first     IN   (m + 1,) int64
+    states    IN   (m,) int64   values that a feature is summed over, the first ones
+    slots     IN   (m + 1,) int64   first flag of each feature
+    start     IN   (m + 1,) int64   first entry of each feature's table
+    places    IN   (m,) int64   first state of each feature in `below`
+    flags     IN   (n_codes,) bool   codes that are not observations
+    table     IN   (entries,) float64   tables (codes of the parent, codes, n_classes)
+    rows      IN   (any,) int64
+    lo        IN   row that is acc's first
+    odds      IN   whether to add to the log odds of class 1 over class 0 alone
+    told      OUT  (m,) bool   scratch, all False: something below this feature is observed
+    below     OUT  (states n_classes,) float64   scratch: what that says of each state
+    terms     OUT  (most states n_classes,) float64   scratch
+    scratch   OUT  (3, n_classes) float64
+    acc       OUT  (>= n_classes or 1, > largest row - lo) float64
     """
-    k = prior.size
-    total, top, mass, value = scratch[0], scratch[1], scratch[2], scratch[3]
-    for i in range(rows.size):
-        for c in range(k):
-            total[c] = prior[c]
-        for j in order:
-            code = np.int64(codes[j, i])
-            gone = flags[slots[j] + code]
-            if gone and not told[j]:
+    k = scratch.shape[1]
+    top, mass, value = scratch[0], scratch[1], scratch[2]
+    for r in rows:
+        for j in inner:
+            if not flags[slots[j] + np.int64(codes[place[j], r])]:
                 continue
+            size, heard = states[j] * k, told[j]
+            rest = below[places[j] * k : places[j] * k + size]
             told[j] = False
-            above, first, last, inner = parents[j], 0, 1, False
+            for q in range(first[j], first[j + 1]):
+                child = children[q]
+                code = np.int64(codes[place[child], r])
+                if flags[slots[child] + code]:
+                    continue
+                at = start[child] + code * k
+                for v in range(0, size, k):
+                    for c in range(k):
+                        rest[v + c] = (rest[v + c] if heard else 0.0) + table[at + c]
+                    at += (slots[child + 1] - slots[child]) * k
+                heard = True
+            if not heard:
+                continue
+            above, begin, end, gone = parents[j], 0, 1, False
             if above >= 0:
-                first = np.int64(codes[above, i])
-                last = first + 1
-                inner = flags[slots[above] + first]
-                if inner:
-                    first, last = 0, states[above]
-            for u in range(first, last):
-                at = start[j] + u * (slots[j + 1] - slots[j]) * k
+                begin = np.int64(codes[place[above], r])
+                end = begin + 1
+                gone = flags[slots[above] + begin]
                 if gone:
-                    size = states[j] * k
-                    rest, own = below[places[j] * k :], table[at : at + size]
-                    for q in range(size):
-                        terms[q] = own[q] + rest[q]
-                    top[:] = -np.inf
-                    for v in range(0, size, k):
-                        for c in range(k):
-                            top[c] = max(top[c], terms[v + c])
+                    begin, end = 0, states[above]
+            for u in range(begin, end):
+                at = start[j] + u * (slots[j + 1] - slots[j]) * k
+                own = table[at : at + size]
+                for i in range(size):
+                    terms[i] = own[i] + rest[i]
+                top[:] = -np.inf
+                for v in range(0, size, k):
                     for c in range(k):
-                        top[c] = top[c] if top[c] > -np.inf else 0.0
-                        mass[c] = 0.0
-                    for v in range(0, size, k):
-                        for c in range(k):
-                            terms[v + c] -= top[c]
-                    for q in range(size):
-                        terms[q] = lanes.exp_negative(terms[q])
-                    for v in range(0, size, k):
-                        for c in range(k):
-                            mass[c] += terms[v + c]
+                        top[c] = max(top[c], terms[v + c])
+                for c in range(k):
+                    top[c] = top[c] if top[c] > -np.inf else 0.0
+                    mass[c] = 0.0
+                for v in range(0, size, k):
                     for c in range(k):
-                        value[c] = top[c] + np.log(mass[c])
+                        terms[v + c] -= top[c]
+                for i in range(size):
+                    terms[i] = lanes.exp_negative(terms[i])
+                for v in range(0, size, k):
+                    for c in range(k):
+                        mass[c] += terms[v + c]
+                for c in range(k):
+                    value[c] = top[c] + lanes.log_positive(mass[c])
+                if gone:
+                    of = (places[above] + u) * k
+                    for c in range(k):
+                        below[of + c] = (below[of + c] if told[above] else 0.0) + value[c]
+                elif odds:
+                    acc[0, r - lo] += value[1] - value[0]
                 else:
                     for c in range(k):
-                        value[c] = table[at + code * k + c]
-                if not inner:
-                    for c in range(k):
-                        total[c] += value[c]
-                elif told[above]:
-                    for c in range(k):
-                        below[(places[above] + u) * k + c] += value[c]
-                else:
-                    for c in range(k):
-                        below[(places[above] + u) * k + c] = value[c]
-            if inner:
+                        acc[c, r - lo] += value[c]
+            if gone:
                 told[above] = True
-        r = rows[i] - lo
-        if odds:
-            acc[0, r] = total[1] - total[0]
-        else:
-            for c in range(k):
-                acc[c, r] = total[c]

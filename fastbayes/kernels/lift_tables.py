@@ -96,9 +96,8 @@ class Lifts:
     ) -> None:
         """Add ln Σ products - ln weight of rows from `lo` on, or the log odds of Σ products."""
         for k, tile in enumerate(self._tiles):
-            together = average_plan.rows_together(len(tile.groups.cells))
-            together = min(together, -(-n // 4) * 4)
-            rows = Rows(tile, together, len(self.values))
+            rows = tile.rows(n)
+            together = rows.most
             for at in range(0, n, together):
                 some = min(together, n - at)
                 tile.encode(codes, place, lo + at, some, rows)
@@ -114,12 +113,14 @@ class Lifts:
                     *(readonly(rows.total), readonly(rows.power), weight, tile.first, tile.width),
                     *(outputs, lo + at, at, some, rows.logs, acc),
                 )
+            tile.spare.append(rows)
 
 
 class Rows:
     """What is known of a few rows while they are scored."""
 
     def __init__(self, tile: Tile, n: int, n_parents: int) -> None:
+        self.most = n
         self.values = np.empty((n_parents, n), np.uint16)
         self.quads = np.empty((n // 4, len(tile.groups.cells)), np.uint64)
         self.total, self.logs = np.empty(n * tile.width), np.empty(n * tile.width)
@@ -133,6 +134,7 @@ class Tile:
         self, lifts: Lifts, first: int, width: int, dtype: np.dtype[np.floating], joined: bool
     ) -> None:
         self.first, self.width, self.dtype, self.scaled = first, width, dtype, False
+        self.spare: list[Rows] = []
         self._lifts, model = lifts, lifts.model
         self.groups = average_plan.groups(
             lifts.extents, lifts.extents[model.parents], width * dtype.itemsize, joined
@@ -146,6 +148,17 @@ class Tile:
         outputs = model.first[np.concatenate(slots), first : first + width]
         init[:, : outputs.shape[1]] = outputs
         self._init = readonly(init)
+
+    def rows(self, n: int) -> Rows:
+        """Return room for n rows or fewer: what was used before, which is in memory, or new."""
+        most = min(average_plan.rows_together(len(self.groups.cells)), -(-n // 4) * 4)
+        try:
+            rows = self.spare.pop()
+        except IndexError:
+            rows = None
+        if rows is None or rows.most < most:
+            rows = Rows(self, most, len(self._lifts.values))
+        return rows
 
     def room(self, all_parents: bool) -> NDArray[np.floating]:
         """Return an empty table of all parents, or of the largest one."""

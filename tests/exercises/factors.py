@@ -11,8 +11,7 @@ ROWS = 100
 
 def exercise(factors):
     # Missing in the first feature, which is the parent of the second.
-    codes = np.array([np.arange(ROWS) % 3, np.arange(ROWS) % 2], np.uint8)
-    batch = [Codes(np.array([0, 1]), codes, np.array([4, 4]))]
+    codes = np.array([np.arange(ROWS) % 3, np.arange(ROWS) % 2])
     hidden = [np.array([False, False, True, True])] * 2
     for n_classes in (2, 3):
         log_prior = np.zeros(n_classes)
@@ -22,7 +21,9 @@ def exercise(factors):
             factors.TreeScorer(log_prior, np.array([-1, 0]), tables, hidden),
             factors.FactorScorer(log_prior, sums, np.array([2, 2])),
         ):
-            out = np.empty((ROWS, n_classes))
-            scorer.log_joint(batch, [], out)
-            scorer.posterior(batch, [], out)
-            scorer.predict(batch, [], np.empty(ROWS, np.intp))
+            for code in (np.uint8, np.uint16, np.uint32):
+                batch = [Codes(np.array([0, 1]), codes.astype(code), np.array([4, 4]))]
+                out = np.empty((ROWS, n_classes))
+                scorer.log_joint(batch, [], out)
+                scorer.posterior(batch, [], out)
+                scorer.predict(batch, [], np.empty(ROWS, np.intp))

@@ -194,17 +194,6 @@ def test_many_rows__kernels_equal_plain(n_classes, gone):
     assert_same(case, coarse, exact, 1e-6 if n_classes > 2 else 1e-12)
 
 
-@pytest.mark.compiled
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_rows_are_summed_out_a_few_at_a_time(n_classes, monkeypatch):
-    case = tree_problem(2, n_classes, [2, 3, 4, 5] * 3, "any", 500, impossible=0.1, gone=0.3)
-    exact = answers(compiled.TreeScorer(*case.model), case)
-    monkeypatch.setattr(compiled, "HIDDEN_CELLS", 12 * 7)
-    result = answers(compiled.TreeScorer(*case.model), case)
-    for one, other in zip(result, exact, strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
 @pytest.mark.parametrize("module", MODULES)
 @pytest.mark.parametrize("n_classes", [1, 2, 3, 9])
 @pytest.mark.parametrize("shape", SHAPES)
