@@ -29,7 +29,7 @@ from fastbayes.kernels.factor_plan import (
 )
 from fastbayes.kernels.joint_tables import Plan
 from fastbayes.kernels.log_joint import BlockScorer, Sum, add_wide, odds_of, tolerance
-from fastbayes.plain.factors import children_first, largest_term
+from fastbayes.plain.factors import children_first, largest_term, states_of
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -249,7 +249,7 @@ class _Forest:
         lengths = np.array([len(codes) for codes in flags], np.int64)
         self.sizes = lengths - 2
         order = children_first(above)
-        states = np.maximum(self.sizes, 1)
+        states = np.array([states_of(codes) for codes in flags], np.int64)
         self.largest = sum(map(largest_term, [prior, *self.tables])) + float(np.log(states).sum())
         for j, parent in enumerate(above.tolist()):
             # Without values there is nothing to sum over: the code of missing stands for them.

@@ -75,6 +75,15 @@ class FactorScorer(JointScorer):
             out += table[cell]
 
 
+def states_of(hidden: NDArray[np.bool_]) -> int:
+    """Return over how many codes, the first ones, a feature is summed that is not observed.
+
+    Its values, and missing if it is one of them. Without any it takes part with the code of
+    missing.
+    """
+    return max(len(hidden) - 2 + int(not hidden[-2]), 1)
+
+
 def children_first(parents: NDArray[np.int64]) -> list[int]:
     """Return the features of a forest, each before its parent."""
     children: list[list[int]] = [[] for _ in parents]

@@ -47,6 +47,11 @@ def states_of(codes):
     return max(len(codes) - 2 + (not codes[-2]), 1)
 
 
+def n_states(hidden):
+    """Return how many codes are values: missing, too, where it is not hidden."""
+    return max(len(hidden) - (2 if hidden[-2] else 1), 1)
+
+
 def tree_problem(
     seed, n_classes, sizes, shape, n_rows, impossible=0.0, gone=0.2, missing_is_value=0.0
 ):
@@ -56,13 +61,12 @@ def tree_problem(
     parents = parents_of(rng, d, shape)
     tables, hidden = [], []
     for j, size in enumerate(sizes):
-        above = 1 if parents[j] < 0 else sizes[parents[j]] + 2
+        codes = np.zeros(size + 2, np.bool_)
+        codes[size:] = rng.random(2) >= missing_is_value
+        hidden.append(codes)
+        above, states = 1 if parents[j] < 0 else sizes[parents[j]] + 2, n_states(codes)
         chance = rng.uniform(1e-6, 1, (above, size + 2, n_classes))
         chance[rng.random(chance.shape) < impossible] = 0.0
-        codes = np.zeros(size + 2, np.bool_)
-        codes[size:] = rng.random(2) >= missing_is_value if size else True
-        hidden.append(codes)
-        states = states_of(codes)
         chance[:, :states] += chance[:, :states].sum(axis=1, keepdims=True) == 0
         with np.errstate(divide="ignore"):
             tables.append(np.log(chance / chance[:, :states].sum(axis=1, keepdims=True)))
