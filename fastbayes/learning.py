@@ -1,4 +1,4 @@
-"""`count_for`: the counts that a model is made of, in as many scans as these take."""
+"""`learn`: a model from data that are read as `count` reads them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from fastbayes.classifiers.base import check_learnable
 from fastbayes.classifiers.spode import CRITERIA
 from fastbayes.counting import declared, open_labelled, several
 from fastbayes.data.apply import as_told
@@ -13,10 +14,9 @@ from fastbayes.data.encode import Encoder
 from fastbayes.data.unify import unknown_column
 from fastbayes.engine import Progress
 from fastbayes.errors import SchemaError
-from fastbayes.statistics.bundle import Statistics
 
 
-def count_for(
+def learn(
     model: Any,
     source: Any,
     target: Any,
@@ -25,23 +25,16 @@ def count_for(
     columns: Sequence[str] | None = None,
     null_values: Sequence[str] | None = None,
     filesystem: Any = None,
-    threads: int | None = None,
-    memory_limit: int | None = None,
     progress: Progress | None = None,
-) -> Statistics:
-    """Return the statistics that a model needs, read as `count` reads them.
+) -> None:
+    """Fit a model as its `fit` does, in as many scans as that takes.
 
     Parameters
     ----------
     model
-        An unfitted classifier of tables; it is left as it is.
-    source, target, sample_weight, columns, null_values, filesystem, threads, memory_limit, progress
+        A classifier of tables; it is fitted.
+    source, target, sample_weight, columns, null_values, filesystem, progress
         As in `count`.
-
-    Returns
-    -------
-    Statistics
-        What `fit_statistics` takes: the counts that `fit` makes, and it scans no more often.
 
     Raises
     ------
@@ -50,8 +43,6 @@ def count_for(
     DataError, MemoryLimitError
         As `count` and the model's `fit` do.
     """
-    told = {"threads": threads, "memory_limit": memory_limit}
-    model = type(model)(**{**model.get_params(deep=False), **told})
     model._check_parameters()
     opened, target_name, weight_name = open_labelled(
         source,
@@ -76,8 +67,10 @@ def count_for(
         missing=model.missing,
         null_values=null_values or (),
     )
-    counted: Statistics = model._scanned(model._scans(opened, learning, progress=progress))
-    return counted
+    stats = model._scanned(model._scans(opened, learning, progress=progress))
+    check_learnable(stats, opened.description)
+    model._learned(stats)
+    model._set_features(*model._features_of(stats))
 
 
 def _named(model: Any) -> list[str]:

@@ -190,7 +190,7 @@ def test_bar__on_a_terminal_alone(tmp_path: Path) -> None:
 def test_bar__counts_every_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    from fastbayes.cli import models, options, tools
+    from fastbayes.cli import models, statistics, tools
 
     data = parquet(tennis(150_000), tmp_path / "d.parquet")
     run("fit", data, "--target", "play", "-o", tmp_path / "m.fb")
@@ -200,7 +200,7 @@ def test_bar__counts_every_row(
     def recorded(what: str, data: Any) -> Any:
         yield steps.append
 
-    for module in (models, options, tools):
+    for module in (models, statistics, tools):
         monkeypatch.setattr(module, "bar", recorded)
     answer(*{
         "predict": ("predict", tmp_path / "m.fb", data, "-o", tmp_path / "p.csv"),

@@ -183,9 +183,8 @@ class Classifier(TableRows):
         )
         scans = self._scans(opened.source, learning, first=first)
         stats = self._scanned(scans)
-        if not stats.n_rows and first:
-            why = "every weight is zero" if opened.weight else "there are no rows"
-            raise DataError(f"{opened.source.description}: nothing to learn from, {why}")
+        if first:
+            check_learnable(stats, opened.source.description)
         return self._with_unlabelled(stats, scans.unlabelled, opened.weight)
 
     def _scans(
@@ -272,6 +271,17 @@ class Classifier(TableRows):
         self.schema_ = stats.schema
         self.classes_ = labels(stats.schema.classes)
         return self
+
+
+def check_learnable(stats: Statistics, where: str) -> None:
+    """Raise DataError where statistics hold nothing that a model could be made of."""
+    why = None
+    if not stats.n_rows:
+        why = "every weight is zero" if stats.weighted else "there are no rows"
+    elif not stats.schema.names:
+        why = "there is no column beside the target"
+    if why is not None:
+        raise DataError(f"{where}: nothing to learn from, {why}")
 
 
 def _same_domain(name: str, wanted: Any, counted: pa.Array) -> bool:

@@ -6,30 +6,40 @@ from collections.abc import Iterator
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 import fastbayes as fb
+from fastbayes.classifiers.base import check_learnable
 from fastbayes.cli.options import (
     FORCE,
     JSON,
     LOSS,
     MODEL,
     MODEL_FILE,
-    MODELS,
+    READ,
     READING,
     THREADS,
     WEIGHT,
-    counted,
+    given,
     loss_from,
     model_from,
     names,
+    of_columns,
     statistics_from,
+    unfitted,
 )
-from fastbayes.cli.show import MOST, bar, fields, show
-from fastbayes.errors import DataError, SchemaError
+from fastbayes.cli.show import MOST, bar, fields, learned, show
+from fastbayes.errors import SchemaError
 from fastbayes.files import check_target
+from fastbayes.learning import learn
 from fastbayes.remarks import remark
 from fastbayes.sink import format_of
+
+# What statistics may lack, and the way to it.
+COUNT_AGAIN = {
+    "triples": "count again with --triples",
+    "pairs": "count again with --pairs",
+    "families": "fit it from DATA, which it reads twice",
+}
 
 
 @click.command()
@@ -50,45 +60,46 @@ def fit(
     statistics: str | None,
     output: str,
     model: str,
-    alpha: float | str,
-    class_prior: str | None,
-    numeric: str,
-    variance: str,
-    unseen: str,
+    columns: list[str] | None,
+    categorical: list[str] | None,
+    missing: str,
     force: bool,
     as_json: bool,
-    **reading: Any,
+    **options: Any,
 ) -> None:
-    """Learn a model from DATA, or from statistics, into a file."""
+    """Learn a model from DATA, or from statistics, into a file.
+
+    An option that only some models have says which.
+    """
     if (data is None) == (statistics is None):
         raise click.UsageError("Give either DATA with --target, or --statistics FILE.", ctx)
     check_target(output, force=force)
+    reading = {name: options.pop(name) for name in READ}
+    options["discretize"] = of_columns(options["discretize"], columns)
     if statistics is not None:
-        for name in ("target", *reading):
-            if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-                option = next(p.opts[0] for p in ctx.command.params if p.name == name)
-                raise click.UsageError(f"{option} goes with DATA: the statistics are counted.", ctx)
+        told = given(ctx, {**ctx.params})
+        for name in ("target", "discretize", "columns", "categorical", "missing", *READ):
+            if name in told:
+                raise click.UsageError(
+                    f"{told[name][0]} goes with DATA: the statistics are counted.", ctx
+                )
         stats = statistics_from(statistics)
-        reading["missing"] = stats.schema.missing
+        check_learnable(stats, statistics)
+        fitted = unfitted(ctx, model, options, missing=stats.schema.missing)
+        for needed, remedy in COUNT_AGAIN.items():
+            if needed in fitted._statistics and not _holds(stats, needed, fitted):
+                raise SchemaError(f"{statistics}: holds no {needed}, which {model} needs; {remedy}")
+        fitted.fit_statistics(stats)
     elif target is None:
         raise click.UsageError("Missing option '--target': the column that holds the class.", ctx)
     else:
-        stats = counted(str(data), target, **reading)
-    origin = statistics or data
-    if not stats.n_rows:
-        why = "every weight is zero" if stats.weighted else "there are no rows"
-        raise DataError(f"{origin}: nothing to learn from, {why}")
-    if not stats.schema.names:
-        raise DataError(f"{origin}: nothing to learn from, there is no column beside the target")
-    fitted = getattr(fb, MODELS[model])(
-        alpha=alpha,
-        class_prior=class_prior,
-        numeric=numeric,
-        variance=variance,
-        unseen=unseen,
-        missing=reading["missing"],
-        categorical=reading["categorical"],
-    ).fit_statistics(stats)
+        limits = {name: reading.pop(name) for name in ("threads", "memory_limit")}
+        fitted = unfitted(ctx, model, options, missing=missing, categorical=categorical, **limits)
+        with bar("counting", str(data)) as progress:
+            learn(fitted, data, target, columns=columns, progress=progress, **reading)
+        # What held for this job is no property of the model.
+        fitted.set_params(**dict.fromkeys(limits))
+        stats = fitted.statistics_
     remark(stats)
     fitted.save(output, force=force)
     summary = {
@@ -98,12 +109,19 @@ def fit(
         "features": len(stats.schema.names),
         "classes": fitted.classes_,
         "parameters": fitted.n_parameters_,
-        "alpha": fitted.alpha_,
-        "variance_floored": fitted.variance_floored_,
-        "constant": fitted.constant_,
+        "alpha": getattr(fitted, "alpha_", fitted.alpha),
+        **learned(fitted),
         "output": output,
     }
-    show(summary, as_json, fields(summary))
+    above = summary.get("parents", {}).items()
+    lines = [f"{name} given {' and '.join(parents)}" for name, parents in above if parents]
+    show(summary, as_json, fields({**summary, "parents": lines}))
+
+
+def _holds(stats: fb.Statistics, needed: str, model: Any) -> bool:
+    """Return whether a model finds what it needs; to KDB with one parent pairs are families."""
+    one = isinstance(model, fb.KDB) and model.k <= 1
+    return needed in stats.parts or (one and "pairs" in stats.parts)
 
 
 def _predictions(_: click.Context, __: click.Parameter, value: str) -> str:

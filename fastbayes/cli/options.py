@@ -6,17 +6,26 @@ import csv
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from inspect import signature
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 import fastbayes as fb
-from fastbayes.cli.show import bar
 from fastbayes.errors import DataError
 from fastbayes.loss import loss_matrix
 
-MODELS = {"naive-bayes": "NaiveBayes"}
+MODELS = {
+    "naive-bayes": "NaiveBayes",
+    "spode": "SPODE",
+    "tan": "TAN",
+    "aode": "AODE",
+    "a2de": "A2DE",
+    "kdb": "KDB",
+}
+CHOOSE_ALPHA = ("naive-bayes", "spode", "tan")
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 2**10, "MI": 2**20, "GI": 2**30}
 
 Command = Callable[..., Any]
@@ -56,6 +65,91 @@ def n_bytes(_: Any, __: Any, value: str | None) -> int | None:
     return int(float(found[1]) * UNITS[found[2]])
 
 
+def method(_: Any, __: Any, value: str | None) -> Any:
+    """Return how to cut numeric columns: a word, a word and a number of bins, or a file's cuts."""
+    if value is None:
+        return None
+    if value.endswith((".fb", ".fbs")):
+        held = fb.load(value)
+        schema = held.schema if isinstance(held, fb.Statistics) else held.schema_
+        cuts = {f.name: f.cuts.tolist() for f in schema.features if f.cuts is not None}
+        if not cuts:
+            raise DataError(f"{value}: holds no cut points; count it with --pairs")
+        return cuts
+    word, colon, bins = value.partition(":")
+    if not colon and word in ("mdl", "quantile", "width"):
+        return word
+    many = bins.isdecimal() and 2 <= int(bins) <= 1 << 16
+    if word not in ("quantile", "width") or not many:
+        raise click.BadParameter(
+            f"{value!r}: write mdl, quantile, width, quantile:20, or a .fb or .fbs file"
+        )
+    return word, int(bins)
+
+
+def of_columns(discretize: Any, columns: list[str] | None) -> Any:
+    """Return what a file says of the columns that are read."""
+    if columns is None or not isinstance(discretize, dict):
+        return discretize
+    return {name: cuts for name, cuts in discretize.items() if name in columns}
+
+
+def super_parents(_: Any, __: Any, value: str | None) -> str | dict[str, float] | None:
+    """Return a rule, or the weights of A=2,B=1."""
+    if value is None or "=" not in value:
+        return value
+    pairs = [part.rpartition("=") for part in names(None, None, value) or []]
+    try:
+        return {name.strip(): float(weight) for name, _, weight in pairs}
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r}: write a number after each =") from error
+
+
+def takers(parameter: str) -> list[str]:
+    """Return the models that take a parameter: their constructors are the table of what does."""
+    return [m for m, c in MODELS.items() if parameter in signature(getattr(fb, c)).parameters]
+
+
+def of_models(option: str, *, help: str, **attributes: Any) -> Command:
+    """Return an option named as a parameter of models; its help says which have it."""
+    who = takers(option.removeprefix("--").replace("-", "_"))
+    of = "" if len(who) == len(MODELS) else f" ({', '.join(who)})"
+    return click.option(option, help=f"{help}{of}", **attributes)
+
+
+def given(ctx: click.Context, parameters: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
+    """Return by parameter what was said on the command line: the option and its value."""
+    return {
+        option.name: (option.opts[0], parameters[option.name])
+        for option in ctx.command.params
+        if option.name in parameters
+        and ctx.get_parameter_source(option.name) is ParameterSource.COMMANDLINE
+    }
+
+
+def unfitted(ctx: click.Context, model: str, parameters: Mapping[str, Any], **more: Any) -> Any:
+    """Return a model with the parameters that were given; others have the model's defaults."""
+    told = given(ctx, parameters)
+    for name, (option, _) in told.items():
+        if model not in takers(name):
+            raise click.UsageError(
+                f"{option} does not go with --model {model}, but with {' and '.join(takers(name))}",
+                ctx,
+            )
+    if parameters["alpha"] == "loo" and model not in CHOOSE_ALPHA:
+        raise click.UsageError(f"--alpha loo goes with --model {' or '.join(CHOOSE_ALPHA)}", ctx)
+    if "criterion" in told and parameters["select"] is None:
+        raise click.UsageError("--criterion goes with --select leave_one_out", ctx)
+    if "m" in told and parameters.get("smoothing") != "m_estimate":
+        raise click.UsageError("--m goes with --smoothing m_estimate", ctx)
+    made = getattr(fb, MODELS[model])(**{n: value for n, (_, value) in told.items()}, **more)
+    try:
+        made._check_parameters()
+    except ValueError as error:
+        raise click.UsageError(str(error), ctx) from error
+    return made
+
+
 def together(*options: Command) -> Callable[[Command], Command]:
     """Return one decorator for several options, shown in this order."""
 
@@ -77,7 +171,14 @@ LOSS = click.option(
     help="JSON file {decision: {truth: cost}}: decide by least expected cost.",
 )
 MODEL_FILE = click.argument("model", type=click.Path())
-# Named as the parameters of `fastbayes.count`.
+MEMORY_LIMIT = click.option(
+    "--memory-limit",
+    callback=n_bytes,
+    metavar="SIZE",
+    help="Bytes for the counts, for example 500M.",
+)
+# Parameters of `fastbayes.count` that are no model's, and those that are.
+READ = ("sample_weight", "null_values", "memory_limit", "threads")
 READING = together(
     click.option(
         "--columns",
@@ -102,60 +203,101 @@ READING = together(
         show_default=True,
         help="A missing value says nothing, or is a value of its own.",
     ),
-    click.option(
-        "--memory-limit",
-        callback=n_bytes,
-        metavar="SIZE",
-        help="Bytes for the counts, for example 500M.",
-    ),
+    MEMORY_LIMIT,
     THREADS,
 )
-# Named as the parameters of the models.
+DISCRETIZE = click.option(
+    "--discretize",
+    callback=method,
+    metavar="mdl|quantile[:N]|width[:N]|FILE",
+    help="How numeric columns become bins where pairs are counted, or a model or statistics FILE "
+    "whose cut points to take; default: mdl.",
+)
+# Named as the parameters of the models: those that were not given are left to the model.
 MODEL = together(
     click.option(
-        "--model", type=click.Choice(sorted(MODELS)), default="naive-bayes", show_default=True
+        "--model", type=click.Choice(list(MODELS)), default="naive-bayes", show_default=True
     ),
-    click.option(
+    of_models(
         "--alpha",
         callback=pseudo_count,
         metavar="NUMBER|loo",
         default="1",
         show_default=True,
-        help="Pseudo-count of every value and class; 'loo' chooses it by leave-one-out.",
+        help="Pseudo-count of every value and class; 'loo' chooses it by leave-one-out "
+        f"({', '.join(CHOOSE_ALPHA)}).",
     ),
-    click.option(
+    of_models(
         "--class-prior",
         type=click.Choice(["empirical", "uniform"]),
         help="Class prior; default: the classes' shares, smoothed by alpha.",
     ),
-    click.option(
-        "--numeric",
-        type=click.Choice(["gaussian"]),
-        default="gaussian",
-        show_default=True,
-        help="Density of numeric columns.",
-    ),
-    click.option(
-        "--variance",
-        type=click.Choice(["per_class", "shared", "single"]),
-        default="per_class",
-        show_default=True,
-        help="Variances of numeric columns: one per class, shared by classes, or one for all.",
-    ),
-    click.option(
+    of_models(
         "--unseen",
         type=click.Choice(["ignore", "smooth", "error"]),
-        default="ignore",
-        show_default=True,
-        help="A value that was not seen at fit says nothing, counts as smoothed, or is an error.",
+        help="A value that was not seen at fit says nothing (the default), counts as smoothed, or "
+        "is an error.",
     ),
+    of_models(
+        "--numeric",
+        type=click.Choice(["gaussian"]),
+        help="Density of numeric columns.",
+    ),
+    of_models(
+        "--variance",
+        type=click.Choice(["per_class", "shared", "single"]),
+        help="Variances of numeric columns: one per class (the default), shared by classes, or one "
+        "for all.",
+    ),
+    DISCRETIZE,
+    of_models(
+        "--super-parent",
+        metavar="loo_joint|cmi|loo|cv|COLUMN",
+        help="Parent of all others, or how to choose it; default: loo_joint.",
+    ),
+    of_models("--root", metavar="COLUMN", help="Root of the tree; default: the most informative."),
+    of_models(
+        "--prune",
+        type=click.Choice(["bic", "aic"]),
+        help="Keep the edges that are worth their parameters; default: a tree over all columns.",
+    ),
+    of_models("--k", type=click.IntRange(0), help="Most parents of a column; default: 2."),
+    of_models(
+        "--select",
+        type=click.Choice(["leave_one_out"]),
+        help="Choose among nested models by leave-one-out, in one more scan.",
+    ),
+    of_models(
+        "--criterion",
+        type=click.Choice(["log_loss", "error"]),
+        help="What the selected model has least of; default: log_loss.",
+    ),
+    of_models(
+        "--min-count",
+        type=click.FloatRange(0),
+        help="Rows in which a value must occur to be a super-parent; default: 1.",
+    ),
+    of_models(
+        "--weights",
+        callback=super_parents,
+        metavar="uniform|mutual_information|A=2,B=1,...",
+        help="How much each super-parent says; default: uniform.",
+    ),
+    of_models(
+        "--subsumption",
+        type=click.FloatRange(0, min_open=True),
+        metavar="ROWS",
+        help="Leave out what another value of the row implies, one seen in so many rows, for "
+        "example 100.",
+    ),
+    of_models(
+        "--smoothing",
+        type=click.Choice(["laplace", "m_estimate", "hdp"]),
+        help="alpha for every cell (laplace, the default), m for every distribution (m_estimate, "
+        "not kdb), or drawn to fewer parents (hdp, kdb alone).",
+    ),
+    of_models("--m", type=click.FloatRange(0), help="Pseudo-count of a distribution (m_estimate)."),
 )
-
-
-def counted(data: str, target: str, **options: Any) -> fb.Statistics:
-    """Return the statistics of DATA, with a progress bar."""
-    with bar("counting", data) as progress:
-        return fb.count(data, target, progress=progress, **options)
 
 
 def model_from(path: str) -> Any:

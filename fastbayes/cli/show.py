@@ -77,6 +77,22 @@ def listed(entries: Sequence[str]) -> str:
     return ", ".join(entries[:MOST]) + more
 
 
+def learned(model: Any) -> dict[str, Any]:
+    """Return what a fitted model has found out beside its parameters."""
+    names = ["variance_floored", "constant", "super_parent"]
+    if getattr(model, "select", None) is not None:
+        names += ["k", "n_selected"]
+    found: dict[str, Any] = {
+        name: getattr(model, f"{name}_") for name in names if hasattr(model, f"{name}_")
+    }
+    if hasattr(model, "parents_"):
+        found["parents"] = {
+            name: [above] if isinstance(above, str) else list(above or ())
+            for name, above in model.parents_.items()
+        }
+    return found
+
+
 def size(n_bytes: int) -> str:
     """Return a number of bytes as people read it."""
     value, unit = float(n_bytes), "B"
@@ -142,6 +158,16 @@ def bar(what: str, data: str | int) -> Iterator[Callable[[int], Any] | None]:
     from tqdm import tqdm
 
     rows = data if isinstance(data, int) else open_source(data).n_rows
+    scans = 1
+
+    def update(done: int) -> None:
+        nonlocal scans
+        if rows and shown.n + done > rows:  # the rows are read again
+            scans += 1
+            shown.reset()
+            shown.set_description(f"{what}, scan {scans}", refresh=False)
+        shown.update(done)
+
     known = os.get_terminal_size(sys.stderr.fileno()).columns > 0  # not so under some containers
     with tqdm(
         desc=what,
@@ -153,4 +179,4 @@ def bar(what: str, data: str | int) -> Iterator[Callable[[int], Any] | None]:
         dynamic_ncols=known,
         file=sys.stderr,
     ) as shown:
-        yield shown.update
+        yield update

@@ -10,12 +10,24 @@ import click
 import pyarrow as pa
 
 import fastbayes as fb
-from fastbayes.cli.options import FORCE, JSON, READING, THREADS, counted, statistics_from
-from fastbayes.cli.show import fields, listed, show, size, table, text
+from fastbayes.cli.options import (
+    DISCRETIZE,
+    FORCE,
+    JSON,
+    MEMORY_LIMIT,
+    READING,
+    THREADS,
+    of_columns,
+    statistics_from,
+)
+from fastbayes.cli.show import bar, fields, learned, listed, show, size, table, text
 from fastbayes.data.source import open_source
 from fastbayes.domains import default_kind
 from fastbayes.errors import SchemaError
 from fastbayes.files import check_target
+from fastbayes.statistics.packed_counts import PackedCounts
+
+LARGEST = 5  # pairs that are named
 
 
 @click.command()
@@ -34,13 +46,37 @@ from fastbayes.files import check_target
     show_default=True,
     help="Stop at a part of a file that cannot be used, or leave it out and say so.",
 )
+@click.option("--pairs", is_flag=True, help="Count pairs of values, for SPODE, TAN and AODE.")
+@click.option("--triples", is_flag=True, help="Count triples and pairs of values, for A2DE.")
+@DISCRETIZE
+@click.option(
+    "--folds",
+    metavar="K|COLUMN",
+    help="Count K folds of the rows apart, or one for each value of a column.",
+)
 @READING
 @FORCE
 @JSON
-def count(data: str, target: str, output: str, force: bool, as_json: bool, **options: Any) -> None:
+def count(
+    data: str,
+    target: str,
+    output: str,
+    discretize: Any,
+    folds: str | None,
+    force: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
     """Count DATA once into a file of statistics."""
     check_target(output, force=force)
-    stats = counted(data, target, **options)
+    if discretize is not None:
+        if not options["pairs"] and not options["triples"]:
+            raise click.UsageError("--discretize goes with --pairs or --triples")
+        options["discretize"] = of_columns(discretize, options["columns"])
+    if folds is not None:
+        options["folds"] = int(folds) if folds.isdecimal() else folds
+    with bar("counting", data) as progress:
+        stats = fb.count(data, target, progress=progress, **options)
     stats.save(output, force=force)
     _report(stats, output, as_json)
 
@@ -77,28 +113,37 @@ def _report(stats: fb.Statistics, output: str, as_json: bool) -> None:
 @click.command()
 @click.argument("path")
 @click.option("--target", help="Column of DATA that holds the class.")
+@click.option("--pairs", is_flag=True, help="Plan to count pairs of values, too.")
+@click.option("--triples", is_flag=True, help="Plan to count triples and pairs of values, too.")
+@DISCRETIZE
+@MEMORY_LIMIT
 @THREADS
 @JSON
-def inspect(path: str, target: str | None, threads: int | None, as_json: bool) -> None:
+def inspect(path: str, target: str | None, discretize: Any, as_json: bool, **planning: Any) -> None:
     """Say what is in a model, statistics or DATA.
 
     Of DATA: the columns, how they would be used, and the memory that counting them needs.
     """
     if not _written_by_us(path):
-        summary = _data(path, target, threads)
+        if discretize is not None:
+            planning["discretize"] = discretize
+        summary = _data(path, target, planning)
         show(summary, as_json, _data_lines(summary))
         return
     held = fb.load(path)
     stats = held if isinstance(held, fb.Statistics) else held.statistics_
     summary = _statistics(stats)
+    found = {} if held is stats else learned(held)
+    parents = found.pop("parents", {})
     if held is not stats:
-        summary = {"model": repr(held), "parameters": held.n_parameters_, **summary}
+        summary = {"model": repr(held), "parameters": held.n_parameters_, **found, **summary}
     summary["columns"] = {
         f.name: {
             "kind": f.kind,
             "values": None if f.values is None else f.values.to_pylist(),
             "declared": f.declared,
             **({} if f.cuts is None else {"cuts": f.cuts.tolist(), "bins": f.intervals}),
+            **({"parents": parents[f.name]} if f.name in parents else {}),
         }
         for f in stats.schema.features
     }
@@ -129,8 +174,16 @@ def _statistics(stats: fb.Statistics) -> dict[str, Any]:
         "missing": schema.missing,
         "null_values": schema.null_values,
         "bytes": stats.nbytes,
+        "counts": {name: _count(part) for name, part in stats.parts.items()},
+        **({"folds": len(stats.folds)} if stats.folds else {}),
         "source": stats.provenance,
     }
+
+
+def _count(part: Any) -> dict[str, int]:
+    """Return how much one kind of counts holds: bytes, and groups of features if it has them."""
+    groups = {"groups": len(part.layout.members)} if isinstance(part, PackedCounts) else {}
+    return {**groups, "bytes": part.nbytes}
 
 
 def _lines(summary: dict[str, Any]) -> Iterator[str]:
@@ -145,11 +198,24 @@ def _lines(summary: dict[str, Any]) -> Iterator[str]:
         "numeric": f"{len(summary['numeric']):,} columns" if summary["numeric"] else None,
         "bytes": None,
         "columns": None,
+        "counts": [
+            f"{count['groups']:,} {name} in {size(count['bytes'])}"
+            for name, count in summary["counts"].items()
+            if "groups" in count
+        ],
         "size": size(summary["bytes"]),
         "output": summary.get("output"),
     }
     yield from fields(shown)
-    yield from table([(name, *_domain(column)) for name, column in columns.items()])
+    told = any(column.get("parents") for column in columns.values())
+    rows = [(name, *_given(column, told), *_domain(column)) for name, column in columns.items()]
+    yield from table(rows)
+
+
+def _given(column: dict[str, Any], told: bool) -> tuple[str, ...]:
+    """Return what a column depends on, where any column depends on another."""
+    parents = column.get("parents")
+    return (f"given {' and '.join(parents)}" if parents else "",) * told
 
 
 def _domain(column: dict[str, Any]) -> tuple[str, str]:
@@ -163,7 +229,7 @@ def _domain(column: dict[str, Any]) -> tuple[str, str]:
     return f"{len(values):,} values{declared}", listed(values)
 
 
-def _data(path: str, target: str | None, threads: int | None) -> dict[str, Any]:
+def _data(path: str, target: str | None, planning: dict[str, Any]) -> dict[str, Any]:
     source = open_source(path)
     columns: dict[str, dict[str, Any]] = {}
     for field in source.schema:
@@ -176,7 +242,9 @@ def _data(path: str, target: str | None, threads: int | None) -> dict[str, Any]:
     if target is not None and target in columns:
         columns[target]["kind"] = "target"
     usable = [name for name, column in columns.items() if column["kind"] != "unusable"]
-    plan = fb.plan(path, target, columns=usable, threads=threads)
+    if "discretize" in planning:
+        planning["discretize"] = of_columns(planning["discretize"], usable)
+    plan = fb.plan(path, target, columns=usable, **planning)
     for name, needed in plan.columns.items():
         columns[name]["bytes"] = needed
     return {
@@ -184,7 +252,24 @@ def _data(path: str, target: str | None, threads: int | None) -> dict[str, Any]:
         "rows": source.n_rows,
         "target": target,
         "columns": columns,
-        "plan": {"bytes": plan.total, "classes": plan.n_classes, "exact": plan.exact},
+        "plan": {
+            "bytes": plan.total,
+            "classes": plan.n_classes,
+            "exact": plan.exact,
+            **({} if plan.pairs is None else {"pairs": _pairs(plan.pairs)}),
+        },
+    }
+
+
+def _pairs(plan: Any) -> dict[str, Any]:
+    blocks = plan.blocks()
+    largest = blocks.sort_by([("bytes", "descending")]).slice(0, LARGEST)
+    return {
+        "bytes": plan.total,
+        "groups": len(blocks),
+        "scans": plan.scans,
+        "strategies": plan.strategies,
+        "largest": largest.to_pylist(),
     }
 
 
@@ -199,6 +284,7 @@ def _data_lines(summary: dict[str, Any]) -> Iterator[str]:
             "rows": rows,
             "target": summary["target"],
             "counting": f"needs {least}{size(plan['bytes'])}{rest}",
+            **_pair_fields(plan.get("pairs"), least),
         }
     )
     yield from table(
@@ -207,6 +293,21 @@ def _data_lines(summary: dict[str, Any]) -> Iterator[str]:
             for name, column in summary["columns"].items()
         ]
     )
+
+
+def _pair_fields(pairs: dict[str, Any] | None, least: str) -> dict[str, Any]:
+    if pairs is None:
+        return {}
+    scans = pairs["scans"]
+    several = f", over the limit: TAN takes {scans:,} scans, others refuse" if scans > 1 else ""
+    return {
+        "pairs": f"{pairs['groups']:,} need {least}{size(pairs['bytes'])}{several}",
+        "counted by": pairs["strategies"],
+        "largest": [
+            f"{block['feature_a']} x {block['feature_b']} {size(block['bytes'])}"
+            for block in pairs["largest"]
+        ],
+    }
 
 
 def _needs(column: dict[str, Any]) -> str:

@@ -78,7 +78,7 @@ def methods(
 
 def _asked(name: str, given: Any) -> Method | Cuts:
     points = not isinstance(given, str) and not (
-        isinstance(given, tuple) and any(isinstance(part, str) for part in given)
+        isinstance(given, (tuple, list)) and any(isinstance(part, str) for part in given)
     )
     return checked_cuts(name, given) if points else _method(given, f"discretize[{name!r}]")
 
@@ -86,7 +86,8 @@ def _asked(name: str, given: Any) -> Method | Cuts:
 def _method(given: Any, what: str) -> Method:
     kind: Any = given
     bins: Any = DEFAULT_BINS
-    if isinstance(given, tuple) and len(given) == 2 and given[0] in METHODS[1:]:
+    # A list is what a model file makes of a tuple.
+    if isinstance(given, (tuple, list)) and len(given) == 2 and given[0] in METHODS[1:]:
         kind, bins = given
     if not isinstance(kind, str) or kind not in METHODS:
         raise ValueError(
