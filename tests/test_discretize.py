@@ -186,6 +186,9 @@ class TestBins:
         assert methods(("width", 3), names) == dict.fromkeys(names, Method("width", 3))
         asked = methods({"b": ("quantile", 7)}, names)
         assert asked == {"a": Method("mdl"), "b": Method("quantile", 7)}
+        # As a model file gives it back.
+        assert methods(["width", 3], names) == dict.fromkeys(names, Method("width", 3))
+        assert methods({"b": ["quantile", 7]}, names) == asked
         assert methods({"a": [1, 2.5]}, names)["a"].tolist() == [1.0, 2.5]
         assert methods({"a": (1, 2)}, names)["a"].tolist() == [1.0, 2.0]
         assert methods({"a": []}, names)["a"].tolist() == []

@@ -77,16 +77,17 @@ def methods(
 
 
 def _asked(name: str, given: Any) -> Method | Cuts:
-    points = not isinstance(given, str) and not (
-        isinstance(given, (tuple, list)) and any(isinstance(part, str) for part in given)
+    named = isinstance(given, str) or (
+        isinstance(given, tuple) and any(isinstance(part, str) for part in given)
     )
-    return checked_cuts(name, given) if points else _method(given, f"discretize[{name!r}]")
+    # A list is what a model file makes of a tuple.
+    named |= isinstance(given, list) and given[:1] in [[kind] for kind in METHODS]
+    return _method(given, f"discretize[{name!r}]") if named else checked_cuts(name, given)
 
 
 def _method(given: Any, what: str) -> Method:
     kind: Any = given
     bins: Any = DEFAULT_BINS
-    # A list is what a model file makes of a tuple.
     if isinstance(given, (tuple, list)) and len(given) == 2 and given[0] in METHODS[1:]:
         kind, bins = given
     if not isinstance(kind, str) or kind not in METHODS:
