@@ -24,6 +24,7 @@ from fastbayes.classifiers.naive_bayes import NaiveBayes
 from fastbayes.classifiers.spode import SPODE
 from fastbayes.classifiers.store import load, save
 from fastbayes.classifiers.tan import TAN
+from fastbayes.comparison import compare
 from fastbayes.counting import count
 from fastbayes.cross_validation import k_fold, leave_one_out
 from fastbayes.decisions import bayes_risk, conditional_risk, minimum_risk
@@ -69,6 +70,7 @@ __all__ = [
     "SchemaError",
     "Statistics",
     "bayes_risk",
+    "compare",
     "conditional_risk",
     "count",
     "evaluate",

@@ -14,9 +14,10 @@ from fastbayes.counting import Opened
 from fastbayes.data.encode import Encoder, Place, filtered
 from fastbayes.data.folds import Folds, WithoutFold
 from fastbayes.data.segments import Segment
-from fastbayes.folding import check_rows, fold_positions, others, training
+from fastbayes.folding import fold_positions, refuse, training
 from fastbayes.schema import Schema
 from fastbayes.scoring import Block, Part, Parts
+from fastbayes.statistics.bundle import Statistics
 
 
 class FoldScans:
@@ -26,30 +27,26 @@ class FoldScans:
     ----------
     opened
         The rows.
-    threads, memory_limit
-        As in `fastbayes.count`.
+    whole
+        Counts of their values, by folds.
+
+    Raises
+    ------
+    DataError
+        When a fold holds all rows.
     """
 
-    def __init__(self, opened: Opened, threads: int | None, memory_limit: int | None) -> None:
+    def __init__(self, opened: Opened, whole: Statistics) -> None:
         assert opened.folds is not None
         self.opened, self.folds = opened, opened.folds
-        whole = engine.scan(
-            opened.source,
-            opened.learning(),
-            ("values",),
-            threads=threads,
-            memory_limit=memory_limit,
-            folds=opened.folds,
-        )
         self.order, self.names = opened.folds.names()
-        self.schema = whole.schema
-        domains = {f.name: f.values for f in whole.schema.categorical if not f.void}
-        domains[str(opened.target)] = whole.schema.classes
+        for fold, name in zip(whole.folds, whole.fold_names, strict=True):
+            if fold.n_rows == whole.n_rows:
+                refuse(name)
+        schema = whole.schema
+        domains = {f.name: f.values for f in schema.categorical if f.cuts is None and not f.void}
+        domains[str(opened.target)] = schema.classes
         self.learning = partial(opened.learning, domains=domains)
-        self.n_rows = [fold.n_rows for fold in whole.folds]
-        for i, name in enumerate(self.names):
-            if self.n_rows[i] == whole.n_rows:
-                check_rows(others(whole, i), name)
 
     def of(self, fold: int) -> tuple[WithoutFold, Callable[..., Encoder]]:
         """Return the rows without those of a fold, by its place, and what gives encoders."""
@@ -172,7 +169,9 @@ def fitted_without_folds(
             opened.folds, opened.folds.names()[0], applying(opened, stats.schema)
         )
         return models, stats.fold_names, parts
-    scans = FoldScans(opened, threads, memory_limit)
+    told: dict[str, Any] = {"threads": threads, "memory_limit": memory_limit}
+    whole = engine.scan(opened.source, encoder, ("values",), folds=opened.folds, **told)
+    scans = FoldScans(opened, whole)
     models = []
     for fold in range(len(scans.names)):
         model = make()

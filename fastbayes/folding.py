@@ -141,7 +141,7 @@ def others(stats: Statistics, fold: int) -> Statistics:
 
 
 def training(stats: Statistics) -> list[Statistics]:
-    """Return the statistics without each fold, and nothing for folds that hold no rows.
+    """Return the statistics without each fold.
 
     Raises
     ------
@@ -151,15 +151,15 @@ def training(stats: Statistics) -> list[Statistics]:
     found = []
     for i, name in enumerate(stats.fold_names):
         rest = others(stats, i)
-        check_rows(rest, name)
+        if not rest.n_rows:
+            refuse(name)
         found.append(rest)
     return found
 
 
-def check_rows(stats: Statistics, name: str) -> None:
-    """Raise DataError where without a fold there are no rows."""
-    if not stats.n_rows:
-        raise DataError(f"fold {name!r} holds all rows: without it there is nothing to learn from")
+def refuse(name: str) -> None:
+    """Raise DataError for a fold that holds all rows."""
+    raise DataError(f"fold {name!r} holds all rows: without it there is nothing to learn from")
 
 
 def fold_positions(

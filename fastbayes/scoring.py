@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -14,6 +15,7 @@ from fastbayes import engine
 from fastbayes.batch import BLOCK_ROWS, Batch, joined, taken
 from fastbayes.data.segments import Segment, Source
 from fastbayes.engine import Progress
+from fastbayes.errors import FastBayesError
 from fastbayes.statistics import ClassMoments
 from fastbayes.validation import Evaluator
 
@@ -103,11 +105,24 @@ class Contestant:
         One for each fold.
     view
         Which columns of a batch the model takes; None: all.
+    error
+        Why it could not score some row; then its score is worth nothing.
     """
 
     classes: NDArray[Any]
     scorers: Sequence[Scorer]
     view: Callable[[Batch], Batch] | None = None
+    error: FastBayesError | None = None
+
+    @contextmanager
+    def trying(self, strict: bool) -> Iterator[None]:
+        """Take note of an error, unless the first is to be raised."""
+        try:
+            yield
+        except FastBayesError as error:
+            if strict:
+                raise
+            self.error = error
 
 
 @dataclass
@@ -153,6 +168,7 @@ def scores(
     proba: bool = False,
     threads: int | None = None,
     progress: Progress | None = None,
+    strict: bool = True,
 ) -> tuple[list[Score], Floats]:
     """Score all rows by all models in one scan; return their scores and the weight of each class.
 
@@ -172,6 +188,8 @@ def scores(
         Worker threads; they never change a bit of the result.
     progress
         Called with the number of rows done since the last call.
+    strict
+        Whether a model that cannot score a row ends it all, rather than itself.
     """
     n_classes = len(contestants[0].classes)
 
@@ -186,7 +204,9 @@ def scores(
                 assert part.batch.classes is not None
                 counted += np.bincount(part.batch.classes, part.batch.weight, n_classes)
             for contestant, mine in zip(contestants, found, strict=True):
-                _score(contestant, block, mine, n_classes, proba)
+                if contestant.error is None:
+                    with contestant.trying(strict):
+                        _score(contestant, block, mine, n_classes, proba)
         return found, counted, n_rows
 
     total, counted = begun(), np.zeros(n_classes)
@@ -199,7 +219,9 @@ def scores(
         if progress is not None:
             progress(n_rows)
     for contestant, mine in zip(contestants, total, strict=True):
-        _settle(contestant, mine)
+        if contestant.error is None:
+            with contestant.trying(strict):
+                _settle(contestant, mine)
     return total, counted
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 import fastbayes as fb
-from fastbayes.cli import models, statistics, tools
+from fastbayes.cli import compare, models, statistics, tools
 from fastbayes.cli.show import remarks
 from fastbayes.cli.stopping import Stopped, stoppable
 from fastbayes.files import FULL
@@ -57,5 +57,10 @@ def main(verbose: bool, quiet: bool) -> None:
     """
 
 
-for command in (*models.COMMANDS, *statistics.COMMANDS, *tools.COMMANDS):
+for command in (
+    *models.COMMANDS,
+    *compare.COMMANDS,
+    *statistics.COMMANDS,
+    *tools.COMMANDS,
+):
     main.add_command(command)

@@ -1,0 +1,172 @@
+"""`compare`: every model on the same rows, each judged on rows that it was not fitted with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fastbayes.classifiers.aode import AODE
+from fastbayes.classifiers.base import Classifier
+from fastbayes.classifiers.naive_bayes import NaiveBayes
+from fastbayes.classifiers.spode import SPODE
+from fastbayes.classifiers.tan import TAN
+from fastbayes.contest import Contest
+from fastbayes.counting import opened_to_learn
+from fastbayes.data.folds import FoldsByPlace
+from fastbayes.engine import Progress
+from fastbayes.errors import SchemaError
+from fastbayes.leaderboard import Comparison
+
+
+class Candidate(NamedTuple):
+    """A model that may take part.
+
+    name          in the leaderboard, and for `models`
+    make          returns it unfitted; takes `missing`
+    bins          whether it sees numeric columns in bins
+    numeric_only  whether it is another model only where columns are numeric
+    """
+
+    name: str
+    make: Callable[..., Any]
+    bins: bool
+    numeric_only: bool = False
+
+
+# One line for each model; all of them are fitted from the counts of one scan.
+CANDIDATES = (
+    Candidate("naive-bayes", NaiveBayes, bins=False),
+    Candidate("naive-bayes-bins", NaiveBayes, bins=True, numeric_only=True),
+    Candidate("spode", SPODE, bins=True),
+    Candidate("tan", TAN, bins=True),
+    Candidate("aode", AODE, bins=True),
+)
+
+
+def compare(
+    source: Any,
+    target: Any,
+    *,
+    validation: str = "leave_one_out",
+    models: Any = None,
+    folds: Any = 10,
+    seed: int = 0,
+    sample_weight: Any = None,
+    loss: Any = None,
+    domains: Mapping[str, Any] | None = None,
+    categorical: Iterable[str | int] | None = None,
+    discretize: Any = "mdl",
+    missing: str = "marginalize",
+    columns: Sequence[str] | None = None,
+    null_values: Sequence[str] | None = None,
+    filesystem: Any = None,
+    threads: int | None = None,
+    memory_limit: int | None = None,
+    progress: Progress | None = None,
+) -> Comparison:
+    """Judge every model on the same rows: one scan counts for all of them, one scores them all.
+
+    Parameters
+    ----------
+    source
+        As in `fastbayes.count`, to be read twice or more.
+    target
+        Name of the class column or (n_rows,) labels. Rows without a class take no part.
+    validation
+        "leave_one_out": each row is scored by the counts without it, in the cut points and
+        structures of all rows; "k_fold": by models of the other folds, which learn these anew.
+    models
+        Names out of "naive-bayes", "naive-bayes-bins", "spode", "tan", "aode"; unfitted models
+        with parameters of their own; or {name: model}. All that the columns allow by default.
+    folds, seed
+        As in `k_fold`.
+    sample_weight
+        Name of the weight column, or (n_rows,) weights.
+    loss
+        Loss matrix as in `decide`.
+    domains, categorical, discretize, missing, columns, null_values, filesystem, threads
+        As in `fastbayes.count`.
+    memory_limit
+        Bytes that the counts may take. Where those of pairs exceed it, models that need them are
+        listed with the reason.
+    progress
+        Called with the number of rows done since the last call, in every scan.
+
+    Returns
+    -------
+    Comparison
+        The leaderboard; print it, or see its `table`. `best.model` is the winner, fitted to all
+        rows.
+
+    Raises
+    ------
+    DataError
+        When the data cannot be used, or none of the models can be.
+    SchemaError
+        When the source can be read only once.
+    ValueError
+        When an option or the name of a model is unknown.
+
+    Notes
+    -----
+    Numeric columns take one scan more, for cut points; with k-fold two for each fold, since bins
+    are learned without the fold.
+    """
+    if validation not in ("leave_one_out", "k_fold"):
+        raise ValueError(f"validation={validation!r}: use 'leave_one_out' or 'k_fold'")
+    by_folds = validation == "k_fold"
+    if by_folds and isinstance(folds, (int, np.integer)) and not isinstance(folds, bool):
+        folds = FoldsByPlace(int(folds), seed) if folds >= 2 else folds
+    opened = opened_to_learn(
+        source,
+        target,
+        folds=folds if by_folds else None,
+        sample_weight=sample_weight,
+        domains=domains,
+        categorical=categorical,
+        missing=missing,
+        columns=columns,
+        null_values=null_values,
+        filesystem=filesystem,
+    )
+    if not opened.source.rereadable:
+        raise SchemaError(
+            f"{opened.source.description} can be read only once, but compare counts and then "
+            "scores: pass a table or a path"
+        )
+    contest = Contest(opened, discretize, threads, memory_limit, progress)
+    contest.enter(_wanted(models, contest.numeric, missing))
+    if by_folds:
+        return contest.result("k-fold", contest.by_folds(loss))
+    return contest.result("leave-one-out", contest.by_leaving_out(loss))
+
+
+def _wanted(models: Any, numeric: bool, missing: str) -> list[tuple[str, Callable[[], Any], bool]]:
+    """Return name, maker and whether it sees bins of each model that is to take part."""
+    known = {candidate.name: candidate for candidate in CANDIDATES}
+    if models is None:
+        models = [c.name for c in CANDIDATES if numeric or not c.numeric_only]
+    if isinstance(models, (str, Classifier)):
+        models = [models]
+    told = models.items() if isinstance(models, Mapping) else [(None, m) for m in models]
+    found: dict[str, tuple[str, Callable[[], Any], bool]] = {}
+    for name, model in told:
+        if isinstance(model, str):
+            if model not in known:
+                raise ValueError(f"models: {model!r} is none of {list(known)}")
+            bins, make = known[model].bins, partial(known[model].make, missing=missing)
+            name = name or model
+        elif isinstance(model, Classifier):
+            bins, name = model._discretizes, name or repr(model)
+            make = partial(type(model), **model.get_params(deep=False))
+        else:
+            raise ValueError(f"models: {model!r} is neither a name nor a classifier of tables")
+        if name in found:
+            raise ValueError(f"models: {name!r} stands twice; give a dict with a name for each")
+        found[name] = (str(name), make, bins)
+    if not found:
+        raise ValueError("models: name one at least")
+    return list(found.values())

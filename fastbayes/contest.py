@@ -1,0 +1,289 @@
+"""Models on the same rows: one scan counts for all of them, one scores them all."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from numpy.typing import NDArray
+
+from fastbayes import engine
+from fastbayes.both_ways import Views, both_ways
+from fastbayes.classifiers.left_out import kind_of
+from fastbayes.counting import Opened
+from fastbayes.cross_validation import Validation, of_folds, validation
+from fastbayes.data.encode import Encoder
+from fastbayes.data.segments import Segment
+from fastbayes.discretization import numeric_cuts
+from fastbayes.engine import Progress
+from fastbayes.errors import DataError, FastBayesError, MemoryLimitError
+from fastbayes.fold_training import (
+    FoldScans,
+    applying,
+    learned_cuts,
+    parts_by_encoder,
+    parts_of_folds,
+)
+from fastbayes.folding import training
+from fastbayes.leaderboard import Comparison, Entry, ranked
+from fastbayes.scoring import Block, Contestant, Fitted, Part, Parts, Score, scores
+from fastbayes.statistics.bundle import Statistics
+
+logger = logging.getLogger("fastbayes")
+
+
+@dataclass
+class Runner:
+    """A model on its way through the contest."""
+
+    name: str
+    make: Callable[[], Any]
+    bins: bool
+    reason: str = ""
+    model: Any = None
+    scorers: list[Any] = field(default_factory=list)
+    fit_seconds: float = 0.0
+    memory: int = 0
+
+    def attempt(self, make: Callable[[Runner], list[Any]]) -> None:
+        """Make scorers, or take note of why there are none."""
+        if self.reason:
+            return
+        try:
+            self.scorers = make(self)
+        except (FastBayesError, ValueError) as error:
+            self.reason = str(error)
+
+    def entry(self, figures: Validation, seconds: float) -> Entry:
+        """Return what the leaderboard says of the model."""
+        return Entry(
+            self.name,
+            figures=figures,
+            model=self.model,
+            fit_seconds=self.fit_seconds,
+            predict_seconds=seconds,
+            memory=self.memory,
+            parameters=self.model.n_parameters_,
+        )
+
+
+def needs_pairs(runner: Runner) -> bool:
+    """Return whether a model is made of counts of pairs."""
+    return "pairs" in runner.make()._statistics
+
+
+class Contest:
+    """Models on the same rows: counted together, scored together.
+
+    Parameters
+    ----------
+    opened
+        The rows, with folds if they are to be scored by these.
+    discretize, threads, memory_limit, progress
+        As in `fastbayes.compare`.
+    """
+
+    def __init__(
+        self,
+        opened: Opened,
+        discretize: Any,
+        threads: int | None,
+        memory_limit: int | None,
+        progress: Progress | None,
+    ) -> None:
+        self.opened, self.discretize = opened, discretize
+        self.told: dict[str, Any] = {"threads": threads, "memory_limit": memory_limit}
+        self.progress = progress
+        self.seconds: dict[str, float] = {}
+        self.numeric = any(book is None for _, book in opened.learning().features)
+        self.pairs = False
+
+    # -- counting and fitting ------------------------------------------------------------------
+
+    def enter(self, wanted: Sequence[tuple[str, Callable[[], Any], bool]]) -> None:
+        """Count all rows and fit every model to them."""
+        self.runners = [Runner(*one) for one in wanted]
+        bins = self.numeric and any(runner.bins for runner in self.runners)
+        self.cuts: dict[str, Any] | None = None
+        start = time.perf_counter()
+        if bins:
+            try:
+                self.cuts = self._cuts(self.opened.source, self.opened.learning)
+            except MemoryLimitError as error:
+                self._go_on_without(error, [r for r in self.runners if r.bins])
+            self.seconds["cut points"] = time.perf_counter() - start
+        self.pairs = any(needs_pairs(runner) for runner in self._standing())
+        start = time.perf_counter()
+        self.stats = self._counted()
+        self.seconds["counting"] = time.perf_counter() - start
+        if not self.stats.n_rows:
+            raise DataError(f"{self.opened.source.description}: nothing to learn from")
+        self.views = Views(self.stats.schema)
+        self.seen = {b: self.views.counted(self.stats, bins=b) for b in (False, True)}
+        for runner in self.runners:
+            self._fit(runner)
+
+    def _cuts(self, source: Any, learning: Callable[..., Encoder]) -> dict[str, Any]:
+        return numeric_cuts(
+            source, learning(), self.discretize, progress=self.progress, **self.told
+        )
+
+    def _go_on_without(self, error: MemoryLimitError, runners: Sequence[Runner]) -> None:
+        logger.info("%s; going on without %s", error, ", ".join(r.name for r in runners))
+        for runner in runners:
+            runner.reason = str(error)
+
+    def _counted(self) -> Statistics:
+        try:
+            return self._scan(self.opened.source, self.opened.learning, self.cuts, whole=True)
+        except MemoryLimitError as error:
+            if not self.pairs:
+                raise
+            self.pairs = False
+            self._go_on_without(error, [r for r in self._standing() if needs_pairs(r)])
+            return self._scan(self.opened.source, self.opened.learning, self.cuts, whole=True)
+
+    def _scan(
+        self, source: Any, learning: Callable[..., Encoder], cuts: Any, *, whole: bool
+    ) -> Statistics:
+        return engine.scan(
+            source,
+            both_ways(learning, cuts),
+            ["values", "moments"] + ["pairs"] * self.pairs,
+            progress=self.progress,
+            folds=self.opened.folds if whole else None,
+            **self.told,
+        )
+
+    def _fit(self, runner: Runner) -> None:
+        if runner.reason:
+            return
+        stats, start = self.seen[runner.bins], time.perf_counter()
+        try:
+            runner.model = runner.make().fit_statistics(stats)
+        except (FastBayesError, ValueError) as error:
+            runner.reason = str(error)
+            return
+        runner.fit_seconds = time.perf_counter() - start
+        runner.memory = sum(stats.parts[name].nbytes for name in runner.model._statistics)
+
+    # -- scoring -------------------------------------------------------------------------------
+
+    def by_leaving_out(self, loss: Any) -> list[Entry]:
+        """Score every row by the counts without it."""
+        encoder = applying(self.opened, self.stats.schema)
+
+        def parts(segment: Segment) -> Iterator[Block]:
+            for block, encoded in engine.encoded_blocks(segment, encoder):
+                yield Block(block.num_rows, [Part(0, encoded.batch, encoded.kept)])
+
+        for runner in self._standing():
+            runner.attempt(lambda r: [kind_of(r.model)(r.model)])
+        return [
+            runner.entry(
+                validation(
+                    score.evaluators[0].result(),
+                    method="leave-one-out",
+                    fixed=runner.scorers[0].fixed,
+                ),
+                score.seconds,
+            )
+            for runner, score in self._scored(parts, loss)
+        ]
+
+    def by_folds(self, loss: Any) -> list[Entry]:
+        """Score the rows of each fold by models of the other folds."""
+        folds, names = self.opened.folds, self.stats.fold_names
+        assert folds is not None
+        order, _ = folds.names()
+        if self.cuts is not None and learned_cuts(self.opened.learning(), self.discretize):
+            parts = parts_by_encoder(folds, order, self._learned_by_folds())
+        else:
+            encoder = applying(self.opened, self.stats.schema)
+            parts = parts_of_folds(folds, order, encoder)
+            ways = {runner.bins for runner in self._standing()}
+            rests = {bins: training(self.seen[bins]) for bins in ways}
+            for runner in self._standing():
+                runner.attempt(
+                    lambda r: [Fitted(r.make().fit_statistics(rest)) for rest in rests[r.bins]]
+                )
+        described = self.opened.source.description
+        return [
+            runner.entry(of_folds(score, self.classes, names, loss, described), score.seconds)
+            for runner, score in self._scored(parts, loss)
+        ]
+
+    def _learned_by_folds(self) -> list[Encoder]:
+        """Fit every model without each fold, bins included; return the encoders of the folds."""
+        start = time.perf_counter()
+        scans = FoldScans(self.opened, self.stats)
+        encoders = []
+        for fold in range(len(scans.names)):
+            source, learning = scans.of(fold)
+            rest = self._scan(source, learning, self._cuts(source, learning), whole=False)
+            views = Views(rest.schema)
+            seen = {bins: views.counted(rest, bins=bins) for bins in (False, True)}
+            for runner in self._standing():
+                runner.attempt(
+                    lambda r, seen=seen: [  # type: ignore[misc]
+                        *r.scorers,
+                        Fitted(r.make().fit_statistics(seen[r.bins])),
+                    ]
+                )
+            encoders.append(applying(self.opened, rest.schema))
+        self.seconds["counting folds"] = time.perf_counter() - start
+        return encoders
+
+    @property
+    def classes(self) -> NDArray[Any]:
+        """The labels, (n_classes,)."""
+        return self.stats.schema.class_labels
+
+    def _standing(self) -> list[Runner]:
+        return [runner for runner in self.runners if not runner.reason]
+
+    def _scored(self, parts: Parts, loss: Any) -> list[tuple[Runner, Score]]:
+        """Score all rows by all models in one scan."""
+        if not (standing := self._standing()):
+            told = "; ".join(f"{runner.name}: {runner.reason}" for runner in self.runners)
+            raise DataError(f"{self.opened.source.description}: no model can be used: {told}")
+        views = {bins: self.views.batches(bins=bins) for bins in (False, True)}
+        contestants = [
+            Contestant(self.classes, runner.scorers, views[runner.bins]) for runner in standing
+        ]
+        start = time.perf_counter()
+        found, _ = scores(
+            self.opened.source,
+            parts,
+            contestants,
+            loss=loss,
+            threads=self.told["threads"],
+            progress=self.progress,
+            strict=False,
+        )
+        self.seconds["scoring"] = time.perf_counter() - start
+        scored = []
+        for runner, contestant, score in zip(standing, contestants, found, strict=True):
+            if contestant.error is None:
+                scored.append((runner, score))
+            else:
+                runner.reason = str(contestant.error)
+        return scored
+
+    def result(self, how: str, entries: Sequence[Entry]) -> Comparison:
+        """Return the leaderboard."""
+        lost = [Entry(runner.name, runner.reason) for runner in self.runners if runner.reason]
+        if not entries:
+            told = "; ".join(f"{entry.name}: {entry.reason}" for entry in lost)
+            raise DataError(f"{self.opened.source.description}: no model can be used: {told}")
+        first, *others = ranked([*entries, *lost])
+        return Comparison(
+            (replace(first, winner=True), *others),
+            how,
+            self.stats.n_rows,
+            self.classes,
+            self.seconds,
+        )

@@ -1,0 +1,100 @@
+"""`fastbayes compare`: a leaderboard on stdout, failures in one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from commands import answer, fails, parquet, run, tennis
+
+import fastbayes as fb
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    table = tennis(300).append_column("part", pa.array(rng.integers(0, 3, 300)))
+    return parquet(table, tmp_path / "tennis.parquet")
+
+
+def test_json__is_what_compare_returns(data: Path) -> None:
+    told = answer("compare", data, "--target", "play")
+    expected = fb.compare(str(data), "play").to_dict()
+    assert told["validation"] == "leave-one-out"
+    assert told["rows"] == 300
+    assert told["classes"] == ["no", "yes"]
+    for mine, theirs in zip(told["models"], expected["models"], strict=True):
+        for key in ("model", "winner", "accuracy", "log_loss", "brier", "parameters", "memory"):
+            assert mine[key] == theirs[key]
+        assert mine["fit_seconds"] > 0
+    assert [m["winner"] for m in told["models"]] == [True, False, False, False, False]
+
+
+def test_text__is_a_table_with_the_winner_marked(data: Path) -> None:
+    lines = run("compare", data, "--target", "play").stdout.splitlines()
+    assert lines[0] == "leave-one-out of 300 rows, 2 classes"
+    assert lines[2].split()[:2] == ["model", "accuracy"]
+    assert [line[:2] for line in lines[3:8]] == ["* ", "  ", "  ", "  ", "  "]
+    assert lines[-1].startswith("shared by all: cut points ")
+
+
+def test_models_and_folds(data: Path) -> None:
+    told = answer("compare", data, "--target", "play", "--models", "tan, aode", "--folds", "5")
+    assert told["validation"] == "k-fold"
+    assert {m["model"] for m in told["models"]} == {"tan", "aode"}
+    options = {"models": ["tan", "aode"], "validation": "k_fold", "folds": 5}
+    assert (
+        told["models"][0]["log_loss"]
+        == fb.compare(str(data), "play", **options).best.figures.log_loss
+    )  # type: ignore[arg-type,union-attr]
+    seeded = answer(
+        *("compare", data, "--target", "play", "--models", "tan,aode", "--folds", "5"),
+        *("--seed", "7"),
+    )
+    assert seeded["models"][0]["log_loss"] != told["models"][0]["log_loss"]
+    named = answer("compare", data, "--target", "play", "--folds", "part", "--models", "aode")
+    by_part = fb.compare(str(data), "play", validation="k_fold", folds="part", models="aode")
+    assert named["models"][0]["log_loss"] == by_part.best.figures.log_loss  # type: ignore[union-attr]
+
+
+def test_options__reach_the_counts(data: Path) -> None:
+    asked = ("compare", data, "--target", "play", "--models", "tan,naive-bayes-bins")
+    two = answer(*asked, "--discretize", "width:2", "--columns", "sky,degrees")
+    expected = fb.compare(
+        str(data),
+        "play",
+        models=["tan", "naive-bayes-bins"],
+        discretize=("width", 2),
+        columns=["sky", "degrees"],
+    )
+    assert [m["log_loss"] for m in two["models"]] == [
+        entry.figures.log_loss  # type: ignore[union-attr]
+        for entry in expected.entries
+    ]
+
+
+def test_what_does_not_fit__is_listed_with_the_reason(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    many = {f"c{j}": rng.integers(0, 60, 500).astype(str) for j in range(8)}
+    wide = parquet(pa.table(many | {"y": rng.choice(["p", "q"], 500)}), tmp_path / "w.parquet")
+    limited = answer("compare", wide, "--target", "y", "--memory-limit", "300k")
+    reasons = {m["model"]: m["reason"] for m in limited["models"]}
+    assert reasons["naive-bayes"] is None
+    assert "memory_limit=300,000" in reasons["aode"]
+    text = run("compare", wide, "--target", "y", "--memory-limit", "300k").stdout
+    assert "  aode: counting pairs needs " in text
+
+
+def test_failures__are_one_line(data: Path, tmp_path: Path) -> None:
+    said = fails("compare", data, "--target", "play", "--models", "forest", folder=tmp_path)
+    assert "'forest' is none of ['naive-bayes'," in said
+    said = fails("compare", data, "--target", "weather", folder=tmp_path)
+    assert "no column 'weather'" in said
+    said = fails("compare", data, "--target", "play", "--folds", "1", folder=tmp_path)
+    assert "use a whole number >= 2" in said
+    said = fails("compare", data, "--target", "play", "--seed", "1", folder=tmp_path, code=2)
+    assert "--seed goes with --folds K" in said
+    said = fails("compare", data, folder=tmp_path, code=2)
+    assert "--target" in said

@@ -1,0 +1,291 @@
+"""The leaderboard: figures of leave-one-out and k-fold, all models in one scan."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from refitting import TARGET, WEIGHT, counted, random_rows
+
+import fastbayes as fb
+from fastbayes import engine
+
+NAMES = ["naive-bayes", "naive-bayes-bins", "spode", "tan", "aode"]
+MODELS = {
+    "naive-bayes": fb.NaiveBayes,
+    "naive-bayes-bins": fb.NaiveBayes,
+    "spode": fb.SPODE,
+    "tan": fb.TAN,
+    "aode": fb.AODE,
+}
+WEIGHTS = [None, (0.3, 1.0, 2.5)]
+FIGURES = ("n", "accuracy", "log_loss", "brier", "auc", "confusion")
+
+
+def rows(seed: int = 0, n: int = 300, weights: Any = None) -> pa.Table:
+    """Return rows of every kind of column, of which some numbers tell the class."""
+    rng = np.random.default_rng(seed)
+    table = random_rows(seed, n, weights=weights, numeric=1)
+    y = np.array(table[TARGET].to_pylist()) == "yes"
+    for name, x in (("z1", rng.normal(size=n) + 2 * y), ("flag", rng.random(n) < 0.2 + 0.5 * y)):
+        table = table.append_column(name, pa.array(x))
+    return table
+
+
+def weight_of(table: pa.Table) -> str | None:
+    return WEIGHT if WEIGHT in table.column_names else None
+
+
+def compare(table: pa.Table, **options: Any) -> Any:
+    return fb.compare(table, TARGET, sample_weight=weight_of(table), **options)
+
+
+def same_figures(got: Any, expected: Any) -> None:
+    for name in FIGURES:
+        np.testing.assert_allclose(getattr(got, name), getattr(expected, name), rtol=1e-9)
+
+
+@pytest.mark.parametrize("weights", WEIGHTS)
+@pytest.mark.parametrize("missing", ["marginalize", "category"])
+def test_leave_one_out__is_that_of_each_model(missing: str, weights: Any) -> None:
+    table = rows(weights=weights)
+    result = compare(table, missing=missing)
+    plain = counted(table, missing=missing)
+    bins = counted(table, missing=missing, pairs=True)
+    assert {entry.name for entry in result.entries} == set(NAMES)
+    for name, make in MODELS.items():
+        stats = plain if name == "naive-bayes" else bins
+        model = make(missing=missing)
+        alone = fb.leave_one_out(model, stats, table, sample_weight=weight_of(table))
+        same_figures(result[name].figures, alone)
+        assert result[name].figures.fixed == alone.fixed
+        fitted = make(missing=missing).fit_statistics(stats)
+        entry = result[name]
+        assert entry.parameters == fitted.n_parameters_
+        assert entry.memory == sum(stats.parts[p].nbytes for p in fitted._statistics)
+        X = table.select(stats.schema.names)
+        np.testing.assert_allclose(entry.model.log_joint(X), fitted.log_joint(X), rtol=1e-12)
+    assert result.rows == pytest.approx(plain.n_rows)
+    assert result.classes.tolist() == ["alone", "no", "yes"]
+
+
+@pytest.mark.parametrize("weights", WEIGHTS)
+@pytest.mark.parametrize("numeric", [True, False])
+def test_k_fold__is_that_of_each_model(numeric: bool, weights: Any) -> None:
+    table = rows(1, weights=weights)
+    if not numeric:
+        table = table.drop_columns(["z0", "z1"])
+    options: dict[str, Any] = {"folds": 4, "seed": 3}
+    result = compare(table, validation="k_fold", **options)
+    assert result.validation == "k-fold"
+    for name in ("naive-bayes", "spode", "tan", "aode"):
+        alone = fb.k_fold(MODELS[name](), table, TARGET, sample_weight=weight_of(table), **options)
+        same_figures(result[name].figures, alone)
+        for fold, figures in alone.folds.items():
+            same_figures(result[name].figures.folds[fold], figures)
+    names = {entry.name for entry in result.entries}
+    assert names == (set(NAMES) if numeric else set(NAMES) - {"naive-bayes-bins"})
+
+
+def test_k_fold__learns_bins_without_the_fold() -> None:
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=300)
+    y = np.where(rng.random(300) < 0.1, "a", np.where(x > 0.3, "b", "a"))
+    table = pa.table({"x": x, TARGET: y})
+    fold = (x > 0.1).astype(int)
+    learned = compare(table, validation="k_fold", folds=fold)
+    fixed = compare(table, validation="k_fold", folds=fold, discretize={"x": [0.3]})
+    for name in ("naive-bayes-bins", "tan", "aode"):
+        assert learned[name].figures.log_loss > fixed[name].figures.log_loss + 0.1
+    assert "counting folds" in learned.seconds
+    assert "counting folds" not in fixed.seconds
+
+
+def test_scans__are_one_to_count_and_one_to_score(monkeypatch: pytest.MonkeyPatch) -> None:
+    scans = []
+    in_order = engine.in_order
+
+    def counting(function: Any, items: Any, threads: int) -> Any:
+        scans.append(function.__qualname__)
+        return in_order(function, items, threads)
+
+    monkeypatch.setattr(engine, "in_order", counting)
+    table = rows()
+    seen: list[int] = []
+    compare(table.drop_columns(["z0", "z1"]), progress=seen.append)
+    assert len(scans) == 2
+    assert sum(seen) == 2 * len(table)
+    scans.clear()
+    # One scan more for cut points, which runs under its own name.
+    compare(table, progress=seen.append)
+    assert len(scans) == 2
+    assert sum(seen) == 5 * len(table)
+    scans.clear()
+    compare(table.drop_columns(["z0", "z1"]), validation="k_fold")
+    assert len(scans) == 2
+
+
+def test_order__is_by_log_loss_then_parameters_then_name() -> None:
+    table = rows()
+    result = compare(table)
+    losses = [entry.figures.log_loss for entry in result.entries]
+    assert losses == sorted(losses)
+    assert [entry.winner for entry in result.entries] == [True, False, False, False, False]
+    assert result.best is result.entries[0]
+    # With one column only, one-dependence models are naive Bayes.
+    one = compare(table.select(["x1", TARGET]))
+    by_size = [(entry.parameters, entry.name) for entry in one.entries if entry.name != "aode"]
+    assert len({round(entry.figures.log_loss, 12) for entry in one.entries[:3]}) == 1
+    assert by_size == sorted(by_size)
+
+
+def test_models__may_be_chosen_and_have_parameters() -> None:
+    table = rows()
+    result = compare(table, models=["aode", fb.AODE(min_count=30), fb.NaiveBayes(alpha="loo")])
+    assert {e.name for e in result.entries} == {
+        "aode",
+        "AODE(min_count=30)",
+        "NaiveBayes(alpha='loo')",
+    }
+    stats = counted(table, pairs=True)
+    alone = fb.leave_one_out(fb.AODE(min_count=30), stats, table)
+    same_figures(result["AODE(min_count=30)"].figures, alone)
+    named = compare(table, models={"flat": fb.NaiveBayes(alpha=100), "tree": "tan"})
+    assert {e.name for e in named.entries} == {"flat", "tree"}
+    assert compare(table, models="tan").entries[0].name == "tan"
+    assert "cut points" not in compare(table, models="naive-bayes").seconds
+
+
+def test_unusable_models__are_listed_with_the_reason() -> None:
+    table = rows()
+    category = fb.NaiveBayes(missing="category")
+    models = ["naive-bayes", category, fb.KDB(2), fb.SPODE(super_parent="loo")]
+    result = compare(table, models=models)
+    assert result.best.name == "naive-bayes"
+    assert (
+        "missing='marginalize', the model has missing='category'" in result[repr(category)].reason
+    )
+    assert "hold no families" in result["KDB()"].reason
+    assert "scores the rows themselves" in result["SPODE(super_parent='loo')"].reason
+    for entry in result.entries[1:]:
+        assert not entry.winner
+        assert entry.figures is None
+        assert f"  {entry.name}: {entry.reason}" in str(result)
+    table_of = result.table.to_pylist()
+    assert table_of[1]["log_loss"] is None
+    assert table_of[1]["reason"] == result.entries[1].reason
+    with pytest.raises(fb.DataError, match="no model can be used: KDB"):
+        compare(table, models=fb.KDB(2))
+
+
+def test_memory__leaves_out_what_does_not_fit() -> None:
+    rng = np.random.default_rng(3)
+    many = {f"c{j}": rng.integers(0, 60, 500).astype(str) for j in range(8)}
+    table = pa.table(many | {TARGET: rng.choice(["p", "q"], 500)})
+    result = compare(table, memory_limit=300_000)
+    assert [entry.name for entry in result.entries if not entry.reason] == ["naive-bayes"]
+    for name in ("spode", "tan", "aode"):
+        assert "counting pairs needs" in result[name].reason
+        assert "memory_limit=300,000" in result[name].reason
+    with pytest.raises(fb.MemoryLimitError):
+        compare(table, memory_limit=1000)
+    numbers = pa.table({f"z{j}": rng.normal(size=500) for j in range(3)} | {TARGET: table[TARGET]})
+    result = compare(numbers, memory_limit=5000)
+    assert result.best.name == "naive-bayes"
+    for name in ("naive-bayes-bins", "tan"):
+        assert "learning the cut points of column 'z0' needs" in result[name].reason
+
+
+def test_a_model_that_fails_on_a_row__does_not_end_the_others() -> None:
+    table = pa.table({"x": [1.0, 1.0, 2.0, 5.0, 6.0, 9.0], TARGET: list("aaabbb")})
+    strict = fb.NaiveBayes(var_floor=0)  # without the 2.0 class a has no variance
+    result = compare(table, models=[strict, "naive-bayes", "tan"])
+    assert "variance 0 in a class" in result["NaiveBayes(var_floor=0)"].reason
+    assert result["naive-bayes"].figures.n == 6
+
+
+def test_forms__text_table_and_json() -> None:
+    result = compare(rows(), models=["tan", "aode", fb.KDB(2)])
+    text = str(result).splitlines()
+    assert text[0] == "leave-one-out of 300 rows, 3 classes"
+    assert text[2].split()[:4] == ["model", "accuracy", "log-loss", "Brier"]
+    assert text[3].startswith(f"* {result.best.name} ")
+    assert text[4].startswith("  ")
+    assert text[5].startswith("  KDB(): ")
+    assert text[7] == "schema fixed; structure fixed: tan"
+    assert text[8].startswith("shared by all: cut points ")
+    assert len({len(line) for line in text[2:5]}) == 1
+    told = json.loads(json.dumps(result.to_dict(), allow_nan=False))
+    assert told["classes"] == ["alone", "no", "yes"]
+    assert told["models"][0]["model"] == result.best.name
+    assert told["models"][0]["winner"] is True
+    assert told["models"][2]["accuracy"] is None
+    assert set(told["seconds"]) == {"cut points", "counting", "scoring"}
+    arrow = result.table
+    assert arrow["model"].to_pylist()[0] == result.best.name
+    assert arrow["log_loss"].to_pylist()[0] == result.best.figures.log_loss
+    assert arrow.schema.field("parameters").type == pa.int64()
+    for row in arrow.slice(0, 2).to_pylist():
+        assert row["fit_seconds"] >= 0
+        assert row["predict_seconds"] > 0
+    with pytest.raises(KeyError):
+        result["other"]
+
+
+def test_loss__is_that_of_the_figures() -> None:
+    table = rows()
+    costly = compare(table, models="tan", loss=5 * (1 - np.eye(3)))
+    plain = compare(table, models="tan")
+    assert math.isclose(costly.best.figures.expected_loss, 5 * plain.best.figures.expected_loss)
+
+
+@pytest.mark.parametrize("validation", ["leave_one_out", "k_fold"])
+def test_files_and_threads__change_nothing(validation: str, tmp_path: Path) -> None:
+    table = rows(4, 140_000)
+    pq.write_table(table, tmp_path / "t.parquet", row_group_size=131_072)
+    options: dict[str, Any] = {"validation": validation, "folds": 3}
+    one = compare(table, threads=1, **options)
+    two = compare(table, threads=2, **options)
+    files = fb.compare(str(tmp_path / "t.parquet"), TARGET, **options)
+    for entry in one.entries:
+        assert two[entry.name].figures.to_dict() == entry.figures.to_dict()
+        same_figures(files[entry.name].figures, entry.figures)
+
+
+def test_columns_in_bins_by_hand__truth_values_too() -> None:
+    table = rows()
+    result = compare(table, discretize={"z0": [0.0], "flag": [0.5], "z1": ("quantile", 3)})
+    stats = counted(
+        table, pairs=True, discretize={"z0": [0.0], "flag": [0.5], "z1": ("quantile", 3)}
+    )
+    same_figures(result["tan"].figures, fb.leave_one_out(fb.TAN(), stats, table))
+    chosen = compare(table, columns=["x0", "z1"], categorical=["x0"])
+    assert chosen["tan"].model.schema_.names == ("x0", "z1")
+
+
+def test_errors__name_the_remedy() -> None:
+    table = rows(5, 40)
+    with pytest.raises(ValueError, match="validation='loo': use 'leave_one_out' or 'k_fold'"):
+        compare(table, validation="loo")
+    with pytest.raises(ValueError, match="'forest' is none of"):
+        compare(table, models=["tan", "forest"])
+    with pytest.raises(ValueError, match="'tan' stands twice"):
+        compare(table, models=["tan", "tan"])
+    with pytest.raises(ValueError, match="neither a name nor a classifier of tables"):
+        compare(table, models=[fb.GaussianNB()])
+    with pytest.raises(ValueError, match="name one at least"):
+        compare(table, models=[])
+    with pytest.raises(fb.SchemaError, match="can be read only once"):
+        fb.compare(pa.RecordBatchReader.from_batches(table.schema, table.to_batches()), TARGET)
+    with pytest.raises(fb.SchemaError, match="no column 'why'"):
+        fb.compare(table, "why")
+    with pytest.raises(fb.DataError, match="nothing to learn from"):
+        compare(table.slice(0, 0))
+    with pytest.raises(fb.DataError, match="fold 'x' holds all rows"):
+        compare(table, validation="k_fold", folds=["x"] * 40)
