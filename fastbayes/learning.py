@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from fastbayes.classifiers.base import check_learnable
 from fastbayes.classifiers.spode import CRITERIA
-from fastbayes.counting import declared, open_labelled, several
-from fastbayes.data.apply import as_told
-from fastbayes.data.encode import Encoder
+from fastbayes.counting import opened_to_learn
 from fastbayes.data.unify import unknown_column
 from fastbayes.engine import Progress
 from fastbayes.errors import SchemaError
@@ -44,31 +41,24 @@ def learn(
         As `count` and the model's `fit` do.
     """
     model._check_parameters()
-    opened, target_name, weight_name = open_labelled(
+    opened = opened_to_learn(
         source,
         target,
         sample_weight=sample_weight,
+        domains=model.domains,
+        categorical=model.categorical,
+        missing=model.missing,
         columns=columns,
         null_values=null_values,
-        types=as_told(model.categorical, model.domains),
         filesystem=filesystem,
     )
-    features = [n for n in opened.schema.names if n not in (target_name, weight_name)]
+    rows, where = opened.source, opened.source.description
+    features = [n for n in rows.schema.names if n not in (opened.target, opened.weight)]
     for name in _named(model):
         if name not in features:
-            raise SchemaError(unknown_column(name, features, opened.description))
-    learning = partial(
-        Encoder.learning,
-        opened.schema,
-        target_name,
-        weight=weight_name,
-        domains={**declared(source, opened, weight_name), **(model.domains or {})},
-        categorical=several(model.categorical),
-        missing=model.missing,
-        null_values=null_values or (),
-    )
-    stats = model._scanned(model._scans(opened, learning, progress=progress))
-    check_learnable(stats, opened.description)
+            raise SchemaError(unknown_column(name, features, where))
+    stats = model._scanned(model._scans(rows, opened.learning, progress=progress))
+    check_learnable(stats, where)
     model._learned(stats)
     model._set_features(*model._features_of(stats))
 
@@ -77,6 +67,5 @@ def _named(model: Any) -> list[str]:
     """Return the features that a model's parameters name: a slip is told before the scan."""
     parent, weights = getattr(model, "super_parent", None), getattr(model, "weights", None)
     named = [getattr(model, "root", None), None if parent in CRITERIA else parent]
-    return [
-        n for n in [*named, *(weights if isinstance(weights, Mapping) else ())] if n is not None
-    ]
+    named += weights if isinstance(weights, Mapping) else ()
+    return [name for name in named if name is not None]

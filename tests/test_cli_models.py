@@ -60,6 +60,8 @@ def data(tmp_path: Path) -> Path:
 
 # The model, its options, and what the library is told.
 CASES: dict[str, tuple[str, list[str], Any]] = {
+    "average": ("naive-bayes", ["--feature-averaging"],
+                lambda: fb.NaiveBayes(feature_averaging=True)),
     "spode": ("spode", [], fb.SPODE),
     "spode, chosen": ("spode", ["--super-parent", "city", "--unseen", "smooth"],
                       lambda: fb.SPODE(super_parent="city", unseen="smooth")),
@@ -266,6 +268,7 @@ def test_options__each_is_a_parameter_of_the_models_that_its_help_names() -> Non
     assert found == shared | {
         "numeric", "variance", "discretize", "super_parent", "root", "prune", "k", "min_count",
         "weights", "subsumption", "smoothing", "m", "select", "criterion",
+        "feature_averaging",
     }  # fmt: skip
 
 

@@ -249,6 +249,11 @@ MODEL = together(
         help="Variances of numeric columns: one per class (the default), shared by classes, or one "
         "for all.",
     ),
+    of_models(
+        "--feature-averaging",
+        is_flag=True,
+        help="Average over all models that leave categorical columns out.",
+    ),
     DISCRETIZE,
     of_models(
         "--super-parent",
