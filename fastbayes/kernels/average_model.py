@@ -60,6 +60,7 @@ class Model(Generic[T]):
         self._children, self._fast, self._make = children, fast, made
         self._made: dict[int, T | None] = {}
         self._lock = threading.Lock()
+        self.kept = 0  # bytes of the tables made
 
     def children(self, i: int) -> Floats:
         """Return P(x_j | c, x_p) of the i-th parent p, (S_p + 2, n_slots, n_classes)."""

@@ -83,8 +83,9 @@ class AverageScorer(BlockScorer):
         (n_slots,) u_p >= 0 where value a of p may be a super-parent, 0 where it may not.
     children
         children(p) returns (S_p + 2, n_slots, n_classes) P(x_j = b | c, x_p = a); rows of p
-        itself are not read. Called when the first rows are scored, and again for rows with
-        missing and with unseen values; where tables take more than 256 MiB, for every block.
+        itself are not read. Called when rows are scored: for the first ones, for the first ones
+        with something missing, and with something unseen; where tables of all parents would take
+        more than 256 MiB, for every block of rows.
     precision
         "exact" is float64 throughout. "fast" multiplies in float32.
 

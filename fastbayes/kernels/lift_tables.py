@@ -18,7 +18,8 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Kernel = Callable[..., None]
 
-# Tables of all parents are kept up to so many bytes; beyond, they are made for every block anew.
+# A model keeps tables of so many bytes; those beyond are made for every block anew, parent by
+# parent, with the same bits in the result.
 KEPT = 2**28
 
 # Rows whose products are rescaled at a time: they stay in the first-level cache.
@@ -73,7 +74,7 @@ class Lifts:
             for tile in average_plan.tiles(len(model.prior), int(extents.max()))
         ]
         n_bytes = sum(tile.row * tile.dtype.itemsize for tile in self._tiles) * self.begin[-1]
-        self._kept = bool(n_bytes <= KEPT)
+        self._kept = bool(model.kept + n_bytes <= KEPT)
         tables = [tile.room(self._kept) for tile in self._tiles]
         bits: list[list[Floats]] = [[] for _ in self._tiles]
         for i in range(len(model.parents)):
@@ -83,6 +84,7 @@ class Lifts:
         for tile, found in zip(self._tiles, bits, strict=True):
             tile.bound(np.array(found))
         self._tables = [readonly(table) for table in tables] if self._kept else []
+        model.kept += sum(table.nbytes for table in self._tables)
 
     def add(
         self,

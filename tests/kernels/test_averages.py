@@ -202,6 +202,19 @@ def test_tables_beyond_what_is_kept__made_anew_for_every_block(n_classes, monkey
 
 
 @pytest.mark.compiled
+def test_tables_of_all_levels_share_what_is_kept(monkeypatch):
+    sizes = [2, 3, 4] * 3
+    clean, gappy = (problem(4, 2, sizes, 500, gone=gone) for gone in (0.0, 0.3))
+    scorer = compiled.AverageScorer(*clean.model)
+    expected = [answers(scorer, case)[1].tobytes() for case in (clean, gappy)]
+    first, second = ([table.nbytes for table in made._tables] for made in lifts(scorer))
+    monkeypatch.setattr(lift_tables, "KEPT", sum(first) + sum(second) - 1)
+    scorer = compiled.AverageScorer(*clean.model)
+    assert [answers(scorer, case)[1].tobytes() for case in (clean, gappy)] == expected
+    assert [len(made._tables) for made in lifts(scorer)] == [1, 0]
+
+
+@pytest.mark.compiled
 @pytest.mark.parametrize("precision", ["exact", "fast"])
 @pytest.mark.parametrize("alike", [1.0, 5.0])
 def test_rows_of_tables_longer_than_codes_reach(precision, alike, monkeypatch):

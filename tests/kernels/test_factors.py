@@ -268,7 +268,7 @@ def test_very_many_features__smaller_tables(n_classes, monkeypatch):
 @pytest.mark.parametrize("n_classes", [2, 3, 5])
 @pytest.mark.parametrize("gone", [0.0, 0.3])
 def test_no_class_is_possible__the_prior_answers(module, n_classes, gone):
-    case = tree_problem(8, n_classes, [2, 2, 3], "chain", 400, impossible=0.5, gone=gone)
+    case = tree_problem(8, n_classes, [4, 5, 3], "chain", 400, impossible=0.5, gone=gone)
     result = answers(module.TreeScorer(*case.model), case)
     lost = np.isneginf(result[0]).all(axis=1)
     assert 0 < lost.sum() == result[3] == result[4] < 400
