@@ -182,17 +182,14 @@ class Contest:
 
         for runner in self._standing():
             runner.attempt(lambda r: [kind_of(r.model)(r.model)])
-        return [
-            runner.entry(
-                validation(
-                    score.evaluators[0].result(),
-                    method="leave-one-out",
-                    fixed=runner.scorers[0].fixed,
-                ),
-                score.seconds,
-            )
-            for runner, score in self._scored(parts, loss)
-        ]
+
+        def entry(one: tuple[Runner, Score]) -> Entry:
+            runner, score = one
+            figures = score.evaluators[0].result()
+            told = {"method": "leave-one-out", "fixed": runner.scorers[0].fixed}
+            return runner.entry(validation(figures, **told), score.seconds)
+
+        return self._at_once(entry, self._scored(parts, loss))
 
     def by_folds(self, loss: Any) -> list[Entry]:
         """Score the rows of each fold by models of the other folds."""
@@ -211,10 +208,13 @@ class Contest:
                     lambda r: [Fitted(r.make().fit_statistics(rest)) for rest in rests[r.bins]]
                 )
         described = self.opened.source.description
-        return [
-            runner.entry(of_folds(score, self.classes, names, loss, described), score.seconds)
-            for runner, score in self._scored(parts, loss)
-        ]
+
+        def entry(one: tuple[Runner, Score]) -> Entry:
+            runner, score = one
+            figures = of_folds(score, self.classes, names, loss, described)
+            return runner.entry(figures, score.seconds)
+
+        return self._at_once(entry, self._scored(parts, loss))
 
     def _learned_by_folds(self) -> list[Encoder]:
         """Fit every model without each fold, bins included; return the encoders of the folds."""
@@ -241,6 +241,13 @@ class Contest:
     def classes(self) -> NDArray[Any]:
         """The labels, (n_classes,)."""
         return self.stats.schema.class_labels
+
+    def _at_once(
+        self, entry: Callable[[tuple[Runner, Score]], Entry], scored: list[tuple[Runner, Score]]
+    ) -> list[Entry]:
+        # Ranking millions of scores takes as long as making them.
+        threads = engine.resolved_threads(self.told["threads"])
+        return list(engine.in_order(entry, scored, threads))
 
     def _standing(self) -> list[Runner]:
         return [runner for runner in self.runners if not runner.reason]

@@ -59,7 +59,11 @@ class Ranks:
             areas = [_area(*sides) for sides in self._histograms]
         elif self._kept:
             scores, truth, weight = (np.concatenate(part) for part in zip(*self._kept, strict=True))
+            unit = bool((weight == 1).all())
             for i, c in enumerate(self._columns):
+                if unit:
+                    areas.append((_unweighted(scores[:, i], truth == c), 0.0))
+                    continue
                 group = np.unique(scores[:, i], return_inverse=True)[1]
                 sides = (np.bincount(group, weight * side) for side in (truth == c, truth != c))
                 areas.append((_area(*sides)[0], 0.0))
@@ -102,6 +106,15 @@ class Ranks:
         low = np.abs(np.minimum(scores, 0.5)).view(np.int64) >> shift  # abs: -0.0 is 0
         high = np.clip(1 - scores, 0, 0.5).view(np.int64) >> shift
         return np.where(scores <= 0.5, low + (scores > 0), 2 * half + 2 - np.maximum(high, least))
+
+
+def _unweighted(scores: NDArray[np.float64], positive: NDArray[np.bool_]) -> float:
+    """Return the AUC of rows that weigh 1 each."""
+    above, below = np.sort(scores[positive]), np.sort(scores[~positive])
+    if not (len(above) and len(below)):
+        return math.nan
+    lower, upper = (np.searchsorted(below, above, side=side) for side in ("left", "right"))
+    return float(lower.sum() + upper.sum()) / 2 / (len(above) * len(below))
 
 
 def _area(positive: NDArray[Any], negative: NDArray[Any]) -> tuple[float, float]:

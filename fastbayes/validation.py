@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastbayes.classifiers.log_space import row_argmax, row_max, row_sum
 from fastbayes.decisions import check_proba, conditional_risk, loss_matrix, minimum_risk
 from fastbayes.errors import DataError
 from fastbayes.ranks import Ranks
@@ -185,6 +186,7 @@ class Evaluator:
         self._classes = np.asarray(classes)
         n_classes = len(self._classes)
         zero_one = 1.0 - np.eye(n_classes)
+        self._zero_one = loss is None
         self._loss = zero_one if loss is None else loss_matrix(loss, self._classes)[0]
         self._weighted = False
         # Sums over rows: log-loss, Brier score, incurred loss, foreseen loss, clipped rows.
@@ -220,15 +222,20 @@ class Evaluator:
         rows = np.arange(len(p))
         n_classes = len(self._classes)
         p_true = p[rows, truth]
-        predicted = np.argmax(p, axis=1)
-        confidence = p[rows, predicted]
-        decision = minimum_risk(p, self._loss)
+        predicted, confidence = row_argmax(p), row_max(p)
+        wrong = predicted != truth
         self._weighted |= weight is not None
+        if self._zero_one:
+            incurred, foreseen = wrong, 1 - confidence
+        else:
+            decision = minimum_risk(p, self._loss)
+            incurred = self._loss[decision, truth]
+            foreseen = conditional_risk(p, self._loss)[rows, decision]
         summands = (
             -np.log(np.maximum(p_true, CLIP)),
-            np.sum(p**2, axis=1) - p_true**2 + (1 - p_true) ** 2,
-            self._loss[decision, truth],
-            conditional_risk(p, self._loss)[rows, decision],
+            row_sum(p * p) + (1 - 2 * p_true),
+            incurred,
+            foreseen,
             p_true < CLIP,
         )
         # Not w @ x: BLAS would wake threads of its own, against those that work already.
@@ -236,7 +243,7 @@ class Evaluator:
         cells = np.bincount(truth * n_classes + predicted, w, n_classes**2)
         self._confusion += cells.reshape(n_classes, n_classes)
         bins = np.searchsorted(np.arange(1, N_BINS) / N_BINS, confidence, side="right")
-        for total, values in zip(self._bins, (1.0, confidence, predicted == truth), strict=True):
+        for total, values in zip(self._bins, (1.0, confidence, ~wrong), strict=True):
             total += np.bincount(bins, w * values, N_BINS)
         self._ranks.update(p, truth, w)
 
@@ -314,7 +321,7 @@ class Evaluator:
         p, n_classes = check_proba(proba), len(self._classes)
         if p.shape[1] != n_classes:
             raise DataError(f"{p.shape[1]} columns of probabilities for {n_classes} classes")
-        off = np.abs(p.sum(axis=1) - 1) > 1e-6
+        off = np.abs(row_sum(p) - 1) > 1e-6
         if off.any():
             row = int(np.argmax(off))
             raise DataError(f"row {row}: the probabilities sum to {p[row].sum()}, not to 1")

@@ -44,6 +44,10 @@ class LeftOutTree(LeftOut):
             *(["alpha"] if model.alpha == "loo" else []),
             *([] if named else ["structure"]),
         )
+        # Parents that are missing in some row.
+        holes = (self.cells.values.missing != 0).any(axis=1) & ~self.cells.as_value
+        inner = np.unique(self.parents[self.parents >= 0])
+        self.holes: list[int] = inner[holes[inner]].tolist()
         self.hidden = [self.cells.hidden[rows] for rows in self.cells.rows]
         self.prior = PriorWithout(
             self.cells.values.class_counts, self.rule, model.class_prior, model.class_log_prior_
@@ -64,12 +68,12 @@ class LeftOutTree(LeftOut):
 
     def _joint(self, rows: Rows, others: Any, own: Any, out: Floats) -> None:
         super()._joint(rows, others, own, out)
-        codes = code_rows(rows.batch, self.cells.offsets) - self.cells.offsets[:-1, None]
-        inner = np.unique(self.parents[self.parents >= 0])
-        special = np.zeros(len(out), np.bool_) if rows.gone is None else rows.gone < 1
-        for p in inner.tolist():
-            special |= self.hidden[p][codes[p]]
-        if len(some := np.flatnonzero(special)):
+        if self.holes or rows.gone is not None:
+            codes = code_rows(rows.batch, self.cells.offsets) - self.cells.offsets[:-1, None]
+            special = np.zeros(len(out), np.bool_) if rows.gone is None else rows.gone < 1
+            for p in self.holes:
+                special |= self.hidden[p][codes[p]]
+            some = np.flatnonzero(special)
             gone = np.ones(len(some)) if rows.gone is None else rows.gone[some]
             y = rows.y[some]
             out[some, y] = self.own_likelihood(codes[:, some], y, gone)
