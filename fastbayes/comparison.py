@@ -114,6 +114,16 @@ def compare(
     -----
     Numeric columns take one scan more, for cut points; with k-fold two for each fold, since bins
     are learned without the fold.
+
+    Examples
+    --------
+    >>> import fastbayes as fb
+    >>> table = {"a": list("00110011"), "b": list("01010101"), "y": list("nppnnppn")}
+    >>> board = fb.compare(table, "y")
+    >>> [entry.name for entry in board.entries]
+    ['aode', 'spode', 'tan', 'naive-bayes']
+    >>> board.best.figures.accuracy
+    1.0
     """
     if validation not in ("leave_one_out", "k_fold"):
         raise ValueError(f"validation={validation!r}: use 'leave_one_out' or 'k_fold'")

@@ -298,6 +298,17 @@ def count(
     Notes
     -----
     One scan; memory is bounded by a few blocks of rows and the counts themselves.
+
+    Examples
+    --------
+    >>> import fastbayes as fb
+    >>> table = {"a": list("00110011"), "b": list("01010101"), "y": list("nppnnppn")}
+    >>> stats = fb.count(table, "y", pairs=True)
+    >>> stats.pairs.of(0, 1)[:, :, 1]  # rows of class "p" by the values of a and b
+    array([[0, 2],
+           [2, 0]])
+    >>> fb.TAN().fit_statistics(stats).predict({"a": ["0"], "b": ["1"]})
+    array(['p'], dtype='<U1')
     """
     if numeric != "gaussian":
         raise ValueError(f"numeric={numeric!r}: use 'gaussian'")

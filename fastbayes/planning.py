@@ -177,6 +177,16 @@ def plan(
         With pairs `PairPlan.scans` tells: AODE and SPODE need 1.
     SchemaError
         When the source can be read only once.
+
+    Examples
+    --------
+    >>> import fastbayes as fb
+    >>> table = {"a": list("00110011"), "b": list("01010101"), "y": list("nppnnppn")}
+    >>> plan = fb.plan(table, "y", pairs=True, threads=1)
+    >>> plan.pairs.total  # 2 x 2 values, 2 classes, 8 bytes, for a thread and for the result
+    128
+    >>> plan.pairs.scans
+    1
     """
     categorical, pairs = several(categorical), pairs or triples
     opened, target_name, weight_name = open_labelled(
