@@ -379,6 +379,7 @@ def test_count__folds(data: Path, tmp_path: Path, folds: str, told: Any) -> None
         (("count", "--pairs", "--discretize", "quantile:4"), 2),
         (("fit", "--model", "tan"), 2),
         (("fit", "--model", "kdb"), 3),
+        (("fit", "--model", "aode", "--select", "leave_one_out"), 3),
     ],
 )
 def test_bar__counts_every_row_of_every_scan(

@@ -100,14 +100,15 @@ def losses(
     )
     encoder.expect(scans.source.n_rows)
 
-    def score(segment: Segment) -> tuple[Floats, Floats, float]:
-        loss, errors, n = np.zeros(shape), np.zeros(shape), 0.0
-        for _, encoded in engine.encoded_blocks(segment, encoder):
+    def score(segment: Segment) -> tuple[Floats, Floats, float, int]:
+        loss, errors, n, rows = np.zeros(shape), np.zeros(shape), 0.0, 0
+        for block, encoded in engine.encoded_blocks(segment, encoder):
+            rows += block.num_rows
             batch = encoded.batch
             if batch.n_rows:
                 add(batch, loss, errors)
             n += batch.n_rows if batch.weight is None else float(batch.weight.sum())
-        return loss, errors, n
+        return loss, errors, n, rows
 
     loss, errors, n = np.zeros(shape), np.zeros(shape), 0.0
     threads = engine.resolved_threads(model.threads)
@@ -116,6 +117,8 @@ def losses(
         loss += part[0]
         errors += part[1]
         n += part[2]
+        if scans.progress is not None:
+            scans.progress(part[3])
     if not np.isclose(n, float(stats.n_rows), rtol=1e-9):
         raise DataError(f"{scans.source.description} changed while it was read; fit again")
     return Losses(loss / max(n, 1e-300), errors / max(n, 1e-300))
