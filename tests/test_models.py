@@ -84,6 +84,8 @@ CASES: dict[str, tuple[Callable[[], Any], Any]] = {
         ),
         MIXED,
     ),
+    "TAN, backed off": (lambda: fb.TAN(smoothing="hdp"), MIXED),
+    "KDB, backed off": (lambda: fb.KDB(smoothing="hdp", missing="category"), MIXED),
     "KDB, array": (lambda: fb.KDB(k=1), NUMBERS),
     "KDB, selected": (lambda: fb.KDB(select="leave_one_out", criterion="error"), MIXED),
     "AODE, selected": (lambda: fb.AODE(select="leave_one_out"), MIXED),

@@ -15,6 +15,7 @@ from fastbayes.classifiers.as_network import AsNetwork
 from fastbayes.classifiers.base import Scans
 from fastbayes.classifiers.cells import Cells, logs
 from fastbayes.classifiers.families import Family, FamilyCells, from_pairs, k_dependent
+from fastbayes.classifiers.hierarchical import backed_off, check_smoothing
 from fastbayes.classifiers.log_space import Floats
 from fastbayes.classifiers.one_dependence import OneDependence, by_chain_rule, code_rows
 from fastbayes.classifiers.sampling import drawn_codes
@@ -46,6 +47,11 @@ class KDB(AsNetwork, OneDependence):
     criterion
         What is least in the best structure: "log_loss", or "error", the share of rows whose most
         probable class is another.
+    smoothing
+        "laplace": alpha is added to every count; "hdp": P(x | parents, c) is drawn towards the
+        distributions with fewer parents, the last one dropped first, by hierarchical Dirichlet
+        distributions whose concentrations are learned; alpha is then the pseudo-count of P(x)
+        alone. Selection goes by "laplace" all the same.
     alpha
         Pseudo-count of every cell: 1 is Laplace, 0 maximum likelihood.
     class_prior
@@ -105,6 +111,12 @@ class KDB(AsNetwork, OneDependence):
     2016), counts less the row itself, in a time of k m K; of equal losses the fewest parents, then
     the fewest features win. Where a parent is missing, those before it are the parents there.
 
+    With "hdp" each P(x | p_1 ... p_d, c) = (t_x + a_d P(x | p_1 ... p_(d-1), c)) / (t + a_d), down
+    to P(x | c) and P(x): t are the counts where all parents are given, and above these how many
+    rows below were drawn from that distribution rather than repeated, on average. The a are those
+    of largest likelihood. Both are found in turn until they settle: no sampling, so that equal
+    counts give equal numbers. Rows whose later parents are missing count where the others are.
+
     A hidden parent is summed out exactly, by eliminating one feature after the other; a row for
     which that takes a table of more than 4 million numbers is an error.
 
@@ -112,7 +124,9 @@ class KDB(AsNetwork, OneDependence):
     ----------
     Sahami (1996), Learning limited dependence Bayesian classifiers, KDD, section 3. Martínez,
     Webb, Chen, Zaidi (2016), Scalable learning of Bayesian network classifiers, Journal of Machine
-    Learning Research 17, 44.
+    Learning Research 17, 44. Petitjean, Buntine, Webb, Zaidi (2018), Accurate parameter estimation
+    for Bayesian network classifiers using hierarchical Dirichlet processes, Machine Learning 107
+    ("hdp").
 
     Examples
     --------
@@ -139,6 +153,7 @@ class KDB(AsNetwork, OneDependence):
         *,
         select: str | None = None,
         criterion: str = "log_loss",
+        smoothing: str = "laplace",
         alpha: float = 1.0,
         class_prior: str | ArrayLike | None = None,
         discretize: Any = "mdl",
@@ -153,6 +168,7 @@ class KDB(AsNetwork, OneDependence):
         self.k = k
         self.select = select
         self.criterion = criterion
+        self.smoothing = smoothing
         self.alpha = alpha
         self.class_prior = class_prior
         self.discretize = discretize
@@ -170,6 +186,7 @@ class KDB(AsNetwork, OneDependence):
         if not whole or self.k < 0:
             raise ValueError(f"k={self.k!r}: use a whole number >= 0")
         check_select(self.select, self.criterion)
+        check_smoothing(self.smoothing, self.alpha)
 
     # -- learning ------------------------------------------------------------------------------
 
@@ -265,18 +282,22 @@ class KDB(AsNetwork, OneDependence):
         found, smoothing, names = super()._read(stats), self._smoothing(), stats.schema.names
         cells: FamilyCells = found["_cells"]
         tables = []
-        for q, (*_, j) in enumerate(cells.families):
+        for q, (*parents, j) in enumerate(cells.families):
+            if self.smoothing == "hdp":
+                totals = [cells.counts(q, depth) for depth in range(len(parents) + 1)]
+                tables.append(backed_off(totals, cells, j, smoothing.alpha))
+                continue
             n = cells.counts(q)
             table = smoothing.ratio(n, n.sum(axis=-2, keepdims=True), cells.choices[j])
             table[..., ~cells.shown(j), :] = 1.0
             tables.append(logs(table))
         states = cells.choices.astype(np.int64)
         hidden = [~cells.shown(j) for j in range(len(names))]
-        parents = {names[j]: tuple(names[p] for p in up) for *up, j in cells.families}
+        above = {names[j]: tuple(names[p] for p in up) for *up, j in cells.families}
         return found | {
-            "parents_": parents,
-            "k_": max(map(len, parents.values()), default=0),
-            "n_selected_": len(parents),
+            "parents_": above,
+            "k_": max(map(len, above.values()), default=0),
+            "n_selected_": len(above),
             "_network": Network(cells.families, tables, hidden, states, names),
         }
 

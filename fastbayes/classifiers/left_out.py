@@ -61,6 +61,11 @@ def kind_of(model: Any) -> type[Any]:
     SchemaError
         When there is no such thing for this model.
     """
+    if getattr(model, "smoothing", None) == "hdp":
+        raise SchemaError(
+            "smoothing='hdp' learns from all rows how much to smooth, and so does not come apart "
+            "row by row; use k_fold, or smoothing='laplace'"
+        )
     for kind, made in KINDS:
         if isinstance(model, kind):
             return made

@@ -50,11 +50,12 @@ class TreeClassifier(AsNetwork, OneDependence):
         found["parents_"] = {
             name: None if p < 0 else names[p] for name, p in zip(names, above, strict=True)
         }
-        found["_tables"] = [
-            cells.root(j, smoothing) if p < 0 else cells.edge(p, j, smoothing)
-            for j, p in enumerate(above)
-        ]
+        found["_tables"] = [self._table(cells, p, j, smoothing) for j, p in enumerate(above)]
         return found
+
+    def _table(self, cells: Cells, p: int, j: int, smoothing: Smoothing) -> Floats:
+        """Return ln P(x_j | x_p, c), (S_p + 2, S_j + 2, K), or (1, S_j + 2, K) where p is -1."""
+        return cells.root(j, smoothing) if p < 0 else cells.edge(p, j, smoothing)
 
     @property
     def n_parameters_(self) -> int:
