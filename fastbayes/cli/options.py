@@ -298,8 +298,8 @@ MODEL = together(
     of_models(
         "--smoothing",
         type=click.Choice(["laplace", "m_estimate", "hdp"]),
-        help="alpha for every cell (laplace, the default), m for every distribution (m_estimate, "
-        "not kdb), or drawn to fewer parents (hdp, kdb alone).",
+        help="alpha for every cell (laplace, the default), m for every distribution (m_estimate: "
+        "averages alone), or drawn to fewer parents (hdp: the others).",
     ),
     of_models("--m", type=click.FloatRange(0), help="Pseudo-count of a distribution (m_estimate)."),
 )
