@@ -35,7 +35,7 @@ SIGNATURES: dict[str, list[tuple[str, ...]]] = {
         (
             *(reads(_INT), reads(_INT), reads(_INT, 2), reads(_INT, 2), reads(_FLOAT)),
             *(reads(_FLOAT, 3), reads(_FLOAT, 2), reads(_FLOAT, 2), reads(_FLOAT), _FLOAT),
-            *(reads(_FLOAT), reads(_FLOAT), "bool"),
+            *(reads(_FLOAT), reads(_FLOAT), "bool", reads(_FLOAT, 3)),
             *(*_ROWS, *[writes(_FLOAT, 2)] * 2, *[writes(_FLOAT)] * 4),
         )
     ],
@@ -68,8 +68,11 @@ def add_average_losses(model: Averages, rows: Rows, loss: Floats, errors: Floats
     loss, errors  OUT  (m + 1,) float64
     """
     k, m = rows.prior.shape[1], len(model.sizes)
+    below = model.together + (model.sizes * model.child)[:, None]
+    inverse = np.divide(1.0, below, out=np.zeros_like(below), where=below > 0)
     average_losses(
         *_arrays(model),
+        readonly(inverse),
         *_arrays(rows),
         *(np.empty((m, k)), np.empty((2, k)), np.empty(m), np.ones(m + 1), loss, errors),
     )
@@ -178,11 +181,12 @@ def network_losses(
 @kernel
 def average_losses(
     sizes, offsets, cells, steps, counts, together, alone, known, parent_weight, least, child,
-    own, given, states, y, prior, weight, gone, each, naive, scales, kept, loss, errors,
+    own, given, inverse, states, y, prior, weight, gone, each, naive, scales, kept, loss, errors,
 ):  # fmt: skip
     """See `add_average_losses`.
 
     sizes ... given    IN   `Averages`
+    inverse            IN   (n_states, m, K) float64   1 / (together + size child), 0 for 1 / 0
     states ... gone    IN   `Rows`
     each    OUT  (m, K) float64     scratch: what each super-parent says
     naive   OUT  (2, K) float64     scratch: naive Bayes, and the sum of super-parents
@@ -241,18 +245,24 @@ def average_losses(
                             cells[i, j] + states[i, r] * steps[i, j] + states[j, r] * steps[j, i]
                         )
                         other = float(sizes[i])
+                        n = less(counts[cell + c_r], g)
+                        under = less(together[above, j, c_r], g)
+                        own_of_i = divided(n, under, child[j], size)
+                        under = less(together[at, i, c_r], g)
+                        own_of_j = divided(n, under, child[i], other)
+                        # The others were scaled on the way.
+                        behind = scales[i]
                         c = U(0)
                         while c < k:
-                            mine = g if c == c_r else 0.0
-                            n = less(counts[cell + c], mine)
-                            under = less(together[above, j, c], mine)
-                            x = times(each[i, c], divided(n, under, child[j], size))
+                            n, of_i, of_j = counts[cell + c], own_of_i, own_of_j
+                            if c != c_r:
+                                of_i, of_j = inverse[above, j, c], inverse[at, i, c]
+                                of_i = (n + child[j]) * of_i if of_i > 0.0 else 1.0 / size
+                                of_j = (n + child[i]) * of_j if of_j > 0.0 else 1.0 / other
+                            x = times(each[i, c], of_i)
                             each[i, c] = x
                             largest = max(largest, x)
-                            under = less(together[at, i, c], mine)
-                            # The others were scaled on the way.
-                            x = times(each[j, c], divided(n, under, child[i], other))
-                            each[j, c] = x * scales[i]
+                            each[j, c] = times(each[j, c], of_j) * behind
                             c += U(1)
                     i += U(1)
                 for c in range(k):
