@@ -62,9 +62,9 @@ class Model(Generic[T]):
         self._lock = threading.Lock()
         self.kept = 0  # bytes of the tables made
 
-    def children(self, i: int) -> Floats:
-        """Return P(x_j | c, x_p) of the i-th parent p, (S_p + 2, n_slots, n_classes)."""
-        return readonly(np.asarray(self._children(int(self.parents[i])), np.float64))
+    def children(self, p: int) -> Floats:
+        """Return P(x_j | c, x_p), (S_p + 2, n_slots, n_classes)."""
+        return readonly(np.asarray(self._children(p), np.float64))
 
     def lifts(self, level: int) -> T | None:
         """Return tables for codes up to a level, or None where products would not do.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,10 +28,13 @@ MOST_CELLS = (1, 8, 16, 32, 64, 128, 256, 512, 1024)
 # Codes of the kernels are 16 bits wide.
 SPAN = 65_535
 
-# |log2| of a product: of all factors, before it must be rescaled; of the first, P(c, x_p) in terms
-# of the reference; and of a run of lifts in one type.
-RANGE, FIRST = 1000.0, 100.0
+# |log2| of a product of all factors, before it must be rescaled, and of a run of them in one type.
+RANGE = 1000.0
 RANGE_OF = {np.dtype(np.float64): 900.0, np.dtype(np.float32): 110.0}
+
+# A feature of so many codes stands alone, and has no place in its own tables as a parent: these
+# would be as large as the square of it.
+WIDE = 256
 
 
 class TooWide(Exception):
@@ -45,6 +48,7 @@ class Groups(NamedTuple):
     radix: NDArray[np.uint16]  # factor of a child's code in its group's code
     bounds: Integers
     cells: Integers  # of each group
+    wide: NDArray[np.bool_]  # groups of one feature of very many codes
 
 
 def groups(extents: Integers, values: Integers, cell: int, joined: bool) -> Groups:
@@ -64,7 +68,8 @@ def groups(extents: Integers, values: Integers, cell: int, joined: bool) -> Grou
     best, least = _packed(extents, 1), np.inf
     for most in MOST_CELLS if joined else ():
         packed = _packed(extents, most)
-        row, n_groups = int(packed.cells.sum()) * cell, len(packed.cells)
+        # Of the tables of a wide feature few lines are in use at a time.
+        row, n_groups = int(packed.cells[~packed.wide].sum()) * cell, len(packed.cells)
         near = max(row * float(values.mean()), 1.0)
         look_up = NEAR
         for size, more in (FIRST_LEVEL, SECOND_LEVEL):
@@ -85,7 +90,7 @@ def _packed(extents: Integers, most: int) -> Groups:
     order = np.argsort(extents, kind="stable")
     bounds, radix, cells, product = [0], [], [], 1
     for at, extent in enumerate(extents[order].tolist()):
-        if at > bounds[-1] and product * extent > most:
+        if at > bounds[-1] and (product * extent > most or extent >= WIDE):
             bounds.append(at)
             cells.append(product)
             product = 1
@@ -99,6 +104,7 @@ def _packed(extents: Integers, most: int) -> Groups:
         readonly(np.array(radix, np.int64).astype(np.uint16)),
         readonly(np.array(bounds, np.int64)),
         readonly(np.array(cells, np.int64)),
+        extents[order[bounds[:-1]]] >= WIDE,
     )
 
 
@@ -116,8 +122,10 @@ def tiles(n_classes: int, most: int) -> Iterator[tuple[int, int]]:
         first += width
 
 
-def runs(bits: NDArray[np.float64], sizes: Integers, dtype: np.dtype[np.floating]) -> Integers:
-    """Return bounds of runs of groups whose products are within range, whatever the parent.
+def runs(
+    bits: NDArray[np.float64], sizes: Integers, wide: NDArray[np.bool_], dtype: np.dtype[Any]
+) -> list[tuple[int, int]]:
+    """Return runs of groups, first and last + 1, whose products are within range.
 
     Parameters
     ----------
@@ -125,6 +133,8 @@ def runs(bits: NDArray[np.float64], sizes: Integers, dtype: np.dtype[np.floating
         (n_parents, n_groups) largest |log2| of each group's products.
     sizes
         (n_groups,) elements of each group's table.
+    wide
+        (n_groups,) whether a group must be a run of its own.
     dtype
         In which a run is multiplied.
 
@@ -133,28 +143,48 @@ def runs(bits: NDArray[np.float64], sizes: Integers, dtype: np.dtype[np.floating
     TooWide
         When one group alone is beyond the range.
     """
-    bounds, total, span = [0], np.zeros(len(bits)), 0
     if not (bits <= RANGE_OF[dtype]).all():
         raise TooWide
+    found: list[tuple[int, int]] = []
+    total, span = np.zeros(len(bits)), 0
     for g, size in enumerate(sizes.tolist()):
-        full = span + size > SPAN or (total + bits[:, g] > RANGE_OF[dtype]).any()
-        if full and g > bounds[-1]:
-            bounds.append(g)
-            total, span = 0.0 * total, 0
         total, span = total + bits[:, g], span + size
-    return readonly(np.array([*bounds, len(sizes)], np.int64))
+        full = span > SPAN or bool((total > RANGE_OF[dtype]).any())
+        if not found or full or wide[g - 1 : g + 1].any():
+            found.append((g, g + 1))
+            total, span = bits[:, g], size
+        else:
+            found[-1] = found[-1][0], g + 1
+    return found
 
 
-def starts(sizes: Integers, bounds: Integers) -> tuple[Integers, Integers]:
-    """Return where each group begins in its run, and each run in a table, in elements.
+class Row(NamedTuple):
+    """How the tables of a parent's value stand one after the other."""
+
+    runs: Integers  # first and last + 1 group of each run
+    at: Integers  # element at which each run begins
+    size: int  # elements
+
+
+def row_of(sizes: Integers, found: list[tuple[int, int]], without: int | None) -> Row:
+    """Return the row of a parent whose own group, if it is given, is a run that is left out.
 
     Parameters
     ----------
     sizes
         (n_groups,) elements of each group's table.
-    bounds
-        (n_runs + 1,) bounds of the runs.
+    found
+        All runs.
+    without
+        The group.
     """
-    begin = np.cumsum([0, *sizes])
-    at = begin[bounds[:-1]]
-    return readonly(begin[:-1] - np.repeat(at, np.diff(bounds))), readonly(at)
+    mine = [(begin, end) for begin, end in found if begin != without]
+    at = np.cumsum([0, *(int(sizes[begin:end].sum()) for begin, end in mine)])
+    flat = np.array(mine, np.int64).reshape(-1)
+    return Row(readonly(flat), readonly(at[:-1].astype(np.int64)), int(at[-1]))
+
+
+def within(sizes: Integers, found: list[tuple[int, int]]) -> Integers:
+    """Return the element of its run at which each group begins, (n_groups,)."""
+    parts = [np.cumsum(sizes[begin:end]) - sizes[begin:end] for begin, end in found]
+    return readonly(np.concatenate(parts).astype(np.int64))

@@ -151,7 +151,6 @@ class _AverageSum(Sum):
         codes, place = matrix(groups, len(model.sizes), narrow=True)
         weight = model.weights(groups, n_rows, level)
         without = np.flatnonzero(weight == 0)
-        weight[without] = 1.0
         for lo, n, acc in self._base.blocks(groups, (), n_rows):
             lifts.add(codes, place, readonly(weight), lo, n, self._odds, acc)
             rows = without[slice(*np.searchsorted(without, (lo, lo + n)))]
@@ -257,7 +256,7 @@ def add_logs(total, power, weight, first, width, outputs, lo, at, n, logs, acc):
 
     total    IN   (>= n * width,) float64
     power    IN   (>= n * width,) float64, or (0,) for 0
-    weight   IN   (>= lo + n,) float64   > 0; or (1,) for all rows
+    weight   IN   (>= lo + n,) float64, or (1,) for all rows
     first    IN   class of the first lane
     width    IN   lanes
     outputs  IN   lanes in use; 0 to add the log odds of class 1 over class 0 to acc[0]
@@ -312,7 +311,7 @@ def _sums_of(width: int) -> tuple[Any, Any]:
 
         table   IN   (values * row,) float64 | float32
         begin   IN   (count,) int64   first value of each parent in `table` and `init`
-        runs    IN   (n_runs + 1,) int64   bounds of groups multiplied in the table's type
+        runs    IN   (2 n_runs,) int64   first and last + 1 group multiplied in the table's type
         at      IN   (n_runs,) int64   first element of each run in a row
         row     IN   elements of a value
         init    IN   (values * width,) float64
@@ -334,10 +333,8 @@ def _sums_of(width: int) -> tuple[Any, Any]:
                 v0, v1, v2, v3 = v0 * length, v1 * length, v2 * length, v3 * length
                 codes = quads[r >> U(2)]
                 for s in range(at.size):
-                    t = U(at[s])
-                    b0, b1, b2, b3 = multiply(
-                        table, codes, U(runs[s]), U(runs[s + 1]), v0 + t, v1 + t, v2 + t, v3 + t
-                    )
+                    t, g0, g1 = U(at[s]), U(runs[2 * s]), U(runs[2 * s + 1])
+                    b0, b1, b2, b3 = multiply(table, codes, g0, g1, v0 + t, v1 + t, v2 + t, v3 + t)
                     a0, a1 = lanes.mul(a0, b0), lanes.mul(a1, b1)
                     a2, a3 = lanes.mul(a2, b2), lanes.mul(a3, b3)
                 q = r * size
@@ -368,6 +365,13 @@ def _sums_of(width: int) -> tuple[Any, Any]:
                 end = U(min(block, n - b))
                 value, base = values[first + p, b:], U(begin[p])
                 cells = (min(block, n - b) + 3) // 4 * 4 * width
+                r = U(0)
+                while r < U(cells) // size:
+                    v = base + U(value[r])
+                    lanes.store(x, r * size, lanes.load(init, v * size, width))
+                    r += U(1)
+                e[:cells] = 0.0
+                rescale(bits, e, cells)
                 for s in range(at.size):
                     t = U(at[s])
                     r = U(0)
@@ -377,19 +381,14 @@ def _sums_of(width: int) -> tuple[Any, Any]:
                         b0, b1, b2, b3 = multiply(
                             table,
                             quads[(U(b) + r) >> U(2)],
-                            U(runs[s]),
-                            U(runs[s + 1]),
+                            U(runs[2 * s]),
+                            U(runs[2 * s + 1]),
                             v0 * length + t,
                             v1 * length + t,
                             v2 * length + t,
                             v3 * length + t,
                         )
                         q = r * size
-                        if s == 0:
-                            lanes.store(x, q, lanes.load(init, v0 * size, width))
-                            lanes.store(x, q + size, lanes.load(init, v1 * size, width))
-                            lanes.store(x, q + U(2) * size, lanes.load(init, v2 * size, width))
-                            lanes.store(x, q + U(3) * size, lanes.load(init, v3 * size, width))
                         lanes.store(x, q, lanes.mul(lanes.load(x, q, width), b0))
                         q += size
                         lanes.store(x, q, lanes.mul(lanes.load(x, q, width), b1))
@@ -398,13 +397,7 @@ def _sums_of(width: int) -> tuple[Any, Any]:
                         q += size
                         lanes.store(x, q, lanes.mul(lanes.load(x, q, width), b3))
                         r += U(4)
-                    for i in range(cells):
-                        # To [1, 2), and the exponent aside.
-                        z = bits[i]
-                        old = e[i] if s else 0.0
-                        e[i] = old + np.float64((z >> np.int64(52)) - np.int64(1023))
-                        one = (z & np.int64(0x000FFFFFFFFFFFFF)) | np.int64(0x3FF0000000000000)
-                        bits[i] = one if z != 0 else z
+                    rescale(bits, e, cells)
                 y, f = total[b * width :], power[b * width :]
                 for i in range(cells):
                     own = e[i] if x[i] > 0.0 else f[i]
@@ -413,6 +406,16 @@ def _sums_of(width: int) -> tuple[Any, Any]:
                     f[i] = most
 
     return add_products, add_scaled
+
+
+@register_jitable
+def rescale(bits, exponents, n):
+    """Bring normal floats > 0, given as their bits, to [1, 2), and add to their exponents."""
+    for i in range(n):
+        z = bits[i]
+        exponents[i] += np.float64((z >> np.int64(52)) - np.int64(1023))
+        one = (z & np.int64(0x000FFFFFFFFFFFFF)) | np.int64(0x3FF0000000000000)
+        bits[i] = one if z != 0 else z
 
 
 @register_jitable

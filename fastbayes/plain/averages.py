@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,15 +69,6 @@ class AverageScorer(JointScorer):
             self._own = np.log(self._weight[:, None] * own)
         super().__init__(np.array(log_prior, np.float64), tie_of(log_prior, tables, offsets))
 
-    def _parents(self) -> Iterator[tuple[int, Floats]]:
-        """Yield each feature that has a super-parent's value and ln P(x_j | c, x_p)."""
-        for p, (begin, end) in enumerate(zip(self._offsets[:-1], self._offsets[1:], strict=True)):
-            if self._weight[begin:end].any():
-                likelihood = np.array(self._children(p), np.float64)
-                likelihood[:, begin:end] = 1.0
-                with np.errstate(divide="ignore"):
-                    yield p, np.log(likelihood)
-
     def log_joint(
         self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: Floats
     ) -> None:
@@ -85,12 +77,16 @@ class AverageScorer(JointScorer):
         rows = {j: self._offsets[j] + codes for j, codes in columns_of(batch_codes).items()}
         total = np.zeros(len(out))
         joint = np.full(out.shape, -np.inf)
-        for p, likelihood in self._parents():
+        for p, (begin, end) in enumerate(pairwise(self._offsets)):
+            if not self._weight[begin:end].any():
+                continue
             total += self._weight[rows[p]]
             one = self._own[rows[p]]
-            value = rows[p] - self._offsets[p]
-            for slots in rows.values():
-                one += likelihood[value, slots]
+            likelihood, value = self._children(p), rows[p] - begin
+            for j, slots in rows.items():
+                if j != p:
+                    with np.errstate(divide="ignore"):
+                        one += np.log(likelihood[value, slots])
             np.logaddexp(joint, one, out=joint)
         some = total > 0
         out[some] = joint[some] - np.log(total[some])[:, None]

@@ -195,7 +195,7 @@ def test_tables_beyond_what_is_kept__made_anew_for_every_block(n_classes, monkey
     monkeypatch.setattr(lift_tables, "KEPT", 0)
     scorer = compiled.AverageScorer(*case.model)
     result = answers(scorer, case)
-    assert not any(made._tables for made in lifts(scorer))
+    assert not any(made.tables for made in lifts(scorer))
     # The bits too: a parent's tables are the same, and parents are added in the same order.
     for one, other in zip(result[:3], kept[:3], strict=True):
         assert one.tobytes() == other.tobytes()
@@ -207,11 +207,35 @@ def test_tables_of_all_levels_share_what_is_kept(monkeypatch):
     clean, gappy = (problem(4, 2, sizes, 500, gone=gone) for gone in (0.0, 0.3))
     scorer = compiled.AverageScorer(*clean.model)
     expected = [answers(scorer, case)[1].tobytes() for case in (clean, gappy)]
-    first, second = ([table.nbytes for table in made._tables] for made in lifts(scorer))
+    first, second = ([table.nbytes for table in made.tables] for made in lifts(scorer))
     monkeypatch.setattr(lift_tables, "KEPT", sum(first) + sum(second) - 1)
     scorer = compiled.AverageScorer(*clean.model)
     assert [answers(scorer, case)[1].tobytes() for case in (clean, gappy)] == expected
-    assert [len(made._tables) for made in lifts(scorer)] == [1, 0]
+    assert [len(made.tables) for made in lifts(scorer)] == [1, 0]
+
+
+@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("n_classes", [2, 9])
+@pytest.mark.parametrize("kept", [2**28, 0])
+def test_features_of_very_many_values__no_table_of_their_own_square(
+    module, n_classes, kept, monkeypatch
+):
+    monkeypatch.setattr(lift_tables, "KEPT", kept)
+    case = problem(12, n_classes, [300, 3, 2, 700, 4], 900)
+    scorer = module.AverageScorer(*case.model)
+    result = answers(scorer, case)
+    assert_same(case, result, answers(plain.AverageScorer(*case.model), case))
+    if module is compiled:
+        made = next(made for made in lifts(scorer))
+        sizes = [tile.ends[-1] for tile in made._tiles]
+        assert all(size < 2 * 8 * (300 * 800 + 700 * 400 + 20 * 1100) for size in sizes)
+    if not kept or module is plain:
+        return
+    # Weights that a float can hold, and hardly.
+    for least in (1e-30, 1e-200, 1e-300):
+        case.model[4][::2] *= least
+        assert_same(case, *both(case))
+        case.model[4][::2] /= least
 
 
 @pytest.mark.compiled
@@ -232,7 +256,7 @@ def test_rows_of_tables_longer_than_codes_reach(precision, alike, monkeypatch):
         (made,) = lifts(scorer)
         widths = [tile.width for tile in made._tiles] if made else []
         assert widths == {200: [4], 100: [2, 2], 50: []}[span]
-        assert all(len(tile._at) > 1 for tile in (made._tiles if made else []))
+        assert all(len(tile._row.at) > 1 for tile in (made._tiles if made else []))
 
 
 @pytest.mark.compiled
