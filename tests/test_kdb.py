@@ -376,3 +376,31 @@ def test_memory_limit__names_the_family() -> None:
     fb.KDB(k=1, memory_limit=2_000_000).fit(table, y)
     with pytest.raises(MemoryLimitError, match=r"counting families needs [\d,]+ bytes.*column '"):
         fb.KDB(k=3, memory_limit=2_000_000).fit(table, y)
+
+
+# -- leave-one-out -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kernels", ["always", "never"])
+@pytest.mark.parametrize("holes", [0.0, 0.2])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_leave_one_out__is_refitting_without_the_row(
+    monkeypatch: pytest.MonkeyPatch, kernels: str, holes: float, weighted: bool
+) -> None:
+    monkeypatch.setenv("FASTBAYES_KERNELS", kernels)
+    rows, classes = draw(21, 50, holes)
+    weights = np.random.default_rng(0).integers(1, 6, 50) / 4 if weighted else None
+    data, X = table_of(rows, classes), table_of(rows)
+    model = fitted(rows, classes, weights, k=3)
+    told = {"families": [(*up, j) for j, up in model.parents_.items()], "moments": False}
+    stats = fb.count(data, "y", sample_weight=weights, **told)
+    found = fb.leave_one_out(fb.KDB(3), stats, data, sample_weight=weights)
+    assert found.fixed == ("schema", "structure")
+    for r in range(50):
+        gone = np.array([1.0 if weights is None else min(weights[r], 1.0)])
+        one = fb.count(
+            data.slice(r, 1), "y", sample_weight=None if weights is None else gone, **told
+        ).aligned(stats.schema)
+        rest = {name: part - one.parts[name] for name, part in stats.parts.items()}
+        left = fb.KDB(3).fit_statistics(replace(stats, parts=rest))
+        np.testing.assert_allclose(found.proba[r], left.predict_proba(X.slice(r, 1))[0], atol=1e-12)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes.classifiers.cells import Cells
+from fastbayes.classifiers.cells import Cells, Smoothing, logs
 from fastbayes.classifiers.log_space import Floats
 from fastbayes.classifiers.structure import k_dependence
 from fastbayes.classifiers.tan import dependence
@@ -121,6 +121,16 @@ class FamilyCells(Cells):
             if not self.as_value[f]:
                 result[(slice(None),) * axis + (self.sizes[f],)] = 0.0
         return result
+
+    def table(self, q: int, smoothing: Smoothing) -> Floats:
+        """Return ln P(x_j | parents, c) of family q, shaped as its counts.
+
+        0 where x_j is no observation.
+        """
+        n, j = self.counts(q), self.families[q][-1]
+        table = smoothing.ratio(n, n.sum(axis=-2, keepdims=True), self.choices[j])
+        table[..., ~self.shown(j), :] = 1.0
+        return logs(table)
 
     def shown(self, j: int) -> NDArray[np.bool_]:
         """Return whether each code of a feature is an observation, (S_j + 2,)."""

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastbayes.batch import Batch
 from fastbayes.classifiers.as_network import AsNetwork
 from fastbayes.classifiers.base import Scans
-from fastbayes.classifiers.cells import Cells, logs
+from fastbayes.classifiers.cells import Cells
 from fastbayes.classifiers.families import Family, FamilyCells, from_pairs, k_dependent
 from fastbayes.classifiers.hierarchical import backed_off, check_smoothing
 from fastbayes.classifiers.log_space import Floats
@@ -286,11 +286,8 @@ class KDB(AsNetwork, OneDependence):
             if self.smoothing == "hdp":
                 totals = [cells.counts(q, depth) for depth in range(len(parents) + 1)]
                 tables.append(backed_off(totals, cells, j, smoothing.alpha))
-                continue
-            n = cells.counts(q)
-            table = smoothing.ratio(n, n.sum(axis=-2, keepdims=True), cells.choices[j])
-            table[..., ~cells.shown(j), :] = 1.0
-            tables.append(logs(table))
+            else:
+                tables.append(cells.table(q, smoothing))
         states = cells.choices.astype(np.int64)
         hidden = [~cells.shown(j) for j in range(len(names))]
         above = {names[j]: tuple(names[p] for p in up) for *up, j in cells.families}

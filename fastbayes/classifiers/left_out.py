@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from fastbayes.classifiers.aode import AODE
+from fastbayes.classifiers.kdb import KDB
 from fastbayes.classifiers.left_out_average import LeftOutAverage
 from fastbayes.classifiers.left_out_base import LeftOut
 from fastbayes.classifiers.left_out_naive import LeftOutNaive
+from fastbayes.classifiers.left_out_network import LeftOutNetwork
 from fastbayes.classifiers.left_out_tree import LeftOutTree
 from fastbayes.classifiers.naive_bayes import NaiveBayes
 from fastbayes.classifiers.tree import TreeClassifier
@@ -19,6 +21,7 @@ KINDS: tuple[tuple[type[Any], type[Any]], ...] = (
     (NaiveBayes, LeftOutNaive),
     (TreeClassifier, LeftOutTree),
     (AODE, LeftOutAverage),
+    (KDB, LeftOutNetwork),
 )
 
 
@@ -70,6 +73,6 @@ def kind_of(model: Any) -> type[Any]:
         if isinstance(model, kind):
             return made
     raise SchemaError(
-        "leave_one_out takes counts apart: it knows NaiveBayes, SPODE, TAN and AODE; k_fold "
-        f"validates any classifier, {type(model).__name__} too"
+        "leave_one_out takes counts apart: it knows NaiveBayes, SPODE, TAN, KDB and AODE; "
+        f"k_fold validates any classifier, {type(model).__name__} too"
     )

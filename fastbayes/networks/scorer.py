@@ -42,6 +42,8 @@ class Network:
         (n_features,) a hidden feature is summed out over its codes below this.
     names
         (n_features,) for messages.
+    summed
+        Tables that stand for `tables` in families of which something is hidden; None for these.
     """
 
     def __init__(
@@ -51,8 +53,10 @@ class Network:
         hidden: Sequence[Bools],
         states: Ints,
         names: Sequence[str],
+        summed: Sequence[Floats] | None = None,
     ) -> None:
         self.families, self.tables = list(families), list(tables)
+        self.summed = self.tables if summed is None else list(summed)
         self.hidden, self.states, self.names = list(hidden), states, names
         self._inner = {p for family in families for p in family[:-1]}
 
@@ -102,6 +106,12 @@ class Network:
         for family, table in zip(self.families, self.tables, strict=True):
             whole = np.flatnonzero(~gone[[*family]].any(axis=0))
             out[whole] += table[tuple(columns[feature][whole] for feature in family)]
+        self.add_hidden(batch_codes, out)
+
+    def add_hidden(self, batch_codes: Sequence[Codes], out: Floats) -> None:
+        """Add what the families of which a parent is hidden say, as `add` does."""
+        columns = columns_of(batch_codes)
+        gone = self._gone(columns)
         for hidden, families, rows in self._parts(self._needed(gone), gone):
             states = {h: int(self.states[h]) for h in hidden}
             scopes = [tuple(sorted(set(self.families[q]).intersection(hidden))) for q in families]
@@ -127,7 +137,7 @@ class Network:
             values = columns[feature][rows] if here else np.arange(self.states[feature])
             shape[axes.get(feature, 0)] = -1
             index.append(values.reshape(shape))
-        return self.tables[q][tuple(index)]
+        return self.summed[q][tuple(index)]
 
     def _parts(self, needed: Bools, gone: Bools) -> Iterator[tuple[Family, list[int], Ints]]:
         """Yield hidden features that hang together, their families, and the rows where so."""
@@ -191,6 +201,10 @@ class NetworkScorer:
             log_prior, factors, sizes, precision
         )
         self._summing = _Summing(log_prior, network)
+
+    @property
+    def _tie(self) -> float:
+        return max(self._complete._tie, self._summing._tie)
 
     def log_joint(
         self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: Floats
