@@ -168,7 +168,7 @@ class Tile:
 
     def room(self, all_parents: bool) -> NDArray[np.floating]:
         """Return an empty table of all parents, or of any one."""
-        return aligned(int(self.ends[-1] if all_parents else self._tables.max()), self.dtype)
+        return aligned(int(self.ends[-1] if all_parents else self._tables.max()), self.dtype.type)
 
     def write(self, child: Floats, i: int, table: NDArray[np.floating]) -> Floats:
         """Write the i-th parent's tables; return the largest |log2| of each group's products."""
