@@ -189,6 +189,14 @@ def test_hidden_parents__take_no_more_memory_than_they_may(monkeypatch: pytest.M
     model.log_joint(table_of(rows))
 
 
+def test_rows_may_be_told_apart_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, classes = draw(3, 300, 0.4)
+    model = fitted(rows, classes, k=3)
+    expected = model.log_joint(table_of(rows))
+    monkeypatch.setattr(scorer, "SMALL", 0)
+    np.testing.assert_allclose(model.log_joint(table_of(rows)), expected, rtol=1e-12)
+
+
 def test_elimination__takes_the_smallest_table_first() -> None:
     # A chain 0 - 1 - 2 - 3: from its ends no table is larger than two neighbours.
     order, cells = elimination.elimination_order(

@@ -118,7 +118,7 @@ class KDB(AsNetwork, OneDependence):
     counts give equal numbers. Rows whose later parents are missing count where the others are.
 
     A hidden parent is summed out exactly, by eliminating one feature after the other; a row for
-    which that takes a table of more than 4 million numbers is an error.
+    which that takes a table of more than 16 million numbers is an error.
 
     References
     ----------

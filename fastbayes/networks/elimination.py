@@ -15,8 +15,8 @@ Floats = NDArray[np.float64]
 # (variables, array of (n_rows, states of each variable, n_outputs)).
 Factor = tuple[tuple[int, ...], Floats]
 
-# Numbers of the largest table that a row may need: 32 MiB.
-LARGEST = 1 << 22
+# Numbers of the largest table that a row may need: 128 MiB.
+LARGEST = 1 << 24
 
 
 def elimination_order(

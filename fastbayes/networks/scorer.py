@@ -23,6 +23,8 @@ Family = tuple[int, ...]
 
 # Numbers of a table for several rows at a time: they stay in cache.
 CELLS = 1 << 18
+# Cells of a table up to which rows are not told apart by which children are observed.
+SMALL = 1 << 10
 
 
 class Network:
@@ -112,11 +114,9 @@ class Network:
         """Add what the families of which a parent is hidden say, as `add` does."""
         columns = columns_of(batch_codes)
         gone = self._gone(columns)
+        k = out.shape[1]
         for hidden, families, rows in self._parts(self._needed(gone), gone):
-            states = {h: int(self.states[h]) for h in hidden}
-            scopes = [tuple(sorted(set(self.families[q]).intersection(hidden))) for q in families]
-            order, cells = elimination_order(scopes, states)
-            k = out.shape[1]
+            scopes, order, cells = self._eliminated(hidden, families)
             check_size(cells * k, "columns " + ", ".join(repr(self.names[h]) for h in hidden))
             step = max(1, CELLS // int(cells * k))
             for lo in range(0, len(rows), step):
@@ -126,6 +126,13 @@ class Network:
                     for q, scope in zip(families, scopes, strict=True)
                 ]
                 out[some] += summed_out(factors, order)
+
+    def _eliminated(
+        self, hidden: Family, families: Sequence[int]
+    ) -> tuple[list[Family], list[int], float]:
+        """Return the hidden features of each family, the order, and the cells of its largest."""
+        scopes = [tuple(sorted(set(self.families[q]).intersection(hidden))) for q in families]
+        return scopes, *elimination_order(scopes, {h: int(self.states[h]) for h in hidden})
 
     def _factor(self, q: int, scope: Family, columns: Columns, rows: Ints) -> Floats:
         """Return the table of a family as (n_rows or 1, states of hidden ones, n_classes)."""
@@ -148,17 +155,18 @@ class Network:
             rows = np.flatnonzero(part[root])
             if not len(rows):
                 continue
-            part = part[:, rows]
-            touched = np.array([part[[*family]].any(axis=0) for family in self.families])
-            key = np.packbits(np.concatenate([part, touched & told[:, rows]]), axis=0)
-            patterns, which = np.unique(key, axis=1, return_inverse=True)
-            order = np.argsort(which.ravel(), kind="stable")
-            ends = np.cumsum(np.bincount(which.ravel(), minlength=patterns.shape[1]))
-            m, n = len(part), len(part) + len(self.families)
-            bits = np.unpackbits(patterns, axis=0, count=n)
-            for pattern, alike in zip(bits.T, np.split(order, ends[:-1]), strict=True):
-                hidden = tuple(np.flatnonzero(pattern[:m]).tolist())
-                yield hidden, np.flatnonzero(pattern[m:]).tolist(), rows[alike]
+            for pattern, alike in _alike(part[:, rows]):
+                hidden, same = tuple(np.flatnonzero(pattern).tolist()), rows[alike]
+                touched = [q for q, f in enumerate(self.families) if not {*f}.isdisjoint(hidden)]
+                says = told[touched][:, same]
+                # A family whose child is not observed has factor 1: as long as nothing becomes
+                # large by it, it is taken along where other rows need it.
+                families = [q for q, some in zip(touched, says, strict=True) if some.any()]
+                if self._eliminated(hidden, families)[2] <= SMALL:
+                    yield hidden, families, same
+                    continue
+                for chosen, these in _alike(says):
+                    yield hidden, [touched[i] for i in np.flatnonzero(chosen)], same[these]
 
     def _labels(self, needed: Bools, gone: Bools) -> Ints:
         """Return for each hidden feature the first one that it hangs together with, else -1."""
@@ -174,6 +182,15 @@ class Network:
             if np.array_equal(before, label):
                 break
         return np.where(needed, label, -1)
+
+
+def _alike(bits: Bools) -> Iterator[tuple[Bools, Ints]]:
+    """Yield the different columns of a matrix, and where each of them stands."""
+    patterns, which = np.unique(np.packbits(bits, axis=0), axis=1, return_inverse=True)
+    order = np.argsort(which.ravel(), kind="stable")
+    ends = np.cumsum(np.bincount(which.ravel(), minlength=patterns.shape[1]))
+    columns = np.unpackbits(patterns, axis=0, count=len(bits)).T.astype(np.bool_)
+    yield from zip(columns, np.split(order, ends[:-1]), strict=True)
 
 
 class NetworkScorer:
