@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from fastbayes.classifiers.left_out_base import without
 from fastbayes.classifiers.log_space import Floats
-from fastbayes.classifiers.smoothing import spread_of
+from fastbayes.classifiers.smoothing import Gaussians, spread_of
 from fastbayes.statistics import ClassMoments
 
 # Moments of a chunk of rows at a time, by numeric feature and class.
@@ -31,6 +32,14 @@ class LeftOutGaussians:
     options
         Arguments of `smoothing.spread_of`: how variances are pooled, and so on.
 
+    Attributes
+    ----------
+    plain
+        (n_numeric,) columns in which a row changes the density of its own class alone: variances
+        are those of the classes, none of them near the floor.
+    gaussians
+        The densities of the plain columns, of all rows.
+
     Notes
     -----
     Without a row of x the mean moves by (x - mean) w/(n - w), the row then stands (x - mean)
@@ -44,6 +53,68 @@ class LeftOutGaussians:
         first = (moments.count > 0).argmax(axis=1)[:, None]
         self.origin = np.take_along_axis(moments.mean, first, axis=1)
         self.mean = (moments.mean - self.origin) + moments.rest
+        n, scatter = moments.count, moments.scatter
+        spread = spread_of(n, moments.mean, moments.rest, scatter, **options)
+        total = n.sum(axis=1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            # Without a row a floor is at most so high.
+            self.bound = np.where(total > 1, spread.floor * total / (total - 1), np.inf)
+            self.bound *= 1 + 1e-9
+            # Rows nearer to the mean than this are not doubtful.
+            near = np.sqrt((1 - LEAST_SHARE) * scatter * (n - 1) / n) * (1 - 1e-9)
+        self.near = np.where(scatter > 0, np.where(n > 1, near, 0.0), np.inf)
+        own = (n >= options["ddof"] + 2) & (spread.variance >= self.bound[:, None])
+        self.plain = own.all(axis=1) & ~spread.constant & (options["variance"] == "per_class")
+        self.gaussians = Gaussians(*(part[self.plain] for part in spread.gaussians))
+
+    def of(self, columns: NDArray[np.bool_]) -> LeftOutGaussians:
+        """Return the densities of some of the columns."""
+        shape = self.moments.shape._replace(n_numeric=int(columns.sum()))
+        arrays = {name: array[columns] for name, array in self.moments.arrays().items()}
+        names = [n for n, kept in zip(self.options["names"], columns, strict=True) if kept]
+        return LeftOutGaussians(
+            ClassMoments.from_arrays(shape, arrays),
+            weighted=self.weighted,
+            **{**self.options, "names": names},
+        )
+
+    def own_log_density(
+        self, numeric: Sequence[Floats], y: NDArray[np.intp], gone: Floats | None
+    ) -> tuple[Floats, NDArray[np.bool_]]:
+        """Return the sum over plain columns of ln N(x_j | class of the row), (n_rows,).
+
+        And the rows in which some variance comes near the floor: they take `log_density`.
+
+        Parameters
+        ----------
+        numeric, y, gone
+            As in `log_density`.
+        """
+        total, low = np.zeros(len(y)), np.zeros(len(y), np.bool_)
+        n, mean, rest, scatter = self.moments._all()
+        ddof = self.options["ddof"]
+        for c in np.flatnonzero(np.bincount(y)).tolist():
+            rows = np.flatnonzero(y == c)
+            less: Any = 1.0 if gone is None else gone[rows]
+            sum_, bad = np.zeros(len(rows)), np.zeros(len(rows), np.bool_)
+            for j in np.flatnonzero(self.plain).tolist():
+                left = n[j, c] - less
+                factor = n[j, c] / left
+                apart = numeric[j][rows]
+                apart -= mean[j, c]
+                apart -= rest[j, c]
+                apart *= apart
+                apart *= factor
+                variance = (scatter[j, c] - less * apart) / (left - ddof)
+                # Below what is sure not to be a floor, or too little to be told from rounding.
+                bad |= variance < max(self.bound[j], LEAST_SHARE * scatter[j, c] / (n[j, c] - ddof))
+                apart *= factor
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    apart /= variance
+                    apart += np.log(variance * (2 * math.pi))
+                sum_ += np.where(np.isnan(apart), 0.0, apart)
+            total[rows], low[rows] = -0.5 * sum_, bad
+        return total, low
 
     def log_density(
         self,
@@ -69,7 +140,7 @@ class LeftOutGaussians:
         p, k = self.moments.count.shape
         result = np.zeros((len(y), k))
         step = max(1, CHUNK // max(1, p * k))
-        for lo in range(0, len(y), step):
+        for lo in range(0, len(y) if p else 0, step):
             some = slice(lo, lo + step)
             result[some] = self._chunk(
                 np.stack([column[some] for column in numeric], axis=1),
@@ -122,22 +193,31 @@ class LeftOutGaussians:
 
     def doubtful(
         self, numeric: Sequence[Floats], y: NDArray[np.intp], gone: Floats | None
-    ) -> NDArray[np.bool_]:
-        """Return where subtraction leaves too few digits of a scatter, (n_rows, n_numeric).
+    ) -> NDArray[np.int64]:
+        """Return the rows in which subtraction leaves too few digits of a scatter.
 
         Parameters
         ----------
         numeric, y, gone
             As in `log_density`.
         """
-        x = np.stack(numeric, axis=1)
-        known = ~np.isnan(x)
-        mean, rest = self.moments.mean.T[y], self.moments.rest.T[y]
-        apart = np.where(known, (x - mean) - rest, 0.0)
-        _, _, left, after = self._own(apart, known, y, gone)
-        single = (left <= 0) if self.weighted else (left <= 1)
-        before = self.moments.scatter.T[y]
-        return np.asarray(known & ~single & (before > 0) & (after < LEAST_SHARE * before))
+        found = np.zeros(len(y), np.bool_)
+        for j, x in enumerate(numeric):
+            low, high = np.fmin.reduce(x, initial=np.inf), np.fmax.reduce(x, initial=-np.inf)
+            mean, rest, near = self.moments.mean[j], self.moments.rest[j], self.near[j]
+            if (((high - mean) - rest < near) & ((mean - low) + rest < near)).all():
+                continue
+            n = self.moments.count[j][y]
+            known = ~np.isnan(x)
+            apart = np.where(known, (x - mean[y]) - rest[y], 0.0)
+            scatter = self.moments.scatter[j][y]
+            less = known * (1.0 if gone is None else gone)
+            left = without(n, less)
+            factor = np.divide(n, left, out=np.zeros_like(n), where=left > 0)
+            after = scatter - less * apart**2 * factor
+            single = (left <= 0) if self.weighted else (left <= 1)
+            found |= known & ~single & (scatter > 0) & (after < LEAST_SHARE * scatter)
+        return np.flatnonzero(found)
 
     def scatter_without(
         self,

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes import _jit
-from fastbayes.batch import Batch
+from fastbayes.batch import Batch, taken
 from fastbayes.classifiers.cells import Cells, Smoothing, logs
 from fastbayes.classifiers.feature_averaging import checked_chance
 from fastbayes.classifiers.left_out_base import (
@@ -66,35 +66,74 @@ class LeftOutNaive(LeftOut):
                 variance=model.variance,
                 var_floor=model.var_floor,
             )
+            self.pooled = self.gaussians.of(~self.gaussians.plain)
 
     def _scorers(self, cells: float) -> tuple[Any, Any]:
         scorer = _jit.load("log_joint", cells).Scorer
         nothing, offsets = np.zeros(self.cells.n_classes), self.cells.offsets
+        numbers = self.gaussians
+        plain = None if numbers is None or not numbers.plain.any() else numbers.gaussians
         others, own = (
-            scorer(nothing, logs(self.cells.likelihood(rule)), offsets, None, self.precision)
-            for rule in (self.rule, Without(self.rule))
+            scorer(nothing, logs(self.cells.likelihood(rule)), offsets, curves, self.precision)
+            for rule, curves in ((self.rule, plain), (Without(self.rule), None))
         )
         return others, own
 
     def _joint(self, rows: Rows, others: Any, own: Any, out: Floats) -> None:
-        super()._joint(rows, others, own, out)
+        codes, every = rows.batch.codes, np.arange(len(out))
+        column = np.empty(out.shape)
+        others.log_joint(codes, self._plain(rows.batch), out)
+        own.log_joint(codes, (), column)
+        mine = column[every, rows.y]
         if len(light := light_rows(rows)):
             assert rows.gone is not None
             at = code_rows(rows.batch, self.cells.offsets)[:, light]
-            y, gone = rows.y[light], rows.gone[light]
-            out[light, y] = own_likelihood(self.cells, self.rule, at, y, gone)
+            mine[light] = own_likelihood(self.cells, self.rule, at, rows.y[light], rows.gone[light])
+        if self.gaussians is None:
+            out[every, rows.y] = mine
+        else:
+            self._numbers(self.gaussians, rows, others, mine, out)
         out += self.prior(rows.y, rows.gone)
-        if self.gaussians is not None:
-            told = rows.batch.numeric, rows.y, rows.gone
-            out += self.gaussians.log_density(*told, self.scatter)
+
+    def _plain(self, batch: Batch) -> tuple[Floats, ...]:
+        """Return the columns in which a row changes the density of its own class alone."""
+        if self.gaussians is None:
+            return ()
+        return tuple(
+            x for x, plain in zip(batch.numeric, self.gaussians.plain, strict=True) if plain
+        )
+
+    def _numbers(
+        self, numbers: LeftOutGaussians, rows: Rows, others: Any, mine: Floats, out: Floats
+    ) -> None:
+        """Put numbers into log joints of values, and `mine` into the column of the row's class.
+
+        `out` holds the densities of the plain columns for the other classes.
+        """
+        batch, y, gone = rows
+        numeric, every = batch.numeric, np.arange(len(out))
+        dense, low = numbers.own_log_density(numeric, y, gone)
+        out[every, y] = mine + dense
+        if not numbers.plain.all():
+            rest = [x for x, plain in zip(numeric, numbers.plain, strict=True) if not plain]
+            out += self.pooled.log_density(rest, y, gone)
+        if self.scatter is not None:
+            low[:] = True
+        if len(some := np.flatnonzero(low)):
+            few = taken(batch, some)
+            nothing = tuple(np.full(len(some), np.nan) for _ in self._plain(few))
+            exact = np.empty((len(some), out.shape[1]))
+            others.log_joint(few.codes, nothing, exact)
+            exact[np.arange(len(some)), y[some]] = mine[some]
+            told = few.numeric, y[some], None if gone is None else gone[some]
+            out[some] = exact + numbers.log_density(*told, self.scatter)
 
     def doubtful(self, batch: Batch) -> NDArray[np.int64]:
         """Return the positions of rows that hold nearly all of the scatter of their class."""
         if self.gaussians is None:
             return super().doubtful(batch)
         rows = rows_of(batch)
-        some = self.gaussians.doubtful(batch.numeric, rows.y, rows.gone).any(axis=1)
-        return np.flatnonzero(some)
+        return self.gaussians.doubtful(batch.numeric, rows.y, rows.gone)
 
     def rest(self, batch: Batch) -> ClassMoments | None:
         """Return the moments of rows, none of them doubtful."""

@@ -216,6 +216,7 @@ class Spread(NamedTuple):
     variance: Floats  # (n_numeric, n_classes) as used
     floored: NDArray[np.bool_]  # (n_numeric, n_classes) raised to the floor
     constant: NDArray[np.bool_]  # (n_numeric,) constant within every class: factor 1
+    floor: Floats  # (n_numeric,) least variance
 
 
 def gaussians(
@@ -316,4 +317,4 @@ def spread_of(
             "raise var_floor or leave the column out"
         )
     rest = np.where(n > 0, rest, 0.0)
-    return Spread(Gaussians(centre, half, level, rest), used, floored, constant)
+    return Spread(Gaussians(centre, half, level, rest), used, floored, constant, floor[..., 0])
