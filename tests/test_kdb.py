@@ -377,6 +377,30 @@ def test_k__is_a_whole_number(k: Any) -> None:
         fitted(rows, classes, k=k)
 
 
+@pytest.mark.parametrize("k", [1, 2])
+def test_pairs_that_do_not_fit__are_counted_in_several_scans(
+    k: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    rng = np.random.default_rng(0)
+    columns = {f"x{j:02}": pa.array(rng.integers(0, 4, 300).astype(str)) for j in range(16)}
+    data = pa.table({**columns, "y": rng.choice(["p", "q", "r"], 300)})
+    caplog.set_level("INFO", "fastbayes")
+    model = fb.KDB(k, memory_limit=75_000, threads=1).fit(data, "y")
+    assert "the structure is found in several scans" in caplog.text
+    whole = fb.KDB(k).fit(data, "y")
+    assert model.parents_ == whole.parents_
+    assert model.statistics_ == whole.statistics_
+
+
+def test_no_parents__takes_no_pairs() -> None:
+    rows, classes = draw(15)
+    data = table_of(rows, classes)
+    plain = fb.KDB(0).fit_statistics(fb.count(data, "y", moments=False))
+    np.testing.assert_array_equal(
+        plain.log_joint(table_of(rows)), fitted(rows, classes, k=0).log_joint(table_of(rows))
+    )
+
+
 def test_memory_limit__names_the_family() -> None:
     rng = np.random.default_rng(0)
     table = pa.table({n: rng.integers(0, 30, 2000).astype(str) for n in NAMES})

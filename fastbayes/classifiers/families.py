@@ -21,7 +21,9 @@ from fastbayes.statistics.bundle import Statistics
 Family = tuple[int, ...]
 
 
-def k_dependent(cells: Cells, names: Sequence[str], k: int) -> list[Family]:
+def k_dependent(
+    cells: Cells, names: Sequence[str], k: int, information: Floats | None = None
+) -> list[Family]:
     """Return the families of the k-dependence structure, in the order of its features.
 
     A family is the parents of a feature, the one of most information first, and the feature.
@@ -35,11 +37,14 @@ def k_dependent(cells: Cells, names: Sequence[str], k: int) -> list[Family]:
         Names of the features; they settle ties.
     k
         Most parents of a feature.
+    information
+        (n_features, n_features) I(X_i; X_j | C), where the cells do not hold all pairs.
     """
     told = np.flatnonzero(cells.choices > 0)
     void = np.flatnonzero(cells.choices == 0)
     relevance = class_information(cells.n, cells.offsets, cells.sizes + cells.as_value)
-    information = dependence(cells) if k else np.zeros((len(names), len(names)))
+    if information is None:
+        information = dependence(cells) if k else np.zeros((len(names), len(names)))
     order, parents = k_dependence(
         information[np.ix_(told, told)], relevance[told], [names[j] for j in told.tolist()], k
     )
@@ -49,7 +54,7 @@ def k_dependent(cells: Cells, names: Sequence[str], k: int) -> list[Family]:
 
 def from_pairs(stats: Statistics, families: Sequence[Family]) -> Statistics:
     """Return statistics with families of at most two features, from those of pairs."""
-    values, pairs = stats.values, stats.pairs
+    values = stats.values
     counts = FamilyCounts(values.shape, weighted=values.weighted, families=families)
     missing = np.asarray((values.missing != 0).any(axis=1))
     layout = counts.layout.resized(values.shape.sizes, missing, values.shape.n_classes)
@@ -59,11 +64,16 @@ def from_pairs(stats: Statistics, families: Sequence[Family]) -> Statistics:
             first = values.offsets[family[0]]
             block = values.counts[first : first + layout.widths[family[0]]]
         else:
-            block = pairs.block(*family)
+            block = stats.pairs.block(*family)
         blocks.append(block.reshape(-1))
     counts.layout, counts.flat = layout, np.concatenate(blocks)
     parts: dict[str, Any] = {"values": values, "families": counts}
     return replace(stats, parts=parts)
+
+
+def no_pairs(stats: Statistics) -> PairCounts:
+    """Return the counts of no pairs."""
+    return PairCounts(stats.values.shape, pairs=np.empty((0, 2), np.int64))
 
 
 class FamilyCells(Cells):
@@ -90,8 +100,7 @@ class FamilyCells(Cells):
     """
 
     def __init__(self, stats: Statistics, k: int, *, missing: str, unseen: str) -> None:
-        none = PairCounts(stats.values.shape, pairs=np.empty((0, 2), np.int64))
-        super().__init__(stats.values, none, missing=missing, unseen=unseen)
+        super().__init__(stats.values, no_pairs(stats), missing=missing, unseen=unseen)
         self._counts, names = stats.families, stats.schema.names
         before: set[int] = set()
         self.families: list[Family] = []

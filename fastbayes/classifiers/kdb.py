@@ -14,7 +14,13 @@ from fastbayes.batch import Batch
 from fastbayes.classifiers.as_network import AsNetwork
 from fastbayes.classifiers.base import Scans
 from fastbayes.classifiers.cells import Cells
-from fastbayes.classifiers.families import Family, FamilyCells, from_pairs, k_dependent
+from fastbayes.classifiers.families import (
+    Family,
+    FamilyCells,
+    from_pairs,
+    k_dependent,
+    no_pairs,
+)
 from fastbayes.classifiers.hierarchical import backed_off, check_smoothing
 from fastbayes.classifiers.log_space import Floats
 from fastbayes.classifiers.one_dependence import OneDependence, by_chain_rule, code_rows
@@ -25,7 +31,9 @@ from fastbayes.classifiers.selective import (
     network_losses,
     reduced,
 )
-from fastbayes.errors import DataError, SchemaError
+from fastbayes.classifiers.streaming import information_in_runs
+from fastbayes.classifiers.tan import dependence
+from fastbayes.errors import DataError, MemoryLimitError, SchemaError
 from fastbayes.networks.scorer import Network, NetworkScorer
 from fastbayes.statistics.bundle import Statistics
 from fastbayes.statistics.family_counts import numbered
@@ -101,8 +109,9 @@ class KDB(AsNetwork, OneDependence):
     I(X_i; X_j | C), from unsmoothed counts of the rows where both are known, ties by name.
     P(c, x) = P(c) prod_j P(x_j | parents, c), with P(x_j | parents, c) = (n(c, parents, x_j) +
     alpha) / (n(c, parents, j known) + S_j alpha). `fit` takes two scans, one of pairs, which tells
-    the structure, and one of families; with k <= 1 the first says it all. `partial_fit` keeps the
-    structure of the first batch, so that counts add up: its result is that of `fit` where the
+    the structure, and one of families; with k <= 1 the first says it all. Where the counts of all
+    pairs exceed the memory limit, some are counted in each of several scans. `partial_fit` keeps
+    the structure of the first batch, so that counts add up: its result is that of `fit` where the
     structure is. `fit_statistics` takes the structure from the families that were counted, in
     their order and with at most k parents each; `families` says which to count. Memory is 8 K
     times the sum of the products of S over families.
@@ -216,7 +225,8 @@ class KDB(AsNetwork, OneDependence):
         return [tuple(names[j] for j in family) for family in self._structure(stats)]
 
     def _structure(self, stats: Statistics) -> list[Family]:
-        cells = Cells(stats.values, stats.pairs, missing=self.missing, unseen=self.unseen)
+        pairs = stats.pairs if self.k else no_pairs(stats)
+        cells = Cells(stats.values, pairs, missing=self.missing, unseen=self.unseen)
         return k_dependent(cells, stats.schema.names, int(self.k))
 
     def _scanned(self, scans: Scans) -> Statistics:
@@ -233,13 +243,20 @@ class KDB(AsNetwork, OneDependence):
             )
         if self.select is not None:
             check_rereadable(self, scans)
-        pairs = scans.count(self, {"values": {}, "pairs": {}})
-        families = self._structure(pairs)
-        if self.k <= 1:
-            counted = from_pairs(pairs, families)
-        else:
-            counted = self._families(scans, families, pairs)
-            if counted.values != pairs.values:
+        try:
+            found = scans.count(self, {"values": {}, "pairs": {}} if self.k else {"values": {}})
+            families = self._structure(found)
+            counted = from_pairs(found, families) if self.k <= 1 else None
+        except MemoryLimitError as error:
+            if not scans.source.rereadable:
+                raise
+            logger.info("%s; the structure is found in several scans", error)
+            found, cells, information, _ = information_in_runs(self, scans, dependence)
+            families = k_dependent(cells, found.schema.names, int(self.k), information)
+            counted = None
+        if counted is None:
+            counted = self._families(scans, families, found)
+            if counted.values != found.values:
                 raise DataError(f"{scans.source.description} changed while it was read; fit again")
         return counted if self.select is None else self._selected(scans, counted)
 
@@ -267,7 +284,7 @@ class KDB(AsNetwork, OneDependence):
         stats = super()._suited(stats)
         if "families" in stats.parts:
             return stats
-        if "pairs" in stats.parts and self.k <= 1:
+        if self.k == 0 or ("pairs" in stats.parts and self.k == 1):
             return from_pairs(stats, self._structure(stats))
         how = "count pairs=True for the structure, then again" * ("pairs" not in stats.parts)
         raise SchemaError(

@@ -47,6 +47,30 @@ def counts_of_tree(
     MemoryLimitError
         When not even the pairs of one column fit.
     """
+    found, cells, information, together = information_in_runs(model, scans, dependence)
+    parents = tree(found, cells, information, together)
+    children = np.flatnonzero(parents >= 0)
+    edges = np.sort(np.stack((parents[children], children), axis=1), axis=1)
+    edges = edges[np.lexsort((edges[:, 1], edges[:, 0]))]
+    return scans.count(model, {"values": {}, "pairs": {"pairs": edges}}, found.schema)
+
+
+def information_in_runs(
+    model: Any, scans: Scans, dependence: Callable[[Cells], Floats]
+) -> tuple[Statistics, Cells, Floats, Floats]:
+    """Return what all pairs tell, counting some of them in each scan.
+
+    Returns
+    -------
+    tuple
+        Statistics and cells with the counts of values, and for each pair of features
+        (n_features, n_features) its information and the rows in which both are observed.
+
+    Raises
+    ------
+    MemoryLimitError
+        When not even the pairs of one column fit.
+    """
     values = scans.count(model, {"values": {}})
     m = len(values.schema.categorical)
     information, together = np.zeros((m, m)), np.zeros((m, m))
@@ -60,11 +84,7 @@ def counts_of_tree(
         information += dependence(cells)
         together += cells.known_together()
     cells = Cells(found.values, found.pairs, missing=model.missing, unseen=model.unseen)
-    parents = tree(found, cells, information, together)
-    children = np.flatnonzero(parents >= 0)
-    edges = np.sort(np.stack((parents[children], children), axis=1), axis=1)
-    edges = edges[np.lexsort((edges[:, 1], edges[:, 0]))]
-    return scans.count(model, {"values": {}, "pairs": {"pairs": edges}}, values.schema)
+    return found, cells, information, together
 
 
 def _runs(values: Statistics, limit: int) -> Iterator[Ints]:
