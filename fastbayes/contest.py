@@ -17,7 +17,7 @@ from fastbayes.counting import Opened
 from fastbayes.cross_validation import Validation, of_folds, validation
 from fastbayes.data.encode import Encoder
 from fastbayes.data.segments import Segment
-from fastbayes.discretization import numeric_cuts
+from fastbayes.discretization import cuts_without_folds, numeric_cuts
 from fastbayes.engine import Progress
 from fastbayes.errors import DataError, FastBayesError, MemoryLimitError
 from fastbayes.fold_training import (
@@ -105,13 +105,18 @@ class Contest:
 
     def enter(self, wanted: Sequence[tuple[str, Callable[[], Any], bool]]) -> None:
         """Count all rows and fit every model to them."""
+        opened = self.opened
         self.runners = [Runner(*one) for one in wanted]
         bins = self.numeric and any(runner.bins for runner in self.runners)
         self.cuts: dict[str, Any] | None = None
         start = time.perf_counter()
         if bins:
             try:
-                self.cuts = self._cuts(self.opened.source, self.opened.learning)
+                self.cuts = numeric_cuts(
+                    *(opened.source, opened.learning(), self.discretize),
+                    progress=self.progress,
+                    **self.told,
+                )
             except MemoryLimitError as error:
                 self._go_on_without(error, [r for r in self.runners if r.bins])
             self.seconds["cut points"] = time.perf_counter() - start
@@ -125,11 +130,6 @@ class Contest:
         self.seen = {b: self.views.counted(self.stats, bins=b) for b in (False, True)}
         for runner in self.runners:
             self._fit(runner)
-
-    def _cuts(self, source: Any, learning: Callable[..., Encoder]) -> dict[str, Any]:
-        return numeric_cuts(
-            source, learning(), self.discretize, progress=self.progress, **self.told
-        )
 
     def _go_on_without(self, error: MemoryLimitError, runners: Sequence[Runner]) -> None:
         logger.info("%s; going on without %s", error, ", ".join(r.name for r in runners))
@@ -219,11 +219,16 @@ class Contest:
     def _learned_by_folds(self) -> list[Encoder]:
         """Fit every model without each fold, bins included; return the encoders of the folds."""
         start = time.perf_counter()
-        scans = FoldScans(self.opened, self.stats)
+        scans, folds = FoldScans(self.opened, self.stats), self.opened.folds
+        assert folds is not None
+        cuts = cuts_without_folds(
+            *(self.opened.source, self.opened.learning(), self.discretize, folds),
+            progress=self.progress,
+            **self.told,
+        )
         encoders = []
         for fold in range(len(scans.names)):
-            source, learning = scans.of(fold)
-            rest = self._scan(source, learning, self._cuts(source, learning), whole=False)
+            rest = self._scan(*scans.of(fold), cuts[fold], whole=False)
             views = Views(rest.schema)
             seen = {bins: views.counted(rest, bins=bins) for bins in (False, True)}
             for runner in self._standing():

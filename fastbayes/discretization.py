@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fastbayes.batch import BLOCK_ROWS
 from fastbayes.data.discretize import CutLearner, Method, methods
 from fastbayes.data.encode import Encoder
+from fastbayes.data.folds import Folds
 from fastbayes.data.infer import Codebook
 from fastbayes.data.segments import Segment, Source
 from fastbayes.data.sketch import FEW_ROWS, GREATEST_WEIGHT
@@ -22,6 +23,8 @@ from fastbayes.engine import Progress, encoded_blocks, in_order, resolved_thread
 from fastbayes.errors import DataError, MemoryLimitError, SchemaError
 from fastbayes.plain.sketch import bytes_needed
 from fastbayes.schema import Feature
+
+T = TypeVar("T")
 
 
 def numeric_cuts(
@@ -99,6 +102,114 @@ def numeric_cuts(
             found = in_order(partial(learner.cuts, classes=order), some, threads)
             cuts |= dict(zip(some, found, strict=True))
     return {name: cuts[name] for name in asked}
+
+
+def cuts_without_folds(
+    source: Source,
+    encoder: Encoder,
+    discretize: Any,
+    folds: Folds,
+    *,
+    threads: int | None = None,
+    memory_limit: int | None = None,
+    progress: Progress | None = None,
+) -> list[dict[str, NDArray[np.float64]]]:
+    """Return for each fold the cut points that the rows of all other folds give, from one scan.
+
+    Parameters
+    ----------
+    source, encoder, discretize, threads, memory_limit, progress
+        As in `numeric_cuts`.
+    folds
+        Which fold a row belongs to; the source has been scanned by it, so that all are known.
+
+    Returns
+    -------
+    list of dict
+        By fold in its final order, and by column as `numeric_cuts` has them.
+    """
+    numeric = [feature.name for feature, book in encoder.features if book is None]
+    others = {f.name: book for f, book in encoder.features if book is not None}
+    loose = [name for name, book in others.items() if isinstance(book, Codebook) and _loose(book)]
+    asked = methods(discretize, numeric, list(others), loose)
+    learned = {name: how for name, how in asked.items() if isinstance(how, Method)}
+    order, _ = folds.names()
+    given = {name: how for name, how in asked.items() if not isinstance(how, Method)}
+    cuts: list[dict[str, Any]] = [dict(given) for _ in order]
+    if learned:
+        _check(source, encoder, learned)
+    threads = resolved_threads(threads)
+    # There are sketches of each fold, and of those before and behind it.
+    limit = None if memory_limit is None else memory_limit // (3 * len(order))
+    for some in _groups(learned, source.n_rows, limit) if learned else ():
+        own = _encoder(encoder, some)
+        learners = _scan_folds(source, own, some, folds, threads, progress)
+        classes = np.zeros(1, np.intp)
+        if own.target is not None:
+            classes = pc.array_sort_indices(own.target.values()).to_numpy().astype(np.intp)
+        rests = _without_each([learners[fold] for fold in order], some)
+        jobs = [(fold, name) for fold in range(len(order)) for name in some]
+        points = [partial(rests[fold].cuts, name, classes) for fold, name in jobs]
+        found = in_order(_called, points, threads)
+        for (fold, name), at in zip(jobs, found, strict=True):
+            cuts[fold][name] = at
+    return [{name: of_fold[name] for name in asked} for of_fold in cuts]
+
+
+def _called(function: Callable[[], T]) -> T:
+    return function()
+
+
+def _without_each(learners: list[CutLearner], asked: dict[str, Method]) -> list[CutLearner]:
+    """Return for each learner the sum of all others."""
+
+    def sums(parts: list[CutLearner]) -> list[CutLearner]:
+        found = [CutLearner(asked)]
+        for part in parts[:-1]:
+            total = CutLearner(asked)
+            total.merge(found[-1])
+            total.merge(part)
+            found.append(total)
+        return found
+
+    before, behind = sums(learners), sums(learners[::-1])[::-1]
+    for rest, more in zip(before, behind, strict=True):
+        rest.merge(more)
+    return before
+
+
+def _scan_folds(
+    source: Source,
+    encoder: Encoder,
+    learned: dict[str, Method],
+    folds: Folds,
+    threads: int,
+    progress: Progress | None,
+) -> dict[int, CutLearner]:
+    encoder.expect(source.n_rows)
+    learners = {fold: CutLearner(learned) for fold in folds.names()[0]}
+    beside = [None if encoder.target is None else encoder.target.name, encoder.weight]
+    wanted = [*learned, *(name for name in (*beside, folds.column) if name is not None)]
+
+    def learn(segment: Segment) -> int:
+        rows = 0
+        for block, encoded in encoded_blocks(segment, encoder):
+            batch, codes = encoded.batch, folds.of(segment, rows, block)
+            codes = codes if encoded.kept is None else codes[encoded.kept]
+            rows += block.num_rows
+            assert batch.classes is not None
+            _check_weights(encoder.weight, batch.weight)
+            for fold in np.unique(codes).tolist():
+                mine = np.flatnonzero(codes == fold)
+                weight = None if batch.weight is None else batch.weight[mine]
+                columns = [column[mine] for column in batch.numeric]
+                learners[fold].update(columns, batch.classes[mine], weight, batch.cells)
+        return rows
+
+    for rows in in_order(learn, source.only(wanted).segments(BLOCK_ROWS), threads):
+        if progress is not None:
+            progress(rows)
+    return learners
 
 
 def _loose(book: Codebook) -> bool:

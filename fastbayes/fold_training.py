@@ -10,10 +10,12 @@ import numpy as np
 
 from fastbayes import engine
 from fastbayes.batch import taken
+from fastbayes.classifiers.base import Scans
 from fastbayes.counting import Opened
 from fastbayes.data.encode import Encoder, Place, filtered
 from fastbayes.data.folds import Folds, WithoutFold
 from fastbayes.data.segments import Segment
+from fastbayes.discretization import cuts_without_folds
 from fastbayes.folding import fold_positions, refuse, training
 from fastbayes.schema import Schema
 from fastbayes.scoring import Block, Part, Parts
@@ -172,10 +174,16 @@ def fitted_without_folds(
     told: dict[str, Any] = {"threads": threads, "memory_limit": memory_limit}
     whole = engine.scan(opened.source, encoder, ("values",), folds=opened.folds, **told)
     scans = FoldScans(opened, whole)
+    cuts: list[Any] = [None] * len(scans.names)
+    if model._discretizes and any(book is None for _, book in encoder.features):
+        cuts = cuts_without_folds(
+            *(opened.source, opened.learning(), model.discretize, opened.folds), **told
+        )
     models = []
-    for fold in range(len(scans.names)):
+    for fold, points in enumerate(cuts):
         model = make()
         model._check_parameters()
-        models.append(model._learned(model._scanned(model._scans(*scans.of(fold)))))
+        source, learning = scans.of(fold)
+        models.append(model._learned(model._scanned(Scans(source, learning, points, [], True))))
     encoders = [applying(opened, model.schema_) for model in models]
     return models, scans.names, parts_by_encoder(opened.folds, scans.order, encoders)

@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 from refitting import TARGET, WEIGHT, counted, random_rows
 
 import fastbayes as fb
+from fastbayes.counting import opened_to_learn
+from fastbayes.data.folds import WithoutFold
+from fastbayes.discretization import cuts_without_folds, numeric_cuts
 from fastbayes.validation import evaluate_probabilities
 
 
@@ -106,6 +109,33 @@ def test_cuts__are_learned_without_the_fold() -> None:
     whole = fb.leave_one_out(given, stats, table)
     learned = k_fold(fb.TAN(), table, folds=fold)
     assert learned.log_loss > whole.log_loss + 0.1
+
+
+@pytest.mark.parametrize("weight", [None, "w"])
+def test_cuts__of_one_scan_are_those_of_a_scan_without_each_fold(weight: str | None) -> None:
+    rng = np.random.default_rng(13)
+    n = 150_000
+    x = rng.normal(size=n)
+    columns = {"x": x, "z": np.round(rng.exponential(size=n), 2), "e": 1.7e9 + x}
+    table = pa.table(
+        columns
+        | {"y": np.where(x + rng.normal(size=n) > 0, "p", "q"), "w": rng.choice([0, 0.3, 2.5], n)}
+    )
+    if weight is None:
+        table = table.drop_columns(["w"])
+    discretize = {"z": ("quantile", 7), "e": "width"}
+    opened = opened_to_learn(table, "y", folds=3, sample_weight=weight)
+    assert opened.folds is not None
+    learned = cuts_without_folds(opened.source, opened.learning(), discretize, opened.folds)
+    for fold, cuts in enumerate(learned):
+        rest = WithoutFold(opened.source, opened.folds, fold)
+        expected = numeric_cuts(rest, opened.learning(), discretize)
+        assert list(cuts) == list(expected)
+        for name, points in cuts.items():
+            assert np.array_equal(points, expected[name])
+    assert not np.array_equal(learned[0]["z"], learned[1]["z"]) or not np.array_equal(
+        learned[0]["x"], learned[1]["x"]
+    )
 
 
 @pytest.mark.parametrize(
