@@ -228,7 +228,7 @@ def test_command__stopped_and_gone_on(
 ) -> None:
     from contextlib import contextmanager
 
-    from fastbayes.cli import options
+    from fastbayes.cli import statistics
 
     @contextmanager
     def interrupting(*_: Any) -> Any:
@@ -245,7 +245,7 @@ def test_command__stopped_and_gone_on(
     kept, out = tmp_path / "kept", tmp_path / "s.fbs"
     args = ("count", data, "--target", "y", "--checkpoint", kept, "-o", out)
     with monkeypatch.context() as patched:
-        patched.setattr(options, "bar", interrupting)
+        patched.setattr(statistics, "bar", interrupting)
         assert "Interrupted" in run(*args, code=130).stderr
     assert not out.exists()
     result = run(*args)
