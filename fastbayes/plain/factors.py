@@ -132,8 +132,7 @@ class TreeScorer(JointScorer):
         self._tables = [np.array(table, np.float64) for table in tables]
         self._hidden = [np.array(codes, np.bool_) for codes in hidden]
         self._order = children_first(self._parents)
-        # A feature without values takes part with one, its code of missing.
-        self._states = [max(len(codes) - 2 + (not codes[-2]), 1) for codes in self._hidden]
+        self._states = [states_of(codes) for codes in self._hidden]
         largest = sum(map(largest_term, [prior, *self._tables]))
         for table, codes, states in zip(self._tables, self._hidden, self._states, strict=True):
             table[:, codes] = 0.0

@@ -47,11 +47,6 @@ def states_of(codes):
     return max(len(codes) - 2 + (not codes[-2]), 1)
 
 
-def n_states(hidden):
-    """Return how many codes are values: missing, too, where it is not hidden."""
-    return max(len(hidden) - (2 if hidden[-2] else 1), 1)
-
-
 def tree_problem(
     seed, n_classes, sizes, shape, n_rows, impossible=0.0, gone=0.2, missing_is_value=0.0
 ):
@@ -64,7 +59,7 @@ def tree_problem(
         codes = np.zeros(size + 2, np.bool_)
         codes[size:] = rng.random(2) >= missing_is_value
         hidden.append(codes)
-        above, states = 1 if parents[j] < 0 else sizes[parents[j]] + 2, n_states(codes)
+        above, states = 1 if parents[j] < 0 else sizes[parents[j]] + 2, states_of(codes)
         chance = rng.uniform(1e-6, 1, (above, size + 2, n_classes))
         chance[rng.random(chance.shape) < impossible] = 0.0
         chance[:, :states] += chance[:, :states].sum(axis=1, keepdims=True) == 0
@@ -94,7 +89,7 @@ def tree_problems(draw):
         draw(st.sampled_from([0, 1, 3, 4, 5, 33])),
         draw(st.sampled_from([0.0, 0.0, 0.2, 0.6])),
         draw(st.sampled_from([0.0, 0.1, 0.5, 0.9, 1.0])),
-        draw(st.sampled_from([0.0, 0.0, 0.5])),
+        draw(st.sampled_from([0.5, 0.0])),
     )
 
 
@@ -104,6 +99,18 @@ def test_tree_scores_equal_the_naive_ones(module, case):
     joint, *rest = answers(module.TreeScorer(*case.model), case)
     expected = naive.tree(*case.model, case.columns, case.shape[0])
     np.testing.assert_allclose(joint, np.reshape(expected, case.shape), rtol=1e-12, atol=1e-12)
+    assert_follow(case, joint, *rest)
+
+
+@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("n_classes", [2, 5])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_missing_is_a_value__what_is_unseen_may_be_missing(module, n_classes, shape):
+    case = tree_problem(2, n_classes, [2, 3, 1, 4, 0, 2], shape, 60, gone=0.5)
+    for codes in case.model[3]:
+        codes[-2] = False
+    joint, *rest = answers(module.TreeScorer(*case.model), case)
+    np.testing.assert_allclose(joint, naive.tree(*case.model, case.columns, 60), rtol=1e-12)
     assert_follow(case, joint, *rest)
 
 
