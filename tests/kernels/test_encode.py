@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numba import config
 from oracles import encode as naive
 
 from fastbayes.kernels import encode as compiled
@@ -13,13 +12,6 @@ from fastbayes.plain import encode as plain
 MODULES = [pytest.param(compiled, id="kernels"), pytest.param(plain, id="plain")]
 INT64 = np.iinfo(np.int64)
 CODES = st.sampled_from([np.uint8, np.uint16, np.uint32])
-
-
-@pytest.fixture(autouse=True)
-def wrapping():
-    """Interpreted, numpy notices that a difference wraps; compiled, nobody does."""
-    with np.errstate(over="ignore" if config.DISABLE_JIT else "warn"):
-        yield
 
 
 @st.composite

@@ -4,20 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from numba import config
 from oracles import sketch as naive
 
 from fastbayes.kernels import sketch as compiled
 from fastbayes.plain import sketch as plain
 
 MODULES = [pytest.param(compiled, id="kernels"), pytest.param(plain, id="plain")]
-
-
-@pytest.fixture(autouse=True)
-def wrapping():
-    """Interpreted, numpy notices that a hash wraps; compiled, nobody does."""
-    with np.errstate(over="ignore" if config.DISABLE_JIT else "warn"):
-        yield
 
 
 FLOATS = st.floats(allow_infinity=False) | st.integers(-20, 20).map(float)
