@@ -8,8 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fastbayes.classifiers.a2de import A2DE
 from fastbayes.classifiers.aode import AODE
 from fastbayes.classifiers.base import Classifier
+from fastbayes.classifiers.kdb import KDB
 from fastbayes.classifiers.naive_bayes import NaiveBayes
 from fastbayes.classifiers.spode import SPODE
 from fastbayes.classifiers.tan import TAN
@@ -36,13 +38,15 @@ class Candidate(NamedTuple):
     numeric_only: bool = False
 
 
-# One line for each model; all of them are fitted from the counts of one scan.
+# One line for each model. The counts of one scan serve all; KDB and A2DE count more in one each.
 CANDIDATES = (
     Candidate("naive-bayes", NaiveBayes, bins=False),
     Candidate("naive-bayes-bins", NaiveBayes, bins=True, numeric_only=True),
     Candidate("spode", SPODE, bins=True),
     Candidate("tan", TAN, bins=True),
+    Candidate("kdb", KDB, bins=True),
     Candidate("aode", AODE, bins=True),
+    Candidate("a2de", A2DE, bins=True),
 )
 
 
@@ -79,8 +83,9 @@ def compare(
         "leave_one_out": each row is scored by the counts without it, in the cut points and
         structures of all rows; "k_fold": by models of the other folds, which learn these anew.
     models
-        Names out of "naive-bayes", "naive-bayes-bins", "spode", "tan", "aode"; unfitted models
-        with parameters of their own; or {name: model}. All that the columns allow by default.
+        Names out of "naive-bayes", "naive-bayes-bins", "spode", "tan", "kdb", "aode", "a2de";
+        unfitted models with parameters of their own; or {name: model}. All that the columns allow
+        by default.
     folds, seed
         As in `k_fold`.
     sample_weight
@@ -90,8 +95,7 @@ def compare(
     domains, categorical, discretize, missing, columns, null_values, filesystem, threads
         As in `fastbayes.count`.
     memory_limit
-        Bytes that the counts may take. Where those of pairs exceed it, models that need them are
-        listed with the reason.
+        Bytes that the counts may take. Models whose counts exceed it are listed with the reason.
     progress
         Called with the number of rows done since the last call, in every scan.
 
@@ -113,7 +117,8 @@ def compare(
     Notes
     -----
     Numeric columns take one scan more, for cut points; with k-fold two for each fold, since bins
-    are learned without the fold.
+    are learned without the fold. So do KDB, for the counts of its families, and A2DE, for those of
+    triples; leave-one-out does not know A2DE.
 
     Examples
     --------

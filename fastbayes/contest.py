@@ -12,10 +12,13 @@ from numpy.typing import NDArray
 
 from fastbayes import engine
 from fastbayes.both_ways import Views, both_ways
-from fastbayes.classifiers.left_out import kind_of
+from fastbayes.classifiers.base import Classifier, Scans
+from fastbayes.classifiers.left_out import kind_of, taken_apart
+from fastbayes.classifiers.one_dependence import OneDependence
 from fastbayes.counting import Opened
 from fastbayes.cross_validation import Validation, of_folds, validation
 from fastbayes.data.encode import Encoder
+from fastbayes.data.folds import Folds
 from fastbayes.data.segments import Segment
 from fastbayes.discretization import cuts_without_folds, numeric_cuts
 from fastbayes.engine import Progress
@@ -29,10 +32,41 @@ from fastbayes.fold_training import (
 )
 from fastbayes.folding import training
 from fastbayes.leaderboard import Comparison, Entry, ranked
+from fastbayes.schema import Schema
 from fastbayes.scoring import Block, Contestant, Fitted, Part, Parts, Score, scores
 from fastbayes.statistics.bundle import Statistics
 
 logger = logging.getLogger("fastbayes")
+
+
+@dataclass
+class CountedScans(Scans):
+    """Scans of rows of which much has been counted before.
+
+    have  what was: nothing in it is counted again
+    """
+
+    have: Statistics = field(kw_only=True)
+
+    def count(
+        self,
+        model: Classifier,
+        wanted: engine.Wanted,
+        known: Schema | None = None,
+        folds: Folds | None = None,
+    ) -> Statistics:
+        """Return what was counted, or scan once."""
+        parts = self.have.parts
+        if folds is None and all(name in parts and not wanted[name] for name in wanted):
+            told = {name: parts[name] for name in wanted}
+            return replace(self.have, parts=told, folds=(), fold_names=())
+        found = super().count(model, wanted, known or self.have.schema, folds)
+        found = found.aligned(self.have.schema)
+        if found.values.allclose(self.have.values, 1e-12):
+            # Sums of weights, less those of a fold, are off by their rounding.
+            parts: dict[str, Any] = {**found.parts, "values": self.have.values}
+            found = replace(found, parts=parts)
+        return found
 
 
 @dataclass
@@ -71,8 +105,14 @@ class Runner:
 
 
 def needs_pairs(runner: Runner) -> bool:
-    """Return whether a model is made of counts of pairs."""
-    return "pairs" in runner.make()._statistics
+    """Return whether a model learns from counts of pairs."""
+    return isinstance(runner.make(), OneDependence)
+
+
+def comes_apart(runner: Runner) -> list[Any]:
+    """Raise SchemaError where a model cannot score rows without themselves; return no scorer."""
+    kind_of(runner.make())
+    return []
 
 
 class Contest:
@@ -95,6 +135,7 @@ class Contest:
         progress: Progress | None,
     ) -> None:
         self.opened, self.discretize = opened, discretize
+        self.limits = {} if memory_limit is None else {"memory_limit": memory_limit}
         self.told: dict[str, Any] = {"threads": threads, "memory_limit": memory_limit}
         self.progress = progress
         self.seconds: dict[str, float] = {}
@@ -107,6 +148,9 @@ class Contest:
         """Count all rows and fit every model to them."""
         opened = self.opened
         self.runners = [Runner(*one) for one in wanted]
+        if opened.folds is None:
+            for runner in self.runners:
+                runner.attempt(comes_apart)
         bins = self.numeric and any(runner.bins for runner in self.runners)
         self.cuts: dict[str, Any] | None = None
         start = time.perf_counter()
@@ -118,7 +162,9 @@ class Contest:
                     **self.told,
                 )
             except MemoryLimitError as error:
-                self._go_on_without(error, [r for r in self.runners if r.bins])
+                logger.info("%s; going on without bins", error)
+                for runner in self.runners:
+                    runner.reason = runner.reason or str(error) * runner.bins
             self.seconds["cut points"] = time.perf_counter() - start
         self.pairs = any(needs_pairs(runner) for runner in self._standing())
         start = time.perf_counter()
@@ -131,11 +177,6 @@ class Contest:
         for runner in self.runners:
             self._fit(runner)
 
-    def _go_on_without(self, error: MemoryLimitError, runners: Sequence[Runner]) -> None:
-        logger.info("%s; going on without %s", error, ", ".join(r.name for r in runners))
-        for runner in runners:
-            runner.reason = str(error)
-
     def _counted(self) -> Statistics:
         try:
             return self._scan(self.opened.source, self.opened.learning, self.cuts, whole=True)
@@ -143,7 +184,7 @@ class Contest:
             if not self.pairs:
                 raise
             self.pairs = False
-            self._go_on_without(error, [r for r in self._standing() if needs_pairs(r)])
+            logger.info("%s; models that need them count by themselves", error)
             return self._scan(self.opened.source, self.opened.learning, self.cuts, whole=True)
 
     def _scan(
@@ -161,14 +202,32 @@ class Contest:
     def _fit(self, runner: Runner) -> None:
         if runner.reason:
             return
-        stats, start = self.seen[runner.bins], time.perf_counter()
+        start, have = time.perf_counter(), self.seen[runner.bins]
+        source, learning = self.opened.source, self.opened.learning
         try:
-            runner.model = runner.make().fit_statistics(stats)
+            runner.model = self._trained(runner, have, source, learning, self.cuts)
         except (FastBayesError, ValueError) as error:
             runner.reason = str(error)
             return
         runner.fit_seconds = time.perf_counter() - start
-        runner.memory = sum(stats.parts[name].nbytes for name in runner.model._statistics)
+        parts = runner.model.statistics_.parts
+        runner.memory = sum(parts[name].nbytes for name in runner.model._statistics)
+
+    def _trained(
+        self,
+        runner: Runner,
+        have: Statistics,
+        source: Any,
+        learning: Callable[..., Encoder],
+        cuts: Any,
+    ) -> Any:
+        """Return the model fitted to rows that were counted; it scans for what was not."""
+        model: Classifier = runner.make().set_params(**self.limits)
+        model._check_parameters()
+        model._check_suits(have)
+        cuts = cuts if runner.bins else None
+        scans = CountedScans(source, learning, cuts, [], True, self.progress, have=have)
+        return model._learned(model._scanned(scans))
 
     # -- scoring -------------------------------------------------------------------------------
 
@@ -181,7 +240,7 @@ class Contest:
                 yield Block(block.num_rows, [Part(0, encoded.batch, encoded.kept)])
 
         for runner in self._standing():
-            runner.attempt(lambda r: [kind_of(r.model)(r.model)])
+            runner.attempt(lambda r: [taken_apart(r.model)])
 
         def entry(one: tuple[Runner, Score]) -> Entry:
             runner, score = one
@@ -203,9 +262,13 @@ class Contest:
             parts = parts_of_folds(folds, order, encoder)
             ways = {runner.bins for runner in self._standing()}
             rests = {bins: training(self.seen[bins]) for bins in ways}
+            scans = FoldScans(self.opened, self.stats)
             for runner in self._standing():
                 runner.attempt(
-                    lambda r: [Fitted(r.make().fit_statistics(rest)) for rest in rests[r.bins]]
+                    lambda r: [
+                        Fitted(self._trained(r, rest, *scans.of(fold), self.cuts))
+                        for fold, rest in enumerate(rests[r.bins])
+                    ]
                 )
         described = self.opened.source.description
 
@@ -228,14 +291,15 @@ class Contest:
         )
         encoders = []
         for fold in range(len(scans.names)):
-            rest = self._scan(*scans.of(fold), cuts[fold], whole=False)
+            told = *scans.of(fold), cuts[fold]
+            rest = self._scan(*told, whole=False)
             views = Views(rest.schema)
             seen = {bins: views.counted(rest, bins=bins) for bins in (False, True)}
             for runner in self._standing():
                 runner.attempt(
-                    lambda r, seen=seen: [  # type: ignore[misc]
+                    lambda r, seen=seen, told=told: [  # type: ignore[misc]
                         *r.scorers,
-                        Fitted(r.make().fit_statistics(seen[r.bins])),
+                        Fitted(self._trained(r, seen[r.bins], *told)),
                     ]
                 )
             encoders.append(applying(self.opened, rest.schema))

@@ -16,14 +16,15 @@ from refitting import TARGET, WEIGHT, counted, random_rows
 import fastbayes as fb
 from fastbayes import engine
 
-NAMES = ["naive-bayes", "naive-bayes-bins", "spode", "tan", "aode"]
-MODELS = {
+NAMES = ["naive-bayes", "naive-bayes-bins", "spode", "tan", "kdb", "aode", "a2de"]
+SHARED: dict[str, Any] = {  # fitted from the counts of one scan
     "naive-bayes": fb.NaiveBayes,
     "naive-bayes-bins": fb.NaiveBayes,
     "spode": fb.SPODE,
     "tan": fb.TAN,
     "aode": fb.AODE,
 }
+MODELS: dict[str, Any] = {**SHARED, "kdb": fb.KDB, "a2de": fb.A2DE}
 WEIGHTS = [None, (0.3, 1.0, 2.5)]
 FIGURES = ("n", "accuracy", "log_loss", "brier", "auc", "confusion")
 
@@ -59,8 +60,12 @@ def test_leave_one_out__is_that_of_each_model(missing: str, weights: Any) -> Non
     plain = counted(table, missing=missing)
     bins = counted(table, missing=missing, pairs=True)
     assert {entry.name for entry in result.entries} == set(NAMES)
-    for name, make in MODELS.items():
+    assert "it knows NaiveBayes, SPODE, TAN, KDB and AODE" in result["a2de"].reason
+    families = fb.KDB(missing=missing).families(bins)
+    for name, make in {**SHARED, "kdb": fb.KDB}.items():
         stats = plain if name == "naive-bayes" else bins
+        if name == "kdb":
+            stats = counted(table, missing=missing, families=families)
         model = make(missing=missing)
         alone = fb.leave_one_out(model, stats, table, sample_weight=weight_of(table))
         same_figures(result[name].figures, alone)
@@ -84,7 +89,7 @@ def test_k_fold__is_that_of_each_model(numeric: bool, weights: Any) -> None:
     options: dict[str, Any] = {"folds": 4, "seed": 3}
     result = compare(table, validation="k_fold", **options)
     assert result.validation == "k-fold"
-    for name in ("naive-bayes", "spode", "tan", "aode"):
+    for name in ("naive-bayes", "spode", "tan", "kdb", "aode", "a2de"):
         alone = fb.k_fold(MODELS[name](), table, TARGET, sample_weight=weight_of(table), **options)
         same_figures(result[name].figures, alone)
         for fold, figures in alone.folds.items():
@@ -118,28 +123,36 @@ def test_scans__are_one_to_count_and_one_to_score(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(engine, "in_order", counting)
     table = rows()
     seen: list[int] = []
-    compare(table.drop_columns(["z0", "z1"]), progress=seen.append)
+    plain = table.drop_columns(["z0", "z1"])
+    compare(plain, models=list(SHARED), progress=seen.append)
     assert len(scans) == 2
     assert sum(seen) == 2 * len(table)
     scans.clear()
     # One scan more for cut points, which runs under its own name.
-    compare(table, progress=seen.append)
+    compare(table, models=list(SHARED), progress=seen.append)
     assert len(scans) == 2
     assert sum(seen) == 5 * len(table)
     scans.clear()
-    compare(table.drop_columns(["z0", "z1"]), validation="k_fold")
+    compare(plain, models=list(SHARED), validation="k_fold")
     assert len(scans) == 2
+    scans.clear()
+    # KDB counts the families of its structure, which the pairs of the first scan told.
+    compare(plain, models=["tan", "kdb"])
+    assert len(scans) == 3
+    scans.clear()
+    compare(plain, models=["tan", "a2de"], validation="k_fold", folds=4)
+    assert len(scans) == 1 + 1 + 4 + 1
 
 
 def test_order__is_by_log_loss_then_parameters_then_name() -> None:
     table = rows()
     result = compare(table)
-    losses = [entry.figures.log_loss for entry in result.entries]
+    losses = [entry.figures.log_loss for entry in result.entries if not entry.reason]
     assert losses == sorted(losses)
-    assert [entry.winner for entry in result.entries] == [True, False, False, False, False]
+    assert [entry.winner for entry in result.entries] == [True] + [False] * 6
     assert result.best is result.entries[0]
     # With one column only, one-dependence models are naive Bayes.
-    one = compare(table.select(["x1", TARGET]))
+    one = compare(table.select(["x1", TARGET]), models=list(SHARED))
     by_size = [(entry.parameters, entry.name) for entry in one.entries if entry.name != "aode"]
     assert len({round(entry.figures.log_loss, 12) for entry in one.entries[:3]}) == 1
     assert by_size == sorted(by_size)
@@ -165,14 +178,15 @@ def test_models__may_be_chosen_and_have_parameters() -> None:
 def test_unusable_models__are_listed_with_the_reason() -> None:
     table = rows()
     category = fb.NaiveBayes(missing="category")
-    models = ["naive-bayes", category, fb.KDB(2), fb.SPODE(super_parent="loo")]
+    models = ["naive-bayes", category, fb.A2DE(), fb.KDB(smoothing="hdp"), fb.TAN(alpha=-1)]
     result = compare(table, models=models)
     assert result.best.name == "naive-bayes"
     assert (
         "missing='marginalize', the model has missing='category'" in result[repr(category)].reason
     )
-    assert "hold no families" in result["KDB()"].reason
-    assert "scores the rows themselves" in result["SPODE(super_parent='loo')"].reason
+    assert "k_fold validates any classifier, A2DE too" in result["A2DE()"].reason
+    assert "use k_fold, or smoothing='laplace'" in result["KDB(smoothing='hdp')"].reason
+    assert "alpha=-1" in result["TAN(alpha=-1)"].reason
     for entry in result.entries[1:]:
         assert not entry.winner
         assert entry.figures is None
@@ -180,8 +194,33 @@ def test_unusable_models__are_listed_with_the_reason() -> None:
     table_of = result.table.to_pylist()
     assert table_of[1]["log_loss"] is None
     assert table_of[1]["reason"] == result.entries[1].reason
-    with pytest.raises(fb.DataError, match="no model can be used: KDB"):
-        compare(table, models=fb.KDB(2))
+    with pytest.raises(fb.DataError, match=r"no model can be used: A2DE\(\): leave_one_out"):
+        compare(table, models=fb.A2DE())
+
+
+@pytest.mark.parametrize("validation", ["leave_one_out", "k_fold"])
+@pytest.mark.parametrize(
+    "model",
+    [
+        fb.SPODE(super_parent="loo"),
+        fb.SPODE(super_parent="cv"),
+        fb.AODE(select="leave_one_out"),
+        fb.KDB(3, select="leave_one_out"),
+    ],
+    ids=repr,
+)
+def test_models_that_choose_by_rows__do(model: Any, validation: str) -> None:
+    table = rows(6)
+    result = compare(table, models={"it": model, "tan": "tan"}, validation=validation, folds=3)
+    X = table.drop_columns([TARGET])
+    alone = type(model)(**model.get_params(deep=False)).fit(X, table[TARGET])
+    np.testing.assert_allclose(result["it"].model.log_joint(X), alone.log_joint(X), rtol=1e-12)
+    if validation == "k_fold":
+        same_figures(result["it"].figures, fb.k_fold(model, table, TARGET, folds=3))
+    else:
+        assert result["it"].figures.fixed == ("schema", "structure")
+        again = fb.leave_one_out(alone, alone.statistics_, table, TARGET)
+        same_figures(result["it"].figures, again)
 
 
 def test_memory__leaves_out_what_does_not_fit() -> None:
@@ -193,6 +232,13 @@ def test_memory__leaves_out_what_does_not_fit() -> None:
     for name in ("spode", "tan", "aode"):
         assert "counting pairs needs" in result[name].reason
         assert "memory_limit=300,000" in result[name].reason
+    assert "counting families needs" in result["kdb"].reason
+    # TAN may keep the counts along its tree only.
+    tree = compare(table, models=["tan", "aode"], memory_limit=1_500_000)
+    assert [entry.name for entry in tree.entries if not entry.reason] == ["tan"]
+    whole = counted(table, pairs=True)
+    same_figures(tree["tan"].figures, fb.leave_one_out(fb.TAN(), whole, table))
+    assert tree["tan"].memory < whole.pairs.nbytes
     with pytest.raises(fb.MemoryLimitError):
         compare(table, memory_limit=1000)
     numbers = pa.table({f"z{j}": rng.normal(size=500) for j in range(3)} | {TARGET: table[TARGET]})
@@ -211,13 +257,13 @@ def test_a_model_that_fails_on_a_row__does_not_end_the_others() -> None:
 
 
 def test_forms__text_table_and_json() -> None:
-    result = compare(rows(), models=["tan", "aode", fb.KDB(2)])
+    result = compare(rows(), models=["tan", "aode", fb.A2DE()])
     text = str(result).splitlines()
     assert text[0] == "leave-one-out of 300 rows, 3 classes"
     assert text[2].split()[:4] == ["model", "accuracy", "log-loss", "Brier"]
     assert text[3].startswith(f"* {result.best.name} ")
     assert text[4].startswith("  ")
-    assert text[5].startswith("  KDB(): ")
+    assert text[5].startswith("  A2DE(): ")
     assert text[7] == "schema fixed; structure fixed: tan"
     assert text[8].startswith("shared by all: cut points ")
     assert len({len(line) for line in text[2:5]}) == 1
@@ -253,7 +299,7 @@ def test_files_and_threads__change_nothing(validation: str, tmp_path: Path) -> N
     one = compare(table, threads=1, **options)
     two = compare(table, threads=2, **options)
     files = fb.compare(str(tmp_path / "t.parquet"), TARGET, **options)
-    for entry in one.entries:
+    for entry in (entry for entry in one.entries if not entry.reason):
         assert two[entry.name].figures.to_dict() == entry.figures.to_dict()
         same_figures(files[entry.name].figures, entry.figures)
 

@@ -226,6 +226,11 @@ class Classifier(TableRows):
         return stats
 
     def _suited(self, stats: Any) -> Statistics:
+        self._check_suits(stats)
+        return stats
+
+    def _check_suits(self, stats: Any) -> None:
+        """Raise SchemaError where rows were counted in a way that is not the model's."""
         if not isinstance(stats, Statistics):
             raise SchemaError(
                 f"{type(self).__name__} is fitted from statistics of tables, as "
@@ -251,7 +256,6 @@ class Classifier(TableRows):
                     f"the statistics were not counted with the model's domains[{name!r}]; count "
                     "again with these domains, or leave them out"
                 )
-        return stats
 
     def _features_of(self, stats: Statistics) -> tuple[Sequence[str] | None, int]:
         return stats.schema.names, len(stats.schema.names)

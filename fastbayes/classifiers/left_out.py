@@ -41,17 +41,37 @@ def left_out(model: Any, stats: Statistics) -> LeftOut:
         When the model has no such thing, does not suit the statistics, or has to see rows to be
         fitted and was not.
     """
-    made, params = kind_of(model), model.get_params(deep=False)
-    reads = getattr(model, "_reads_rows", False)
-    if reads:
+    params = model.get_params(deep=False)
+    kind_of(model)
+    if reads := getattr(model, "_reads_rows", False):
         if not hasattr(model, "classes_"):
             raise SchemaError(
                 f"super_parent={model.super_parent!r} is chosen by the rows: fit the model first, "
                 "then leave_one_out keeps its super-parent"
             )
         params["super_parent"] = model.super_parent_
-    result: LeftOut = made(type(model)(**params).fit_statistics(stats))
-    if reads:
+    fitted = type(model)(**params).fit_statistics(stats)
+    return taken_apart(fitted, chosen=reads)
+
+
+def taken_apart(fitted: Any, *, chosen: bool = False) -> LeftOut:
+    """Return what scores the rows that a model was fitted to, each without itself.
+
+    Parameters
+    ----------
+    fitted
+        The model.
+    chosen
+        Whether its super-parent was chosen by these rows and then given.
+
+    Raises
+    ------
+    SchemaError
+        When there is no such thing for this model.
+    """
+    result: LeftOut = kind_of(fitted)(fitted)
+    by_rows = getattr(fitted, "_reads_rows", False) or getattr(fitted, "select", None)
+    if (chosen or by_rows) and "structure" not in result.fixed:
         result.fixed = (*result.fixed, "structure")
     return result
 

@@ -18,7 +18,7 @@ from fastbayes.cli.show import bar, show
     "--models",
     callback=names,
     metavar="A,B,...",
-    help="Models to compare: naive-bayes, naive-bayes-bins, spode, tan, aode; default: all.",
+    help="Models: naive-bayes, naive-bayes-bins, spode, tan, kdb, aode, a2de; default: all.",
 )
 @click.option(
     "--folds",
@@ -41,7 +41,8 @@ def compare(
 ) -> None:
     """Judge every model on DATA, each row by what was learned without it.
 
-    One scan counts for all models, one more scores them; numeric columns take one for cut points.
+    One scan counts for all models, one more scores them; numeric columns take one for cut points,
+    kdb and a2de one each for what else they count.
     """
     if folds is not None:
         options |= {"validation": "k_fold", "folds": int(folds) if folds.isdecimal() else folds}
