@@ -126,7 +126,7 @@ def compare(
     >>> table = {"a": list("00110011"), "b": list("01010101"), "y": list("nppnnppn")}
     >>> board = fb.compare(table, "y")
     >>> [entry.name for entry in board.entries]
-    ['aode', 'spode', 'tan', 'naive-bayes']
+    ['aode', 'kdb', 'spode', 'tan', 'naive-bayes', 'a2de']
     >>> board.best.figures.accuracy
     1.0
     """

@@ -56,9 +56,9 @@ class CountedScans(Scans):
         folds: Folds | None = None,
     ) -> Statistics:
         """Return what was counted, or scan once."""
-        parts = self.have.parts
-        if folds is None and all(name in parts and not wanted[name] for name in wanted):
-            told = {name: parts[name] for name in wanted}
+        had = self.have.parts
+        if folds is None and all(name in had and not wanted[name] for name in wanted):
+            told = {name: had[name] for name in wanted}
             return replace(self.have, parts=told, folds=(), fold_names=())
         found = super().count(model, wanted, known or self.have.schema, folds)
         found = found.aligned(self.have.schema)
