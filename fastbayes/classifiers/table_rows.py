@@ -23,6 +23,9 @@ from fastbayes.schema import Schema
 
 logger = logging.getLogger("fastbayes")
 
+# Rows of a block for which the work of beginning one is nothing.
+LEAST_ROWS = 4_096
+
 
 @dataclass
 class Tally:
@@ -126,14 +129,19 @@ class TableRows(Model):
                 done += rows.num_rows
             return pieces, unseen, prior_rows
 
+        threads = engine.resolved_threads(self.threads)
+        rows = BLOCK_ROWS
+        if known:
+            # Few rows that take long each are for all threads; rows are scored one by one anyhow.
+            rows = min(max(len(out) // (8 * threads), LEAST_ROWS), BLOCK_ROWS)
+
         def items() -> Iterator[tuple[Segment, int]]:
             start = 0
-            for segment in source.segments(BLOCK_ROWS):
+            for segment in source.segments(rows):
                 yield segment, start
                 start += segment.n_rows if known else 0
 
         pieces: list[NDArray[Any]] = []
-        threads = engine.resolved_threads(self.threads)
         for some, unseen, prior_rows in engine.in_order(one, items(), threads):
             pieces += some
             tally.unseen += unseen
