@@ -33,11 +33,17 @@ class JointScorer:
         """Write the log joint of every row and class into `out` (n_rows, n_classes)."""
         raise NotImplementedError
 
+    def _compared(
+        self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: Floats
+    ) -> None:
+        """Write log joints up to a constant of each row: all that the answers below depend on."""
+        self.log_joint(batch_codes, numeric, out)
+
     def posterior(
         self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: Floats
     ) -> int:
         """Write P(c | x) into `out` (n_rows, n_classes); return how many rows took the prior."""
-        self.log_joint(batch_codes, numeric, out)
+        self._compared(batch_codes, numeric, out)
         return to_posterior(out.T, self._log_prior, self._tie, out)
 
     def predict(
@@ -46,7 +52,7 @@ class JointScorer:
         """Write the most probable class of every row; return how many rows took the prior."""
         n_classes = len(self._log_prior)
         joint = np.empty((len(out), n_classes))
-        self.log_joint(batch_codes, numeric, joint)
+        self._compared(batch_codes, numeric, joint)
         return to_class(joint.T, self._log_prior, self._tie, n_classes, out)
 
 
