@@ -208,6 +208,7 @@ def count(
     pairs: bool = False,
     triples: bool = False,
     moments: bool = True,
+    scatter: bool = False,
     families: Iterable[Sequence[str]] | None = None,
     folds: Any = None,
     sample_weight: Any = None,
@@ -242,6 +243,9 @@ def count(
         Whether to count triples of values, and pairs with them, which A2DE needs.
     moments
         Whether to take the moments of numeric columns.
+    scatter
+        Whether to take the scatter matrices of numeric columns, which Gaussians with covariances
+        need. Not with pairs or families, for which these columns become bins.
     families
         Tuples of column names, parents first, whose values to count together, as `KDB.families`
         returns them; numeric columns are then made discrete.
@@ -340,6 +344,11 @@ def count(
     pairs = pairs or triples
     several_at_once = pairs or groups is not None
     if several_at_once and any(book is None for _, book in encoder.features):
+        if scatter:
+            raise ValueError(
+                "scatter=True wants numeric columns as they are, of which pairs, triples and "
+                "families make bins: count once for either"
+            )
         cuts = numeric_cuts(
             opened,
             encoder,
@@ -351,6 +360,7 @@ def count(
         )
         encoder = learning(cuts=cuts)
     names = ["values"] + ["moments"] * moments + ["pairs"] * pairs + ["triples"] * triples
+    names += ["scatter"] * scatter
     wanted: dict[str, dict[str, Any]] = {name: {} for name in names}
     if groups is not None:
         books = [feature.name for feature, book in encoder.features if book is not None]

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fastbayes.batch import BLOCK_ROWS
+from fastbayes.batch import BLOCK_ROWS, Batch
 from fastbayes.checkpoint import Checkpoint, Kept
 from fastbayes.data.encode import Encoded, Encoder, Place
 from fastbayes.data.folds import Folds
@@ -26,12 +26,14 @@ from fastbayes.folding import Crossing
 from fastbayes.schema import Shape
 from fastbayes.statistics import (
     REGISTRY,
+    ClassScatter,
     FamilyCounts,
     PairCounts,
     TripleCounts,
     ValueCounts,
 )
 from fastbayes.statistics.bundle import Statistics
+from fastbayes.statistics.class_scatter import has_gaps, scatter_bytes
 from fastbayes.statistics.family_counts import family_bytes
 from fastbayes.statistics.pair_counts import pair_bytes
 from fastbayes.statistics.parts import Parts
@@ -147,18 +149,20 @@ class _Budget:
 
     def __init__(self, limit: int | None, copies: int, wanted: Wanted) -> None:
         self.pairs, self.families = wanted.get(PairCounts.name), wanted.get(FamilyCounts.name)
-        self.triples = TripleCounts.name in wanted
+        self.triples, self.scatter = TripleCounts.name in wanted, ClassScatter.name in wanted
+        self.gaps = False
         # Counts of values stay small unless a column is an identifier; those of pairs need not.
-        several = self.pairs is not None or self.families is not None or self.triples
+        several = self.pairs is not None or self.families is not None
+        several = several or self.triples or self.scatter
         self.limit = default_limit() if limit is None and several else limit
         self.asked = limit is not None
         self.copies = copies
         self.missing: NDArray[np.bool_] | None = None
 
-    def check(self, encoder: Encoder, shape: Shape, missing: NDArray[np.bool_]) -> None:
+    def check(self, encoder: Encoder, shape: Shape, batch: Batch) -> None:
         if self.limit is None:
             return
-        self.missing = missing if self.missing is None else self.missing | missing
+        self.missing = batch.missing if self.missing is None else self.missing | batch.missing
         each, others = bytes_needed(shape, self.copies)
         what = "the numeric columns need"
         known = np.array([len(book) for book in encoder.books], dtype=np.int64)
@@ -169,7 +173,11 @@ class _Budget:
             each += family_bytes(widths, *told, self.families.get("families", ()))
         if self.triples:
             each += triple_bytes(widths, *told)
-        need = int(each.sum()) + others
+        matrices = 0
+        if self.scatter:
+            self.gaps = self.gaps or has_gaps(batch)
+            matrices = scatter_bytes(shape, self.copies, self.gaps)
+        need = int(each.sum()) + others + matrices
         if need <= self.limit:
             return
         counting = "counting" if self.pairs is None else "counting pairs"
@@ -180,6 +188,9 @@ class _Budget:
             what = f"column {encoder.books[j].name!r} with {known[j]} values needs"
             if self.families is not None:
                 counting, what = "counting families", f"that of {what}"
+        if matrices > each.max(initial=0):
+            counting = "counting scatter matrices"
+            what = f"{shape.n_numeric:,} numeric columns two by two need {matrices:,} bytes,"
         over = "memory_limit" if self.asked else "half of this machine's memory"
         raise MemoryLimitError(
             f"{counting} needs {need:,} bytes, over {over}={self.limit:,}: {what} the most; "
@@ -327,7 +338,7 @@ def scan(
                 if crossing is not None:
                     batch, shape = crossing.crossed(segment, rows, block, encoded, shape)
                 rows += block.num_rows
-                budget.check(encoder, shape, batch.missing)
+                budget.check(encoder, shape, batch)
                 parts.update(batch, shape)
                 if shared:
                     held = _taken(idle) or Parts(shared, weighted=weighted)

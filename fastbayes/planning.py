@@ -19,6 +19,7 @@ from fastbayes.data.encode import Encoder, Place
 from fastbayes.data.source import open_source
 from fastbayes.discretization import numeric_cuts
 from fastbayes.errors import MemoryLimitError, SchemaError
+from fastbayes.statistics.class_scatter import has_gaps, scatter_bytes
 from fastbayes.statistics.pair_counts import all_pairs, pair_bytes
 from fastbayes.statistics.triple_counts import triple_bytes
 
@@ -124,6 +125,7 @@ def plan(
     *,
     pairs: bool = False,
     triples: bool = False,
+    scatter: bool = False,
     discretize: Any = "mdl",
     domains: Mapping[str, Any] | None = None,
     categorical: Iterable[str | int] | None = None,
@@ -146,6 +148,9 @@ def plan(
         Whether pairs of values are to be counted, as SPODE, TAN and AODE need.
     triples
         Whether triples of values are to be counted, and pairs with them, as A2DE needs.
+    scatter
+        Whether scatter matrices of numeric columns are to be taken, as Gaussians with covariances
+        need.
     discretize
         As in `count`; the bins are those of the first block.
     domains
@@ -220,9 +225,10 @@ def plan(
     if cut:
         cuts = numeric_cuts(open_source(pa.table(head)), encoder, discretize, threads=1)
         encoder = learning(cuts=cuts)
-    missing = np.zeros(len(encoder.books), np.bool_)
+    missing, gaps = np.zeros(len(encoder.books), np.bool_), False
     if head is not None:
-        missing = encoder.encode(head, place).batch.missing
+        batch = encoder.encode(head, place).batch
+        missing, gaps = batch.missing, has_gaps(batch)
     shape, copies = engine.capacity(encoder), engine.resolved_threads(threads) + 1
     each, others = engine.bytes_needed(shape, copies)
     rows = 0 if head is None else head.num_rows
@@ -237,11 +243,12 @@ def plan(
             each += triple_bytes(widths, shape.n_classes, copies)
         left = engine.left_for_pairs(memory_limit, threads, shape) * copies
         of_pairs = replace(of_pairs, scans=max(1, -(-of_pairs.total // max(left, 1))))
+    matrices = scatter_bytes(shape, copies, gaps) if scatter else 0
     size = iter(each.tolist())
     # The class counts are as much as one moment of one column.
-    numeric = 4 * (others // (4 * shape.n_numeric + 1))
+    numeric = 4 * (others // (4 * shape.n_numeric + 1)) + matrices // max(1, shape.n_numeric)
     sizes = {f.name: numeric if book is None else next(size) for f, book in encoder.features}
-    total = int(each.sum()) + others
+    total = int(each.sum()) + others + matrices
     alone = total - (0 if of_pairs is None else of_pairs.total)
     if memory_limit is not None and alone > memory_limit:
         name = max(sizes, key=lambda n: sizes[n])
@@ -251,6 +258,8 @@ def plan(
         )
     exact = rows == opened.n_rows or bool(
         not cut
+        # A missing number, met later, needs more.
+        and (gaps or not matrices)
         and np.all([book.fixed for book in [*encoder.books, encoder.target] if book is not None])
     )
     return Plan(sizes, total, opened.n_rows, shape.n_classes, exact, of_pairs)

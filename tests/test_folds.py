@@ -27,6 +27,7 @@ PARTS: list[dict[str, Any]] = [
     {"pairs": True, "discretize": CUTS},
     {"triples": True, "moments": False, "discretize": CUTS},
     {"families": [("text",), ("text", "flag", "code")], "discretize": CUTS},
+    {"scatter": True},
 ]
 every_part = pytest.mark.parametrize("parts", PARTS, ids=str)
 weighted = pytest.mark.parametrize("weight", [None, "w"])

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from fastbayes.batch import Batch
 from fastbayes.schema import Alignment, Shape
 from fastbayes.statistics.class_moments import ClassMoments
+from fastbayes.statistics.class_scatter import ClassScatter
 from fastbayes.statistics.family_counts import FamilyCounts
 from fastbayes.statistics.pair_counts import PairCounts
 from fastbayes.statistics.triple_counts import TripleCounts
@@ -67,12 +68,14 @@ class Statistic(Protocol):
 
 
 REGISTRY: dict[str, type[Any]] = {
-    s.name: s for s in (ValueCounts, ClassMoments, PairCounts, FamilyCounts, TripleCounts)
+    s.name: s
+    for s in (ValueCounts, ClassMoments, PairCounts, FamilyCounts, TripleCounts, ClassScatter)
 }
 
 __all__ = [
     "REGISTRY",
     "ClassMoments",
+    "ClassScatter",
     "FamilyCounts",
     "PairCounts",
     "Statistic",

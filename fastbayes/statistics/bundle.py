@@ -17,6 +17,7 @@ from fastbayes.errors import DataError, FileFormatError, SchemaError
 from fastbayes.schema import Schema, from_header, to_header
 from fastbayes.statistics import (
     ClassMoments,
+    ClassScatter,
     FamilyCounts,
     PairCounts,
     Statistic,
@@ -42,7 +43,8 @@ class Statistics:
         Columns, domains and classes.
     parts
         The statistics by name: "values" (`ValueCounts`), "moments" (`ClassMoments`), "pairs"
-        (`PairCounts`), "triples" (`TripleCounts`), "families" (`FamilyCounts`).
+        (`PairCounts`), "triples" (`TripleCounts`), "families" (`FamilyCounts`), "scatter"
+        (`ClassScatter`).
     dropped_rows
         Rows left out because their class is missing.
     provenance
@@ -89,6 +91,11 @@ class Statistics:
     def moments(self) -> ClassMoments:
         """The moments of the numeric features."""
         return self._part(ClassMoments)
+
+    @property
+    def scatter(self) -> ClassScatter:
+        """The scatter matrices of the numeric features."""
+        return self._part(ClassScatter)
 
     @property
     def pairs(self) -> PairCounts:
@@ -186,9 +193,10 @@ class Statistics:
             try:
                 parts[name] = part - theirs.parts[name]
             except RetractionError as error:
-                column = mine.schema.numeric[error.feature].name
-                label = mine.schema.classes[error.label].as_py()
-                raise DataError(f"column {column!r}, class {label!r}: {error}") from error
+                label = f"class {mine.schema.classes[error.label].as_py()!r}"
+                if error.feature >= 0:
+                    label = f"column {mine.schema.numeric[error.feature].name!r}, {label}"
+                raise DataError(f"{label}: {error}") from error
         folds = folds_together(mine, theirs, lambda a, b: (a - b).aligned(mine.schema))
         result = Statistics(mine.schema, parts, dropped, self.provenance, **folds)
         result._check_not_negative()

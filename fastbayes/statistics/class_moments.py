@@ -19,7 +19,7 @@ LEAST_SHARE = 1e-6
 
 
 class RetractionError(DataError):
-    """A cell, by index of numeric feature and class, from which too much was taken away."""
+    """A cell, by index of numeric feature (-1: all) and class, that lost too much."""
 
     def __init__(self, message: str, feature: int, label: int) -> None:
         super().__init__(message)
