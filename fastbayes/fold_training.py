@@ -122,7 +122,8 @@ def learns_by_subtraction(model: Any, encoder: Encoder) -> bool:
     """
     if "families" in model._statistics or getattr(model, "_reads_rows", False):
         return False
-    return not (model._discretizes and learned_cuts(encoder, model.discretize))
+    to_cut = model._to_cut(encoder)
+    return to_cut is None or not learned_cuts(*to_cut)
 
 
 def learned_cuts(encoder: Encoder, discretize: Any) -> bool:
@@ -155,9 +156,10 @@ def fitted_without_folds(
     """
     model, encoder = make(), opened.learning()
     assert opened.folds is not None
+    to_cut = model._to_cut(encoder)
     if learns_by_subtraction(model, encoder):
-        if model._discretizes and any(book is None for _, book in encoder.features):
-            encoder = opened.learning(cuts=model.discretize)
+        if to_cut is not None:
+            encoder = opened.learning(cuts=to_cut[1])
         stats = engine.scan(
             opened.source,
             encoder,
@@ -175,10 +177,9 @@ def fitted_without_folds(
     whole = engine.scan(opened.source, encoder, ("values",), folds=opened.folds, **told)
     scans = FoldScans(opened, whole)
     cuts: list[Any] = [None] * len(scans.names)
-    if model._discretizes and any(book is None for _, book in encoder.features):
-        cuts = cuts_without_folds(
-            *(opened.source, opened.learning(), model.discretize, opened.folds), **told
-        )
+    if to_cut is not None:
+        alone, discretize = to_cut
+        cuts = cuts_without_folds(opened.source, alone, discretize, opened.folds, **told)
     models = []
     for fold, points in enumerate(cuts):
         model = make()

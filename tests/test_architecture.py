@@ -15,6 +15,7 @@ FLOORS = {
     "loss": 1, "decisions": 1, "ranks": 1,
     "statistics": 2, "data": 2, "files": 2, "checkpoint": 2,
     "engine": 3, "folding": 3, "remarks": 3, "discretization": 3,
+    "numeric_kinds": 3,
     "classifiers": 4, "networks": 4, "counting": 4, "planning": 4, "sink": 4,
     "validation": 5, "evaluation": 5, "environment": 5, "generate": 5,
     "scoring": 5, "fold_training": 5, "cross_validation": 5,

@@ -365,7 +365,7 @@ def test_generate__lists_presets() -> None:
         (["fit", "d", "--target", "y", "-o", "m", "--alpha", "x"], "'x'"),
         (["fit", "d", "--target", "y", "-o", "m", "--alpha", "nan"], "'nan'"),
         (["fit", "d", "--target", "y", "-o", "m", "--threads", "0"], "--threads"),
-        (["fit", "d", "--target", "y", "-o", "m", "--numeric", "mdl"], "gaussian"),
+        (["fit", "d", "--target", "y", "-o", "m", "--numeric", "normal"], "gaussian"),
         (["fit", "d", "--target", "y", "-o", "m", "--model", "bayes"], "naive-bayes"),
         (["fit", "d", "--target", "y", "-o", "m", "--memory-limit", "big"], "500M"),
         (["fit", "d", "--target", "y", "-o", "m", "--columns", '"a'], "--columns"),

@@ -156,7 +156,7 @@ def test_normal_densities__are_no_tables() -> None:
     data = pa.table({"x": [0.0, 1.0, 2.0, 3.0], "y": ["p", "p", "q", "q"]})
     model = fb.NaiveBayes().fit(data, "y")
     assert '"y" -> "x";' in model.to_dot()
-    with pytest.raises(SchemaError, match="column 'x' has a normal density"):
+    with pytest.raises(SchemaError, match="column 'x' has a density"):
         model.to_network()
 
 

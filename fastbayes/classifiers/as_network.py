@@ -63,7 +63,7 @@ class AsNetwork(Classifier):
         target = class_node(schema.target or "class", above)
         for feature in schema.numeric:
             raise SchemaError(
-                f"column {feature.name!r} has a normal density; the nodes of a network are "
+                f"column {feature.name!r} has a density; the nodes of a network are "
                 "discrete: name it in `categorical`, or use a model that cuts it into bins"
             )
         as_value = np.zeros(len(schema.names), np.bool_)

@@ -196,15 +196,11 @@ class Classifier(TableRows):
         progress: engine.Progress | None = None,
     ) -> Scans:
         """Return scans over a source, once it is known where its numeric columns are cut."""
-        cuts, encoder = None, learning()
-        if self._discretizes and any(book is None for _, book in encoder.features):
-            told = self.discretize
-            if not first:
-                told = {f.name: f.cuts for f in self.schema_.features if f.cuts is not None}
+        cuts = None
+        if (to_cut := self._to_cut(learning(), None if first else self.schema_)) is not None:
             cuts = numeric_cuts(
                 source,
-                encoder,
-                told,
+                *to_cut,
                 threads=self.threads,
                 memory_limit=self.memory_limit,
                 progress=progress,
@@ -214,6 +210,17 @@ class Classifier(TableRows):
     def _scanned(self, scans: Scans) -> Statistics:
         """Return the statistics of all rows; a subclass may need several scans."""
         return scans.count(self, {name: {} for name in self._statistics})
+    def _to_cut(self, encoder: Encoder, known: Schema | None = None) -> tuple[Encoder, Any] | None:
+        """Return an encoder of the columns that are cut into bins, and how; None without such.
+
+        `known` is what was learned before: its cut points stay.
+        """
+        if not self._discretizes or all(book is not None for _, book in encoder.features):
+            return None
+        if known is None:
+            return encoder, self.discretize
+        return encoder, {f.name: f.cuts for f in known.features if f.cuts is not None}
+
 
     def _keeps_unlabelled(self) -> bool:
         return False

@@ -14,7 +14,7 @@ from fastbayes.batch import Batch
 from fastbayes.classifiers.as_network import AsNetwork
 from fastbayes.classifiers.feature_averaging import averaged_log_likelihood, checked_chance
 from fastbayes.classifiers.log_space import Floats
-from fastbayes.classifiers.sampling import value_codes
+from fastbayes.classifiers.sampling import numbers_in, value_codes
 from fastbayes.classifiers.semi_supervised import expectation_maximisation
 from fastbayes.classifiers.smoothing import (
     Gaussians,
@@ -24,11 +24,12 @@ from fastbayes.classifiers.smoothing import (
     log_likelihood,
     log_prior,
 )
-from fastbayes.schema import labels
+from fastbayes.data.encode import Encoder
+from fastbayes.numeric_kinds import NumericKinds
+from fastbayes.schema import Schema, labels
 from fastbayes.statistics.bundle import Statistics
 
 CHOICES = {
-    "numeric": ("gaussian",),
     "missing": ("marginalize", "category"),
     "unseen": ("ignore", "smooth", "error"),
     "precision": ("exact", "fast"),
@@ -62,7 +63,9 @@ class NaiveBayes(AsNetwork):
     categorical
         Names or indices of columns to treat as categorical whatever their type.
     numeric
-        Density of the other columns: "gaussian".
+        How the other columns are described: "gaussian", or "mdl", cut into bins where the classes
+        change (Fayyad, Irani 1993; one more scan); or {column: one of these, or its cut points},
+        columns that are not named being "gaussian".
     missing
         "marginalize": a missing value says nothing; "category": it is a value of its own.
     unseen
@@ -148,7 +151,7 @@ class NaiveBayes(AsNetwork):
         var_floor: float = 1e-9,
         domains: Mapping[str, Any] | None = None,
         categorical: Iterable[str | int] | None = None,
-        numeric: str = "gaussian",
+        numeric: Any = "gaussian",
         missing: str = "marginalize",
         unseen: str = "ignore",
         unlabelled: str = "ignore",
@@ -181,6 +184,18 @@ class NaiveBayes(AsNetwork):
             value = getattr(self, name)
             if value not in allowed:
                 raise ValueError(f"{name}={value!r}: use one of {allowed}")
+        NumericKinds(self.numeric)
+
+    @property
+    def _discretizes(self) -> bool:  # type: ignore[override]
+        return NumericKinds(self.numeric).cut
+
+    def _to_cut(self, encoder: Encoder, known: Schema | None = None) -> tuple[Encoder, Any] | None:
+        return NumericKinds(self.numeric).to_cut(encoder, known=known)
+
+    def _check_suits(self, stats: Any) -> None:
+        super()._check_suits(stats)
+        NumericKinds(self.numeric).check_counted(stats.schema)
 
     def _read(self, stats: Statistics) -> dict[str, Any]:
         values = stats.values
@@ -288,8 +303,12 @@ class NaiveBayes(AsNetwork):
             # Where missing is a value of its own, it has the mass that the others leave.
             as_value = self.missing == "category" and np.allclose(likelihood.sum(axis=0), 1)
             drawn = value_codes(likelihood if as_value else likelihood[:-1], codes, random)
-            values = pa.array(drawn, mask=drawn == feature.size)
-            columns[feature.name] = feature.values.take(values)
+            absent = drawn == feature.size
+            if feature.cuts is not None:
+                numbers = numbers_in(feature.cuts, np.where(absent, 0, drawn), random)
+                columns[feature.name] = pa.array(numbers, mask=absent)
+                continue
+            columns[feature.name] = feature.values.take(pa.array(drawn, mask=absent))
         return columns
 
     def _keeps_unlabelled(self) -> bool:

@@ -64,8 +64,9 @@ def _joint_schema(labelled: Statistics, table: pa.Table, weight: str | None) -> 
         table.schema,
         None,
         weight=weight,
-        domains={f.name: f.values for f in own.categorical if f.declared},
-        categorical=[f.name for f in own.categorical],
+        domains={f.name: f.values for f in own.categorical if f.declared and f.cuts is None},
+        categorical=[f.name for f in own.categorical if f.cuts is None],
+        cuts={f.name: f.cuts for f in own.categorical if f.cuts is not None},
         missing=own.missing,
         null_values=own.null_values,
     )

@@ -16,6 +16,7 @@ from click.core import ParameterSource
 import fastbayes as fb
 from fastbayes.errors import DataError
 from fastbayes.loss import loss_matrix
+from fastbayes.numeric_kinds import KINDS
 
 MODELS = {
     "naive-bayes": "NaiveBayes",
@@ -103,6 +104,20 @@ def super_parents(_: Any, __: Any, value: str | None) -> str | dict[str, float] 
         return {name.strip(): float(weight) for name, _, weight in pairs}
     except ValueError as error:
         raise click.BadParameter(f"{value!r}: write a number after each =") from error
+
+
+def kinds(_: Any, __: Any, value: str | None) -> str | dict[str, str] | None:
+    """Return the kind of density of all numeric columns, or those of A=kde,B=mdl."""
+    if value is None or "=" not in value:
+        if value is not None and value not in KINDS:
+            raise click.BadParameter(f"{value!r} is none of {', '.join(KINDS)}")
+        return value
+    pairs = [part.rpartition("=") for part in names(None, None, value) or []]
+    told = {name.strip(): kind.strip() for name, _, kind in pairs}
+    for name, kind in told.items():
+        if kind not in KINDS:
+            raise click.BadParameter(f"{name}={kind}: {kind!r} is none of {', '.join(KINDS)}")
+    return told
 
 
 def takers(parameter: str) -> list[str]:
@@ -213,6 +228,12 @@ DISCRETIZE = click.option(
     help="How numeric columns become bins where pairs are counted, or a model or statistics FILE "
     "whose cut points to take; default: mdl.",
 )
+NUMERIC = of_models(
+    "--numeric",
+    callback=kinds,
+    metavar="|".join(KINDS) + "|A=KIND,...",
+    help="How numeric columns are described; default: gaussian.",
+)
 # Named as the parameters of the models: those that were not given are left to the model.
 MODEL = together(
     click.option(
@@ -238,11 +259,7 @@ MODEL = together(
         help="A value that was not seen at fit says nothing (the default), counts as smoothed, or "
         "is an error.",
     ),
-    of_models(
-        "--numeric",
-        type=click.Choice(["gaussian"]),
-        help="Density of numeric columns.",
-    ),
+    NUMERIC,
     of_models(
         "--variance",
         type=click.Choice(["per_class", "shared", "single"]),

@@ -15,6 +15,7 @@ from fastbayes.cli.options import (
     FORCE,
     JSON,
     MEMORY_LIMIT,
+    NUMERIC,
     READING,
     THREADS,
     of_columns,
@@ -25,6 +26,7 @@ from fastbayes.data.source import open_source
 from fastbayes.domains import default_kind
 from fastbayes.errors import SchemaError
 from fastbayes.files import check_target
+from fastbayes.numeric_kinds import NumericKinds
 from fastbayes.statistics.packed_counts import PackedCounts
 
 LARGEST = 5  # pairs that are named
@@ -48,6 +50,7 @@ LARGEST = 5  # pairs that are named
 )
 @click.option("--pairs", is_flag=True, help="Count pairs of values, for SPODE, TAN and AODE.")
 @click.option("--triples", is_flag=True, help="Count triples and pairs of values, for A2DE.")
+@NUMERIC
 @DISCRETIZE
 @click.option(
     "--folds",
@@ -61,6 +64,7 @@ def count(
     data: str,
     target: str,
     output: str,
+    numeric: Any,
     discretize: Any,
     folds: str | None,
     force: bool,
@@ -69,9 +73,12 @@ def count(
 ) -> None:
     """Count DATA once into a file of statistics."""
     check_target(output, force=force)
+    if numeric is not None:
+        options["numeric"] = numeric
     if discretize is not None:
-        if not options["pairs"] and not options["triples"]:
-            raise click.UsageError("--discretize goes with --pairs or --triples")
+        cut = numeric is not None and NumericKinds(numeric).cut
+        if not (options["pairs"] or options["triples"] or cut):
+            raise click.UsageError("--discretize goes with --pairs, --triples or --numeric mdl")
         options["discretize"] = of_columns(discretize, options["columns"])
     if folds is not None:
         options["folds"] = int(folds) if folds.isdecimal() else folds
