@@ -26,6 +26,7 @@ from fastbayes.data.unify import unknown_column
 from fastbayes.discretization import numeric_cuts
 from fastbayes.engine import Progress
 from fastbayes.errors import DataError, SchemaError
+from fastbayes.numeric_kinds import NumericKinds
 from fastbayes.schema import Schema
 from fastbayes.statistics.bundle import Statistics
 from fastbayes.statistics.family_counts import numbered
@@ -214,7 +215,7 @@ def count(
     sample_weight: Any = None,
     domains: Mapping[str, Any] | None = None,
     categorical: Iterable[str | int] | None = None,
-    numeric: str = "gaussian",
+    numeric: Any = "gaussian",
     discretize: Any = "mdl",
     missing: str = "marginalize",
     columns: Sequence[str] | None = None,
@@ -260,9 +261,11 @@ def count(
     categorical
         Names or indices of columns to treat as categorical whatever their type.
     numeric
-        What is kept of the other columns without `pairs`: "gaussian", their moments.
+        How the other columns are to be described where no pairs are counted, as in `NaiveBayes`:
+        "gaussian", or "mdl", which cuts them into bins, or {column: one of these, or its cut
+        points}.
     discretize
-        How numeric columns become bins, where pairs or families are counted: "mdl" (Fayyad, Irani
+        How numeric columns become bins, where they do: "mdl" (Fayyad, Irani
         1993), "quantile", "width", ("quantile", n), ("width", n), or {column: any of these or cut
         points}.
         Learned cuts take a scan of their own.
@@ -314,8 +317,7 @@ def count(
     >>> fb.TAN().fit_statistics(stats).predict({"a": ["0"], "b": ["1"]})
     array(['p'], dtype='<U1')
     """
-    if numeric != "gaussian":
-        raise ValueError(f"numeric={numeric!r}: use 'gaussian'")
+    kinds = NumericKinds(numeric)
     if on_error not in ("stop", "skip"):
         raise ValueError(f"on_error={on_error!r}: use 'stop' or 'skip'")
     left_out: list[str] = []
@@ -343,16 +345,18 @@ def count(
     groups = None if families is None else list(families)
     pairs = pairs or triples
     several_at_once = pairs or groups is not None
+    to_cut: tuple[Encoder, Any] | None = kinds.to_cut(encoder, discretize)
     if several_at_once and any(book is None for _, book in encoder.features):
+        to_cut = encoder, discretize
         if scatter:
             raise ValueError(
                 "scatter=True wants numeric columns as they are, of which pairs, triples and "
                 "families make bins: count once for either"
             )
+    if to_cut is not None:
         cuts = numeric_cuts(
             opened,
-            encoder,
-            discretize,
+            *to_cut,
             threads=threads,
             memory_limit=memory_limit,
             on_error=on_error,
