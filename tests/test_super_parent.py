@@ -258,3 +258,11 @@ def test_alpha__of_holes_weights_and_files(tmp_path: Path) -> None:
         fb.TAN(alpha="lou").fit(table, TARGET)
     with pytest.raises(ValueError, match="alpha='loo'"):
         fb.AODE(alpha="loo").fit(table, TARGET)
+
+
+@pytest.mark.parametrize("chosen", ["loo", "cv"])
+def test_the_scan_that_chooses__reports_its_rows(chosen: str) -> None:
+    table = {"a": list("0011") * 20, "b": list("0101") * 20, "y": list("nppn") * 20}
+    seen: list[int] = []
+    fb.compare(table, "y", models=fb.SPODE(super_parent=chosen), progress=seen.append)
+    assert sum(seen) == 80 * (2 + (chosen == "loo") + 2 * (chosen == "cv"))

@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from fastbayes import engine
 from fastbayes.batch import BLOCK_ROWS, Batch, taken
+from fastbayes.classifiers.base import Scans
 from fastbayes.classifiers.left_out_tree import LeftOutTree
 from fastbayes.classifiers.log_space import Floats
 from fastbayes.classifiers.structure import by_relevance
 from fastbayes.data.encode import Encoder
 from fastbayes.data.folds import FoldsByPlace
-from fastbayes.data.segments import Segment, Source
+from fastbayes.data.segments import Segment
 from fastbayes.folding import fold_positions, training
 from fastbayes.statistics.bundle import Statistics
 
@@ -29,9 +30,7 @@ Posterior = Callable[[Batch, Floats], object]
 Split = Callable[[Segment, Encoder], Iterator[tuple[int, Batch]]]
 
 
-def best_left_out(
-    make: Callable[[str], Any], stats: Statistics, source: Source, learning: Encoder, threads: int
-) -> str:
+def best_left_out(make: Callable[[str], Any], stats: Statistics, scans: Scans, threads: int) -> str:
     """Return the super-parent of the least leave-one-out log-loss.
 
     Parameters
@@ -40,10 +39,8 @@ def best_left_out(
         Returns the unfitted SPODE of a super-parent.
     stats
         Counts of all pairs.
-    source
-        The rows that were counted.
-    learning
-        An encoder of them: it names the columns of classes and weights.
+    scans
+        Of the rows that were counted.
     threads
         Worker threads.
     """
@@ -54,22 +51,21 @@ def best_left_out(
         for _, encoded in engine.encoded_blocks(segment, encoder):
             yield 0, encoded.batch
 
-    return _best(scorers, split, stats, source, learning, threads)
+    return _best(scorers, split, stats, scans, threads)
 
 
 def best_held_out(
     make: Callable[[str], Any],
     stats: Statistics,
     folds: FoldsByPlace,
-    source: Source,
-    learning: Encoder,
+    scans: Scans,
     threads: int,
 ) -> str:
     """Return the super-parent of the least log-loss on folds that were held out.
 
     Parameters
     ----------
-    make, source, learning, threads
+    make, scans, threads
         As in `best_left_out`.
     stats
         Counts of all pairs, with those of the folds.
@@ -92,7 +88,7 @@ def best_held_out(
             for fold, rows in fold_positions(order, codes):
                 yield fold, taken(encoded.batch, rows)
 
-    return _best(scorers, split, stats, source, learning, threads)
+    return _best(scorers, split, stats, scans, threads)
 
 
 def _posterior(scorer: Callable[[float], Any]) -> Posterior:
@@ -103,30 +99,34 @@ def _best(
     scorers: Sequence[Sequence[Posterior]],
     split: Split,
     stats: Statistics,
-    source: Source,
-    learning: Encoder,
+    scans: Scans,
     threads: int,
 ) -> str:
     """Return the feature whose scorers, one for each fold, lose least."""
-    schema = stats.schema
+    schema, source = stats.schema, scans.source
+    learning = scans.learning(cuts=scans.cuts)
     encoder = Encoder.applying_to(
         schema, source.schema, target=schema.target, weight=learning.weight
     )
     encoder.expect(source.n_rows)
 
-    def lost(segment: Segment) -> Floats:
-        total = np.zeros(len(schema.names))
+    def lost(segment: Segment) -> tuple[Floats, int]:
+        total, rows = np.zeros(len(schema.names)), 0
         for fold, batch in split(segment, encoder):
             assert batch.classes is not None
+            rows += batch.n_rows
             posterior = np.empty((batch.n_rows, len(schema.classes)))
             for p, score in enumerate(scorers[fold]):
                 score(batch, posterior)
                 total[p] += _loss(posterior, batch.classes, batch.weight)
-        return total
+        # Rows without a class are done, too, where it is known that there are some.
+        return total, rows if segment.n_rows is None else segment.n_rows
 
     total = np.zeros(len(schema.names))
-    for some in engine.in_order(lost, source.segments(BLOCK_ROWS), threads):
+    for some, rows in engine.in_order(lost, source.segments(BLOCK_ROWS), threads):
         total += some
+        if scans.progress is not None:
+            scans.progress(rows)
     # A column without a value is not chosen if there is another.
     held = np.array([f.size > 0 or schema.missing == "category" for f in schema.features])
     ranked = by_relevance(-total, schema.names)

@@ -169,7 +169,7 @@ class SPODE(TreeClassifier):
 
     def _best(self, stats: Statistics, scans: Scans, folds: FoldsByPlace | None) -> str:
         params = self.get_params(deep=False)
-        reading = scans.source, scans.learning(cuts=scans.cuts), resolved_threads(self.threads)
+        reading = scans, resolved_threads(self.threads)
 
         def make(name: str) -> SPODE:
             return type(self)(**{**params, "super_parent": name})
