@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.batch import Batch
-from fastbayes.errors import SchemaError
+from fastbayes.errors import DataError, SchemaError
 from fastbayes.schema import Alignment, Shape
 from fastbayes.statistics.value_counts import close
 
@@ -270,6 +270,24 @@ class PackedCounts:
         for part in both:
             part._lay_out(wanted)
         return both
+
+    def round_off(self, least: float, names: Sequence[str]) -> None:
+        """Leave out counts that are no more than rounding of what was taken away, in place.
+
+        Raises
+        ------
+        DataError
+            When a count would be below 0: rows were taken away that were never added.
+        """
+        self.flat[np.abs(self.flat) <= least] = 0
+        if len(self.flat) and self.flat.min() < 0:
+            where = self.where(int(self.flat.argmin()))
+            *others, last = [repr(names[j]) for j in where]
+            named = f"columns {', '.join(others)} and" if others else "column"
+            raise DataError(
+                f"{named} {last}: {'two ' * (len(others) == 1)}values would occur together "
+                "fewer than 0 times; these rows were never added"
+            )
 
     def __mul__(self, factor: float) -> Self:
         return self._with(self.shape, self.layout, self.flat * float(factor))

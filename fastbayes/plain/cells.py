@@ -1,0 +1,102 @@
+"""Rows that agree in all of their columns, in numpy: the twin of `kernels.cells`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Numbered = tuple[NDArray[np.uint32], NDArray[np.int64]]
+
+# Joint codes of columns stay below this.
+MOST_CODES = 1 << 63
+# Numbers in a matrix for each row, of rows that are taken together.
+CHUNK = 1 << 16
+
+
+def factorise(columns: Sequence[NDArray[np.unsignedinteger]], sizes: Sequence[int]) -> Numbered:
+    """Return which rows are equal in all columns.
+
+    Parameters
+    ----------
+    columns
+        m >= 1 arrays (n,) of codes; columns[j][r] < sizes[j].
+    sizes
+        Codes of each column.
+
+    Returns
+    -------
+    tuple
+        (n,) uint32 number of each row's group, in the order in which groups come first, and
+        (n_groups,) the first row of each.
+    """
+    return chained(columns, sizes, _joint, _numbered)
+
+
+def chained(
+    columns: Sequence[NDArray[np.unsignedinteger]],
+    sizes: Sequence[int],
+    joint: Callable[[list[Any], list[int]], NDArray[np.uint64]],
+    numbered: Callable[[NDArray[np.uint64]], Numbered],
+) -> Numbered:
+    """Number rows by joint codes of as many columns as 63 bits tell apart, one set after the other.
+
+    The numbers of one set are the first column of the next.
+    """
+    told: list[Any] = []
+    widths: list[int] = []
+    room = 1
+    for column, size in zip(columns, sizes, strict=True):
+        if told and room * size > MOST_CODES:
+            group, first = numbered(joint(told, widths))
+            told, widths, room = [group], [max(len(first), 1)], max(len(first), 1)
+        told.append(column)
+        widths.append(int(size))
+        room *= int(size)
+    return numbered(joint(told, widths))
+
+
+def _joint(columns: list[Any], sizes: list[int]) -> NDArray[np.uint64]:
+    code = columns[0].astype(np.uint64)
+    for column, size in zip(columns[1:], sizes[1:], strict=True):
+        code = code * np.uint64(size) + column
+    return np.asarray(code, np.uint64)
+
+
+def _numbered(code: NDArray[np.uint64]) -> Numbered:
+    _, first, group = np.unique(code, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    number = np.empty(len(first), np.uint32)
+    number[order] = np.arange(len(first))
+    return number[group], first[order].astype(np.int64)
+
+
+def squared_distances(
+    x: Floats, rows: NDArray[np.int64], at: NDArray[np.int64], gaussians: Sequence[Floats]
+) -> Floats:
+    """Return |whiten (x - mean - rest)|^2 of pairs of a row and a Gaussian, (n_pairs,).
+
+    Parameters
+    ----------
+    x
+        (n_rows, p) numbers.
+    rows
+        (n_pairs,) row of each pair.
+    at
+        (n_pairs,) its Gaussian.
+    gaussians
+        mean (n, p), rest (n, p), and whiten (n, p, p), lower triangular.
+    """
+    mean, rest, whiten = gaussians
+    out = np.empty(len(rows))
+    step = max(1, CHUNK // max(1, x.shape[1] ** 2))
+    with np.errstate(over="ignore", invalid="ignore"):
+        for low in range(0, len(rows), step):
+            g = at[low : low + step]
+            apart = (x[rows[low : low + step]] - mean[g]) - rest[g]
+            white = np.matmul(whiten[g], apart[:, :, None])[:, :, 0]
+            out[low : low + step] = (white * white).sum(axis=1)
+    return out

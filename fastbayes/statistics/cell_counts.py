@@ -1,0 +1,165 @@
+"""How often the values of all columns occur together with each class: the sparse joint table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes import _jit
+from fastbayes.batch import Batch
+from fastbayes.errors import DataError
+from fastbayes.schema import Alignment, Shape
+from fastbayes.statistics.cell_runs import CellRuns, Ints, Run, cells_of
+from fastbayes.statistics.value_counts import close
+
+
+class CellCounts(CellRuns):
+    """Counts n(class, value of every column): the sufficient statistic of the unrestricted model.
+
+    Parameters
+    ----------
+    shape
+        Sizes to allocate for.
+    weighted
+        Whether rows carry weights: then counts are float64 sums, else exact int64.
+    columns
+        Categorical features that are counted together; None for all.
+
+    Notes
+    -----
+    Only cells that occur are kept: `keys` (n_cells, m) and `counts` (n_cells, n_classes), 4 m + 8 K
+    bytes each. Their number grows with the data, up to the number of rows: a scan refuses to go on
+    over its memory limit.
+    """
+
+    name: ClassVar[str] = "cells"
+    _arrays: ClassVar[tuple[str, ...]] = ("counts",)
+
+    def __init__(
+        self,
+        shape: Shape,
+        *,
+        weighted: bool = False,
+        columns: Sequence[int] | Ints | None = None,
+    ) -> None:
+        super().__init__(shape, columns)
+        self._kind: type[Any] = np.float64 if weighted else np.int64
+
+    @classmethod
+    def zeros(
+        cls,
+        shape: Shape,
+        *,
+        weighted: bool = False,
+        columns: Sequence[int] | Ints | None = None,
+    ) -> CellCounts:
+        """Return the empty statistic."""
+        return cls(shape, weighted=weighted, columns=columns)
+
+    @classmethod
+    def order_free(cls, weighted: bool) -> bool:
+        """Return whether sums are exact, so that the order of addition changes no bit."""
+        return not weighted
+
+    @property
+    def weighted(self) -> bool:
+        """Whether the counts are sums of weights."""
+        return self._kind is np.float64
+
+    @property
+    def counts(self) -> NDArray[Any]:
+        """Rows of each cell and class, (n_cells, n_classes), beside `keys`."""
+        return self._settled_run().held[0]
+
+    def update(self, batch: Batch) -> None:
+        """Count the rows of a batch whose codes fit this shape or an earlier stage of it."""
+        assert batch.classes is not None
+        group, keys = cells_of(batch, self.columns)
+        weight = batch.weight
+        if self.weighted and weight is None:
+            weight = np.ones(batch.n_rows)
+        counts = np.zeros((len(keys), self.shape.n_classes), self._kind)
+        n = len(keys)
+        codes = group.astype(np.uint8 if n <= 1 << 8 else np.uint16 if n <= 1 << 16 else np.uint32)
+        _jit.load("count", batch.cells).add_counts(
+            *(codes[None], np.array([n]), np.zeros(1, np.int64), batch.classes, weight, counts)
+        )
+        self._push(Run(keys, (counts,)))
+
+    def _nothing(self, n: int) -> tuple[NDArray[Any], ...]:
+        return (np.zeros((n, self.shape.n_classes), self._kind),)
+
+    def _combined(
+        self, a: Sequence[NDArray[Any]], b: Sequence[NDArray[Any]]
+    ) -> tuple[NDArray[Any], ...]:
+        return (a[0] + b[0],)
+
+    def _occurs(self, held: Sequence[NDArray[Any]]) -> NDArray[np.bool_]:
+        return np.asarray((held[0] != 0).any(axis=1))
+
+    def _fitting(self, held: tuple[NDArray[Any], ...]) -> tuple[NDArray[Any], ...]:
+        (counts,) = held
+        if counts.shape[1] == self.shape.n_classes and counts.dtype == self._kind:
+            return held
+        result = np.zeros((len(counts), self.shape.n_classes), self._kind)
+        result[:, : counts.shape[1]] = counts
+        return (result,)
+
+    def _taken(self, run: Run, to: Alignment) -> Run:
+        counts = np.zeros((len(run.keys), to.shape.n_classes), self._kind)
+        kept = np.flatnonzero((to.classes >= 0) & (to.classes < run.held[0].shape[1]))
+        counts[:, kept] = run.held[0][:, to.classes[kept]]
+        return Run(run.keys, (counts,))
+
+    def _as(self, kind: type[Any]) -> Self:
+        """Return the statistic with counts of this type."""
+        result = self._with(self._runs)
+        result._kind = kind
+        result._runs = [Run(r.keys, result._fitting(r.held)) for r in result._runs]
+        return result
+
+    def _together(self, other: Self) -> tuple[Self, Self]:
+        a, b = super()._together(other)
+        if a._kind is not b._kind:
+            a, b = a._as(np.float64), b._as(np.float64)
+        return a, b
+
+    def __sub__(self, other: Self) -> Self:
+        return self + (other._with([Run(r.keys, (-r.held[0],)) for r in other._runs]))
+
+    def __mul__(self, factor: float) -> Self:
+        result = self._as(np.float64)
+        result._runs = [Run(r.keys, (r.held[0] * float(factor),)) for r in result._runs]
+        return result
+
+    def round_off(self, least: float, names: Sequence[str]) -> None:
+        """Leave out counts that are no more than rounding of what was taken away, in place.
+
+        Raises
+        ------
+        DataError
+            When a count would be below 0: rows were taken away that were never added.
+        """
+        run = self._settled_run()
+        counts = np.where(np.abs(run.held[0]) <= least, 0, run.held[0])
+        if counts.size and counts.min() < 0:
+            told = ", ".join(repr(names[j]) for j in self.columns.tolist())
+            raise DataError(
+                f"columns {told}: values would occur together fewer than 0 times; these rows were "
+                "never added"
+            )
+        self._runs, self._is_settled = [Run(run.keys, (counts,))], False
+
+    def allclose(self, other: Self, rtol: float) -> bool:
+        """Return whether all numbers agree, relative to the largest of their array."""
+        _, a, b = self._side_by_side(other)
+        return close(a[0], b[0], rtol)
+
+    @classmethod
+    def from_arrays(cls, shape: Shape, arrays: Mapping[str, NDArray[Any]]) -> CellCounts:
+        """Return the statistic held by the arrays of `arrays()`."""
+        weighted = arrays["counts"].dtype == np.float64
+        return cls(shape, weighted=weighted)._filled(arrays, [(np.int64, np.float64)])

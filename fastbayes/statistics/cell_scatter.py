@@ -1,0 +1,262 @@
+"""Count, mean and scatter matrix of the numeric columns in each cell of the categorical ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes import _jit
+from fastbayes.batch import Batch, taken
+from fastbayes.schema import Alignment, Shape
+from fastbayes.statistics.cell_runs import GONE, CellRuns, Ints, Run, cells_of
+from fastbayes.statistics.class_moments import LEAST_SHARE, RetractionError, two_sum
+from fastbayes.statistics.value_counts import close
+
+# What a retraction leaves of a cell's scatter below this share is rounding.
+ROUNDING = 1e-10
+
+Floats = NDArray[np.float64]
+
+
+class Groups(NamedTuple):
+    """Moments of groups of rows.
+
+    n        (n,) rows, or sums of weights
+    mean     (n, p)
+    rest     (n, p) what rounding took from the mean
+    scatter  (n, p, p) sum of w (x - mean)(x - mean)^T
+    """
+
+    n: Floats
+    mean: Floats
+    rest: Floats
+    scatter: Floats
+
+
+def together(a: Groups, b: Groups) -> Groups:
+    """Return the moments of the rows of both (Chan, Golub, LeVeque 1979, eq. 2.1)."""
+    n, first = a.n + b.n, (a.n == 0)[:, None]
+    # An overflow stays in the numbers, where whoever reads them finds it.
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        share = np.where(n > 0, b.n / n, 0.0)
+        delta = (b.mean - a.mean) + (b.rest - a.rest)
+        between = delta[:, :, None] * delta[:, None, :] * (a.n * share)[:, None, None]
+        mean, rest = two_sum(a.mean, a.rest + delta * share[:, None])
+        scatter = a.scatter + b.scatter + between
+    # Where there are no rows on one side the other is taken as it is.
+    none = (b.n == 0)[:, None]
+    return Groups(
+        n,
+        np.where(first, b.mean, np.where(none, a.mean, mean)),
+        np.where(first, b.rest, np.where(none, a.rest, rest)),
+        np.where(first[:, None], b.scatter, np.where(none[:, None], a.scatter, scatter)),
+    )
+
+
+def pooled(groups: Groups, into: NDArray[Any], n: int) -> Groups:
+    """Return the moments of the rows of groups taken together.
+
+    Parameters
+    ----------
+    groups
+        Moments.
+    into
+        (n_groups,) where the rows of each go.
+    n
+        Groups there are then.
+    """
+    p = groups.mean.shape[1]
+    count, shift, mean = np.zeros(n), np.zeros((n, p)), np.zeros((n, p))
+    np.add.at(count, into, groups.n)
+    # Deviations from one of the means: numbers like 1.7e9 ± 1 keep their digits.
+    shift[into] = groups.mean
+    with np.errstate(invalid="ignore", over="ignore"):
+        apart = (groups.mean - shift[into]) + groups.rest
+        np.add.at(mean, into, apart * groups.n[:, None])
+        mean /= np.where(count > 0, count, 1.0)[:, None]
+        apart -= mean[into]
+        between = apart[:, :, None] * apart[:, None, :] * groups.n[:, None, None]
+        scatter = np.zeros((n, p, p))
+        np.add.at(scatter, into, groups.scatter + between)
+    return Groups(count, *two_sum(shift, mean), scatter)
+
+
+def _check_digits(before: Groups, after: Groups, labels: NDArray[Any]) -> None:
+    """Raise RetractionError where too little is left of the scatter of a class."""
+    n = int(labels.max(initial=-1)) + 1
+    whole, left = pooled(before, labels, n), pooled(after, labels, n)
+    spread, rest = (np.diagonal(g.scatter, axis1=1, axis2=2) for g in (whole, left))
+    lost = (spread > 0) & (rest < LEAST_SHARE * spread) & (left.n > 1)[:, None]
+    if lost.any():
+        label, feature = np.argwhere(lost)[0]
+        raise RetractionError(
+            f"what is left has less than {LEAST_SHARE:g} of the scatter, too few digits to trust; "
+            "count the remaining rows again",
+            int(feature),
+            int(label),
+        )
+
+
+class CellScatter(CellRuns):
+    """Moments of the numeric columns per (cell, class): the statistic of Gaussians in cells.
+
+    Parameters
+    ----------
+    shape
+        Sizes to allocate for.
+    weighted
+        Accepted for the common contract; counts are float64 either way.
+    columns
+        Categorical features that make up the cell; None for all.
+
+    Notes
+    -----
+    Only rows in which every numeric column is known are counted. `keys` (n_groups, m + 1) hold the
+    cell and, last, the class; `count` (n_groups,), `mean` and `rest` (n_groups, p) and `scatter`
+    (n_groups, p, p) are float64: 8 (1 + 2 p + p^2) bytes for each cell and class that occur. The
+    mean is the unevaluated sum mean + rest. A retraction is refused where it leaves less than 1e-6
+    of the scatter of a class; of a cell, what it leaves below 1e-10 of the scatter is 0.
+    """
+
+    name: ClassVar[str] = "cell_scatter"
+    _more: ClassVar[int] = 1
+    _arrays: ClassVar[tuple[str, ...]] = ("count", "mean", "rest", "scatter")
+
+    def __init__(
+        self,
+        shape: Shape,
+        *,
+        weighted: bool = False,
+        columns: Sequence[int] | Ints | None = None,
+    ) -> None:
+        super().__init__(shape, columns)
+
+    @classmethod
+    def zeros(
+        cls,
+        shape: Shape,
+        *,
+        weighted: bool = False,
+        columns: Sequence[int] | Ints | None = None,
+    ) -> CellScatter:
+        """Return the empty statistic."""
+        return cls(shape, weighted=weighted, columns=columns)
+
+    @classmethod
+    def order_free(cls, weighted: bool) -> bool:
+        """Return whether sums are exact, so that the order of addition changes no bit."""
+        return False
+
+    @property
+    def groups(self) -> Groups:
+        """The moments of each cell and class, beside `keys`."""
+        return Groups(*self._settled_run().held)
+
+    def update(self, batch: Batch) -> None:
+        """Add the rows of a batch in which every numeric column is known, one block at a time."""
+        assert batch.classes is not None
+        if not batch.numeric:
+            return
+        gap = np.zeros(batch.n_rows, np.bool_)
+        for column in batch.numeric:
+            gap |= np.isnan(column)
+        if batch.weight is not None:
+            gap |= batch.weight == 0
+        if gap.any():
+            batch = taken(batch, np.flatnonzero(~gap))
+        if not batch.n_rows:
+            return
+        group, keys = cells_of(batch, self.columns, classes=True)
+        held = _jit.load("scatter", batch.cells).block_scatter(
+            batch.numeric, group, len(keys), batch.weight
+        )
+        self._push(Run(keys, tuple(held)))
+
+    def _nothing(self, n: int) -> tuple[NDArray[Any], ...]:
+        p = self.shape.n_numeric
+        return np.zeros(n), np.zeros((n, p)), np.zeros((n, p)), np.zeros((n, p, p))
+
+    def _combined(
+        self, a: Sequence[NDArray[Any]], b: Sequence[NDArray[Any]]
+    ) -> tuple[NDArray[Any], ...]:
+        return tuple(together(Groups(*a), Groups(*b)))
+
+    def _occurs(self, held: Sequence[NDArray[Any]]) -> NDArray[np.bool_]:
+        return np.asarray(held[0] != 0)
+
+    def _taken(self, run: Run, to: Alignment) -> Run:
+        code = np.full(self.shape.n_classes, GONE, np.int32)
+        known = np.flatnonzero((to.classes >= 0) & (to.classes < self.shape.n_classes))
+        code[to.classes[known]] = known
+        keys = run.keys.copy()
+        keys[:, -1] = code[run.keys[:, -1]]
+        kept = keys[:, -1] != GONE
+        if (to.numeric < 0).any():
+            # A column that was all null so far: no row was complete.
+            kept[:] = False
+        count, mean, rest, scatter = (array[kept] for array in run.held)
+        places = np.maximum(to.numeric, 0)
+        if self.shape.n_numeric or not len(places):
+            mean, rest = mean[:, places], rest[:, places]
+            scatter = scatter[:, places[:, None], places]
+        else:
+            p = len(places)
+            mean, rest, scatter = np.zeros((0, p)), np.zeros((0, p)), np.zeros((0, p, p))
+        return Run(keys[kept], (count, mean, rest, np.ascontiguousarray(scatter)))
+
+    def __sub__(self, other: Self) -> Self:
+        keys, *sides = self._side_by_side(other)
+        mine, theirs = (Groups(*side) for side in sides)
+        n = mine.n - theirs.n
+        tolerance = 1e-9 * np.maximum(mine.n, 1)
+        if (below := n < -tolerance).any():
+            raise RetractionError(
+                "a cell would have fewer than 0 rows; these rows were never added",
+                -1,
+                int(keys[below.argmax(), -1]),
+            )
+        n = np.where(np.abs(n) <= tolerance, 0.0, n)
+        some = (n > 0)[:, None]
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            apart = (mine.mean - theirs.mean) + (mine.rest - theirs.rest)
+            delta = np.where(some, apart * (mine.n / n)[:, None], 0.0)
+            share = theirs.n * n / np.maximum(mine.n, 1e-300)
+            gone = delta[:, :, None] * delta[:, None, :] * share[:, None, None]
+            left = mine.scatter - theirs.scatter - gone
+            mean, rest = two_sum(theirs.mean, theirs.rest + delta)
+        before = np.diagonal(mine.scatter, axis1=1, axis2=2)
+        after = np.diagonal(left, axis1=1, axis2=2)
+        noise = (before > 0) & (after < ROUNDING * before)
+        whole = (theirs.n == 0)[:, None]
+        # What is noise on the diagonal is noise in its row and column: one row has no scatter.
+        kept = ~noise & some
+        left = np.where(kept[:, :, None] & kept[:, None, :], left, 0.0)
+        held = (
+            n,
+            np.where(whole, mine.mean, np.where(some, mean, 0.0)),
+            np.where(whole, mine.rest, np.where(some, rest, 0.0)),
+            np.where(whole[:, None], mine.scatter, left),
+        )
+        _check_digits(mine, Groups(*held), keys[:, -1])
+        a, _ = self._together(other)
+        return a._with([Run(keys, held)]).settled()
+
+    def __mul__(self, factor: float) -> Self:
+        count, mean, rest, scatter = self._settled_run().held
+        kept = float(factor != 0)
+        held = (count * factor, mean * kept, rest * kept, scatter * factor)
+        return self._with([Run(self.keys, held)])
+
+    def allclose(self, other: Self, rtol: float) -> bool:
+        """Return whether all numbers agree, relative to the largest of their array."""
+        _, a, b = self._side_by_side(other)
+        # `rest` is the rounding of the mean: noise beside it.
+        return all(close(a[i], b[i], rtol) for i in (0, 1, 3))
+
+    @classmethod
+    def from_arrays(cls, shape: Shape, arrays: Mapping[str, NDArray[Any]]) -> CellScatter:
+        """Return the statistic held by the arrays of `arrays()`."""
+        return cls(shape)._filled(arrays, [(np.float64,)] * len(cls._arrays))
