@@ -19,6 +19,7 @@ from fastbayes.classifiers.drop_in import (
     GaussianNB,
     MultinomialNB,
 )
+from fastbayes.classifiers.gaussian import GaussianBayes
 from fastbayes.classifiers.kdb import KDB
 from fastbayes.classifiers.naive_bayes import NaiveBayes
 from fastbayes.classifiers.spode import SPODE
@@ -61,6 +62,7 @@ __all__ = [
     "FastBayesError",
     "FastBayesWarning",
     "FileFormatError",
+    "GaussianBayes",
     "GaussianNB",
     "MemoryLimitError",
     "MultinomialNB",

@@ -263,7 +263,7 @@ def k_fold(
         sample_weight=sample_weight,
         domains=model.domains,
         categorical=model.categorical,
-        missing=model.missing,
+        missing=model._counts_missing,
         columns=columns,
         null_values=null_values,
         filesystem=filesystem,

@@ -47,7 +47,7 @@ def learn(
         sample_weight=sample_weight,
         domains=model.domains,
         categorical=model.categorical,
-        missing=model.missing,
+        missing=model._counts_missing,
         columns=columns,
         null_values=null_values,
         filesystem=filesystem,
@@ -61,6 +61,7 @@ def learn(
     check_learnable(stats, where)
     model._learned(stats)
     model._set_features(*model._features_of(stats))
+    model._caution()
 
 
 def _named(model: Any) -> list[str]:

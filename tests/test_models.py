@@ -29,6 +29,8 @@ MIXED = FRAME.assign(
     heat=np.where(ROWS.random(N_ROWS) < 0.1, np.nan, ROWS.normal(size=N_ROWS) + NUMBERS[:, 0]),
 )
 
+HOLES = MIXED.drop(columns="sky")
+
 # A name for the case, the model unfitted, its rows.
 CASES: dict[str, tuple[Callable[[], Any], Any]] = {
     "NaiveBayes": (fb.NaiveBayes, MIXED),
@@ -104,6 +106,30 @@ CASES: dict[str, tuple[Callable[[], Any], Any]] = {
         ),
         MIXED,
     ),
+    "GaussianBayes": (fb.GaussianBayes, HOLES),
+    "GaussianBayes, other parameters": (
+        lambda: fb.GaussianBayes(
+            covariance="tied",
+            ddof=1,
+            shrinkage=np.float32(0.125),
+            singular="diagonal",
+            class_prior=np.array([0.5, 0.25, 0.25]),
+            var_floor=np.float64(1e-6),
+            missing="impute_mean",
+        ),
+        HOLES,
+    ),
+    "GaussianBayes, prior": (
+        lambda: fb.GaussianBayes(prior={"kappa": np.float64(2), "scale": np.ones(4)}),
+        HOLES,
+    ),
+    "GaussianBayes, tied prior": (
+        lambda: fb.GaussianBayes(covariance="tied", prior="niw"),
+        NUMBERS,
+    ),
+    "GaussianBayes, auto": (lambda: fb.GaussianBayes(shrinkage="auto"), NUMBERS),
+    "GaussianBayes, diagonal": (lambda: fb.GaussianBayes(covariance="diagonal"), HOLES),
+    "GaussianBayes, spherical": (lambda: fb.GaussianBayes(covariance="spherical"), NUMBERS),
     "CategoricalNB": (lambda: fb.CategoricalNB(min_categories=9), FRAME),
     "MultinomialNB": (lambda: fb.MultinomialNB(alpha=[0.5, 1, 2]), FRAME),
     "ComplementNB": (lambda: fb.ComplementNB(norm=True), NUMBERS),

@@ -36,7 +36,13 @@ from fastbayes.errors import DataError, FastBayesWarning, SchemaError
 DROP_INS = [BernoulliNB, CategoricalNB, ComplementNB, GaussianNB, MultinomialNB]
 SPARSE = [BernoulliNB, ComplementNB, MultinomialNB]
 SEMI_NAIVE = [fastbayes.SPODE, fastbayes.TAN, fastbayes.AODE, fastbayes.A2DE, fastbayes.KDB]
-CLASSIFIERS = [*DROP_INS, fastbayes.NaiveBayes, *SEMI_NAIVE]
+CLASSIFIERS = [*DROP_INS, fastbayes.NaiveBayes, *SEMI_NAIVE, fastbayes.GaussianBayes]
+COVARIANCES = ["tied", "diagonal", "spherical"]
+
+# Few rows of few values: covariances that are none.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:the covariance of", "ignore:column .* hardly varies"
+)
 
 
 @pytest.fixture(params=CLASSIFIERS, ids=lambda cls: cls.__name__)
@@ -53,7 +59,10 @@ def rows():
 
 
 @pytest.mark.filterwarnings("ignore:there is only one class")
-@parametrize_with_checks([cls() for cls in CLASSIFIERS])
+@parametrize_with_checks(
+    [cls() for cls in CLASSIFIERS]
+    + [fastbayes.GaussianBayes(covariance=name) for name in COVARIANCES]
+)
 def test_common_checks(estimator, check):
     check(estimator)
 

@@ -111,6 +111,7 @@ class Classifier(TableRows):
         """
         self._learned(self._count(X, y, sample_weight))
         remark(self.statistics_)
+        self._caution()
         return self
 
     def _has_class(self, y: Any) -> NDArray[np.bool_] | None:
@@ -149,7 +150,9 @@ class Classifier(TableRows):
         """
         first = not self.__sklearn_is_fitted__()
         counted = self._count(X, y, sample_weight, classes, first=first)
-        return self._learned(counted if first else self.statistics_ + counted)
+        self._learned(counted if first else self.statistics_ + counted)
+        self._caution()
+        return self
 
     def _count(
         self, X: Any, y: Any, sample_weight: Any, classes: Any = None, *, first: bool = True
@@ -178,7 +181,7 @@ class Classifier(TableRows):
             weight=opened.weight,
             domains=domains,
             categorical=categorical,
-            missing=self.missing,
+            missing=self._counts_missing,
             keep_unlabelled=self._keeps_unlabelled(),
         )
         scans = self._scans(opened.source, learning, first=first)
@@ -207,9 +210,6 @@ class Classifier(TableRows):
             )
         return Scans(source, learning, cuts, [], first, progress)
 
-    def _scanned(self, scans: Scans) -> Statistics:
-        """Return the statistics of all rows; a subclass may need several scans."""
-        return scans.count(self, {name: {} for name in self._statistics})
     def _to_cut(self, encoder: Encoder, known: Schema | None = None) -> tuple[Encoder, Any] | None:
         """Return an encoder of the columns that are cut into bins, and how; None without such.
 
@@ -221,6 +221,14 @@ class Classifier(TableRows):
             return encoder, self.discretize
         return encoder, {f.name: f.cuts for f in known.features if f.cuts is not None}
 
+    def _scanned(self, scans: Scans) -> Statistics:
+        """Return the statistics of all rows; a subclass may need several scans."""
+        return scans.count(self, {name: {} for name in self._statistics})
+
+    @property
+    def _counts_missing(self) -> str:
+        """What a missing value is in counting, which `missing` says where it says nothing else."""
+        return self.missing
 
     def _keeps_unlabelled(self) -> bool:
         return False
@@ -244,10 +252,10 @@ class Classifier(TableRows):
                 f"fastbayes.count returns them, not from {type(stats).__name__}"
             )
         schema = stats.schema
-        if schema.missing != self.missing:
+        if schema.missing != self._counts_missing:
             raise SchemaError(
                 f"the statistics were counted with missing={schema.missing!r}, the model "
-                f"has missing={self.missing!r}; use one of them for both"
+                f"has missing={self._counts_missing!r}; use one of them for both"
             )
         counted = {f.name: f.values for f in schema.features}
         forced = chosen(schema.names, self.categorical)

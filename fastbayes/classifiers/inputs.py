@@ -135,6 +135,8 @@ def _labels(model: Any, name: str, y: Any) -> pa.Array:
 def _cells(model: Any, X: Any, *, reset: bool) -> NDArray[Any] | pa.Table:
     """Return an array of numbers, or a table where some columns hold text."""
     array = X if is_sparse(X) else np.asarray(X)
+    if array.dtype.kind == "b" and model._flags_are_numbers and not is_sparse(X):
+        X = array = array.astype(np.float64)
     if array.dtype.kind == "U" and isinstance(X, (list, tuple)):
         array = np.asarray(X, dtype=object)  # numpy made text of the numbers beside text
     if is_sparse(X) or array.dtype.kind not in "OUST" or array.ndim != 2 or 0 in array.shape:

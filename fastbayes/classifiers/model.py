@@ -71,7 +71,11 @@ class Model(Answers):
         stats = self._suited(stats)
         self._learned(stats)
         self._set_features(*self._features_of(stats))
+        self._caution()
         return self
+
+    def _caution(self) -> None:
+        """Warn of what was done to get parameters that the caller may not expect."""
 
     def _learned(self, stats: Any) -> Self:
         """Read the parameters off statistics, and keep these; nothing is set if that fails."""

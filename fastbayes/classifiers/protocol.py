@@ -41,6 +41,7 @@ class Estimator:
     _accept_sparse: ClassVar[bool] = False  # scipy's sparse matrices are welcome
     _positive_only: ClassVar[bool] = False  # negative values are refused
     _categorical: ClassVar[bool] = False  # cells are category codes
+    _flags_are_numbers: ClassVar[bool] = False  # an array of truth values is one of 0 and 1
     _poor_score: ClassVar[bool] = False  # scikit-learn's common data are not its kind of data
 
     n_features_in_: int

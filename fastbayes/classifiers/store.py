@@ -22,6 +22,7 @@ MODELS = {
     "AODE": "fastbayes.classifiers.aode",
     "A2DE": "fastbayes.classifiers.a2de",
     "KDB": "fastbayes.classifiers.kdb",
+    "GaussianBayes": "fastbayes.classifiers.gaussian",
     "CategoricalNB": "fastbayes.classifiers.drop_in",
     "MultinomialNB": "fastbayes.classifiers.drop_in",
     "ComplementNB": "fastbayes.classifiers.drop_in",

@@ -109,7 +109,7 @@ def fit(
         "features": len(stats.schema.names),
         "classes": fitted.classes_,
         "parameters": fitted.n_parameters_,
-        "alpha": getattr(fitted, "alpha_", fitted.alpha),
+        "alpha": getattr(fitted, "alpha_", getattr(fitted, "alpha", None)),
         **learned(fitted),
         "output": output,
     }

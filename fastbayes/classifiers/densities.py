@@ -1,0 +1,144 @@
+"""Densities of classes that have a mean and a covariance: scored, taken apart, drawn from."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes.classifiers.covariance import Normals, diagonal, whitening
+from fastbayes.classifiers.log_space import Floats
+
+# Log densities of the known coordinates: mean, rest, whiten, level, dof.
+Parameters = tuple[Floats, Floats, Floats, Floats, Floats | None]
+LOG_2_PI = math.log(2 * math.pi)
+
+
+def log_gamma(x: Floats) -> Floats:
+    """Return ln Γ(x)."""
+    x = np.asarray(x, dtype=np.float64)
+    return np.array([math.lgamma(v) for v in x.ravel().tolist()]).reshape(x.shape)
+
+
+class Densities:
+    """Normal densities, or Student's t, of the classes: ln f(x) = level - |W (x - mean)|²/2.
+
+    Or level - (dof + p)/2 ln(1 + |W (x - mean)|²/dof).
+
+    Parameters
+    ----------
+    found
+        What was estimated.
+
+    Attributes
+    ----------
+    whiten
+        (n_classes or 1, p, p) lower triangular W; a row of 0 for a feature that is not kept.
+    level
+        (n_classes,) nats.
+    """
+
+    def __init__(self, found: Normals) -> None:
+        self.found = found
+        self.mean, self.rest, self.dof = found.mean, found.rest, found.dof
+        self.whiten = whitening(found)
+        self.level = self._levels()[:, -1] if len(found.kept) else np.zeros(len(found.mean))
+
+    def _levels(self) -> Floats:
+        """Return the levels of the first 1, 2, ... features, (n_classes, p)."""
+        kept = self.found.kept
+        sizes = np.cumsum(kept)
+        logs = np.log(np.where(kept, diagonal(self.whiten), 1.0)).cumsum(axis=-1)
+        if self.dof is None:
+            return np.broadcast_to(logs - 0.5 * LOG_2_PI * sizes, self.mean.shape)
+        dof = self.dof[:, None]
+        gammas = log_gamma((dof + sizes) / 2) - log_gamma(dof / 2)
+        return np.asarray(logs + gammas - 0.5 * sizes * np.log(dof * math.pi))
+
+    @property
+    def parameters(self) -> Parameters:
+        """What a scorer of rows without missing values takes."""
+        return self.mean, self.rest, self.whiten, self.level, self.dof
+
+    def of(self, known: NDArray[np.bool_]) -> Densities:
+        """Return the exact marginal densities of some of the features."""
+        f = self.found
+        some = f._replace(
+            mean=f.mean[:, known],
+            rest=f.rest[:, known],
+            deviation=f.deviation[:, known],
+            correlation=f.correlation[:, known][:, :, known],
+            kept=f.kept[known],
+            floored=f.floored[:, known],
+        )
+        return Densities(some)
+
+    def marginal(self, known: NDArray[np.bool_]) -> Parameters:
+        """Return the parameters of the known coordinates, which may be none."""
+        return self.of(known).parameters
+
+    def scorer(self, module: Any, log_prior: Floats) -> Any:
+        """Return what scores rows, from a module of scorers."""
+        return module.QuadraticScorer(log_prior, *self.parameters, self.marginal)
+
+    def whitened(self, x: Floats) -> Floats:
+        """Return W (x - mean), (n_rows, n_classes, p), of (n_rows, p) rows without NaN."""
+        apart = (x[:, None] - self.mean) - self.rest
+        # One product for each class, on matrices of rows.
+        whitened = apart.transpose(1, 0, 2) @ self.whiten.transpose(0, 2, 1)
+        return np.asarray(whitened.transpose(1, 0, 2))
+
+    def terms(self, x: Floats, out: Floats) -> None:
+        """Write ln f(x_j | x_1 ... x_j-1, c) into `out`, (n_rows, p, n_classes).
+
+        Of the known coordinates alone; 0 for those that are missing. They add up to ln f(x | c).
+
+        Parameters
+        ----------
+        x
+            (n_rows, p), NaN where missing.
+        """
+        known = ~np.isnan(x)
+        patterns, which = np.unique(known, axis=0, return_inverse=True)
+        out[:] = 0.0
+        for i, pattern in enumerate(patterns):
+            rows, here = np.flatnonzero(which.ravel() == i), np.flatnonzero(pattern)
+            if len(here):
+                some = self if pattern.all() else self.of(pattern)
+                terms = some._sequential(x[rows][:, here])
+                out[rows[:, None], here] = terms.transpose(0, 2, 1)
+
+    def _sequential(self, x: Floats) -> Floats:
+        """Return the terms of rows without NaN, (n_rows, n_classes, p)."""
+        distance = (self.whitened(x) ** 2).cumsum(axis=-1)
+        # W of the first features is the first rows and columns of W: so are their densities.
+        if self.dof is None:
+            joint = self._levels() - 0.5 * distance
+        else:
+            dof, sizes = self.dof[:, None], np.cumsum(self.found.kept)
+            joint = self._levels() - 0.5 * (dof + sizes) * np.log1p(distance / dof)
+        return np.diff(joint, axis=-1, prepend=0.0)
+
+    def covariance(self) -> Floats:
+        """Return Σ, or of Student's t the scale matrix, (n_classes or 1, p, p)."""
+        f = self.found
+        scale = np.where(f.kept, f.deviation, 0.0)
+        return np.asarray(scale[..., :, None] * f.correlation * scale[..., None, :])
+
+    def drawn(self, codes: NDArray[np.intp], random: np.random.Generator) -> Floats:
+        """Return a random row for each class code, (n_rows, p)."""
+        f = self.found
+        factor = np.linalg.cholesky(f.correlation)
+        scale = np.where(f.kept, f.deviation, 0.0)
+        normal = random.standard_normal((len(codes), f.mean.shape[1]))
+        if self.dof is not None:
+            dof = self.dof[codes]
+            normal /= np.sqrt(random.chisquare(dof) / dof)[:, None]
+        result = np.empty_like(normal)
+        for c in range(len(f.mean)):
+            here, g = codes == c, c % len(factor)
+            turned = (normal[here] @ factor[g].T) * scale[c % len(scale)]
+            result[here] = f.mean[c] + (f.rest[c] + turned)
+        return result
