@@ -19,7 +19,7 @@ from fastbayes.data.folds import Folds
 from fastbayes.data.segments import Segment
 from fastbayes.errors import DataError
 from fastbayes.schema import Alignment, Schema, Shape
-from fastbayes.statistics import Statistic
+from fastbayes.statistics import ClassSketches, Statistic
 from fastbayes.statistics.bundle import Statistics
 
 
@@ -133,7 +133,8 @@ def others(stats: Statistics, fold: int) -> Statistics:
     rest = [f for i, f in enumerate(stats.folds) if i != fold]
     parts = {}
     for name, part in stats.parts.items():
-        if not part.order_free(stats.weighted):
+        # Ranges of a sketch do not come apart.
+        if isinstance(part, ClassSketches) or not part.order_free(stats.weighted):
             parts[name] = reduce(add, (f.parts[name] for f in rest))
         else:
             parts[name] = part - stats.folds[fold].parts[name]

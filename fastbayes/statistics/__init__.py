@@ -11,6 +11,7 @@ from fastbayes.batch import Batch
 from fastbayes.schema import Alignment, Shape
 from fastbayes.statistics.class_moments import ClassMoments
 from fastbayes.statistics.class_scatter import ClassScatter
+from fastbayes.statistics.class_sketches import ClassSketches
 from fastbayes.statistics.family_counts import FamilyCounts
 from fastbayes.statistics.pair_counts import PairCounts
 from fastbayes.statistics.triple_counts import TripleCounts
@@ -69,13 +70,17 @@ class Statistic(Protocol):
 
 REGISTRY: dict[str, type[Any]] = {
     s.name: s
-    for s in (ValueCounts, ClassMoments, PairCounts, FamilyCounts, TripleCounts, ClassScatter)
+    for s in (
+        *(ValueCounts, ClassMoments, PairCounts, FamilyCounts, TripleCounts, ClassScatter),
+        ClassSketches,
+    )
 }
 
 __all__ = [
     "REGISTRY",
     "ClassMoments",
     "ClassScatter",
+    "ClassSketches",
     "FamilyCounts",
     "PairCounts",
     "Statistic",

@@ -18,6 +18,7 @@ from fastbayes.schema import Schema, from_header, to_header
 from fastbayes.statistics import (
     ClassMoments,
     ClassScatter,
+    ClassSketches,
     FamilyCounts,
     PairCounts,
     Statistic,
@@ -44,7 +45,7 @@ class Statistics:
     parts
         The statistics by name: "values" (`ValueCounts`), "moments" (`ClassMoments`), "pairs"
         (`PairCounts`), "triples" (`TripleCounts`), "families" (`FamilyCounts`), "scatter"
-        (`ClassScatter`).
+        (`ClassScatter`), "sketches" (`ClassSketches`).
     dropped_rows
         Rows left out because their class is missing.
     provenance
@@ -111,6 +112,11 @@ class Statistics:
     def families(self) -> FamilyCounts:
         """The counts of the values of features together with their parents', with each class."""
         return self._part(FamilyCounts)
+
+    @property
+    def sketches(self) -> ClassSketches:
+        """The values of the numeric features within each class, in bounded memory."""
+        return self._part(ClassSketches)
 
     def _part(self, kind: type[Any]) -> Any:
         if kind.name not in self.parts:
