@@ -211,6 +211,8 @@ def count(
     moments: bool = True,
     scatter: bool = False,
     families: Iterable[Sequence[str]] | None = None,
+    cells: bool | Iterable[str] = False,
+    cell_scatter: bool = False,
     folds: Any = None,
     sample_weight: Any = None,
     domains: Mapping[str, Any] | None = None,
@@ -250,6 +252,12 @@ def count(
     families
         Tuples of column names, parents first, whose values to count together, as `KDB.families`
         returns them; numeric columns are then made discrete.
+    cells
+        Whether to count the joint values of all categorical columns, those that occur, as
+        JointBayes and JointGaussian need; or the names of some columns.
+    cell_scatter
+        Whether to take the scatter matrices of numeric columns in each cell of the categorical
+        ones, which JointGaussian needs. Not where numeric columns become bins.
     folds
         Count folds of the rows apart, too (`Statistics.folds`): a number, for folds by the place
         of a row in the source, each k rows in succession falling into k folds in random order; the
@@ -343,6 +351,7 @@ def count(
     )
     encoder = learning()
     groups = None if families is None else list(families)
+    joint = cells if isinstance(cells, bool) else several(cells)
     pairs = pairs or triples
     several_at_once = pairs or groups is not None
     to_cut: tuple[Encoder, Any] | None = kinds.to_cut(encoder, discretize)
@@ -364,11 +373,13 @@ def count(
         )
         encoder = learning(cuts=cuts)
     names = ["values"] + ["moments"] * moments + ["pairs"] * pairs + ["triples"] * triples
-    names += ["scatter"] * scatter
+    names += ["scatter"] * scatter + ["cell_scatter"] * cell_scatter
     wanted: dict[str, dict[str, Any]] = {name: {} for name in names}
     if groups is not None:
         books = [feature.name for feature, book in encoder.features if book is not None]
         wanted["families"] = {"families": numbered(groups, books)}
+    if joint is not False:
+        wanted["cells"] = {} if joint is True else {"columns": _numbers(joint, encoder)}
     kept = None
     if checkpoint is not None and apart is not None:
         raise ValueError("a checkpoint keeps no folds: count with one of the two")
@@ -377,7 +388,8 @@ def count(
             raise SchemaError(
                 f"{opened.description}: a checkpoint needs files, whose changes show; pass paths"
             )
-        job = (_version(), opened.schema.to_string(), weight_name, (*names, groups), on_error)
+        told = (*names, groups, joint)
+        job = (_version(), opened.schema.to_string(), weight_name, told, on_error)
         kept = Checkpoint(checkpoint, opened.versions, (job, _identity(encoder.schema())))
     stats = engine.scan(
         opened,
@@ -391,6 +403,16 @@ def count(
         folds=apart,
     )
     return replace(stats, provenance=(*stats.provenance, *left_out))
+
+
+def _numbers(names: Iterable[str | int], encoder: Encoder) -> list[int]:
+    """Return the places of named columns among the categorical ones."""
+    books = [feature.name for feature, book in encoder.features if book is not None]
+    if unknown := [name for name in names if name not in books]:
+        raise SchemaError(
+            f"cells: there is no categorical column {unknown[0]!r}; there are {books}"
+        )
+    return sorted({books.index(str(name)) for name in names})
 
 
 def _identity(schema: Schema) -> tuple[Any, ...]:

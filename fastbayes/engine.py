@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import os
 import sys
 import threading
@@ -28,15 +27,14 @@ from fastbayes.schema import Shape
 from fastbayes.statistics import (
     REGISTRY,
     ClassScatter,
-    ClassSketches,
     FamilyCounts,
     PairCounts,
     TripleCounts,
     ValueCounts,
 )
 from fastbayes.statistics.bundle import Statistics
+from fastbayes.statistics.cell_runs import check_room
 from fastbayes.statistics.class_scatter import has_gaps, scatter_bytes
-from fastbayes.statistics.class_sketches import sketch_bytes
 from fastbayes.statistics.family_counts import family_bytes
 from fastbayes.statistics.pair_counts import pair_bytes
 from fastbayes.statistics.parts import Parts
@@ -155,12 +153,9 @@ class _Budget:
         self.triples, self.scatter = TripleCounts.name in wanted, ClassScatter.name in wanted
         self.gaps = False
         # Counts of values stay small unless a column is an identifier; those of pairs need not.
-        several = self.pairs is not None or self.families is not None
-        several = several or self.triples or self.scatter
-        self.sketches = ClassSketches.name in wanted
-        several = several or self.sketches
+        several = {*wanted} - {ValueCounts.name, "moments"}
         self.limit = default_limit() if limit is None and several else limit
-        self.asked = limit is not None
+        self.over = "half of this machine's memory" if limit is None else "memory_limit"
         self.copies = copies
         self.missing: NDArray[np.bool_] | None = None
 
@@ -182,11 +177,7 @@ class _Budget:
         if self.scatter:
             self.gaps = self.gaps or has_gaps(batch)
             matrices = scatter_bytes(shape, self.copies, self.gaps)
-        sketches = 0
-        if self.sketches:
-            rows = math.inf if encoder.cells is None else encoder.cells / len(encoder.features)
-            sketches = sketch_bytes(shape, self.copies, rows)
-        need = int(each.sum()) + others + matrices + sketches
+        need = int(each.sum()) + others + matrices
         if need <= self.limit:
             return
         counting = "counting" if self.pairs is None else "counting pairs"
@@ -200,14 +191,15 @@ class _Budget:
         if matrices > each.max(initial=0):
             counting = "counting scatter matrices"
             what = f"{shape.n_numeric:,} numeric columns two by two need {matrices:,} bytes,"
-        if sketches > max(matrices, each.max(initial=0)):
-            counting = "sketching numeric columns"
-            what = f"{shape.n_numeric:,} columns in each class need {sketches:,} bytes,"
-        over = "memory_limit" if self.asked else "half of this machine's memory"
         raise MemoryLimitError(
-            f"{counting} needs {need:,} bytes, over {over}={self.limit:,}: {what} the most; "
+            f"{counting} needs {need:,} bytes, over {self.over}={self.limit:,}: {what} the most; "
             "leave it out with `columns`, group its values, or raise memory_limit"
         )
+
+    def check_cells(self, parts: Parts) -> None:
+        """Refuse joint tables that have grown too large: how many cells occur, only rows tell."""
+        if self.limit is not None:
+            check_room(parts.held.values(), self.copies, self.limit, self.over)
 
 
 def default_limit() -> int:
@@ -355,6 +347,7 @@ def scan(
                 if shared:
                     held = _taken(idle) or Parts(shared, weighted=weighted)
                     held.update(batch, shape)
+                    budget.check_cells(held)
                     idle.append(held)
         except DataError as error:
             if on_error != "skip":
@@ -375,6 +368,7 @@ def scan(
     remaining = islice(source.segments(BLOCK_ROWS), done, None)
     for counted in in_order(count, remaining, threads):
         total.add(counted.parts)
+        budget.check_cells(total)
         done += 1
         rows += counted.rows
         dropped += counted.dropped
@@ -390,6 +384,7 @@ def scan(
             checkpoint.save(Kept(done, rows, so_far))
     for parts in idle:
         total.add(parts)
+        budget.check_cells(total)
     if rows and dropped == rows and not classless:
         raise DataError(
             f"column {encoder.template.target!r} is null in all {rows} rows: there is no class to "

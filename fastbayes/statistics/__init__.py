@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from fastbayes.batch import Batch
 from fastbayes.schema import Alignment, Shape
+from fastbayes.statistics.cell_counts import CellCounts
+from fastbayes.statistics.cell_scatter import CellScatter
 from fastbayes.statistics.class_moments import ClassMoments
 from fastbayes.statistics.class_scatter import ClassScatter
-from fastbayes.statistics.class_sketches import ClassSketches
 from fastbayes.statistics.family_counts import FamilyCounts
 from fastbayes.statistics.pair_counts import PairCounts
 from fastbayes.statistics.triple_counts import TripleCounts
@@ -72,15 +73,16 @@ REGISTRY: dict[str, type[Any]] = {
     s.name: s
     for s in (
         *(ValueCounts, ClassMoments, PairCounts, FamilyCounts, TripleCounts, ClassScatter),
-        ClassSketches,
+        *(CellCounts, CellScatter),
     )
 }
 
 __all__ = [
     "REGISTRY",
+    "CellCounts",
+    "CellScatter",
     "ClassMoments",
     "ClassScatter",
-    "ClassSketches",
     "FamilyCounts",
     "PairCounts",
     "Statistic",

@@ -16,9 +16,10 @@ from fastbayes import files
 from fastbayes.errors import DataError, FileFormatError, SchemaError
 from fastbayes.schema import Schema, from_header, to_header
 from fastbayes.statistics import (
+    CellCounts,
+    CellScatter,
     ClassMoments,
     ClassScatter,
-    ClassSketches,
     FamilyCounts,
     PairCounts,
     Statistic,
@@ -45,7 +46,7 @@ class Statistics:
     parts
         The statistics by name: "values" (`ValueCounts`), "moments" (`ClassMoments`), "pairs"
         (`PairCounts`), "triples" (`TripleCounts`), "families" (`FamilyCounts`), "scatter"
-        (`ClassScatter`), "sketches" (`ClassSketches`).
+        (`ClassScatter`), "cells" (`CellCounts`), "cell_scatter" (`CellScatter`).
     dropped_rows
         Rows left out because their class is missing.
     provenance
@@ -114,9 +115,14 @@ class Statistics:
         return self._part(FamilyCounts)
 
     @property
-    def sketches(self) -> ClassSketches:
-        """The values of the numeric features within each class, in bounded memory."""
-        return self._part(ClassSketches)
+    def cells(self) -> CellCounts:
+        """The counts of the joint values of categorical features."""
+        return self._part(CellCounts)
+
+    @property
+    def cell_scatter(self) -> CellScatter:
+        """The moments of the numeric features in each joint value of the categorical ones."""
+        return self._part(CellScatter)
 
     def _part(self, kind: type[Any]) -> Any:
         if kind.name not in self.parts:
@@ -234,17 +240,8 @@ class Statistics:
             for array in values.arrays().values():
                 array[np.abs(array) <= -least] = 0.0
         for part in self.parts.values():
-            if not isinstance(part, PackedCounts):
-                continue
-            part.flat[np.abs(part.flat) <= -least] = 0
-            if len(part.flat) and part.flat.min() < 0:
-                where = part.where(int(part.flat.argmin()))
-                *others, last = [repr(self.schema.categorical[j].name) for j in where]
-                named = f"columns {', '.join(others)} and" if others else "column"
-                raise DataError(
-                    f"{named} {last}: {'two ' * (len(others) == 1)}values would occur together "
-                    "fewer than 0 times; these rows were never added"
-                )
+            if isinstance(part, (PackedCounts, CellCounts)):
+                part.round_off(-least, [f.name for f in self.schema.categorical])
         for j, feature in enumerate(self.schema.categorical):
             rows, columns = np.nonzero(values.of(j) < least)
             if len(rows):
@@ -273,8 +270,7 @@ class Statistics:
             self.schema == other.schema
             and set(self.parts) == set(other.parts)
             and all(self.parts[name] == other.parts[name] for name in self.parts)
-            and self.fold_names == other.fold_names
-            and self.folds == other.folds
+            and (self.fold_names, self.folds) == (other.fold_names, other.folds)
         )
 
     __hash__ = None  # type: ignore[assignment]
