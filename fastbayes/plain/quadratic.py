@@ -116,14 +116,9 @@ class Quadratics:
         A number here is a float and an exponent of its own. A log joint below the least float
         is the least float; a class that `log_prior` excludes has -inf.
         """
-        parts = [
-            scaled_product(
-                self.whiten[c % len(self.whiten)], x / 4 - self.mean[c] / 4 - self.rest[c] / 4
-            )
-            for c in range(len(self.start))
-        ]
+        parts = [self._whitened(x, c) for c in range(len(self.start))]
         squares = np.stack([(z * z).sum(axis=1) for z, _ in parts], axis=1)
-        exponents = 2 * np.stack([exponent + 2 for _, exponent in parts], axis=1)
+        exponents = 2 * np.stack([exponent for _, exponent in parts], axis=1)
         if self.dof is not None:
             with np.errstate(divide="ignore"):
                 log = np.log(squares) + exponents * np.log(2.0) - np.log(self.dof)
@@ -145,6 +140,16 @@ class Quadratics:
         result = np.ldexp(squares, np.minimum(exponents - down, 1000))
         return self.start - (result - result[rows, best][:, None]) / 2
 
+    def _whitened(self, x: Floats, c: int) -> tuple[Floats, NDArray[np.int64]]:
+        """Return z (n, p) and e (n,): whiten @ (row - mean) is z 2ᵉ."""
+        matrix = self.whiten[c % len(self.whiten)]
+        with np.errstate(over="ignore", invalid="ignore"):
+            z = ((x - self.mean[c]) - self.rest[c]) @ matrix.T
+        if (np.abs(z) < 1e150).all():
+            return z, np.zeros(len(x), np.int64)
+        z, exponents = scaled_product(matrix, x / 4 - self.mean[c] / 4 - self.rest[c] / 4)
+        return z, exponents + 2
+
     def _beside(
         self, parts: list[tuple[Floats, NDArray[np.int64]]], best: NDArray[np.intp]
     ) -> Floats:
@@ -163,7 +168,7 @@ class Quadratics:
                 top = np.maximum(own, its)
                 both = np.ldexp(z, (own - top)[:, None]) + np.ldexp(other, (its - top)[:, None])
                 found[rows, c] = both @ steps[c]
-                exponents[rows, c] = top + scales[c] + 4
+                exponents[rows, c] = top + scales[c] + 2
         down = np.maximum(exponents.max(axis=1, keepdims=True) - 900, 0)
         return np.ldexp(found, exponents - down)
 
@@ -185,20 +190,18 @@ def features_used(whiten: Floats) -> NDArray[np.intp]:
     return np.flatnonzero(whiten.any(axis=(0, 1)) | whiten.any(axis=(0, 2)))
 
 
-def patterns(missing: Flags) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return an order of the rows (n, p) that puts equal ones together, and where each begins.
+def patterns(words: NDArray[np.uint64]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return an order of rows that puts equal ones together, and where each of these begins.
 
-    The second has one entry more: n.
+    words (any, n) are the bits of the rows. The second result has one entry more: n.
     """
-    packed = np.packbits(missing, axis=1)
-    words = np.zeros((len(missing), -(-packed.shape[1] // 8) * 8), np.uint8)
-    words[:, : packed.shape[1]] = packed
-    code = np.zeros(len(missing), np.int64)
-    for word in words.view(np.uint64).T:
+    n = words.shape[1]
+    code = np.zeros(n, np.int64)
+    for word in words:
         more = np.unique(word, return_inverse=True)[1].ravel()
-        code = np.unique(code * (len(missing) + 1) + more, return_inverse=True)[1].ravel()
+        code = np.unique(code * (n + 1) + more, return_inverse=True)[1].ravel()
     order = np.argsort(code, kind="stable")
-    return order, np.flatnonzero(np.diff(code[order], prepend=-1, append=len(missing) + 1))
+    return order, np.flatnonzero(np.diff(code[order], prepend=-1, append=n))
 
 
 def kept(n_classes: int, n_features: int) -> int:
@@ -281,7 +284,10 @@ class QuadraticScorer(JointScorer):
             out[rows] = self._known(known.tobytes()).joint(x[np.ix_(rows, known)], relative)
 
     def _grouped(self, missing: Flags) -> Iterator[tuple[Flags, NDArray[np.intp]]]:
-        order, starts = patterns(missing)
+        packed = np.packbits(missing, axis=1)
+        words = np.zeros((len(missing), -(-packed.shape[1] // 8) * 8), np.uint8)
+        words[:, : packed.shape[1]] = packed
+        order, starts = patterns(words.view(np.uint64).T)
         for begin, end in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
             yield ~missing[order[begin]], order[begin:end]
 

@@ -10,9 +10,13 @@ from hypothesis import strategies as st
 from oracles import log_joint as sums
 from oracles import quadratic as naive
 
+from fastbayes.kernels import quadratic as compiled
 from fastbayes.plain import quadratic as plain
 
-MODULES = [pytest.param(plain, id="plain")]
+MODULES = [
+    pytest.param(compiled, id="kernels", marks=pytest.mark.compiled),
+    pytest.param(plain, id="plain"),
+]
 
 
 def densities(covariance, dof, known):
