@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import sys
 import threading
@@ -27,6 +28,7 @@ from fastbayes.schema import Shape
 from fastbayes.statistics import (
     REGISTRY,
     ClassScatter,
+    ClassSketches,
     FamilyCounts,
     PairCounts,
     TripleCounts,
@@ -35,6 +37,7 @@ from fastbayes.statistics import (
 from fastbayes.statistics.bundle import Statistics
 from fastbayes.statistics.cell_runs import check_room
 from fastbayes.statistics.class_scatter import has_gaps, scatter_bytes
+from fastbayes.statistics.class_sketches import sketch_bytes
 from fastbayes.statistics.family_counts import family_bytes
 from fastbayes.statistics.pair_counts import pair_bytes
 from fastbayes.statistics.parts import Parts
@@ -151,7 +154,7 @@ class _Budget:
     def __init__(self, limit: int | None, copies: int, wanted: Wanted) -> None:
         self.pairs, self.families = wanted.get(PairCounts.name), wanted.get(FamilyCounts.name)
         self.triples, self.scatter = TripleCounts.name in wanted, ClassScatter.name in wanted
-        self.gaps = False
+        self.sketches, self.gaps = ClassSketches.name in wanted, False
         # Counts of values stay small unless a column is an identifier; those of pairs need not.
         several = {*wanted} - {ValueCounts.name, "moments"}
         self.limit = default_limit() if limit is None and several else limit
@@ -177,7 +180,11 @@ class _Budget:
         if self.scatter:
             self.gaps = self.gaps or has_gaps(batch)
             matrices = scatter_bytes(shape, self.copies, self.gaps)
-        need = int(each.sum()) + others + matrices
+        sketches = 0
+        if self.sketches:
+            rows = math.inf if encoder.cells is None else encoder.cells / len(encoder.features)
+            sketches = sketch_bytes(shape, self.copies, rows)
+        need = int(each.sum()) + others + matrices + sketches
         if need <= self.limit:
             return
         counting = "counting" if self.pairs is None else "counting pairs"
@@ -191,6 +198,9 @@ class _Budget:
         if matrices > each.max(initial=0):
             counting = "counting scatter matrices"
             what = f"{shape.n_numeric:,} numeric columns two by two need {matrices:,} bytes,"
+        if sketches > max(matrices, each.max(initial=0)):
+            counting = "sketching numeric columns"
+            what = f"{shape.n_numeric:,} columns in each class need {sketches:,} bytes,"
         raise MemoryLimitError(
             f"{counting} needs {need:,} bytes, over {self.over}={self.limit:,}: {what} the most; "
             "leave it out with `columns`, group its values, or raise memory_limit"

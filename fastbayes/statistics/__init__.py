@@ -13,6 +13,7 @@ from fastbayes.statistics.cell_counts import CellCounts
 from fastbayes.statistics.cell_scatter import CellScatter
 from fastbayes.statistics.class_moments import ClassMoments
 from fastbayes.statistics.class_scatter import ClassScatter
+from fastbayes.statistics.class_sketches import ClassSketches
 from fastbayes.statistics.family_counts import FamilyCounts
 from fastbayes.statistics.pair_counts import PairCounts
 from fastbayes.statistics.triple_counts import TripleCounts
@@ -74,6 +75,7 @@ REGISTRY: dict[str, type[Any]] = {
     for s in (
         *(ValueCounts, ClassMoments, PairCounts, FamilyCounts, TripleCounts, ClassScatter),
         *(CellCounts, CellScatter),
+        ClassSketches,
     )
 }
 
@@ -83,6 +85,7 @@ __all__ = [
     "CellScatter",
     "ClassMoments",
     "ClassScatter",
+    "ClassSketches",
     "FamilyCounts",
     "PairCounts",
     "Statistic",

@@ -20,6 +20,7 @@ from fastbayes.statistics import (
     CellScatter,
     ClassMoments,
     ClassScatter,
+    ClassSketches,
     FamilyCounts,
     PairCounts,
     Statistic,
@@ -46,7 +47,8 @@ class Statistics:
     parts
         The statistics by name: "values" (`ValueCounts`), "moments" (`ClassMoments`), "pairs"
         (`PairCounts`), "triples" (`TripleCounts`), "families" (`FamilyCounts`), "scatter"
-        (`ClassScatter`), "cells" (`CellCounts`), "cell_scatter" (`CellScatter`).
+        (`ClassScatter`), "cells" (`CellCounts`), "cell_scatter" (`CellScatter`),
+        "sketches" (`ClassSketches`).
     dropped_rows
         Rows left out because their class is missing.
     provenance
@@ -123,6 +125,11 @@ class Statistics:
     def cell_scatter(self) -> CellScatter:
         """The moments of the numeric features in each joint value of the categorical ones."""
         return self._part(CellScatter)
+
+    @property
+    def sketches(self) -> ClassSketches:
+        """The values of the numeric features within each class, in bounded memory."""
+        return self._part(ClassSketches)
 
     def _part(self, kind: type[Any]) -> Any:
         if kind.name not in self.parts:

@@ -34,6 +34,8 @@ def to_table(schema: Schema, parts: Mapping[str, Any], dropped_rows: int) -> pa.
             raise SchemaError(f"{name.replace('_', ' ')} have no table; save them to a file")
     if "scatter" in parts:
         raise SchemaError("scatter matrices have no table; save them to a file")
+    if "sketches" in parts:
+        raise SchemaError("sketches of values have no table; save them to a file")
     pieces = []
     values: ValueCounts = parts["values"]
     labels = text(schema.classes)
