@@ -254,7 +254,7 @@ def test_fit__a_column_that_is_not_there_is_told_before_the_scan(
 
 
 def test_options__each_is_a_parameter_of_the_models_that_its_help_names() -> None:
-    shared = {"alpha", "class_prior", "unseen", "missing", "categorical"}
+    shared = {"class_prior", "missing", "categorical"}
     found = set()
     for option in fit.params:
         assert isinstance(option, click.Parameter)
@@ -266,6 +266,7 @@ def test_options__each_is_a_parameter_of_the_models_that_its_help_names() -> Non
         if option.name not in shared | {"discretize"}:
             assert f"({', '.join(who)})" in str(getattr(option, "help", ""))
     assert found == shared | {
+        "alpha", "unseen", "covariance", "ddof", "shrinkage", "singular", "prior",
         "numeric", "variance", "discretize", "super_parent", "root", "prune", "k", "min_count",
         "weights", "subsumption", "smoothing", "m", "select", "criterion",
         "feature_averaging",

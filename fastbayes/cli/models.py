@@ -16,7 +16,6 @@ from fastbayes.cli.options import (
     MODEL,
     MODEL_FILE,
     READ,
-    READING,
     THREADS,
     WEIGHT,
     given,
@@ -24,6 +23,7 @@ from fastbayes.cli.options import (
     model_from,
     names,
     of_columns,
+    reading,
     statistics_from,
     unfitted,
 )
@@ -36,6 +36,7 @@ from fastbayes.sink import format_of
 
 # What statistics may lack, and the way to it.
 COUNT_AGAIN = {
+    "scatter": "count again with --scatter",
     "triples": "count again with --triples",
     "pairs": "count again with --pairs",
     "families": "fit it from DATA, which it reads twice",
@@ -48,7 +49,7 @@ COUNT_AGAIN = {
 @click.option("--statistics", type=click.Path(), help="Fit what `count` or `merge` wrote instead.")
 @click.option("-o", "--output", required=True, type=click.Path(), help="Model file to write (.fb).")
 @MODEL
-@READING
+@reading(impute_mean="the mean of its class (gaussian-bayes: impute_mean)")
 @FORCE
 @JSON
 @click.pass_context

@@ -25,6 +25,7 @@ MODELS = {
     "aode": "AODE",
     "a2de": "A2DE",
     "kdb": "KDB",
+    "gaussian-bayes": "GaussianBayes",
 }
 CHOOSE_ALPHA = ("naive-bayes", "spode", "tan")
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 2**10, "MI": 2**20, "GI": 2**30}
@@ -93,6 +94,19 @@ def of_columns(discretize: Any, columns: list[str] | None) -> Any:
     if columns is None or not isinstance(discretize, dict):
         return discretize
     return {name: cuts for name, cuts in discretize.items() if name in columns}
+
+
+def share(_: Any, __: Any, value: str | None) -> float | str | None:
+    """Return a number from 0 to 1, or 'auto'."""
+    if value is None or value == "auto":
+        return value
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    if not 0 <= number <= 1:
+        raise click.BadParameter(f"{value!r} is neither a number from 0 to 1 nor 'auto'")
+    return number
 
 
 def super_parents(_: Any, __: Any, value: str | None) -> str | dict[str, float] | None:
@@ -194,33 +208,41 @@ MEMORY_LIMIT = click.option(
 )
 # Parameters of `fastbayes.count` that are no model's, and those that are.
 READ = ("sample_weight", "null_values", "memory_limit", "threads")
-READING = together(
-    click.option(
-        "--columns",
-        callback=names,
-        metavar="A,B,...",
-        help="Features to read; the others are not decoded.",
-    ),
-    click.option(
-        "--categorical",
-        callback=names,
-        metavar="A,B,...",
-        help="Columns that are categories whatever their type.",
-    ),
-    WEIGHT,
-    click.option(
-        "--null-values", callback=names, metavar="A,B,...", help="Texts that mean missing."
-    ),
-    click.option(
-        "--missing",
-        type=click.Choice(["marginalize", "category"]),
-        default="marginalize",
-        show_default=True,
-        help="A missing value says nothing, or is a value of its own.",
-    ),
-    MEMORY_LIMIT,
-    THREADS,
-)
+
+
+def reading(**missing: str) -> Callable[[Command], Command]:
+    """Return the options of commands that count, with more of what a missing value may be."""
+    also = "".join(f", or {what}" for what in missing.values())
+    return together(
+        click.option(
+            "--columns",
+            callback=names,
+            metavar="A,B,...",
+            help="Features to read; the others are not decoded.",
+        ),
+        click.option(
+            "--categorical",
+            callback=names,
+            metavar="A,B,...",
+            help="Columns that are categories whatever their type.",
+        ),
+        WEIGHT,
+        click.option(
+            "--null-values", callback=names, metavar="A,B,...", help="Texts that mean missing."
+        ),
+        click.option(
+            "--missing",
+            type=click.Choice(["marginalize", "category", *missing]),
+            default="marginalize",
+            show_default=True,
+            help=f"A missing value says nothing, or is a value of its own{also}.",
+        ),
+        MEMORY_LIMIT,
+        THREADS,
+    )
+
+
+READING = reading()
 DISCRETIZE = click.option(
     "--discretize",
     callback=method,
@@ -318,6 +340,30 @@ MODEL = together(
         help="alpha for every cell (laplace, the default), m for every distribution (m_estimate: "
         "averages alone), or drawn to fewer parents (hdp: the others).",
     ),
+    of_models(
+        "--covariance",
+        type=click.Choice(["full", "tied", "diagonal", "spherical"]),
+        help="Covariances: one per class (full, the default), one for all (tied), variances of "
+        "columns (diagonal), or one variance per class (spherical).",
+    ),
+    of_models(
+        "--shrinkage",
+        callback=share,
+        metavar="SHARE|auto",
+        help="Share of the diagonal in a covariance; auto: what is best by the number of rows.",
+    ),
+    of_models(
+        "--singular",
+        type=click.Choice(["shrink", "diagonal", "error"]),
+        help="A covariance without inverse is shrunk (the default), loses its correlations, or is "
+        "an error.",
+    ),
+    of_models(
+        "--prior",
+        type=click.Choice(["niw"]),
+        help="Integrate means and covariances out: normal-inverse-Wishart.",
+    ),
+    of_models("--ddof", type=click.IntRange(0, 1), help="Variance divisor n - ddof; default: 0."),
     of_models("--m", type=click.FloatRange(0), help="Pseudo-count of a distribution (m_estimate)."),
 )
 

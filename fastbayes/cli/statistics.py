@@ -50,6 +50,9 @@ LARGEST = 5  # pairs that are named
 )
 @click.option("--pairs", is_flag=True, help="Count pairs of values, for SPODE, TAN and AODE.")
 @click.option("--triples", is_flag=True, help="Count triples and pairs of values, for A2DE.")
+@click.option(
+    "--scatter", is_flag=True, help="Take scatter matrices of numeric columns, for GaussianBayes."
+)
 @NUMERIC
 @DISCRETIZE
 @click.option(
@@ -122,6 +125,7 @@ def _report(stats: fb.Statistics, output: str, as_json: bool) -> None:
 @click.option("--target", help="Column of DATA that holds the class.")
 @click.option("--pairs", is_flag=True, help="Plan to count pairs of values, too.")
 @click.option("--triples", is_flag=True, help="Plan to count triples and pairs of values, too.")
+@click.option("--scatter", is_flag=True, help="Plan to take scatter matrices, too.")
 @DISCRETIZE
 @MEMORY_LIMIT
 @THREADS
