@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from fastbayes import _jit
 from fastbayes.batch import Batch
-from fastbayes.plain import scatter as scattering
 from fastbayes.schema import Alignment, Shape
 from fastbayes.statistics.class_moments import LEAST_SHARE, RetractionError
 from fastbayes.statistics.joint_moments import JointMoments, drop, joint_block, turned
@@ -111,7 +111,7 @@ class ClassScatter:
             rows = np.flatnonzero(~gaps)
             columns, y = [x[rows] for x in columns], y[rows]
             weight = None if weight is None else weight[rows]
-        arrays = scattering.block_scatter(columns, y, k, weight)
+        arrays = _jit.load("scatter", batch.cells).block_scatter(columns, y, k, weight)
         for place, array in zip(block._complete_arrays(), arrays, strict=True):
             place[:k] = array
         self._merge(block)

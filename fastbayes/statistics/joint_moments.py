@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes import _jit
-from fastbayes.plain import scatter as scattering
 from fastbayes.statistics.class_moments import two_sum
 
 Floats = NDArray[np.float64]
@@ -111,7 +110,7 @@ def joint_block(
         parts.append(np.where(here, deviation, 0.0))
         known.append(here.astype(np.float64))
     parts += known
-    sums = scattering.block_products(parts, y, k, weight)
+    sums = _jit.load("scatter", cells).block_products(parts, y, k, weight)
     count, total = sums[:, p:, p:], sums[:, :p, p:]
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         offset = np.where(count > 0, total / count, 0.0)
