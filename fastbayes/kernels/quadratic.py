@@ -1,15 +1,15 @@
 """Scoring of normal and Student t densities: tiles of rows, whitened in registers.
 
 The squared distance of a row from a class is that of `whiten @ (row - mean)` from 0. Nothing as
-large as the rows is ever written. A missing value makes the distance NaN, which is seen at its
-end: rows without any do not pay for those with some.
+large as the rows is ever written. A missing value makes the distance NaN, seen at its end.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,9 @@ from fastbayes.kernels.whitening import (
     number_at,
     put_deviations,
     put_products,
+    put_row,
     put_sum,
+    shrink,
     square,
     take_out,
 )
@@ -73,7 +75,7 @@ class _Part:
     """Densities of rows that know all of its features."""
 
     def __init__(self, densities: Quadratics, relative: bool) -> None:
-        self._densities, self.relative = densities, relative
+        self.densities, self.relative = densities, relative
         self.limit = densities.limit(relative)
         self._tables = density_tables(densities)
 
@@ -93,7 +95,7 @@ class _Part:
     def put_far(self, columns: Sequence[Floats], rows: NDArray[np.int64], acc: Floats) -> None:
         """Put the log joints of columns of far rows into these rows of acc."""
         x = np.reshape(columns, (len(columns), len(rows))).T
-        acc[:, rows] = self._densities.joint(x, self.relative).T
+        acc[:, rows] = self.densities.joint(x, self.relative).T
 
     def put_all(self, columns: Sequence[Floats], rows: NDArray[np.int64], acc: Floats) -> None:
         """Put the log joints of columns without missing values into these rows of acc."""
@@ -113,19 +115,19 @@ class _Incomplete:
     rows of one pattern are scored as rows without missing values by its own densities.
     """
 
-    def __init__(
-        self, whole: _Part, densities: Quadratics, pattern: Callable[[bytes], Quadratics]
-    ) -> None:
+    def __init__(self, whole: _Part, pattern: Callable[[bytes], Quadratics]) -> None:
         self._whole = whole
-        self._k, self._p = densities.mean.shape
-        self._pattern = pattern
-        self._known = lru_cache(kept(self._k, self._p))(self._part)
-        self._tables = marginal_tables(densities, 4 * WIDTH)
+        self._k, self._p = k, p = whole.densities.mean.shape
+        self._known = lru_cache(kept(k, p))(lambda known: _Part(pattern(known), whole.relative))
+
+    @cached_property
+    def _tables(self) -> tuple[Any, ...]:
+        return marginal_tables(self._whole.densities, 4 * WIDTH)
 
     def put(self, columns: Columns, lo: int, rows: NDArray[np.int64], acc: Floats) -> None:
         """Put log joints of rows of this block, far or with missing values, into acc."""
         k, p = self._k, self._p
-        words = np.zeros((-(-p // 64), len(rows)), np.uint64)
+        words = np.empty((-(-p // 64), len(rows)), np.uint64)
         mark_missing(columns.addresses, lo, readonly(rows), words)
         order, starts = patterns(words)
         sizes = np.diff(starts)
@@ -165,7 +167,7 @@ class _Incomplete:
         acc: Floats,
     ) -> None:
         """Put the log joints of rows into acc, of which those of one pattern stand together."""
-        k, p, wide = self._k, self._p, self._tables[2].shape[2]
+        k, p, wide = self._tables[2].shape
         found = np.empty(len(rows) + 1, np.int64)
         scratch = np.zeros((k * p + 3, wide)), np.empty(k), np.empty((k, p + 1), np.int64)
         put_marginals(
@@ -175,9 +177,6 @@ class _Incomplete:
         for row in found[1 : 1 + found[0]]:
             known = ~np.isnan([column[lo + row] for column in columns.arrays])
             self._put_pattern(known, columns, lo, np.array([row]), acc)
-
-    def _part(self, known: bytes) -> _Part:
-        return _Part(self._pattern(known), self._whole.relative)
 
 
 class _QuadraticSum(Sum):
@@ -195,7 +194,7 @@ class _QuadraticSum(Sum):
         self._is_odds = relative and len(prior) == 2
         super().__init__(odds_of(prior) if self._is_odds else prior, np.float64)
         self._whole = _Part(densities, relative)
-        self._incomplete = _Incomplete(self._whole, densities, pattern)
+        self._incomplete = _Incomplete(self._whole, pattern)
 
     def blocks(
         self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], n_rows: int
@@ -243,12 +242,8 @@ class QuadraticScorer(BlockScorer):
     |z|² / ν); z = whiten (x - mean - rest), p_c the nonzero rows of whiten. A row that knows
     nothing gets the prior.
 
-    Numbers of any size are compared. A log joint less than the least float is the least float;
-    posteriors and classes come from differences between the classes, which are computed where
-    squares would overflow and, with a shared matrix, where they would round them away.
-
-    `marginal` is asked for patterns that many rows of a block have. Other rows with missing
-    values are scored one by one, by the marginal that normal and t densities have.
+    Numbers of any size are compared, as the numpy twin does. `marginal` is asked for patterns that
+    many rows of a block have; other rows with missing values are scored one by one.
     """
 
     def __init__(
@@ -350,19 +345,20 @@ def put_densities(
 
 @kernel
 def mark_missing(addresses, lo, rows, words):
-    """Set the bit of each missing value: bit j of words[:, r] where column j is NaN.
+    """Write which values are missing: bit j of words[:, r] is 1 where column j is NaN.
 
     addresses  IN   (p + 1,) uint64   of columns of float64, and one more
     lo         IN   row of the columns from which rows count
     rows       IN   (n,) int64
-    words      OUT  (enough for p bits, n) uint64   0 at entry
+    words      OUT  (enough for p bits, n) uint64
     """
-    for j in range(addresses.size - 1):
-        w = words[j // 64]
-        column, bit = addresses[j] + U(8) * U(lo), U(j % 64)
+    for i in range(len(words)):
         for r in range(rows.size):
-            x = number_at(column + U(8) * U(rows[r]))
-            w[r] |= U(x != x) << bit
+            at, bits = U(8) * U(lo + rows[r]), U(0)
+            for j in range(64 * i, min(addresses.size - 1, 64 * i + 64)):
+                x = number_at(addresses[j] + at)
+                bits |= U(x != x) << U(j - 64 * i)
+            words[i, r] = bits
 
 
 @kernel
@@ -389,14 +385,15 @@ def put_marginals(
     start       IN   (n_classes,) float64
     gained      IN   (n_classes, p + 1) float64   by the number of missing values
     shape       IN   (2 n_classes,) float64   ranks and dof; ranks alone for normal densities
-    scratch     OUT  (n_classes p + 3, p and padding) float64   0 at entry
-    volume      OUT  (n_classes,) float64   scratch
-    begins      OUT  (n_classes, p + 1) int64   scratch: how many columns are missing, and which
+    scratch     OUT  (matrices p + 3, p and padding) float64   0 at entry
+    volume      OUT  (matrices,) float64   scratch
+    begins      OUT  (matrices, p + 1) int64   scratch: how many columns are missing, and which
     acc         OUT  (n_classes, > largest row) float64
     found       OUT  (n + 1,) int64   how many rows are not near; which
     """
     p, k = mean.shape[1], start.size
-    values, deviations, z = scratch[k * p], scratch[k * p + 1], k * p + 2
+    z = len(scratch) - 1
+    values, deviations = scratch[z - 2], scratch[z - 1]
     found[0] = 0
     for g in range(starts.size - 1):
         for q in range(starts[g], starts[g + 1]):
@@ -410,19 +407,20 @@ def put_marginals(
                 continue
             if q == starts[g]:
                 for c in range(len(columns)):
-                    # Gram and Schmidt, each column cleared of those before it in turn. Columns
-                    # are 0 above the diagonal: last first, few numbers take part.
+                    # Gram and Schmidt; a column begins with zeros, the last one with most.
                     size, own = 0, c * p
                     volume[c] = 0.0
                     for j in range(p - 1, -1, -1):
                         if values[j] == values[j] or lengths[c, j] == -np.inf:
                             continue
-                        scratch[own + size] = directions[c, j]
+                        put_row(scratch, own + size, directions, c * p + j)
                         for e in range(size):
                             take_out(scratch, own + size, own + e, begins[c, e])
-                        length = math.sqrt(square(scratch, own + size, j))
-                        scratch[own + size] /= length
-                        volume[c] += math.log(length) + lengths[c, j]
+                        if size:
+                            length = math.sqrt(square(scratch, own + size, j))
+                            shrink(scratch, own + size, length)
+                            volume[c] += math.log(length)
+                        volume[c] += lengths[c, j]
                         begins[c, size] = j
                         size += 1
                     begins[c, p] = size

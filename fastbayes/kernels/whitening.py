@@ -247,6 +247,22 @@ def take_out(array, row, unit, first):
 
 
 @register_jitable
+def put_row(array, row, source, start):
+    """Write array[row] = source[start], a row of a flat array of rows as wide."""
+    width = array.shape[1]
+    for k in range(0, width, WIDTH):
+        lanes.store(array, row * width + k, lanes.load(source, start * width + k, WIDTH))
+
+
+@register_jitable
+def shrink(array, row, divisor):
+    """Divide a row by a number."""
+    own = array[row]
+    for k in range(own.size):
+        own[k] /= divisor
+
+
+@register_jitable
 def put_sum(columns, start, factors, n, array, row):
     """Write a sum of n rows of `columns`: array[row] = Σ_j factors[j] columns[start + j].
 
