@@ -20,6 +20,7 @@ from fastbayes.classifiers.drop_in import (
     MultinomialNB,
 )
 from fastbayes.classifiers.gaussian import GaussianBayes
+from fastbayes.classifiers.joint import JointBayes
 from fastbayes.classifiers.kdb import KDB
 from fastbayes.classifiers.naive_bayes import NaiveBayes
 from fastbayes.classifiers.spode import SPODE
@@ -64,6 +65,7 @@ __all__ = [
     "FileFormatError",
     "GaussianBayes",
     "GaussianNB",
+    "JointBayes",
     "MemoryLimitError",
     "MultinomialNB",
     "NaiveBayes",

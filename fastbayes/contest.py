@@ -38,6 +38,9 @@ from fastbayes.statistics.bundle import Statistics
 
 logger = logging.getLogger("fastbayes")
 
+# Parameters that a column of the leaderboard can hold.
+MOST = (1 << 63) - 1
+
 
 @dataclass
 class CountedScans(Scans):
@@ -100,7 +103,7 @@ class Runner:
             fit_seconds=self.fit_seconds,
             predict_seconds=seconds,
             memory=self.memory,
-            parameters=self.model.n_parameters_,
+            parameters=min(self.model.n_parameters_, MOST),
         )
 
 

@@ -47,20 +47,33 @@ MODELS = [
 ]
 
 
+JOINT = [
+    fb.JointBayes(),
+    fb.JointBayes(tau=0, alpha=0),
+    fb.JointBayes(tau=2.5, alpha=0.5, class_prior="empirical"),
+    fb.JointBayes(tau=0, class_prior="uniform"),
+]
+
+
 def left_out(model: Any, table: pa.Table, **options: Any) -> Any:
     weight = WEIGHT if WEIGHT in table.column_names else None
-    pairs = not isinstance(model, fb.NaiveBayes)
-    stats = counted(table, pairs=pairs, **options)
+    stats = counted(table, **needed(model), **options)
     return fb.leave_one_out(model, stats, table, sample_weight=weight)
 
 
+def needed(model: Any) -> dict[str, bool]:
+    """Return what to count for a model."""
+    if isinstance(model, fb.JointBayes):
+        return {"cells": True}
+    return {"pairs": not isinstance(model, fb.NaiveBayes)}
+
+
 @pytest.mark.parametrize("weights", WEIGHTS)
-@pytest.mark.parametrize("model", MODELS, ids=repr)
+@pytest.mark.parametrize("model", [*MODELS, *JOINT], ids=repr)
 def test_refit__categorical_columns(model: Any, weights: Any) -> None:
-    pairs = not isinstance(model, fb.NaiveBayes)
     for seed in seeds():
         table = random_rows(seed, weights=weights)
-        expected = refitted(model, table, pairs=pairs)
+        expected = refitted(model, table, **needed(model))
         close(left_out(model, table).proba, expected)
 
 

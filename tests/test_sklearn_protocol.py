@@ -36,7 +36,8 @@ from fastbayes.errors import DataError, FastBayesWarning, SchemaError
 DROP_INS = [BernoulliNB, CategoricalNB, ComplementNB, GaussianNB, MultinomialNB]
 SPARSE = [BernoulliNB, ComplementNB, MultinomialNB]
 SEMI_NAIVE = [fastbayes.SPODE, fastbayes.TAN, fastbayes.AODE, fastbayes.A2DE, fastbayes.KDB]
-CLASSIFIERS = [*DROP_INS, fastbayes.NaiveBayes, *SEMI_NAIVE, fastbayes.GaussianBayes]
+JOINT = [fastbayes.JointBayes]
+CLASSIFIERS = [*DROP_INS, fastbayes.NaiveBayes, *SEMI_NAIVE, fastbayes.GaussianBayes, *JOINT]
 COVARIANCES = ["tied", "diagonal", "spherical"]
 
 # Few rows of few values: covariances that are none.

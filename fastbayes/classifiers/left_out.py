@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from fastbayes.classifiers.aode import AODE
+from fastbayes.classifiers.joint import JointBayes
 from fastbayes.classifiers.kdb import KDB
 from fastbayes.classifiers.left_out_average import LeftOutAverage
 from fastbayes.classifiers.left_out_base import LeftOut
+from fastbayes.classifiers.left_out_joint import LeftOutJoint
 from fastbayes.classifiers.left_out_naive import LeftOutNaive
 from fastbayes.classifiers.left_out_network import LeftOutNetwork
 from fastbayes.classifiers.left_out_tree import LeftOutTree
@@ -22,6 +24,7 @@ KINDS: tuple[tuple[type[Any], type[Any]], ...] = (
     (TreeClassifier, LeftOutTree),
     (AODE, LeftOutAverage),
     (KDB, LeftOutNetwork),
+    (JointBayes, LeftOutJoint),
 )
 
 
@@ -93,6 +96,7 @@ def kind_of(model: Any) -> type[Any]:
         if isinstance(model, kind):
             return made
     raise SchemaError(
-        "leave_one_out takes counts apart: it knows NaiveBayes, SPODE, TAN, KDB and AODE; "
+        "leave_one_out takes counts apart: it knows NaiveBayes, SPODE, TAN, KDB, AODE and "
+        "JointBayes; "
         f"k_fold validates any classifier, {type(model).__name__} too"
     )

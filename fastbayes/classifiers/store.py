@@ -23,6 +23,7 @@ MODELS = {
     "A2DE": "fastbayes.classifiers.a2de",
     "KDB": "fastbayes.classifiers.kdb",
     "GaussianBayes": "fastbayes.classifiers.gaussian",
+    "JointBayes": "fastbayes.classifiers.joint",
     "CategoricalNB": "fastbayes.classifiers.drop_in",
     "MultinomialNB": "fastbayes.classifiers.drop_in",
     "ComplementNB": "fastbayes.classifiers.drop_in",

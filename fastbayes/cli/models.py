@@ -38,6 +38,7 @@ from fastbayes.sink import format_of
 COUNT_AGAIN = {
     "scatter": "count again with --scatter",
     "triples": "count again with --triples",
+    "cells": "fit it from DATA",
     "pairs": "count again with --pairs",
     "families": "fit it from DATA, which it reads twice",
 }

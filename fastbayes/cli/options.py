@@ -26,6 +26,7 @@ MODELS = {
     "a2de": "A2DE",
     "kdb": "KDB",
     "gaussian-bayes": "GaussianBayes",
+    "joint-bayes": "JointBayes",
 }
 CHOOSE_ALPHA = ("naive-bayes", "spode", "tan")
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 2**10, "MI": 2**20, "GI": 2**30}
@@ -364,6 +365,11 @@ MODEL = together(
         help="Integrate means and covariances out: normal-inverse-Wishart.",
     ),
     of_models("--ddof", type=click.IntRange(0, 1), help="Variance divisor n - ddof; default: 0."),
+    of_models(
+        "--tau",
+        type=click.FloatRange(0),
+        help="Rows of each class spread as if columns were independent; default: 1.",
+    ),
     of_models("--m", type=click.FloatRange(0), help="Pseudo-count of a distribution (m_estimate)."),
 )
 

@@ -1,0 +1,227 @@
+"""The unrestricted classifier: the joint table of all columns, drawn to the product of margins."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastbayes.batch import Batch
+from fastbayes.classifiers.base import Classifier
+from fastbayes.classifiers.joint_table import JointTable, TableScorer
+from fastbayes.classifiers.log_space import Floats
+from fastbayes.classifiers.one_dependence import by_chain_rule, code_rows
+from fastbayes.classifiers.sampling import drawn_values, value_codes
+from fastbayes.classifiers.smoothing import checked_alpha, log_prior
+from fastbayes.errors import SchemaError
+from fastbayes.schema import labels
+from fastbayes.statistics.bundle import Statistics
+
+CHOICES = {
+    "missing": ("marginalize", "category"),
+    "unseen": ("ignore", "smooth", "error"),
+}
+
+
+def checked_mass(name: str, mass: Any) -> float:
+    """Return a number of pseudo-rows as a float.
+
+    Raises
+    ------
+    ValueError
+        When it is not a finite number >= 0.
+    """
+    good = isinstance(mass, (int, float, np.integer, np.floating)) and not isinstance(mass, bool)
+    if not (good and math.isfinite(mass) and mass >= 0):
+        raise ValueError(f"{name}={mass!r}: use a finite number >= 0")
+    return float(mass)
+
+
+class JointBayes(Classifier):
+    """The unrestricted Bayes classifier of discrete columns: it counts how often a row occurs.
+
+    Parameters
+    ----------
+    tau
+        Pseudo-rows of each class that are spread as if columns were independent given the class: 0
+        is maximum likelihood in the joint table.
+    alpha
+        Pseudo-count of every value of a single column, and of every class: 1 is Laplace.
+    class_prior
+        None (smoothed by alpha), "empirical", "uniform", or (n_classes,) probabilities.
+    discretize
+        How numeric columns become bins: "mdl", "quantile", "width", ("quantile", n), ("width", n),
+        or {column: any of these or cut points}.
+    domains
+        Declared values by column name: smoothing counts them, other values are an error.
+    categorical
+        Names or indices of columns to treat as categorical whatever their type.
+    missing
+        "marginalize": a missing value is summed out; "category": it is a value of its own.
+    unseen
+        A value not seen at fit is treated as missing ("ignore"), has the mass of a count of 0
+        ("smooth"), or is an error ("error").
+    threads
+        Worker threads, all processors by default; they never change a bit of a result.
+    memory_limit
+        Bytes that the counts may take.
+
+    Attributes
+    ----------
+    classes_
+        (n_classes,) labels, sorted.
+    statistics_
+        The `Statistics` that every parameter is read from.
+    schema_
+        Columns, domains, cut points and classes.
+    class_log_prior_
+        (n_classes,) nats.
+    n_cells_
+        Different rows that occurred, of those in which every column is known.
+    n_features_in_, feature_names_in_
+        Number of features, and their names where they have any.
+
+    Notes
+    -----
+    P(c, v) = P(c) P(v | c) with P(c) = (n_c + alpha)/(N + K alpha) over all rows, and P(v | c) =
+    (n_vc + tau prod_j P(v_j | c)) / (n_c + tau). There n_vc and n_c count the rows in which every
+    column is known, and P(v_j | c) = (n(c, v_j) + alpha) / (n(c, j known) + S_j alpha) those in
+    which column j is. A class without complete rows has the product of margins. Values unknown at
+    predict are summed over exactly: the rows of all cells that agree with the others, and tau
+    times the product of their margins. Memory is that of the cells that occur, refused over
+    `memory_limit`.
+
+    `explain` splits the log joint by the chain rule, in column order: ln P(x_j | x_1 ... x_j-1, c).
+
+    Examples
+    --------
+    >>> import fastbayes as fb
+    >>> table = {"a": ["0", "0", "1", "1"], "b": ["0", "1", "0", "1"], "y": ["n", "p", "p", "n"]}
+    >>> model = fb.JointBayes(tau=1).fit(table, "y")
+    >>> model.predict({"a": ["0", "1"], "b": ["1", "1"]})
+    array(['p', 'n'], dtype='<U1')
+    >>> model.predict_proba({"a": ["0"], "b": ["1"]})  # (1 + 1/4) / 3 against (0 + 1/4) / 3
+    array([[0.16666667, 0.83333333]])
+    """
+
+    _statistics: ClassVar[tuple[str, ...]] = ("values", "cells")
+    _discretizes: ClassVar[bool] = True
+
+    class_log_prior_: Floats
+    n_cells_: int
+    _table: JointTable
+
+    def __init__(
+        self,
+        *,
+        tau: float = 1.0,
+        alpha: float = 1.0,
+        class_prior: str | ArrayLike | None = None,
+        discretize: Any = "mdl",
+        domains: Mapping[str, Any] | None = None,
+        categorical: Iterable[str | int] | None = None,
+        missing: str = "marginalize",
+        unseen: str = "ignore",
+        threads: int | None = None,
+        memory_limit: int | None = None,
+    ) -> None:
+        self.tau = tau
+        self.alpha = alpha
+        self.class_prior = class_prior
+        self.discretize = discretize
+        self.domains = domains
+        self.categorical = categorical
+        self.missing = missing
+        self.unseen = unseen
+        self.threads = threads
+        self.memory_limit = memory_limit
+
+    def _check_parameters(self) -> None:
+        checked_mass("tau", self.tau)
+        checked_alpha(self.alpha)
+        for name, allowed in CHOICES.items():
+            value = getattr(self, name)
+            if value not in allowed:
+                raise ValueError(f"{name}={value!r}: use one of {allowed}")
+
+    # -- learning ------------------------------------------------------------------------------
+
+    def _suited(self, stats: Any) -> Statistics:
+        stats = super()._suited(stats)
+        for feature in stats.schema.numeric:
+            raise SchemaError(
+                f"the statistics were counted with column {feature.name!r} as numeric; JointBayes "
+                "needs it discrete: count again with cells=True and families=[], which cuts it "
+                "into bins, or name it in `categorical`"
+            )
+        return stats
+
+    def _read(self, stats: Statistics) -> dict[str, Any]:
+        table = JointTable(
+            stats,
+            tau=float(self.tau),
+            alpha=float(self.alpha),
+            missing=self.missing,
+            unseen=self.unseen,
+        )
+        counts, classes = stats.values.class_counts, labels(stats.schema.classes)
+        prior = log_prior(counts, float(self.alpha), self.class_prior, classes)
+        return {"class_log_prior_": prior, "n_cells_": len(table.keys), "_table": table}
+
+    # -- answers -------------------------------------------------------------------------------
+
+    @property
+    def n_parameters_(self) -> int:
+        """Free parameters: K - 1, and K (prod_j S_j - 1) of the joint distributions."""
+        self._check_fitted()
+        k = len(self.classes_)
+        sizes = [max(int(s), 1) for s in self._table.cells.choices]
+        return k - 1 + k * (math.prod(sizes) - 1)
+
+    def _log_prior(self) -> Floats:
+        return self.class_log_prior_
+
+    def _scorer(self, cells: float) -> Any:
+        return TableScorer(self.class_log_prior_, self._table, cells)
+
+    def _contributions(self, batch: Batch, out: Floats) -> None:
+        """Write what each feature adds to ln P(the features before it | c)."""
+        cells = self._table.cells
+        scorer = TableScorer(np.zeros(cells.n_classes), self._table, batch.cells)
+        codes = code_rows(batch, cells.offsets) - cells.offsets[:-1, None]
+        out[:] = by_chain_rule(scorer, range(len(codes)), codes, cells)
+
+    def _drawn(self, codes: NDArray[np.intp], random: np.random.Generator) -> dict[str, Any]:
+        drawn = drawn_cells(self._table, codes, random)
+        features = enumerate(self.schema_.features)
+        return {feature.name: drawn_values(feature, drawn[j], random) for j, feature in features}
+
+
+def drawn_cells(
+    table: JointTable, classes: NDArray[np.intp], random: np.random.Generator
+) -> NDArray[np.int64]:
+    """Return codes drawn from P(v | c) for rows of these classes, (m, n_rows).
+
+    A row is one of those counted, or with the chance of tau in n_c + tau one of independent values.
+    """
+    cells = table.cells
+    drawn = np.empty((len(cells.sizes), len(classes)), np.int64)
+    margins = np.exp(table.log_margins)
+    for j, (first, states) in enumerate(zip(cells.offsets, cells.choices, strict=False)):
+        n = int(states)
+        if n:
+            drawn[j] = value_codes(margins[first : first + n], classes, random)
+        else:
+            drawn[j] = cells.sizes[j]
+    with np.errstate(invalid="ignore"):
+        counted = np.nan_to_num(table.totals / (table.totals + table.tau))
+    again = random.random(len(classes)) < counted[classes]
+    for c in np.flatnonzero(table.totals > 0).tolist():
+        rows = np.flatnonzero(again & (classes == c))
+        steps = np.cumsum(table.counts[:, c])
+        at = np.searchsorted(steps, random.random(len(rows)) * steps[-1], side="right")
+        drawn[:, rows] = table.keys[np.minimum(at, len(steps) - 1)].T
+    return drawn
