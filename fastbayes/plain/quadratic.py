@@ -169,8 +169,10 @@ class Quadratics:
                 both = np.ldexp(z, (own - top)[:, None]) + np.ldexp(other, (its - top)[:, None])
                 found[rows, c] = both @ steps[c]
                 exponents[rows, c] = top + scales[c] + 2
-        down = np.maximum(exponents.max(axis=1, keepdims=True) - 900, 0)
-        return np.ldexp(found, exponents - down)
+        found, more = np.frexp(found)
+        exponents += more
+        highest = np.where(found != 0, exponents, LOW).max(axis=1, keepdims=True)
+        return np.ldexp(found, exponents - np.maximum(highest - 900, 0))
 
 
 def scaled_product(matrix: Floats, rows: Floats) -> tuple[Floats, NDArray[np.int64]]:
