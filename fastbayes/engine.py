@@ -36,7 +36,7 @@ from fastbayes.statistics import (
 )
 from fastbayes.statistics.bundle import Statistics
 from fastbayes.statistics.cell_runs import check_room
-from fastbayes.statistics.class_scatter import has_gaps, scatter_bytes
+from fastbayes.statistics.class_scatter import holds_gaps, scatter_need
 from fastbayes.statistics.class_sketches import sketch_bytes
 from fastbayes.statistics.family_counts import family_bytes
 from fastbayes.statistics.pair_counts import pair_bytes
@@ -178,8 +178,8 @@ class _Budget:
             each += triple_bytes(widths, *told)
         matrices = 0
         if self.scatter:
-            self.gaps = self.gaps or has_gaps(batch)
-            matrices = scatter_bytes(shape, self.copies, self.gaps)
+            spare = self.limit - int(each.sum()) - others
+            self.gaps, matrices = scatter_need(batch, shape, self.copies, spare, self.gaps)
         sketches = 0
         if self.sketches:
             rows = math.inf if encoder.cells is None else encoder.cells / len(encoder.features)
@@ -208,6 +208,7 @@ class _Budget:
 
     def check_cells(self, parts: Parts) -> None:
         """Refuse joint tables that have grown too large: how many cells occur, only rows tell."""
+        self.gaps |= holds_gaps(parts.held.get(ClassScatter.name))
         if self.limit is not None:
             check_room(parts.held.values(), self.copies, self.limit, self.over)
 

@@ -431,3 +431,16 @@ def test_overflow__is_no_warning_and_spoils_no_other_column() -> None:
     for stat in (scatter_of(columns), scatter_of(columns) + scatter_of(columns)):
         assert not np.isfinite(stat.scatter[0, 0, 0])
         assert np.isfinite(stat.scatter[0, 1, 1])
+
+
+def test_memory__a_missing_value_met_early_is_not_forgotten(tmp_path: Path) -> None:
+    # With two classes there is room for it; with the third, long after, there is not.
+    X = np.random.default_rng(12).normal(size=(4000, 40))
+    X[5, 5] = np.nan
+    rows = pa.table({**{f"x{i}": x for i, x in enumerate(X.T)}, "y": np.arange(4000) // 1900})
+    pq.write_table(rows, tmp_path / "rows.parquet", row_group_size=500)
+    two = 8 * 2 * 40 * 40 * 2 * 10
+    with pytest.raises(MemoryLimitError, match=f"two by two need {two * 3 // 2:,} bytes"):
+        fb.count(
+            str(tmp_path / "rows.parquet"), "y", scatter=True, threads=1, memory_limit=two * 5 // 4
+        )

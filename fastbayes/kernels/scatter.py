@@ -56,6 +56,7 @@ SIGNATURES: dict[str, list[tuple[str, ...]]] = {
             writes("uint8"),
         )
     ],
+    "put_known": [(_X, reads(g), _X, _OUT, _OUT) for g in _GROUPS[:2]],
     "mirror": [(_MATRICES,)],
 }
 
@@ -71,7 +72,7 @@ def block_scatter(
     Parameters
     ----------
     columns
-        p columns, each (n,) float64 without NaN.
+        p columns, each (n,) float64. A NaN makes mean and scatter of its group and column NaN.
     group
         (n,) groups below `n_groups`: classes, or cells and classes.
     n_groups
@@ -142,6 +143,30 @@ def block_products(
     _add(columns, group, weight, readonly(shift), readonly(wanted), count, total, result)
     mirror(result)
     return result
+
+
+def known_parts(
+    values: Floats, group: NDArray[np.unsignedinteger], centre: Floats
+) -> tuple[Floats, Floats]:
+    """Return deviations from the centre of the group, 0 where a value is missing, and 1 where not.
+
+    Parameters
+    ----------
+    values
+        (n,) one numeric column, NaN where missing.
+    group
+        (n,) groups.
+    centre
+        (n_groups,) what is subtracted.
+
+    Returns
+    -------
+    tuple
+        Deviations and indicators of what is known, each (n,) float64.
+    """
+    deviation, known = np.empty((2, len(values)))
+    put_known(readonly(values), readonly(group), readonly(centre), deviation, known)
+    return deviation, known
 
 
 def _add(
@@ -365,6 +390,22 @@ def from_sums(shift, wanted, count, total, mean, rest, scatter, far):
         for i in range(p):
             for j in range(i):
                 matrix[j, i] = matrix[i, j]
+
+
+@kernel
+def put_known(x, group, centre, deviation, known):
+    """Tell what is known: deviation[r] = x[r] - centre[group[r]], known[r] = 1; else both 0.
+
+    x          IN   (n,) float64   NaN where missing
+    group      IN   (n,) uint8 | uint16
+    centre     IN   (n_groups,) float64
+    deviation  OUT  (n,) float64
+    known      OUT  (n,) float64
+    """
+    for r in range(U(x.size)):
+        here = x[r] == x[r]
+        deviation[r] = x[r] - centre[U(group[r])] if here else 0.0
+        known[r] = 1.0 if here else 0.0
 
 
 @kernel

@@ -21,7 +21,7 @@ def block_scatter(
     Parameters
     ----------
     columns
-        p columns, each (n,) float64 without NaN.
+        p columns, each (n,) float64. A NaN makes mean and scatter of its group and column NaN.
     group
         (n,) groups below `n_groups`: classes, or cells and classes.
     n_groups
@@ -71,6 +71,30 @@ def block_products(
         As in `block_scatter`.
     """
     return _products(*_rows(columns, group, weight, None), n_groups)
+
+
+def known_parts(
+    values: Floats, group: NDArray[np.unsignedinteger], centre: Floats
+) -> tuple[Floats, Floats]:
+    """Return deviations from the centre of the group, 0 where a value is missing, and 1 where not.
+
+    Parameters
+    ----------
+    values
+        (n,) one numeric column, NaN where missing.
+    group
+        (n,) groups.
+    centre
+        (n_groups,) what is subtracted.
+
+    Returns
+    -------
+    tuple
+        Deviations and indicators of what is known, each (n,) float64.
+    """
+    known = ~np.isnan(values)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.where(known, values - centre[group], 0.0), known.astype(np.float64)
 
 
 def far_from_mean(

@@ -17,6 +17,9 @@ from fastbayes.statistics.value_counts import close
 
 Floats = NDArray[np.float64]
 
+# Rows of a block that are looked at for missing values before all are taken for complete.
+FIRST_ROWS = 128
+
 
 class ClassScatter:
     """Scatter matrix of each class: the sufficient statistic of Gaussians with covariances.
@@ -92,14 +95,16 @@ class ClassScatter:
         assert y is not None
         if not batch.n_rows:
             return
-        k = batch.n_classes
-        gaps = np.zeros(batch.n_rows, np.bool_)
-        for x in columns:
-            # The least of numbers is one unless there is none among them: no second array.
-            if np.isnan(x.min()):
+        k, block = batch.n_classes, ClassScatter(self.shape)
+        module = _jit.load("scatter", batch.cells)
+        arrays = None
+        if not any(np.isnan(x[:FIRST_ROWS]).any() for x in columns):
+            # What is missing turns a mean into NaN: where nothing is, nothing need be looked for.
+            arrays = module.block_scatter(columns, y, k, weight)
+        if arrays is None or np.isnan(arrays[1]).any():
+            gaps = np.isnan(columns[0])
+            for x in columns[1:]:
                 gaps |= np.isnan(x)
-        block = ClassScatter(self.shape)
-        if gaps.any():
             rows = np.flatnonzero(gaps if weight is None else gaps & (weight > 0))
             w = None if weight is None else weight[rows]
             if len(rows):
@@ -111,7 +116,7 @@ class ClassScatter:
             rows = np.flatnonzero(~gaps)
             columns, y = [x[rows] for x in columns], y[rows]
             weight = None if weight is None else weight[rows]
-        arrays = _jit.load("scatter", batch.cells).block_scatter(columns, y, k, weight)
+            arrays = module.block_scatter(columns, y, k, weight)
         for place, array in zip(block._complete_arrays(), arrays, strict=True):
             place[:k] = array
         self._merge(block)
@@ -286,6 +291,32 @@ def scatter_bytes(shape: Shape, copies: int, gaps: bool) -> int:
         Whether values are missing, which takes moments two by two.
     """
     return 8 * max(1, shape.n_classes) * shape.n_numeric**2 * copies * (10 if gaps else 2)
+
+
+def scatter_need(
+    batch: Batch, shape: Shape, copies: int, spare: int, gaps: bool
+) -> tuple[bool, int]:
+    """Return whether values are known to be missing, and the bytes of scatter matrices.
+
+    Parameters
+    ----------
+    batch
+        Rows that are to be added.
+    shape, copies
+        As in `scatter_bytes`.
+    spare
+        Bytes that there are. Missing values are looked for only where they would need more.
+    gaps
+        Whether values were missing before.
+    """
+    if not gaps and scatter_bytes(shape, copies, True) > spare:
+        gaps = has_gaps(batch)
+    return gaps, scatter_bytes(shape, copies, gaps)
+
+
+def holds_gaps(part: object) -> bool:
+    """Return whether a statistic is a scatter that has seen missing values."""
+    return isinstance(part, ClassScatter) and part.joint is not None
 
 
 def has_gaps(batch: Batch) -> bool:

@@ -101,16 +101,13 @@ def joint_block(
     tell them all: sum of d_i d_j, of d_i 1_j and of 1_i 1_j.
     """
     p = len(columns)
-    centre, parts, known = np.empty((k, p)), [], []
+    moments, scatters = _jit.load("moments", cells), _jit.load("scatter", cells)
+    centre, parts = np.empty((k, p)), []
     for i, x in enumerate(columns):
-        centre[:, i] = _jit.load("moments", cells).block_moments(x, y, k, weight)[1]
-        with np.errstate(over="ignore", invalid="ignore"):
-            deviation = x - centre[y, i]
-        here = ~np.isnan(x)
-        parts.append(np.where(here, deviation, 0.0))
-        known.append(here.astype(np.float64))
-    parts += known
-    sums = _jit.load("scatter", cells).block_products(parts, y, k, weight)
+        centre[:, i] = moments.block_moments(x, y, k, weight)[1]
+        parts.append(scatters.known_parts(x, y, centre[:, i]))
+    deviations, known = zip(*parts, strict=True)
+    sums = scatters.block_products([*deviations, *known], y, k, weight)
     count, total = sums[:, p:, p:], sums[:, :p, p:]
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         offset = np.where(count > 0, total / count, 0.0)

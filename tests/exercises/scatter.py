@@ -15,3 +15,5 @@ def exercise(scatter):
         for weight in (None, np.ones(ROWS)):
             scatter.block_scatter(columns, group, 4, weight)
             scatter.block_products(columns, group, 4, weight)
+    for code in (np.uint8, np.uint16):
+        scatter.known_parts(columns[0], np.zeros(ROWS, code), np.ones(2))

@@ -169,6 +169,37 @@ def test_numbers_too_large__that_group_and_column_are_not_finite(module, weighte
 
 
 @every
+@pytest.mark.parametrize("n_groups", [3, 300])
+def test_known_parts__are_0_where_a_value_is_missing(module, n_groups):
+    rng = np.random.default_rng(13)
+    x, group, centre = rng.normal(size=900), groups(rng, 900, n_groups), rng.normal(size=n_groups)
+    x[rng.random(900) < 0.3] = np.nan
+    deviation, known = module.known_parts(x, group, centre)
+    gaps = np.isnan(x)
+    assert not deviation[gaps].any()
+    np.testing.assert_array_equal(known, ~gaps)
+    np.testing.assert_array_equal(deviation[~gaps], x[~gaps] - centre[group[~gaps]])
+
+
+@every
+@weights
+def test_missing_values_show_in_mean_and_scatter_of_their_group_and_column(module, weighted):
+    rng = np.random.default_rng(14)
+    columns, group = list(rng.normal(size=(4, 600))), groups(rng, 600, 5)
+    weight = rng.random(600) if weighted else None
+    expected = module.block_scatter(columns, group, 5, weight)
+    columns[2][np.flatnonzero(group == 3)[[0, 40]]] = np.nan
+    _, mean, _, scatter = module.block_scatter(columns, group, 5, weight)
+    assert np.isnan(mean[3, 2])
+    assert np.isnan(scatter[3, 2, 2])
+    mean[3, 2], expected[1][3, 2] = 0.0, 0.0
+    scatter[3, 2], scatter[3, :, 2] = 0.0, 0.0
+    expected[3][3, 2], expected[3][3, :, 2] = 0.0, 0.0
+    np.testing.assert_array_equal(mean, expected[1])
+    np.testing.assert_allclose(scatter, expected[3], rtol=1e-12)
+
+
+@every
 def test_weight_zero_is_no_row(module):
     rng = np.random.default_rng(9)
     columns, group = list(rng.normal(size=(3, 500))), groups(rng, 500, 4)
