@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 import fastbayes as fb
-from benchmarks import data, gaussian_cases, pair_cases, rivals
+from benchmarks import data, gaussian_cases, pair_cases, quadratic_cases, rivals
 from benchmarks.case import FLOOR, OURS, Case, Claim, Work, rows_of
 from benchmarks.measure import Side
 from fastbayes import _jit, engine, generate
@@ -323,6 +323,7 @@ CASES = {
             PARQUET,
         ),
         *pair_cases.CASES,
+        *quadratic_cases.CASES,
         *gaussian_cases.CASES,
     )
 }

@@ -289,8 +289,9 @@ def test_student_t__far_away_the_heaviest_tail(module):
 def test_means_far_apart__a_row_is_as_near_to_its_own_as_alone(module, shared):
     case = problem(7, 3, 4, 50, shared=shared)
     log_prior, mean, rest, whiten, level, dof, marginal = case.model
-    own = mean + np.array([[1e9], [-1e9], [0.0]])
-    numeric = [column + 1e9 for column in case.numeric]
+    shift = np.array([1e9, -1e9, 0.0])
+    own = mean + shift[:, None]
+    numeric = [column + shift[np.arange(50) % 3] for column in case.numeric]
     joint = np.empty((50, 3))
     module.QuadraticScorer(log_prior, own, rest, whiten, level, dof, marginal).log_joint(
         (), numeric, joint
@@ -343,6 +344,7 @@ def test_nothing_is_known__the_prior_answers(module):
     case = problem(10, 3, 4, 20)
     for column in case.numeric:
         column[5:] = np.nan
+    case.model = *case.model[:-1], None  # there is nothing to ask for
     joint, posterior, *_, lost, _ = answers(module, case)
     assert lost == 0
     assert (joint[5:] == case.model[0]).all()
