@@ -14,12 +14,13 @@ Floats = NDArray[np.float64]
 U = np.uint64
 WIDTH, TILE = products.WIDTH, products.TILE
 
-# Rows of a group in one panel from which on tiles beat adding row by row.
+# Rows of a group in one stretch of rows from which on tiles beat adding row by row.
 FEW_ROWS = 2 * WIDTH
 # Rows of which a tile is computed at a time: its columns stay in the first-level cache.
 SEGMENT = 512
-# Values in a panel, which stays in the second-level cache, and least number of its rows.
-PANEL, PANEL_ROWS = 1 << 17, 4096
+# A panel holds this many values, to stay in the second-level cache, but no fewer than so many
+# rows, and so many for each group: below, the sums of a tile cost more than its products.
+PANEL, PANEL_ROWS, GROUP_ROWS = 1 << 17, 1024, 64
 
 _X, _OUT, _INT = reads("float64"), writes("float64"), "int64"
 _MATRIX, _MATRICES = reads("float64", 2), writes("float64", 3)
@@ -41,19 +42,21 @@ SIGNATURES: dict[str, list[tuple[str, ...]]] = {
     ],
     "add_panel": [
         (
-            *(_MATRIX, reads("int64"), reads("int64"), writes("float64", 2), _OUT),
+            *(_MATRIX, reads("int64"), reads("int64"), writes("float64", 2)),
             *(writes("float64", 2), _MATRICES),
         )
     ],
+    "add_few": [
+        (
+            *(reads("uint64"), _MATRIX, weight, reads("int64"), reads("int64"), reads("int32")),
+            *(_OUT, writes("float64", 2), _MATRICES),
+        )
+        for weight in ("none", _X)
+    ],
     "from_sums": [
         (
-            _MATRIX,
-            reads("uint8"),
-            _X,
-            _MATRIX,
-            *[writes("float64", 2)] * 2,
-            _MATRICES,
-            writes("uint8"),
+            *(_MATRIX, reads("uint8"), _X, _MATRIX),
+            *(writes("float64", 2), writes("float64", 2), _MATRICES, writes("uint8")),
         )
     ],
     "put_known": [(_X, reads(g), _X, _OUT, _OUT) for g in _GROUPS[:2]],
@@ -99,11 +102,11 @@ def block_scatter(
     first = np.full(n_groups, -1)
     first_rows(group, weight, first)
     present = np.flatnonzero(first >= 0)
-    shift = np.zeros((len(columns), n_groups))
-    for i, x in enumerate(columns):
-        shift[i, present] = x[first[present]]
-    shift[~np.isfinite(shift)] = 0.0
     p = len(columns)
+    shift = np.zeros((n_groups, p))
+    for i, x in enumerate(columns):
+        shift[present, i] = x[first[present]]
+    shift[~np.isfinite(shift)] = 0.0
     mean, rest = np.zeros((2, n_groups, p))
     count, scatter = np.zeros(n_groups), np.zeros((n_groups, p, p))
     wanted, far = np.ones(n_groups, np.uint8), np.zeros(n_groups, np.uint8)
@@ -115,7 +118,7 @@ def block_scatter(
         if not far.any():
             break
         wanted, far = far, np.zeros(n_groups, np.uint8)
-        shift = np.ascontiguousarray(mean.T)
+        shift = mean.copy()
         again = wanted != 0
         count[again], scatter[again] = 0.0, 0.0
     return count, mean, rest, scatter
@@ -136,7 +139,7 @@ def block_products(
     """
     group, weight = readonly(group), None if weight is None else readonly(weight)
     p = len(columns)
-    result, shift = np.zeros((n_groups, p, p)), np.zeros((p, n_groups))
+    result, shift = np.zeros((n_groups, p, p)), np.zeros((n_groups, p))
     count, total = np.zeros(n_groups), np.zeros((n_groups, p))
     wanted = np.ones(n_groups, np.uint8)
     columns = [readonly(x) for x in columns]
@@ -180,24 +183,23 @@ def _add(
     scatter: Floats,
 ) -> None:
     """Add sums of w, w d and w d dᵀ (its lower half) of the wanted groups, d = x - shift."""
-    p, n_groups = shift.shape
+    n_groups, p = shift.shape
     n, padded = len(group), -(-p // TILE) * TILE
-    # A panel with many groups has few rows of each.
-    rows = max(PANEL_ROWS, PANEL // max(1, p), 2 * n_groups)
-    rows = min(n, rows)
+    rows = min(n, max(PANEL_ROWS, PANEL // max(1, p), GROUP_ROWS * n_groups))
     length = rows + min(n_groups, rows // FEW_ROWS + 1) * WIDTH
     panel = np.empty((padded + 1, length))
     panel[p:] = 0.0
     size, start = np.zeros(n_groups, np.int64), np.zeros(n_groups, np.int64)
     order, scratch = np.zeros(length, np.int32), np.zeros((TILE + 1, TILE))
-    row = np.zeros(padded + WIDTH)
+    row = np.zeros(padded)
     addresses = readonly(np.array([x.ctypes.data for x in columns], np.uint64))
     for begin in range(0, n, max(1, rows)):
         end = min(n, begin + rows)
         sort_rows(group, weight, wanted, begin, end, count, size, start, order)
-        told = readonly(size), readonly(start)
-        put_panel(addresses, shift, weight, *told, readonly(order), panel)
-        add_panel(readonly(panel), *told, scratch, row, total, scatter)
+        told = addresses, shift, weight, readonly(size), readonly(start), readonly(order)
+        put_panel(*told, panel)
+        add_panel(readonly(panel), readonly(size), readonly(start), scratch, total, scatter)
+        add_few(*told, row, total, scatter)
 
 
 @kernel
@@ -264,10 +266,12 @@ def sort_rows(group, weight, wanted, begin, end, count, size, start, order):
 
 @kernel
 def put_panel(addresses, shift, weight, size, start, order, panel):
-    """Write the columns in the order of the groups: panel[i, k] = √w (x_i[order[k]] - shift[i, g]).
+    """Write the columns in the order of the groups: panel[i, k] = √w (x_i[order[k]] - shift[g, i]).
+
+    Groups of fewer than FEW_ROWS are left out.
 
     addresses  IN   (p,) uint64   of the columns
-    shift      IN   (p, n_groups) float64
+    shift      IN   (n_groups, p) float64
     weight     IN   (n,) float64 or None
     size       IN   (n_groups,) int64
     start      IN   (n_groups,) int64
@@ -276,61 +280,49 @@ def put_panel(addresses, shift, weight, size, start, order, panel):
     """
     roots = panel[panel.shape[0] - 1]
     for g in range(size.size):
+        if size[g] < FEW_ROWS:
+            continue
         a, b = U(start[g]), U(start[g] + size[g])
         k = a
         while k < b:
             roots[k] = 1.0 if weight is None else np.sqrt(weight[U(order[k])])
             k += U(1)
-        if size[g] >= FEW_ROWS:
-            while (k - a) % U(WIDTH) != U(0):
-                roots[k] = 0.0
-                k += U(1)
+        while (k - a) % U(WIDTH) != U(0):
+            roots[k] = 0.0
+            k += U(1)
     for i in range(addresses.size):
         address, out = addresses[i], panel[i]
         for g in range(size.size):
+            if size[g] < FEW_ROWS:
+                continue
             a, b = U(start[g]), U(start[g] + size[g])
-            centre = shift[i, g]
+            centre = shift[g, i]
             k = a
             while k < b:
                 d = products.value_at(address, U(order[k])) - centre
                 out[k] = d if weight is None else d * roots[k]
                 k += U(1)
-            if size[g] >= FEW_ROWS:
-                while (k - a) % U(WIDTH) != U(0):
-                    out[k] = 0.0
-                    k += U(1)
+            while (k - a) % U(WIDTH) != U(0):
+                out[k] = 0.0
+                k += U(1)
 
 
 @kernel
-def add_panel(panel, size, start, sums, row, total, scatter):
+def add_panel(panel, size, start, sums, total, scatter):
     """Add the products of the rows of each group: scatter[g, i, j] += Σ d_i d_j, j <= i.
 
     panel    IN   (> p, rows) float64   d, and √w in the last row
     size     IN   (n_groups,) int64
     start    IN   (n_groups,) int64
     sums     OUT  (TILE + 1, TILE) float64   scratch
-    row      OUT  (>= p, filled up to whole vectors) float64   scratch
     total    OUT  (n_groups, p) float64   += Σ √w d
     scatter  OUT  (n_groups, p, p) float64   its upper half is of no use
     """
     p, length = total.shape[1], panel.shape[1]
     root = (panel.shape[0] - 1) * length
-    whole = p // WIDTH * WIDTH
     for g in range(size.size):
-        n = size[g]
-        if n == 0:
-            continue
-        out = scatter[g]
+        n, out = size[g], scatter[g]
         if n < FEW_ROWS:
-            for k in range(start[g], start[g] + n):
-                for i in range(p):
-                    row[i] = panel[i, k]
-                    total[g, i] += row[i] * panel[panel.shape[0] - 1, k]
-                for i in range(p):
-                    d = row[i]
-                    products.add_row(out, i * p, row, whole, d)
-                    for j in range(whole, p):
-                        out[i, j] += d * row[j]
             continue
         end = start[g] + (n + WIDTH - 1) // WIDTH * WIDTH
         for first in range(start[g], end, SEGMENT):
@@ -351,10 +343,45 @@ def add_panel(panel, size, start, sums, row, total, scatter):
 
 
 @kernel
+def add_few(addresses, shift, weight, size, start, order, row, total, scatter):
+    """Add the products of groups of fewer than FEW_ROWS row by row: scatter[g, i, j] += d_i d_j.
+
+    d = √w (x - shift[g]).
+
+    addresses  IN   (p,) uint64   of the columns
+    shift      IN   (n_groups, p) float64
+    weight     IN   (n,) float64 or None
+    size       IN   (n_groups,) int64
+    start      IN   (n_groups,) int64
+    order      IN   (rows,) int32
+    row        OUT  (>= p) float64   scratch
+    total      OUT  (n_groups, p) float64   += Σ √w d
+    scatter    OUT  (n_groups, p, p) float64
+    """
+    p = total.shape[1]
+    whole = p // WIDTH * WIDTH
+    for g in range(size.size):
+        if not 0 < size[g] < FEW_ROWS:
+            continue
+        out, centre, sums = scatter[g], shift[g], total[g]
+        for k in range(U(start[g]), U(start[g] + size[g])):
+            r = U(order[k])
+            root = 1.0 if weight is None else np.sqrt(weight[r])
+            for i in range(p):
+                d = (products.value_at(addresses[i], r) - centre[i]) * root
+                row[i] = d
+                sums[i] += d * root
+            for i in range(p):
+                products.add_row(out, i * p, row, whole, row[i])
+                for j in range(whole, p):
+                    out[i, j] += row[i] * row[j]
+
+
+@kernel
 def from_sums(shift, wanted, count, total, mean, rest, scatter, far):
     """Turn sums into moments: mean + rest = shift + Σwd / Σw, scatter = Σwddᵀ - Σwd Σwdᵀ / Σw.
 
-    shift    IN   (p, n_groups) float64
+    shift    IN   (n_groups, p) float64
     wanted   IN   (n_groups,) uint8   groups with 0 are left as they are
     count    IN   (n_groups,) float64   Σw
     total    IN   (n_groups, p) float64   Σwd
@@ -370,7 +397,7 @@ def from_sums(shift, wanted, count, total, mean, rest, scatter, far):
             continue
         matrix = scatter[g]
         for i in range(p):
-            offset, centre = total[g, i] / n, shift[i, g]
+            offset, centre = total[g, i] / n, shift[g, i]
             place = centre + offset
             part = place - centre
             left = (centre - (place - part)) + (offset - part)
