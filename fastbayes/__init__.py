@@ -21,6 +21,7 @@ from fastbayes.classifiers.drop_in import (
 )
 from fastbayes.classifiers.gaussian import GaussianBayes
 from fastbayes.classifiers.joint import JointBayes
+from fastbayes.classifiers.joint_gaussian import JointGaussian
 from fastbayes.classifiers.kdb import KDB
 from fastbayes.classifiers.naive_bayes import NaiveBayes
 from fastbayes.classifiers.spode import SPODE
@@ -66,6 +67,7 @@ __all__ = [
     "GaussianBayes",
     "GaussianNB",
     "JointBayes",
+    "JointGaussian",
     "MemoryLimitError",
     "MultinomialNB",
     "NaiveBayes",

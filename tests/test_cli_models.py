@@ -90,6 +90,10 @@ CASES: dict[str, tuple[str, list[str], Any]] = {
                    lambda: fb.KDB(k=3, missing="category", categorical=["stops"])),
 }  # fmt: skip
 CASES["joint-bayes"] = ("joint-bayes", ["--tau", "2"], lambda: fb.JointBayes(tau=2.0))
+CASES["joint-gaussian"] = (
+    *("joint-gaussian", ["--cells", "naive", "--backoff", "3"]),
+    lambda: fb.JointGaussian(cells="naive", backoff=3.0),
+)
 CASES["a2de"] = ("a2de", ["--min-count", "2"], lambda: fb.A2DE(min_count=2.0))
 
 

@@ -201,11 +201,16 @@ class JointBayes(Classifier):
 
 
 def drawn_cells(
-    table: JointTable, classes: NDArray[np.intp], random: np.random.Generator
+    table: JointTable,
+    classes: NDArray[np.intp],
+    random: np.random.Generator,
+    *,
+    counted: bool = False,
 ) -> NDArray[np.int64]:
     """Return codes drawn from P(v | c) for rows of these classes, (m, n_rows).
 
-    A row is one of those counted, or with the chance of tau in n_c + tau one of independent values.
+    A row is one of those counted, or with the chance of tau in n_c + tau one of independent values;
+    where these are not wanted, they are left to classes without counts.
     """
     cells = table.cells
     drawn = np.empty((len(cells.sizes), len(classes)), np.int64)
@@ -217,8 +222,8 @@ def drawn_cells(
         else:
             drawn[j] = cells.sizes[j]
     with np.errstate(invalid="ignore"):
-        counted = np.nan_to_num(table.totals / (table.totals + table.tau))
-    again = random.random(len(classes)) < counted[classes]
+        share = np.nan_to_num(table.totals / (table.totals + table.tau * (not counted)))
+    again = random.random(len(classes)) < share[classes]
     for c in np.flatnonzero(table.totals > 0).tolist():
         rows = np.flatnonzero(again & (classes == c))
         steps = np.cumsum(table.counts[:, c])

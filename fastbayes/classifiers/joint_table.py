@@ -88,6 +88,8 @@ class JointTable:
         Pseudo-count of each value in a margin.
     missing, unseen
         As in `Cells`.
+    joint
+        Whether rows of cells count; else there are the margins alone.
 
     Attributes
     ----------
@@ -102,7 +104,14 @@ class JointTable:
     """
 
     def __init__(
-        self, stats: Statistics, *, tau: float, alpha: float, missing: str, unseen: str
+        self,
+        stats: Statistics,
+        *,
+        tau: float,
+        alpha: float,
+        missing: str,
+        unseen: str,
+        joint: bool = True,
     ) -> None:
         found, m = stats.cells, len(stats.schema.categorical)
         if len(found.columns) < m:
@@ -110,11 +119,11 @@ class JointTable:
                 f"the cells of the statistics are those of {len(found.columns)} columns out of "
                 f"{m}; count again with cells=True"
             )
-        self.tau, self.rule = tau, Smoothing(alpha=alpha)
+        self.tau, self.rule = tau if joint else 1.0, Smoothing(alpha=alpha)
         self.cells = Cells(stats.values, no_pairs(stats), missing=missing, unseen=unseen)
         keys = found.keys.astype(np.int64)
         keys = np.where(keys < 0, self.cells.sizes, keys)
-        whole = ~self.hidden(keys.T).any(axis=0)
+        whole = ~self.hidden(keys.T).any(axis=0) & joint
         self.keys, self.counts = keys[whole], found.counts[whole].astype(np.float64)
         self.totals: Floats = self.counts.sum(axis=0)
         self.log_margins = logs(self.cells.likelihood(self.rule))

@@ -24,6 +24,7 @@ MODELS = {
     "KDB": "fastbayes.classifiers.kdb",
     "GaussianBayes": "fastbayes.classifiers.gaussian",
     "JointBayes": "fastbayes.classifiers.joint",
+    "JointGaussian": "fastbayes.classifiers.joint_gaussian",
     "CategoricalNB": "fastbayes.classifiers.drop_in",
     "MultinomialNB": "fastbayes.classifiers.drop_in",
     "ComplementNB": "fastbayes.classifiers.drop_in",

@@ -27,6 +27,7 @@ MODELS = {
     "kdb": "KDB",
     "gaussian-bayes": "GaussianBayes",
     "joint-bayes": "JointBayes",
+    "joint-gaussian": "JointGaussian",
 }
 CHOOSE_ALPHA = ("naive-bayes", "spode", "tan")
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 2**10, "MI": 2**20, "GI": 2**30}
@@ -365,6 +366,17 @@ MODEL = together(
         help="Integrate means and covariances out: normal-inverse-Wishart.",
     ),
     of_models("--ddof", type=click.IntRange(0, 1), help="Variance divisor n - ddof; default: 0."),
+    of_models(
+        "--cells",
+        type=click.Choice(["joint", "naive"]),
+        help="Whether values of categorical columns are one joint value (the default), or "
+        "independent within a class.",
+    ),
+    of_models(
+        "--backoff",
+        type=click.FloatRange(0),
+        help="Rows of its class that each cell is drawn to; default: 10.",
+    ),
     of_models(
         "--tau",
         type=click.FloatRange(0),

@@ -1,0 +1,291 @@
+"""Normal densities of the cells of a joint table, each drawn to that of its class."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes import _jit
+from fastbayes.classifiers.covariance import (
+    TOLERANCE,
+    Rule,
+    correlations,
+    diagonal,
+    inverse_factor,
+    regular,
+)
+from fastbayes.classifiers.joint_table import Ints, patterns
+from fastbayes.classifiers.log_space import Floats
+from fastbayes.errors import DataError
+from fastbayes.statistics.cell_scatter import Groups, pooled
+from fastbayes.statistics.class_moments import two_sum
+
+# Least variance of a class that has a density of its own, as a share of that of all rows.
+FLOOR = 1e-9
+# A squared distance beyond this one is taken for it: log densities stay finite.
+FARTHEST = 1e300
+# Correlation matrices are looked at so many numbers at a time.
+CHUNK = 1 << 20
+
+
+class Backing(NamedTuple):
+    """Densities that others are drawn to.
+
+    mean, rest  (n, p)
+    covariance  (n, p, p)
+    """
+
+    mean: Floats
+    rest: Floats
+    covariance: Floats
+
+
+def merged(groups: Groups, parent: Backing, kappa: float) -> Backing:
+    """Return the densities of groups of rows, each together with kappa rows of its parent.
+
+    mean = (n x + kappa m0) / (n + kappa), covariance = (S + kappa C0 + n kappa/(n + kappa)
+    (x - m0)(x - m0)^T) / (n + kappa): Chan's merge of n rows with kappa pseudo-rows.
+    """
+    n = groups.n
+    # Of both together; kappa may be infinite.
+    share = np.divide(n, n + kappa, out=np.zeros_like(n), where=(n > 0) & np.isfinite(n + kappa))
+    with np.errstate(over="ignore", invalid="ignore"):
+        apart = (groups.mean - parent.mean) + (groups.rest - parent.rest)
+        some = (n > 0)[:, None]
+        # From its own mean: it may be known to more digits than it is far from the other.
+        mean, rest = two_sum(groups.mean, groups.rest - (1 - share)[:, None] * apart)
+        mean, rest = np.where(some, mean, parent.mean), np.where(some, rest, parent.rest)
+        apart = np.where(some, apart, 0.0)
+        own = groups.scatter / np.where(n > 0, n, 1.0)[:, None, None]
+        w = share[:, None, None]
+        between = apart[:, :, None] * apart[:, None, :]
+        return Backing(mean, rest, w * own + (1 - w) * parent.covariance + w * (1 - w) * between)
+
+
+class CellGaussians:
+    """Densities of numbers in each cell of each class, then those of the classes.
+
+    Parameters
+    ----------
+    groups
+        Moments of (cell, class), sorted.
+    labels
+        (n,) class of each.
+    inside
+        (n,) whether each is a cell in which every column is observed; others tell of their class.
+    kappa
+        Pseudo-rows of the class in each cell.
+    n_classes
+        Classes.
+    names, classes
+        Names of the numeric columns, and labels of the classes.
+
+    Attributes
+    ----------
+    which
+        (n_cells,) groups that have a density.
+    kept
+        (p,) columns that vary; the others have factor 1.
+    backed
+        (n_classes,) classes without a density of their own.
+    shrunk
+        Whether the covariance of all rows is singular, and was drawn to its diagonal.
+    mean, rest, covariance
+        (n_cells + n_classes, ...) of the densities.
+
+    Raises
+    ------
+    DataError
+        When no row is complete, or squares of values overflow.
+    """
+
+    def __init__(
+        self,
+        groups: Groups,
+        labels: NDArray[Any],
+        inside: NDArray[np.bool_],
+        kappa: float,
+        n_classes: int,
+        names: Sequence[str],
+        classes: Sequence[Any],
+    ) -> None:
+        self.kappa, self.names = kappa, names
+        of_class = pooled(groups, labels, n_classes)
+        every = pooled(of_class, np.zeros(n_classes, np.int64), 1)
+        p = len(names)
+        if p and not every.n[0] > 0:
+            raise DataError(
+                "there is no row in which every numeric column has a value; leave columns out that "
+                "are mostly missing"
+            )
+        if not (fine := np.isfinite(diagonal(every.scatter)[0])).all():
+            raise DataError(
+                f"column {names[int(np.argmin(fine))]!r}: squares of its values overflow; rescale "
+                "it"
+            )
+        self._rule = Rule(False, 0, None, "shrink", FLOOR, names, classes)
+        whole = merged(every, _of(every, np.zeros((1, p, p))), 0.0)
+        self._spread = diagonal(whole.covariance)[0]
+        self.kept = self._spread > 0
+        whole, sick = self._regular(whole, every.n)
+        self.shrunk = bool(sick.any())
+        own = merged(of_class, _of(of_class, of_class.scatter), 0.0)
+        low = (diagonal(own.covariance) < FLOOR * self._spread) & self.kept
+        self.backed = low.any(axis=1) | (of_class.n <= self.kept.sum())
+        self.backed = (self.backed | self._singular(own.covariance)) & bool(p)
+        # kappa = 0 asks for no class; one that has none of its own is at least like all rows.
+        back = merged(of_class, _like(whole, n_classes), kappa if kappa > 0 else math.inf)
+        back = self._regular(back, of_class.n)[0]
+        self._classes = _where(self.backed, back, own)
+        self.which = np.flatnonzero(inside)
+        mine = Groups(*(part[self.which] for part in groups))
+        self.labels, self.n = labels[self.which], mine.n
+        found = merged(mine, _at(self._classes, self.labels), kappa)
+        self.undefined = np.zeros(len(self.which), np.bool_)
+        if kappa > 0:
+            found = self._regular(found, mine.n)[0]
+        else:
+            self.undefined = (mine.n <= p) | (diagonal(found.covariance) <= 0).any(axis=1)
+            self.undefined |= self._singular(found.covariance)
+            safe = _at(self._classes, self.labels)
+            found = _where(~self.undefined, found, safe)
+        parts = zip(found, self._classes, strict=True)
+        self.mean, self.rest, self.covariance = (np.concatenate(pair) for pair in parts)
+        self._whiten, self._level = self._whitened(self.covariance, self.kept)
+
+    # -- matrices ------------------------------------------------------------------------------
+
+    def _correlated(self, covariance: Floats) -> tuple[Floats, Floats]:
+        """Return deviations, 1 where a column does not vary, and correlations."""
+        here = np.broadcast_to(self.kept, covariance.shape[:-1])
+        least = np.finfo(np.float64).tiny
+        deviation = np.sqrt(np.where(here, np.maximum(diagonal(covariance), least), 1.0))
+        return deviation, correlations(covariance, deviation, here)
+
+    def _singular(self, covariance: Floats) -> NDArray[np.bool_]:
+        if not len(self.kept):
+            return np.zeros(len(covariance), np.bool_)
+        values = np.linalg.eigvalsh(self._correlated(covariance)[1])
+        return np.asarray(values[:, 0] < TOLERANCE * values[:, -1])
+
+    def _regular(self, found: Backing, n: Floats) -> tuple[Backing, NDArray[np.bool_]]:
+        """Return densities none of which is singular, and which of them were."""
+        p, sick = len(self.kept), np.zeros(len(n), np.bool_)
+        if not p:
+            return found, sick
+        covariance = found.covariance.copy()
+        # What a merge leaves of a variance may be less than rounding leaves of its correlations.
+        floor = FLOOR**2 * self._spread
+        every = np.arange(p)
+        covariance[:, every, every] = np.maximum(covariance[:, every, every], floor)
+        for low in range(0, len(n), step := max(1, CHUNK // p**2)):
+            some = slice(low, low + step)
+            deviation, correlation = self._correlated(covariance[some])
+            share, size = np.zeros(len(correlation)), np.array([max(int(self.kept.sum()), 1)])
+            better, _, bad = regular(correlation, share, n[some], size, self._rule)
+            if bad.any():
+                sick[some] = bad
+                scaled = better * deviation[:, :, None] * deviation[:, None, :]
+                covariance[some] = np.where(bad[:, None, None], scaled, covariance[some])
+        return found._replace(covariance=covariance), sick
+
+    def _whitened(self, covariance: Floats, kept: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+        """Return what turns deviations into independent ones, and the logarithm of the peak."""
+        deviation = np.sqrt(np.where(kept, diagonal(covariance), 1.0))
+        here = np.broadcast_to(kept, deviation.shape)
+        inverse = inverse_factor(correlations(covariance, deviation, here))
+        whiten = np.where(here[:, :, None], inverse, 0.0) / deviation[:, None, :]
+        logs = np.log(diagonal(inverse)).sum(axis=1) - np.log(deviation).sum(axis=1)
+        return whiten, logs - 0.5 * math.log(2 * math.pi) * int(kept.sum())
+
+    # -- densities -----------------------------------------------------------------------------
+
+    def log_density(self, x: Floats, rows: Ints, at: Ints, cells: float) -> Floats:
+        """Return ln of the density of pairs of a row and a density, (n_pairs,).
+
+        Missing numbers are integrated out.
+
+        Parameters
+        ----------
+        x
+            (n_rows, p) numbers, NaN where missing.
+        rows, at
+            (n_pairs,) row and density of each pair.
+        cells
+            Cells of the job, on which numpy or compiled kernels are chosen.
+        """
+        if not x.shape[1] or not len(rows):
+            return np.zeros(len(rows))
+        known = ~np.isnan(x)
+        if known.all():
+            return self._dense(
+                x, rows, at, (self.mean, self.rest, self._whiten), self._level, cells
+            )
+        result = np.empty(len(rows))
+        for pattern, here in patterns(known.T[:, rows]):
+            if pattern.all():
+                told = (self.mean, self.rest, self._whiten), self._level
+                result[here] = self._dense(x, rows[here], at[here], *told, cells)
+                continue
+            some, of = np.unique(at[here], return_inverse=True)
+            places = np.flatnonzero(pattern)
+            part = self.covariance[some][:, places[:, None], places]
+            whiten, level = self._whitened(part, self.kept[places])
+            told_ = self.mean[some][:, places], self.rest[some][:, places], whiten
+            few = np.ascontiguousarray(x[:, places])
+            result[here] = self._dense(few, rows[here], of.ravel(), told_, level, cells)
+        return result
+
+    def _dense(
+        self,
+        x: Floats,
+        rows: Ints,
+        at: Ints,
+        gaussians: Sequence[Floats],
+        level: Floats,
+        cells: float,
+    ) -> Floats:
+        if not x.shape[1]:
+            return np.zeros(len(rows))
+        q = _jit.load("cells", cells).squared_distances(x, rows, at, gaussians)
+        return np.asarray(level[at] - 0.5 * np.fmin(q, FARTHEST))
+
+    def drawn(self, at: Ints, random: np.random.Generator) -> Floats:
+        """Return a row of numbers from each of these densities, (n, p)."""
+        normal = random.standard_normal((len(at), len(self.names)))
+        result = np.empty_like(normal)
+        order = np.argsort(at, kind="stable")
+        ends = np.flatnonzero(np.diff(at[order], append=-1)) + 1
+        begin = 0
+        for end in ends.tolist():
+            rows = order[begin:end]
+            g, begin = int(at[rows[0]]), end
+            deviation, correlation = self._correlated(self.covariance[g : g + 1])
+            factor = np.linalg.cholesky(correlation[0]) * (deviation[0] * self.kept)[:, None]
+            result[rows] = self.mean[g] + (self.rest[g] + normal[rows] @ factor.T)
+        return result
+
+
+def _of(groups: Groups, covariance: Floats) -> Backing:
+    return Backing(groups.mean, groups.rest, covariance)
+
+
+def _like(one: Backing, n: int) -> Backing:
+    return Backing(*(np.repeat(part, n, axis=0) for part in one))
+
+
+def _at(some: Backing, places: NDArray[Any]) -> Backing:
+    return Backing(*(part[places] for part in some))
+
+
+def _where(which: NDArray[np.bool_], a: Backing, b: Backing) -> Backing:
+    mask = which.reshape(-1, 1)
+    return Backing(
+        np.where(mask, a.mean, b.mean),
+        np.where(mask, a.rest, b.rest),
+        np.where(mask[:, :, None], a.covariance, b.covariance),
+    )

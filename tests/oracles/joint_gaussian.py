@@ -1,0 +1,72 @@
+"""Gaussians in the cells of a joint table, row by row and cell by cell (SEMANTICS §4)."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+from oracles.joint import Joint
+
+
+def moments(x):
+    """Return the number of rows, their mean and their covariance."""
+    n, p = len(x), x.shape[1]
+    if not n:
+        return 0, np.zeros(p), np.zeros((p, p))
+    mean = np.array([sum(column) / n for column in x.T])
+    covariance = np.zeros((p, p))
+    for row in x - mean:
+        covariance += np.outer(row, row) / n
+    return n, mean, covariance
+
+
+def drawn_to(own, parent, kappa):
+    """Return mean and covariance of n rows and kappa pseudo-rows of the parent, merged."""
+    n, mean, covariance = own
+    if not n:
+        return parent
+    centre, spread = parent
+    apart = mean - centre
+    scatter = n * covariance + kappa * spread + n * kappa / (n + kappa) * np.outer(apart, apart)
+    return (n * mean + kappa * centre) / (n + kappa), scatter / (n + kappa)
+
+
+def density(x, mean, covariance):
+    known = ~np.isnan(x)
+    apart, part = (x - mean)[known], covariance[np.ix_(known, known)]
+    q = apart @ np.linalg.solve(part, apart) if known.any() else 0.0
+    return np.exp(-q / 2) / np.sqrt(np.linalg.det(2 * np.pi * part))
+
+
+class JointGaussian:
+    """P(c, v, x) of rows of values (None where missing) and numbers (NaN where missing)."""
+
+    def __init__(self, rows, x, classes, domains, *, backoff, tau=1, alpha=1, cells="joint"):
+        self.domains, self.cells, self.backoff = domains, cells, backoff
+        self.table = Joint(rows, classes, domains, tau=tau, alpha=alpha)
+        self.classes = self.table.classes
+        self.shares = {c: classes.count(c) / len(classes) for c in self.classes}
+        whole = [i for i in range(len(rows)) if not np.isnan(x[i]).any()]
+        every = moments(x[whole])[1:]
+        self.own, self.of_class = {}, {}
+        for c in self.classes:
+            mine = [i for i in whole if classes[i] == c]
+            found = moments(x[mine])
+            deep = found[0] > x.shape[1] and np.linalg.cond(found[2]) < 1e9
+            self.of_class[c] = found[1:] if deep else drawn_to(found, every, backoff)
+            for v in product(*domains):
+                self.own[v, c] = moments(x[[i for i in mine if tuple(rows[i]) == v]])
+
+    def of_values(self, v, c):
+        if self.cells == "joint":
+            return float(self.table.complete(v, c))
+        return float(np.prod([float(self.table.margin(j, value, c)) for j, value in enumerate(v)]))
+
+    def gaussian(self, v, c):
+        return drawn_to(self.own[v, c], self.of_class[c], self.backoff)
+
+    def joint(self, row, x, c):
+        open_ = [self.domains[j] if v is None else [v] for j, v in enumerate(row)]
+        return self.shares[c] * sum(
+            self.of_values(v, c) * density(x, *self.gaussian(v, c)) for v in product(*open_)
+        )

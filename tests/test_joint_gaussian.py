@@ -1,0 +1,376 @@
+"""Gaussians in cells against plain loops, and what must hold of them."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from oracles.joint_gaussian import JointGaussian
+
+import fastbayes as fb
+from fastbayes.errors import DataError, FastBayesWarning, MemoryLimitError
+
+NAMES = ("a", "b")
+DOMAINS = ("pq", "uvw")
+
+
+@pytest.fixture(params=["always", "never"], autouse=True, scope="module")
+def _kernels(request: pytest.FixtureRequest) -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FASTBAYES_KERNELS", request.param)
+        yield
+
+
+def drawn(seed: int, n: int = 60, p: int = 2, gaps: float = 0.15) -> tuple[Any, Any, Any]:
+    """Return rows of values, numbers that depend on them and on each other, and classes."""
+    rng = np.random.default_rng(seed)
+    y = rng.choice(2, n)
+    codes = [(rng.integers(0, len(d), n) + y * (rng.random(n) < 0.3)) % len(d) for d in DOMAINS]
+    base = rng.normal(size=(n, p)) @ rng.normal(size=(p, p)) if p else np.zeros((n, 0))
+    x = base + 2.0 * (codes[0] * (2 * y - 1))[:, None] + codes[1][:, None] + 50
+    x[rng.random(x.shape) < gaps] = np.nan
+    values = [np.array(list(d), object)[c] for d, c in zip(DOMAINS, codes, strict=True)]
+    for column in values:
+        column[rng.random(n) < gaps] = None
+    return list(zip(*values, strict=True)), x, [("no", "yes")[c] for c in y]
+
+
+def table_of(rows: Any, x: Any, classes: Any = None) -> pa.Table:
+    columns = zip(*rows, strict=True)
+    told = {name: pa.array(list(v), pa.string()) for name, v in zip(NAMES, columns, strict=True)}
+    told |= {f"x{j}": pa.array(column) for j, column in enumerate(np.asarray(x).T)}
+    return pa.table(told | ({} if classes is None else {"y": pa.array(classes)}))
+
+
+def fitted(rows: Any, x: Any, classes: Any, **options: Any) -> fb.JointGaussian:
+    domains = dict(zip(NAMES, map(list, DOMAINS), strict=True))
+    model = fb.JointGaussian(domains=domains, **options)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "the covariance of")
+        return model.fit(table_of(rows, x, classes), "y")
+
+
+def asked(x: Any, seed: int = 0) -> tuple[Any, Any]:
+    """Return every combination of values, missing ones too, with numbers near those given."""
+    rng = np.random.default_rng(seed)
+    rows = list(product(*([None, *d] for d in DOMAINS)))
+    new = np.nanmean(x, axis=0) + rng.normal(size=(len(rows), x.shape[1])) * 3
+    new[rng.random(new.shape) < 0.3] = np.nan
+    return rows, new
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    p=st.integers(1, 3),
+    n=st.sampled_from([12, 60]),
+    backoff=st.sampled_from([0.5, 10.0, 1e9]),
+    tau=st.sampled_from([0, 1, 0.5]),
+    cells=st.sampled_from(["joint", "naive"]),
+)
+def test_log_joint__is_that_of_plain_loops(
+    seed: int, p: int, n: int, backoff: float, tau: float, cells: str
+) -> None:
+    rows, x, classes = drawn(seed, n, p)
+    if len({*classes}) < 2 or np.isnan(x).any(axis=1).sum() > n - p - 2:
+        return
+    model = fitted(rows, x, classes, backoff=backoff, tau=tau, cells=cells)
+    assert not model._mixture.gaussians.shrunk
+    twin = JointGaussian(rows, x, classes, DOMAINS, backoff=backoff, tau=tau, cells=cells)
+    new, numbers = asked(x, seed)
+    got = model.log_joint(table_of(new, numbers))
+    for row, u, joint in zip(new, numbers, got, strict=True):
+        for c, value in zip(model.classes_.tolist(), joint, strict=True):
+            expected = twin.joint(row, u, c)
+            if expected > 1e-280:
+                assert value == pytest.approx(math.log(expected), rel=1e-8, abs=1e-8)
+            else:
+                assert value < -600
+
+
+def test_limit__infinite_backoff_is_the_density_of_the_class() -> None:
+    rows, x, classes = drawn(1, 400)
+    model = fitted(rows, x, classes, backoff=math.inf)
+    bayes = fb.JointBayes(alpha=1, class_prior="uniform").fit(
+        table_of(rows, x, classes).select([*NAMES, "y"]), "y"
+    )
+    gaussian = fb.GaussianBayes().fit(table_of(rows, x, classes).drop_columns(list(NAMES)), "y")
+    new, numbers = asked(x)
+    X = table_of(new, numbers)
+    expected = bayes.log_joint(X.select(NAMES)) + math.log(2)
+    expected += gaussian.log_joint(X.drop_columns(list(NAMES)))
+    np.testing.assert_allclose(model.log_joint(X), expected, rtol=1e-9)
+    large = fitted(rows, x, classes, backoff=1e12)
+    np.testing.assert_allclose(large.log_joint(X), expected, rtol=1e-7)
+
+
+def test_law__without_numbers_it_is_the_joint_table() -> None:
+    rows, x, classes = drawn(2, 100)
+    table = table_of(rows, x[:, :0], classes)
+    prior = [0.25, 0.75]
+    model = fb.JointGaussian(tau=2, class_prior=prior).fit(table, "y")
+    bayes = fb.JointBayes(tau=2, class_prior=prior).fit(table, "y")
+    naive = fb.JointGaussian(cells="naive", class_prior=prior).fit(table, "y")
+    independent = fb.NaiveBayes(class_prior=prior).fit(table, "y")
+    X = table_of(*asked(x[:, :0]))
+    np.testing.assert_allclose(model.log_joint(X), bayes.log_joint(X), atol=1e-12)
+    np.testing.assert_allclose(naive.log_joint(X), independent.log_joint(X), atol=1e-12)
+
+
+def test_law__without_categories_it_is_the_class_gaussian() -> None:
+    _, x, classes = drawn(3, 100, 3)
+    model = fb.JointGaussian().fit(x, classes)
+    gaussian = fb.GaussianBayes().fit(x, classes)
+    np.testing.assert_allclose(model.log_joint(x), gaussian.log_joint(x), rtol=1e-9)
+    assert model.n_parameters_ == gaussian.n_parameters_
+
+
+def test_law__a_missing_value_is_a_sum_and_a_missing_number_an_integral() -> None:
+    rows, x, classes = drawn(4, 300, 1)
+    model = fitted(rows, x, classes)
+    grid = np.linspace(-100, 200, 60_001)
+    along = table_of([("p", None)] * len(grid), grid[:, None])
+    dense = np.exp(model.log_joint(along))
+    known = np.exp(model.log_joint(table_of([("p", None)], [[np.nan]])))[0]
+    np.testing.assert_allclose(dense.sum(axis=0) * (grid[1] - grid[0]), known, rtol=1e-6)
+    apart = sum(
+        np.exp(model.log_joint(table_of([("p", v)] * 5, grid[30_000:30_005, None])))
+        for v in DOMAINS[1]
+    )
+    np.testing.assert_allclose(dense[30_000:30_005], apart, rtol=1e-9)
+
+
+def test_law__any_batching_and_any_order_of_columns() -> None:
+    rows, x, classes = drawn(5, 120)
+    table = table_of(rows, x, classes)
+    whole, parts = (
+        fitted(rows, x, classes),
+        fb.JointGaussian(**fitted(rows, x, classes).get_params()),
+    )
+    for first in range(0, 120, 40):
+        parts.partial_fit(table.slice(first, 40), "y")
+    X = table_of(*asked(x))
+    np.testing.assert_allclose(parts.log_joint(X), whole.log_joint(X), rtol=1e-10)
+    turned = fb.JointGaussian(**whole.get_params()).fit(
+        table.select(["x1", "b", "y", "x0", "a"]), "y"
+    )
+    np.testing.assert_allclose(turned.log_joint(X), whole.log_joint(X), rtol=1e-10)
+
+
+def test_backoff_0__is_maximum_likelihood_in_the_cell() -> None:
+    rng = np.random.default_rng(6)
+    a, y = np.arange(400) % 2, np.arange(400) // 2 % 2
+    x = rng.normal(size=(400, 2)) + np.stack([a * y, a - y], axis=1) * 3
+    table = pa.table({"a": pa.array(np.array(["p", "q"])[a]), "x0": x[:, 0], "x1": x[:, 1], "y": y})
+    model = fb.JointGaussian(backoff=0, tau=0).fit(table, "y")
+    got = model.log_joint(table)
+    for v, c in product(range(2), repeat=2):
+        rows = np.flatnonzero((a == v) & (y == c))
+        mean, covariance = x[rows].mean(axis=0), np.cov(x[rows].T, bias=True)
+        apart = x[rows] - mean
+        q = (apart * np.linalg.solve(covariance, apart.T).T).sum(axis=1)
+        dense = -q / 2 - np.log(np.linalg.det(2 * np.pi * covariance)) / 2
+        np.testing.assert_allclose(got[rows, c], np.log(len(rows) / 400) + dense, rtol=1e-9)
+    # Where the value never occurs with a class, there is no density, and the class is impossible.
+    few = table.filter(pa.array((a == 0) | (y == 0)))
+    pure = fb.JointGaussian(backoff=0).fit(few, "y")
+    assert np.isneginf(pure.log_joint(table.filter(pa.array(a == 1)))[:, 1]).all()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "rows"),
+    [
+        (lambda x: x[:, :], 2),  # too few rows
+        (lambda x: x * [1.0, 0.0], 30),  # a constant column
+        (lambda x: x[:, [0, 0]], 30),  # columns that depend on each other
+        (lambda x: x * np.nan, 30),  # nothing known
+    ],
+)
+def test_backoff_0__names_the_cell_that_has_no_density(spoil: Any, rows: int) -> None:
+    rng = np.random.default_rng(7)
+    x, a = rng.normal(size=(200, 2)), np.repeat(np.array(["p", "q"], object), 100)
+    a[:rows] = "odd"
+    x[:rows] = spoil(x[:rows])
+    y = np.array([0, 1])[np.arange(200) % 2].astype(str)
+    y[:rows] = "1"
+    table = pa.table({"a": a, "x0": x[:, 0], "x1": x[:, 1], "y": y})
+    with pytest.raises(DataError, match=r"cell \(a='odd'\) of class '1'.*use backoff > 0"):
+        fb.JointGaussian(backoff=0).fit(table, "y")
+    found = fb.JointGaussian().fit(table, "y").predict_proba(table)
+    np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-12)
+
+
+def hard() -> dict[str, tuple[Any, int]]:
+    """Return numbers that are hard on covariances, and how many things are done about them."""
+    rng = np.random.default_rng(8)
+    x = rng.normal(size=(60, 3))
+    scales = x * [1e-9, 1.0, 1e9]
+    flat, wide = x.copy(), rng.normal(size=(60, 80))
+    flat[::2, 1] = 3.0
+    epoch = x + 1.7e9
+    return {
+        "scales": (scales, 0),
+        "constant within a class": (flat, 1),
+        "constant": (np.where([False, True, False], 3.0, x), 0),
+        "duplicates": (x[:, [0, 1, 0]], 1),
+        "more columns than rows": (wide, 1),
+        "epoch seconds": (epoch, 0),
+    }
+
+
+@pytest.mark.parametrize("case", hard())
+@pytest.mark.parametrize("backoff", [1e-6, 10.0, math.inf])
+def test_hard_numbers__finite_posteriors_and_one_warning(case: str, backoff: float) -> None:
+    x, said = hard()[case]
+    a = np.array(["p", "q", "r"])[np.arange(60) % 3]
+    a[0] = "once"
+    columns = {f"x{j}": column for j, column in enumerate(x.T)}
+    table = pa.table({"a": a, **columns, "y": np.arange(60) % 2})
+    model = fb.JointGaussian(backoff=backoff)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        model.fit(table, "y")
+    assert [w.category for w in seen] == [FastBayesWarning] * said
+    for far in (0.0, 1.0, 1e12):
+        moved = pa.table({"a": a, **{name: v + far for name, v in columns.items()}})
+        joint, found = model.log_joint(moved), model.predict_proba(moved)
+        assert np.isfinite(joint).all()
+        np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-12)
+    if case == "scales":
+        plain = pa.table(
+            {
+                "a": a,
+                **{f"x{j}": v for j, v in enumerate((x / [1e-9, 1, 1e9]).T)},
+                "y": np.arange(60) % 2,
+            }
+        )
+        again = fb.JointGaussian(backoff=backoff).fit(plain, "y")
+        np.testing.assert_allclose(
+            again.predict_proba(plain), model.predict_proba(table), rtol=1e-8
+        )
+
+
+def test_weights__are_rows_and_none() -> None:
+    rows, x, classes = drawn(9, 50)
+    weight = np.random.default_rng(9).integers(0, 3, 50)
+    table = table_of(rows, x, classes)
+    repeated = np.repeat(np.arange(50), weight)
+    one = fb.JointGaussian().fit(table, "y", sample_weight=weight.astype(float))
+    other = fb.JointGaussian().fit(table.take(pa.array(repeated)), "y")
+    X = table_of(*asked(x))
+    np.testing.assert_allclose(one.log_joint(X), other.log_joint(X), rtol=1e-9)
+
+
+def test_retraction__is_a_fit_to_the_rest() -> None:
+    rows, x, classes = drawn(10, 300)
+    table = table_of(rows, x, classes)
+    options = {"cells": True, "cell_scatter": True}
+    whole, gone = fb.count(table, "y", **options), fb.count(table.slice(0, 100), "y", **options)
+    left = fb.JointGaussian().fit_statistics(whole - gone)
+    direct = fb.JointGaussian().fit(table.slice(100), "y")
+    X = table_of(*asked(x))
+    np.testing.assert_allclose(left.log_joint(X), direct.log_joint(X), rtol=1e-8)
+
+
+def test_explain__sums_to_the_log_joint() -> None:
+    rows, x, classes = drawn(11, 200)
+    model = fitted(rows, x, classes)
+    X = table_of(*asked(x))
+    told = model.explain(X)
+    np.testing.assert_allclose(
+        told.prior + told.contributions.sum(axis=1), model.log_joint(X), atol=1e-9
+    )
+    first = model.log_joint(table_of([("p", None)], [[np.nan] * 2]))[0] - told.prior
+    whole = model.explain(table_of([("p", "u")], [[50.0, 50.0]])).contributions[0]
+    np.testing.assert_allclose(whole[0], first, atol=1e-12)
+
+
+def test_sample__has_the_moments_of_the_model() -> None:
+    rows, x, classes = drawn(12, 300, gaps=0)
+    model = fitted(rows, x, classes)
+    some, mixture = model.sample(60_000, seed=1), model._mixture
+    drawn_x = np.stack([some[f"x{j}"].to_numpy() for j in range(2)], axis=1)
+    keys = np.stack(
+        [
+            np.searchsorted(list(d), some[name].to_numpy())
+            for name, d in zip(NAMES, DOMAINS, strict=True)
+        ],
+        axis=1,
+    )
+    labels = np.searchsorted(model.classes_, some["y"].to_numpy().astype(str))
+    shares = np.exp(model.log_joint(table_of(list(product(*DOMAINS)), [[np.nan] * 2] * 6)))
+    gaussians = mixture.gaussians
+    assert len(mixture.keys) == 12
+    for g, (key, c) in enumerate(zip(mixture.keys, gaussians.labels, strict=True)):
+        here = (keys == key).all(axis=1) & (labels == c)
+        assert here.mean() == pytest.approx(shares[key[0] * 3 + key[1], c], abs=0.01)
+        found = drawn_x[here]
+        scale = np.sqrt(np.diagonal(gaussians.covariance[g]))
+        apart = (found.mean(axis=0) - gaussians.mean[g]) / scale
+        np.testing.assert_allclose(apart, 0, atol=6 / np.sqrt(len(found)))
+        ratio = np.cov(found.T) / np.outer(scale, scale)
+        expected = gaussians.covariance[g] / np.outer(scale, scale)
+        np.testing.assert_allclose(ratio, expected, atol=9 / np.sqrt(len(found)))
+
+
+def test_memory_limit__is_refused_with_the_figure_and_the_remedy() -> None:
+    rng = np.random.default_rng(13)
+    columns: Any = {"k": rng.permutation(5_000).astype(str)}
+    columns |= {f"x{j}": rng.normal(size=5_000) for j in range(20)}
+    table = pa.table(columns | {"y": rng.integers(0, 2, 5_000).astype(str)})
+    with pytest.raises(MemoryLimitError, match=r"5,000 joint values of 1 .*raise memory_limit"):
+        fb.JointGaussian(memory_limit=10_000_000).fit(table, "y")
+
+
+@pytest.mark.parametrize(
+    "option", [{"backoff": -1}, {"backoff": math.nan}, {"tau": -1}, {"cells": "all"}, {"alpha": -1}]
+)
+def test_parameters__are_checked_at_fit(option: Any) -> None:
+    with pytest.raises(ValueError, match=next(iter(option))):
+        fitted(*drawn(14), **option)
+
+
+def dependent(n: int, seed: int = 0, cells: int = 3) -> pa.Table:
+    """Return rows in which correlations, and the sense of numbers, turn with the category."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 2, n)
+    k, m = rng.integers(0, cells, n), rng.integers(0, 2, n)
+    turn = np.where((k + m + y) % 2 == 0, 1.0, -1.0)
+    u = rng.normal(size=n)
+    x0 = u + 1.5 * m
+    x1 = turn * u + 0.5 * rng.normal(size=n) + k
+    return pa.table({"k": k.astype(str), "m": m.astype(str), "x0": x0, "x1": x1, "y": y})
+
+
+def log_loss(model: Any, table: pa.Table, **options: Any) -> float:
+    return float(fb.k_fold(model, table, "y", **options).log_loss)
+
+
+def test_dependence__beats_naive_gaussian() -> None:
+    table = dependent(1_500)
+    naive = log_loss(fb.NaiveBayes(), table)
+    assert log_loss(fb.JointGaussian(), table) < naive - 0.2
+    assert log_loss(fb.JointGaussian(cells="naive"), table) < naive - 0.2
+
+
+def test_starving_cells__do_not_lose() -> None:
+    """Hardly a cell has as many rows as numbers; columns are independent given the class."""
+    rng = np.random.default_rng(3)
+    n = 600
+    y = rng.integers(0, 2, n)
+    columns: Any = {
+        f"k{j}": np.where(rng.random(n) < 0.3, y, rng.integers(0, 6, n)).astype(str)
+        for j in range(3)
+    }
+    columns |= {f"x{j}": rng.normal(size=n) + 0.5 * y for j in range(3)}
+    table = pa.table(columns | {"y": y})
+    naive = log_loss(fb.NaiveBayes(), table)
+    assert log_loss(fb.JointGaussian(cells="naive"), table) < naive + 0.1
+    told = fb.JointGaussian(cells="naive").fit(table, "y")
+    assert told.n_cells_ > n / 3
