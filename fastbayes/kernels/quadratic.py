@@ -18,7 +18,14 @@ from fastbayes._jit import kernel, readonly, reads, writes
 from fastbayes.batch import Codes
 from fastbayes.kernels import lanes
 from fastbayes.kernels.log_joint import BLOCK_SUMS, BlockScorer, Sum, odds_of
-from fastbayes.kernels.quadratic_plan import Columns, density_tables, marginal_tables
+from fastbayes.kernels.quadratic_plan import (
+    EACH,
+    LINEAR,
+    WHITENED,
+    Columns,
+    density_tables,
+    marginal_tables,
+)
 from fastbayes.kernels.whitening import (
     TILE,
     WIDTH,
@@ -56,8 +63,8 @@ _OUT, _FOUND = writes(_FLOAT, 2), writes(_INT)
 SIGNATURES: dict[str, list[tuple[str, ...]]] = {
     "put_densities": [
         (
-            *(_ADDRESSES, _INT, _INT, _FLOAT, _MATRIX, _MATRIX, _NUMBERS, _INT, _MATRIX),
-            *(*[_NUMBERS] * 3, _OUT, _OUT, _OUT, _FOUND),
+            *(_ADDRESSES, _INT, _INT, _FLOAT, _MATRIX, _MATRIX, _NUMBERS, _INT, _INT),
+            *(_MATRIX, *[_NUMBERS] * 3, _OUT, _OUT, _OUT, _FOUND),
         )
     ],
     "mark_missing": [(_ADDRESSES, _INT, _ROWS, writes("uint64", 2))],
@@ -77,15 +84,16 @@ class _Part:
     def __init__(self, densities: Quadratics, relative: bool) -> None:
         self.densities, self.relative = densities, relative
         self.limit = densities.limit(relative)
-        self._tables = density_tables(densities)
+        self._tables = density_tables(densities, relative)
 
     def put(self, columns: Columns, lo: int, n: int, acc: Floats) -> NDArray[np.int64]:
         """Put log joints of n rows into acc, and return those of them that `put_rest` is for.
 
         They have missing values, or are what `Quadratics.far` is for.
         """
-        height = (len(columns.arrays) + 3) // 4 * 4
-        scratch, found = np.zeros((2 * height + 3, TILE)), np.empty(n + 1, np.int64)
+        height = (len(columns.arrays) + 3) // 4 * 4 + 4
+        scratch = np.zeros((height + max(height, len(acc) + 3) + 3, TILE))
+        found = np.empty(n + 1, np.int64)
         put_densities(
             *(columns.addresses, lo, n, self.limit, *self._tables),
             *(scratch, columns.tail, acc, found),
@@ -217,33 +225,13 @@ class _QuadraticSum(Sum):
 class QuadraticScorer(BlockScorer):
     """Log joints, posteriors and predictions of normal or t densities; immutable, thread-safe.
 
-    Parameters
-    ----------
-    log_prior
-        (n_classes,) nats.
-    mean
-        (n_classes, p).
-    rest
-        (n_classes, p) what rounding took from the mean.
-    whiten
-        (n_classes, p, p), or (1, p, p) where all classes share it: lower triangular, whiten Σ
-        whitenᵀ = 1. The rows of features that do not take part are 0, and so are their columns.
-    level
-        (n_classes,) log density at the mean.
-    dof
-        (n_classes,) degrees of freedom of Student's t, or None for normal densities.
-    marginal
-        For a row with missing values (NaN): a function of (p,) bool, what is known, that gives
-        mean, rest, whiten, level and dof of the known features alone.
+    Parameters as for the numpy twin, which says what is computed.
 
     Notes
     -----
-    log joint = log_prior + level - ½ |z|², or with dof ν: log_prior + level - ½ (ν + p_c) ln(1 +
-    |z|² / ν); z = whiten (x - mean - rest), p_c the nonzero rows of whiten. A row that knows
-    nothing gets the prior.
-
-    Numbers of any size are compared, as the numpy twin does. `marginal` is asked for patterns that
-    many rows of a block have; other rows with missing values are scored one by one.
+    `marginal` is asked for patterns that many rows of a block have; other rows with missing
+    values are scored one by one. Where the classes share a matrix, posteriors and classes of a
+    row cost as many products as there are classes and features.
     """
 
     def __init__(
@@ -268,8 +256,8 @@ class QuadraticScorer(BlockScorer):
 
 @kernel
 def put_densities(
-    addresses, lo, n, limit, mean, rest, matrix, step, centres, start, dof, power, scratch, tail,
-    acc, found,
+    addresses, lo, n, limit, mean, rest, matrix, step, way, centres, start, dof, power, scratch,
+    tail, acc, found,
 ):  # fmt: skip
     """Write log densities: acc[c, r] = start[c] - ½ |z|², or start - power ln(1 + |z|² / dof).
 
@@ -277,15 +265,16 @@ def put_densities(
     lo         IN   row of the columns that is acc's first
     n          IN   rows
     limit      IN   squared distance to the nearest class from which on a row is not near
-    mean       IN   (n_classes, p) float64; (1, p) with centres
+    mean       IN   (n_classes, p) float64; (1, p) unless rows are whitened for each class
     rest       IN   likewise, what rounding took from it
-    matrix     IN   (any,) float64   packed rows of each class's matrix
+    matrix     IN   (any,) float64   packed: of each class; or linear, of four classes each
     step       IN   length of one, 0 where there is but one
-    centres    IN   (n_classes, p and padding) float64   whitened means less the first, or none
+    way        IN   EACH, WHITENED or LINEAR
+    centres    IN   (n_classes, p and padding) float64   whitened means less the first
     start      IN   (n_classes,) float64
     dof        IN   (n_classes,) float64, or none for normal densities
     power      IN   likewise
-    scratch    OUT  (2 (p and padding) + 3, TILE) float64   0 at entry
+    scratch    OUT  (enough, TILE) float64   0 at entry
     tail       OUT  (p + 1, TILE) float64   scratch
     acc        OUT  (n_classes, >= n) float64
     found      OUT  (>= n + 1,) int64   how many rows are not near, or NaN; which
@@ -293,8 +282,8 @@ def put_densities(
     p, k = mean.shape[1], start.size
     height = (p + 3) // 4 * 4
     pad = height - p
-    whitened = centres.size > 0
-    squares, least, total = scratch[2 * height], scratch[2 * height + 1], scratch[2 * height + 2]
+    last = len(scratch) - 3
+    squares, least, total = scratch[last], scratch[last + 1], scratch[last + 2]
     found[0] = 0
     for b in range(0, n, TILE):
         w = min(TILE, n - b)
@@ -306,22 +295,27 @@ def put_densities(
         least[:] = np.inf
         total[:] = 0.0
         for c in range(k):
-            if c == 0 or not whitened:
+            if c == 0 or way == EACH:
                 for j in range(p):
                     own = addresses[j] + at if w == TILE else addresses[p] + U(8 * TILE) * U(j)
                     put_deviations(own, mean[c, j], rest[c, j], scratch, (pad + j) * TILE)
             squares[:] = 0.0
-            if whitened:
-                if c == 0:
-                    for row in range(0, height, 4):
-                        of = 2 * row * (row // 4 + 1)
-                        put_products(matrix, of, scratch, pad, row, height + row)
-                first, last = height + pad, 2 * height
-                add_distances(scratch, first, last, centres, c * height + pad, last)
+            if way == LINEAR:
+                if c % 4 == 0:
+                    of, to = c // 4 * step, height + 4 + c
+                    put_products(matrix, of, scratch, pad, height, to)
+                for r in range(TILE):
+                    squares[r] = -2.0 * scratch[height + 4 + c, r]
+            elif way == WHITENED:
+                for row in range(0, height if c == 0 else 0, 4):
+                    of = 2 * row * (row // 4 + 1)
+                    put_products(matrix, of, scratch, pad, row, height + row)
+                begin, end = height + pad, 2 * height
+                add_distances(scratch, begin, end, centres, c * height + pad, last)
             else:
                 for row in range(0, height, 4):
                     of = c * step + 2 * row * (row // 4 + 1)
-                    add_squares(matrix, of, scratch, pad, row, 2 * height)
+                    add_squares(matrix, of, scratch, pad, row, last)
             for r in range(TILE):
                 least[r] = squares[r] if squares[r] < least[r] else least[r]
                 total[r] += squares[r]
@@ -335,10 +329,10 @@ def put_densities(
                     a[r] = top - 0.5 * squares[r]
         near = 0
         for r in range(TILE):
-            near += (least[r] < limit) & (total[r] < np.inf)
+            near += (least[r] < limit) & (abs(total[r]) < np.inf)
         if near < TILE:
             for r in range(w):
-                if not (least[r] < limit and total[r] < np.inf):
+                if not (least[r] < limit and abs(total[r]) < np.inf):
                     found[0] += 1
                     found[found[0]] = b + r
 

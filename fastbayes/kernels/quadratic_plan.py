@@ -17,6 +17,10 @@ Floats = NDArray[np.float64]
 
 # Whitened means this far apart leave too few digits to a distance measured between them.
 APART = 2.0**20
+# So far apart, differences between squared distances are computed as well without these.
+CLOSE = 2.0**10
+# How rows are compared with classes: whitened for each, once for all, or not at all.
+EACH, WHITENED, LINEAR = 0, 1, 2
 
 
 class Columns:
@@ -33,29 +37,44 @@ class Columns:
         return [self.arrays[j][rows] for j in features.tolist()]
 
 
-def density_tables(densities: Quadratics) -> tuple[Any, ...]:
-    """Return mean, rest, matrix, step, centres, start, dof and power for `put_densities`.
+def density_tables(densities: Quadratics, relative: bool) -> tuple[Any, ...]:
+    """Return mean, rest, matrix, step, way, centres, start, dof and power for `put_densities`.
 
-    Classes that share their matrix have centres, whitened: then rows are whitened but once.
+    Classes that share their matrix have centres, whitened: then rows are whitened but once. If
+    only differences between classes count, these are linear: rows are not whitened at all.
     """
     mean, rest, whiten = densities.mean, densities.rest, densities.whiten
-    pad = -mean.shape[1] % 4
-    centres = np.zeros((0, 0))
+    start, way, centres = densities.start, EACH, np.zeros((0, 0))
+    packed = np.array([packed_rows(matrix) for matrix in whiten])
     if densities.shared:
         with np.errstate(over="ignore", invalid="ignore"):
             apart = ((mean - mean[0]) + (rest - rest[0])) @ whiten[0].T
-        if (np.abs(apart) < APART).all():
-            centres = np.pad(apart, ((0, 0), (pad, 0)))
+        farthest = np.abs(apart).max(initial=0.0)
+        if farthest < APART:
+            way, centres = WHITENED, np.pad(apart, ((0, 0), (-mean.shape[1] % 4, 0)))
             mean, rest = mean[:1], rest[:1]
-    packed = np.array([packed_rows(matrix) for matrix in whiten])
+        if farthest < CLOSE and relative and densities.dof is None:
+            # z less a centre, squared, is z² - 2 z·centre + centre²; z² is common.
+            way, packed = LINEAR, packed_columns(apart @ whiten[0])
+            start = start - (apart**2).sum(axis=1) / 2
     dof, power = np.empty(0), np.empty(0)
     if densities.dof is not None:
         dof, power = densities.dof, (densities.dof + densities.ranks) / 2
     return (
         *(readonly(mean), readonly(rest), readonly(packed.reshape(-1))),
-        *(packed.shape[1] * int(len(whiten) > 1), readonly(centres)),
-        *(readonly(densities.start), readonly(dof), readonly(power)),
+        *(packed.shape[1] * int(len(packed) > 1), way, readonly(centres)),
+        *(readonly(start), readonly(dof), readonly(power)),
     )
+
+
+def packed_columns(matrix: Floats) -> Floats:
+    """Return the rows of a matrix, four at a time and these column by column.
+
+    Columns of 0 come first, as many as make it a multiple of four; and four at the end.
+    """
+    k, p = matrix.shape
+    padded = np.pad(matrix, ((0, -k % 4), (-p % 4, 4)))
+    return padded.reshape(-1, 4, padded.shape[1]).swapaxes(1, 2).reshape(-(-k // 4), -1)
 
 
 def packed_rows(matrix: Floats) -> Floats:
