@@ -28,6 +28,9 @@ from fastbayes.statistics.class_moments import two_sum
 FLOOR = 1e-9
 # A squared distance beyond this one is taken for it: log densities stay finite.
 FARTHEST = 1e300
+# Patterns of missing numbers whose densities are kept, and numbers in all covariances up to which
+# they are: else those that a block asks for are made anew.
+PATTERNS, KEPT = 64, 1 << 18
 # Correlation matrices are looked at so many numbers at a time.
 CHUNK = 1 << 20
 
@@ -64,6 +67,65 @@ def merged(groups: Groups, parent: Backing, kappa: float) -> Backing:
         w = share[:, None, None]
         between = apart[:, :, None] * apart[:, None, :]
         return Backing(mean, rest, w * own + (1 - w) * parent.covariance + w * (1 - w) * between)
+
+
+class Densities(NamedTuple):
+    """Normal densities as they are scored.
+
+    mean, rest  (n, p)
+    whiten      (n, p, p) lower triangular: what makes deviations independent, of variance 1
+    level       (n,) ln of the density at its peak
+    """
+
+    mean: Floats
+    rest: Floats
+    whiten: Floats
+    level: Floats
+
+
+class Numbers:
+    """Numbers of rows, by which of them are known.
+
+    Parameters
+    ----------
+    columns
+        (n_rows, p), NaN where missing.
+
+    Attributes
+    ----------
+    whole
+        Whether all of them are known.
+    known, of
+        (n_patterns, p) which columns are known, and (n_rows,) the pattern of each row.
+    """
+
+    def __init__(self, columns: Floats) -> None:
+        self.columns = columns
+        gaps = np.isnan(columns)
+        self.whole = not gaps.any()
+        self.known, self.of = np.ones((1, columns.shape[1]), np.bool_), np.zeros(0, np.int64)
+        if not self.whole:
+            found = patterns(~gaps.T)
+            self.known, self.of = (
+                np.array([bits for bits, _ in found]),
+                np.empty(len(gaps), np.int64),
+            )
+            for which, (_, rows) in enumerate(found):
+                self.of[rows] = which
+        self._parts: dict[int, Floats] = {}
+
+    def part(self, which: int) -> Floats:
+        """Return the columns that a pattern knows, of all rows."""
+        if which not in self._parts:
+            self._parts[which] = np.ascontiguousarray(self.columns[:, self.known[which]])
+        return self._parts[which]
+
+
+def _log_density(x: Floats, rows: Ints, at: Ints, densities: Densities, job: float) -> Floats:
+    if not x.shape[1]:
+        return np.zeros(len(rows))
+    q = _jit.load("cells", job).squared_distances(x, rows, at, densities[:3])
+    return np.asarray(densities.level[at] - 0.5 * np.fmin(q, FARTHEST))
 
 
 class CellGaussians:
@@ -155,7 +217,9 @@ class CellGaussians:
             found = _where(~self.undefined, found, safe)
         parts = zip(found, self._classes, strict=True)
         self.mean, self.rest, self.covariance = (np.concatenate(pair) for pair in parts)
-        self._whiten, self._level = self._whitened(self.covariance, self.kept)
+        whiten, level = self._whitened(self.covariance, self.kept)
+        self._all = Densities(self.mean, self.rest, whiten, level)
+        self._patterns: dict[bytes, Densities] = {}
 
     # -- matrices ------------------------------------------------------------------------------
 
@@ -204,7 +268,7 @@ class CellGaussians:
 
     # -- densities -----------------------------------------------------------------------------
 
-    def log_density(self, x: Floats, rows: Ints, at: Ints, cells: float) -> Floats:
+    def log_density(self, x: Numbers, rows: Ints, at: Ints, job: float) -> Floats:
         """Return ln of the density of pairs of a row and a density, (n_pairs,).
 
         Missing numbers are integrated out.
@@ -212,47 +276,51 @@ class CellGaussians:
         Parameters
         ----------
         x
-            (n_rows, p) numbers, NaN where missing.
+            Numbers of the rows.
         rows, at
             (n_pairs,) row and density of each pair.
-        cells
+        job
             Cells of the job, on which numpy or compiled kernels are chosen.
         """
-        if not x.shape[1] or not len(rows):
+        if not len(self.kept) or not len(rows):
             return np.zeros(len(rows))
-        known = ~np.isnan(x)
-        if known.all():
-            return self._dense(
-                x, rows, at, (self.mean, self.rest, self._whiten), self._level, cells
-            )
-        result = np.empty(len(rows))
-        for pattern, here in patterns(known.T[:, rows]):
-            if pattern.all():
-                told = (self.mean, self.rest, self._whiten), self._level
-                result[here] = self._dense(x, rows[here], at[here], *told, cells)
+        if x.whole:
+            return _log_density(x.columns, rows, at, self._all, job)
+        result, of = np.empty(len(rows)), x.of[rows]
+        for which in np.flatnonzero(np.bincount(of, minlength=len(x.known))).tolist():
+            here = np.flatnonzero(of == which)
+            known = x.known[which]
+            if known.all():
+                result[here] = _log_density(x.columns, rows[here], at[here], self._all, job)
                 continue
-            some, of = np.unique(at[here], return_inverse=True)
-            places = np.flatnonzero(pattern)
-            part = self.covariance[some][:, places[:, None], places]
-            whiten, level = self._whitened(part, self.kept[places])
-            told_ = self.mean[some][:, places], self.rest[some][:, places], whiten
-            few = np.ascontiguousarray(x[:, places])
-            result[here] = self._dense(few, rows[here], of.ravel(), told_, level, cells)
+            if self.covariance.size <= KEPT:
+                densities, where = self._marginal(known, None), at[here]
+            else:
+                some, where = np.unique(at[here], return_inverse=True)
+                densities, where = self._marginal(known, some), where.ravel()
+            part = x.part(which)
+            result[here] = _log_density(part, rows[here], where, densities, job)
         return result
 
-    def _dense(
-        self,
-        x: Floats,
-        rows: Ints,
-        at: Ints,
-        gaussians: Sequence[Floats],
-        level: Floats,
-        cells: float,
-    ) -> Floats:
-        if not x.shape[1]:
-            return np.zeros(len(rows))
-        q = _jit.load("cells", cells).squared_distances(x, rows, at, gaussians)
-        return np.asarray(level[at] - 0.5 * np.fmin(q, FARTHEST))
+    def _marginal(self, known: NDArray[np.bool_], some: Ints | None) -> Densities:
+        """Return the densities of some columns: of all cells, which are kept, or of some."""
+        name = known.tobytes()
+        if some is None and name in self._patterns:
+            return self._patterns[name]
+        places = np.flatnonzero(known)
+        mine = slice(None) if some is None else some
+        covariance = self.covariance[mine][:, places[:, None], places]
+        whiten, level = self._whitened(covariance, self.kept[places])
+        found = Densities(
+            *(np.ascontiguousarray(part[mine][:, places]) for part in (self.mean, self.rest)),
+            whiten,
+            level,
+        )
+        if some is None:
+            for old in list(self._patterns)[: 1 - PATTERNS]:
+                self._patterns.pop(old, None)
+            self._patterns[name] = found
+        return found
 
     def drawn(self, at: Ints, random: np.random.Generator) -> Floats:
         """Return a row of numbers from each of these densities, (n, p)."""

@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.batch import Codes
-from fastbayes.classifiers.cell_gaussians import CellGaussians
+from fastbayes.classifiers.cell_gaussians import CellGaussians, Numbers
 from fastbayes.classifiers.joint_table import (
     Bools,
     CellIndex,
     Ints,
     JointTable,
     distinct_codes,
+    grouped,
     patterns,
 )
 from fastbayes.classifiers.log_space import Floats
@@ -82,7 +83,7 @@ class CellMixture:
         return self._index.find(np.concatenate([codes, np.asarray(classes)[None]]))
 
     def log_likelihood(
-        self, group: NDArray[np.uint32], codes: Ints, x: Floats, job: float
+        self, group: NDArray[np.uint32], codes: Ints, x: Numbers, job: float
     ) -> Floats:
         """Return ln P(v, x | c), (n_rows, n_classes).
 
@@ -91,7 +92,7 @@ class CellMixture:
         group, codes
             (n_rows,) the cell of each row, and (m, n_cells) the codes of these cells.
         x
-            (n_rows, p) numbers, NaN where missing.
+            Numbers of the rows.
         job
             Cells of the job, on which numpy or compiled kernels are chosen.
         """
@@ -106,7 +107,7 @@ class CellMixture:
             out[rows] = self._mixed(gone, *told) if gone.any() else self._whole(*told)
         return out
 
-    def _whole(self, of: Ints, codes: Ints, rows: Ints, x: Floats, job: float) -> Floats:
+    def _whole(self, of: Ints, codes: Ints, rows: Ints, x: Numbers, job: float) -> Floats:
         """Return ln P(v, x | c) of rows whose values are all known."""
         k, n = self.n_classes, codes.shape[1]
         every = np.repeat(np.arange(k)[None], n, axis=0)
@@ -122,7 +123,7 @@ class CellMixture:
         return out
 
     def _mixed(
-        self, gone: Bools, of: Ints, codes: Ints, rows: Ints, x: Floats, job: float
+        self, gone: Bools, of: Ints, codes: Ints, rows: Ints, x: Numbers, job: float
     ) -> Floats:
         """Return ln P(v, x | c) of rows in which the same values are unknown, summed over these."""
         out = np.empty((len(rows), self.n_classes))
@@ -157,8 +158,7 @@ class CellMixture:
         name = np.packbits(gone).tobytes()
         if name not in self._sorted:
             asked = np.concatenate([self.keys[:, ~gone], self.gaussians.labels[:, None]], axis=1)
-            distinct, of = np.unique(asked, axis=0, return_inverse=True)
-            of = of.ravel()
+            distinct, of = grouped(asked)
             widths = [w for w, g in zip(self.table.widths, gone, strict=True) if not g]
             n, labels = len(distinct), self.gaussians.labels
             # How likely the unknown values are by the margins.
@@ -171,8 +171,8 @@ class CellMixture:
                 np.bincount(of, np.exp(unknown), n + 1),
                 np.bincount(of, self._rows, n + 1),
             )
-            while len(self._sorted) >= PATTERNS:
-                self._sorted.pop(next(iter(self._sorted)), None)
+            for old in list(self._sorted)[: 1 - PATTERNS]:
+                self._sorted.pop(old, None)
             self._sorted[name] = made
             return made
         return self._sorted[name]
@@ -223,4 +223,4 @@ class MixtureScorer(JointScorer):
         mixture = self._mixture
         group, codes = distinct_codes(batch_codes, len(out), mixture.table.widths, self._job)
         x = np.stack(numeric, axis=1) if len(numeric) else np.zeros((len(out), 0))
-        out[:] = self._log_prior + mixture.log_likelihood(group, codes, x, self._job)
+        out[:] = self._log_prior + mixture.log_likelihood(group, codes, Numbers(x), self._job)

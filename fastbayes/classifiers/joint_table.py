@@ -152,12 +152,12 @@ class JointTable:
         if name not in self._patterns:
             keys, counts = self.keys, self.counts
             if not known.all():
-                keys, of = np.unique(keys[:, known], axis=0, return_inverse=True)
+                keys, of = grouped(keys[:, known])
                 counts = np.zeros((len(keys), counts.shape[1]))
-                np.add.at(counts, of.ravel(), self.counts)
+                np.add.at(counts, of, self.counts)
             made = CellIndex(keys, [w for w, k in zip(self.widths, known, strict=True) if k])
-            while len(self._patterns) >= PATTERNS:
-                self._patterns.pop(next(iter(self._patterns)), None)
+            for old in list(self._patterns)[: 1 - PATTERNS]:
+                self._patterns.pop(old, None)
             self._patterns[name] = made, counts
             return made, counts
         return self._patterns[name]
@@ -190,6 +190,16 @@ class JointTable:
         largest = largest_sum(log_prior, self.log_margins, self.cells.offsets)
         most = [self.tau, float(self.totals.max(initial=0.0)) + self.tau]
         return EXACT * (largest + sum(abs(float(np.log(x))) for x in most if x > 0))
+
+
+def grouped(keys: Ints) -> tuple[Ints, Ints]:
+    """Return the different rows of keys (n, m), and which of them each row is."""
+    if not keys.size:
+        return keys[: min(len(keys), 1)], np.zeros(len(keys), np.int64)
+    columns = [key.astype(np.uint32) for key in keys.T]
+    sizes = [int(column.max()) + 1 for column in columns]
+    of, first = _jit.load("cells", float(keys.size)).factorise(columns, sizes)
+    return keys[first], of.astype(np.int64)
 
 
 def patterns(bits: Bools) -> list[tuple[Bools, Ints]]:
