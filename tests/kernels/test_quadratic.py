@@ -301,6 +301,20 @@ def test_means_far_apart__a_row_is_as_near_to_its_own_as_alone(module, shared):
 
 
 @pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("apart", [1e2, 1e4, 1e6, 1e9])
+@pytest.mark.parametrize("shared", [False, True])
+def test_two_classes_close_together_and_one_far_away(module, apart, shared):
+    case = problem(12, 3, 4, 200, shared=shared)
+    case.model[1][1:] = case.model[1][1] + apart + [[0.0], [0.5]]
+    case.numeric = [column / 3 + apart for column in case.numeric]
+    joint, posterior, *_ = answers(module, case)
+    expected = naive.log_joint(*case.model, case.numeric, 200)
+    np.testing.assert_allclose(joint[:, 1:], np.array(expected)[:, 1:], rtol=1e-11)
+    shares, _ = sums.posterior(case.model[0], expected)
+    np.testing.assert_allclose(posterior, shares, rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.parametrize("module", MODULES)
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("shared", [False, True])
 def test_prior_of_zero__that_class_is_never_chosen(module, n_classes, shared):
