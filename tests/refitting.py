@@ -58,6 +58,8 @@ def fixed(model: Any, stats: fb.Statistics) -> Any:
         kind = type("AODE", (kind,), {"_read": lambda *a: read(*a) | {"_implied": implied}})
     if params["alpha"] == "loo":
         params["alpha"] = type(model)(**params).fit_statistics(stats).alpha_
+    if params.get("tau") == "loo":
+        params["tau"] = type(model)(**params).fit_statistics(stats).tau_
     return kind(**params)
 
 

@@ -91,8 +91,8 @@ CASES: dict[str, tuple[str, list[str], Any]] = {
 }  # fmt: skip
 CASES["joint-bayes"] = ("joint-bayes", ["--tau", "2"], lambda: fb.JointBayes(tau=2.0))
 CASES["joint-gaussian"] = (
-    *("joint-gaussian", ["--cells", "naive", "--backoff", "3"]),
-    lambda: fb.JointGaussian(cells="naive", backoff=3.0),
+    *("joint-gaussian", ["--cells", "naive", "--backoff", "3", "--tau", "loo"]),
+    lambda: fb.JointGaussian(cells="naive", backoff=3.0, tau="loo"),
 )
 CASES["a2de"] = ("a2de", ["--min-count", "2"], lambda: fb.A2DE(min_count=2.0))
 

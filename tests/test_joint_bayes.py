@@ -162,6 +162,33 @@ def test_many_columns__more_codes_than_64_bits() -> None:
     np.testing.assert_allclose(fresh[~there], np.broadcast_to(tau.min(axis=0), fresh[~there].shape))
 
 
+@pytest.mark.parametrize("alpha", [0, 1])
+def test_tau_loo__is_where_rows_left_out_are_likeliest(alpha: float) -> None:
+    rng = np.random.default_rng(11)
+    a = rng.integers(0, 2, 40)
+    codes = a, (a + (rng.random(40) < 0.3)) % 3, rng.integers(0, 2, 40)
+    rows = [
+        tuple(d[c] for d, c in zip(DOMAINS, row, strict=True)) for row in zip(*codes, strict=True)
+    ]
+    rows[5] = ("p", None, "x")
+    classes = ["no", "yes"] * 20
+    model = fitted(rows, classes, tau="loo", alpha=alpha)
+
+    def left_out(tau: float) -> float:
+        total = 0.0
+        for i, (row, c) in enumerate(zip(rows, classes, strict=True)):
+            rest = [[*x[:i], *x[i + 1 :]] for x in (rows, classes)]
+            twin = Joint(*rest, DOMAINS, tau=tau, alpha=alpha)
+            total += math.log(twin.complete(row, c)) if None not in row else 0.0
+        return total
+
+    best = left_out(model.tau_)
+    assert all(left_out(model.tau_ * factor) < best for factor in (0.8, 1.25))
+    given = fitted(rows, classes, tau=model.tau_, alpha=alpha)
+    X = table_of(every_row())
+    np.testing.assert_array_equal(given.log_joint(X), model.log_joint(X))
+
+
 def test_sample__is_drawn_from_the_model() -> None:
     rows, classes, _ = drawn(7, 200)
     model = fitted(rows, classes, tau=20)
@@ -180,7 +207,9 @@ def test_memory_limit__is_refused_with_the_figure_and_the_remedy() -> None:
     rng = np.random.default_rng(8)
     table = pa.table({f"x{j}": rng.integers(0, 99, 20_000).astype(str) for j in range(4)})
     table = table.append_column("y", pa.array(rng.integers(0, 2, 20_000).astype(str)))
-    with pytest.raises(MemoryLimitError, match=r"1,919,808 bytes.* 19,998 joint values of 4 .*raise"):
+    with pytest.raises(
+        MemoryLimitError, match=r"1,919,808 bytes.* 19,998 joint values of 4 .*raise"
+    ):
         fb.JointBayes(memory_limit=1_000_000).fit(table, "y")
     assert fb.JointBayes(memory_limit=30_000_000).fit(table, "y").n_cells_ == 19_998
 

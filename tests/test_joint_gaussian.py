@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 import warnings
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles.joint_gaussian import JointGaussian
+from sklearn.datasets import load_breast_cancer
 
 import fastbayes as fb
 from fastbayes.errors import DataError, FastBayesWarning, MemoryLimitError
@@ -96,7 +99,7 @@ def test_log_joint__is_that_of_plain_loops(
 
 def test_limit__infinite_backoff_is_the_density_of_the_class() -> None:
     rows, x, classes = drawn(1, 400)
-    model = fitted(rows, x, classes, backoff=math.inf)
+    model = fitted(rows, x, classes, backoff=math.inf, tau=1)
     bayes = fb.JointBayes(alpha=1, class_prior="uniform").fit(
         table_of(rows, x, classes).select([*NAMES, "y"]), "y"
     )
@@ -106,7 +109,7 @@ def test_limit__infinite_backoff_is_the_density_of_the_class() -> None:
     expected = bayes.log_joint(X.select(NAMES)) + math.log(2)
     expected += gaussian.log_joint(X.drop_columns(list(NAMES)))
     np.testing.assert_allclose(model.log_joint(X), expected, rtol=1e-9)
-    large = fitted(rows, x, classes, backoff=1e12)
+    large = fitted(rows, x, classes, backoff=1e12, tau=1)
     np.testing.assert_allclose(large.log_joint(X), expected, rtol=1e-7)
 
 
@@ -359,18 +362,53 @@ def test_dependence__beats_naive_gaussian() -> None:
     assert log_loss(fb.JointGaussian(cells="naive"), table) < naive - 0.2
 
 
-def test_starving_cells__do_not_lose() -> None:
-    """Hardly a cell has as many rows as numbers; columns are independent given the class."""
+def starving(n: int = 600) -> pa.Table:
+    """Return rows of which hardly two share a cell, with columns independent given the class."""
     rng = np.random.default_rng(3)
-    n = 600
     y = rng.integers(0, 2, n)
     columns: Any = {
-        f"k{j}": np.where(rng.random(n) < 0.3, y, rng.integers(0, 6, n)).astype(str)
+        f"k{j}": np.where(rng.random(n) < 0.3, y, rng.integers(0, 12, n)).astype(str)
         for j in range(3)
     }
     columns |= {f"x{j}": rng.normal(size=n) + 0.5 * y for j in range(3)}
-    table = pa.table(columns | {"y": y})
+    return pa.table(columns | {"y": y})
+
+
+def test_starving_cells__do_not_lose() -> None:
+    table = starving()
     naive = log_loss(fb.NaiveBayes(), table)
-    assert log_loss(fb.JointGaussian(cells="naive"), table) < naive + 0.1
-    told = fb.JointGaussian(cells="naive").fit(table, "y")
-    assert told.n_cells_ > n / 3
+    for cells in ("joint", "naive"):
+        assert log_loss(fb.JointGaussian(cells=cells), table) < naive + 0.03
+    told = fb.JointGaussian().fit(table, "y")
+    assert told.n_cells_ > 300
+    assert told.tau_ > 1_000
+    assert log_loss(fb.JointGaussian(tau=1), table) > naive + 0.3
+    assert log_loss(fb.JointGaussian(backoff=100), table) < naive + 0.005
+
+
+def penguins() -> pa.Table:
+    path = Path(fb.__file__).parent / "examples" / "penguins.csv"
+    options = pc.ConvertOptions(null_values=["NA"], strings_can_be_null=True)
+    return pc.read_csv(path, convert_options=options)
+
+
+@pytest.mark.parametrize(("target", "gain"), [("species", 0.04), ("sex", 0.2)])
+def test_penguins__beat_naive_gaussian(target: str, gain: float) -> None:
+    table = penguins()
+    table = table.filter(table[target].is_valid())
+    mixed, naive = (fb.k_fold(m, table, target) for m in (fb.JointGaussian(), fb.NaiveBayes()))
+    assert mixed.log_loss < naive.log_loss - gain
+    assert mixed.accuracy > naive.accuracy
+
+
+def test_breast_cancer_with_categories__beats_naive_gaussian() -> None:
+    data = load_breast_cancer()
+    columns: Any = {}
+    for j in (0, 1, 4):
+        thirds = np.quantile(data.data[:, j], [1 / 3, 2 / 3])
+        columns[f"k{j}"] = np.array(["low", "mid", "high"])[
+            np.searchsorted(thirds, data.data[:, j])
+        ]
+    columns |= {f"x{j}": data.data[:, j] for j in (5, 6, 7, 8, 20, 21, 24, 25)}
+    table = pa.table(columns | {"y": data.target})
+    assert log_loss(fb.JointGaussian(), table) < log_loss(fb.NaiveBayes(), table) - 0.1

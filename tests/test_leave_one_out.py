@@ -52,6 +52,7 @@ JOINT = [
     fb.JointBayes(tau=0, alpha=0),
     fb.JointBayes(tau=2.5, alpha=0.5, class_prior="empirical"),
     fb.JointBayes(tau=0, class_prior="uniform"),
+    fb.JointBayes(tau="loo"),
 ]
 
 

@@ -26,7 +26,7 @@ CHOICES = {
 }
 
 
-def checked_mass(name: str, mass: Any) -> float:
+def checked_mass(name: str, mass: Any, more: str = "") -> float:
     """Return a number of pseudo-rows as a float.
 
     Raises
@@ -36,8 +36,14 @@ def checked_mass(name: str, mass: Any) -> float:
     """
     good = isinstance(mass, (int, float, np.integer, np.floating)) and not isinstance(mass, bool)
     if not (good and math.isfinite(mass) and mass >= 0):
-        raise ValueError(f"{name}={mass!r}: use a finite number >= 0")
+        raise ValueError(f"{name}={mass!r}: use a finite number >= 0{more}")
     return float(mass)
+
+
+def check_tau(tau: Any) -> None:
+    """Raise ValueError where tau is neither a number of pseudo-rows nor "loo"."""
+    if not (isinstance(tau, str) and tau == "loo"):
+        checked_mass("tau", tau, ", or 'loo'")
 
 
 class JointBayes(Classifier):
@@ -47,7 +53,8 @@ class JointBayes(Classifier):
     ----------
     tau
         Pseudo-rows of each class that are spread as if columns were independent given the class: 0
-        is maximum likelihood in the joint table.
+        is maximum likelihood in the joint table, "loo" the number that maximises the leave-one-out
+        likelihood.
     alpha
         Pseudo-count of every value of a single column, and of every class: 1 is Laplace.
     class_prior
@@ -79,6 +86,8 @@ class JointBayes(Classifier):
         Columns, domains, cut points and classes.
     class_log_prior_
         (n_classes,) nats.
+    tau_
+        The pseudo-rows in use.
     n_cells_
         Different rows that occurred, of those in which every column is known.
     n_features_in_, feature_names_in_
@@ -111,13 +120,14 @@ class JointBayes(Classifier):
     _discretizes: ClassVar[bool] = True
 
     class_log_prior_: Floats
+    tau_: float
     n_cells_: int
     _table: JointTable
 
     def __init__(
         self,
         *,
-        tau: float = 1.0,
+        tau: float | str = 1.0,
         alpha: float = 1.0,
         class_prior: str | ArrayLike | None = None,
         discretize: Any = "mdl",
@@ -140,7 +150,7 @@ class JointBayes(Classifier):
         self.memory_limit = memory_limit
 
     def _check_parameters(self) -> None:
-        checked_mass("tau", self.tau)
+        check_tau(self.tau)
         checked_alpha(self.alpha)
         for name, allowed in CHOICES.items():
             value = getattr(self, name)
@@ -162,14 +172,19 @@ class JointBayes(Classifier):
     def _read(self, stats: Statistics) -> dict[str, Any]:
         table = JointTable(
             stats,
-            tau=float(self.tau),
+            tau=self.tau,
             alpha=float(self.alpha),
             missing=self.missing,
             unseen=self.unseen,
         )
         counts, classes = stats.values.class_counts, labels(stats.schema.classes)
         prior = log_prior(counts, float(self.alpha), self.class_prior, classes)
-        return {"class_log_prior_": prior, "n_cells_": len(table.keys), "_table": table}
+        return {
+            "class_log_prior_": prior,
+            "tau_": table.tau,
+            "n_cells_": len(table.keys),
+            "_table": table,
+        }
 
     # -- answers -------------------------------------------------------------------------------
 

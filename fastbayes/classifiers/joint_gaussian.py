@@ -14,7 +14,7 @@ from fastbayes.caution import caution
 from fastbayes.classifiers.base import Classifier
 from fastbayes.classifiers.cell_gaussians import CellGaussians
 from fastbayes.classifiers.cell_mixture import CellMixture, MixtureScorer
-from fastbayes.classifiers.joint import CHOICES, checked_mass, drawn_cells
+from fastbayes.classifiers.joint import CHOICES, check_tau, checked_mass, drawn_cells
 from fastbayes.classifiers.joint_table import JointTable, TableScorer
 from fastbayes.classifiers.log_space import Floats
 from fastbayes.classifiers.one_dependence import by_chain_rule, code_rows
@@ -39,7 +39,8 @@ class JointGaussian(Classifier):
         infinity gives every cell the density of its class.
     tau
         Pseudo-rows of each class that are spread over cells as if columns were independent given
-        the class.
+        the class; "loo" for the number that maximises the leave-one-out likelihood of the cells,
+        so that where hardly a cell is seen twice they are nearly independent.
     alpha
         Pseudo-count of every value of a single column: 1 is Laplace.
     class_prior
@@ -69,6 +70,8 @@ class JointGaussian(Classifier):
         Columns, domains and classes.
     class_log_prior_
         (n_classes,) nats.
+    tau_
+        The pseudo-rows in use; with cells="naive" it is of no effect.
     n_cells_
         Pairs of cell and class that have a density of their own.
     backed_off_
@@ -113,6 +116,7 @@ class JointGaussian(Classifier):
     _statistics: ClassVar[tuple[str, ...]] = ("values", "cells", "cell_scatter")
 
     class_log_prior_: Floats
+    tau_: float
     n_cells_: int
     backed_off_: list[Any]
     constant_: list[str]
@@ -123,7 +127,7 @@ class JointGaussian(Classifier):
         *,
         cells: str = "joint",
         backoff: float = 10.0,
-        tau: float = 1.0,
+        tau: float | str = "loo",
         alpha: float = 1.0,
         class_prior: str | ArrayLike | None = None,
         domains: Mapping[str, Any] | None = None,
@@ -149,7 +153,7 @@ class JointGaussian(Classifier):
         infinite = isinstance(self.backoff, (float, np.floating)) and self.backoff == math.inf
         if not infinite:
             checked_mass("backoff", self.backoff)
-        checked_mass("tau", self.tau)
+        check_tau(self.tau)
         checked_alpha(self.alpha)
         for name, allowed in {**CHOICES, "cells": ("joint", "naive")}.items():
             value = getattr(self, name)
@@ -161,7 +165,7 @@ class JointGaussian(Classifier):
     def _read(self, stats: Statistics) -> dict[str, Any]:
         table = JointTable(
             stats,
-            tau=float(self.tau),
+            tau=self.tau,
             alpha=float(self.alpha),
             missing=self.missing,
             unseen=self.unseen,
@@ -185,6 +189,7 @@ class JointGaussian(Classifier):
         self_told = zip(names, gaussians.kept, strict=True)
         return {
             "class_log_prior_": prior,
+            "tau_": table.tau,
             "n_cells_": len(gaussians.which),
             "backed_off_": [c for c, hit in zip(classes, off, strict=True) if hit],
             "constant_": [name for name, varies in self_told if not varies],

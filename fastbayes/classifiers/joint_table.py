@@ -12,7 +12,10 @@ from fastbayes import _jit
 from fastbayes.batch import Codes
 from fastbayes.classifiers.cells import Cells, Smoothing, logs
 from fastbayes.classifiers.families import no_pairs
+from fastbayes.classifiers.left_out_base import without
+from fastbayes.classifiers.left_out_naive import own_likelihood
 from fastbayes.classifiers.log_space import Floats
+from fastbayes.classifiers.smoothing import best_of
 from fastbayes.errors import SchemaError
 from fastbayes.plain.cells import MOST_CODES
 from fastbayes.plain.log_joint import EXACT, largest_sum
@@ -83,7 +86,8 @@ class JointTable:
     stats
         Statistics with values and cells of all columns.
     tau
-        Pseudo-count of the product of the margins.
+        Pseudo-count of the product of the margins; "loo" for that of largest leave-one-out
+        likelihood.
     alpha
         Pseudo-count of each value in a margin.
     missing, unseen
@@ -107,7 +111,7 @@ class JointTable:
         self,
         stats: Statistics,
         *,
-        tau: float,
+        tau: float | str,
         alpha: float,
         missing: str,
         unseen: str,
@@ -119,7 +123,7 @@ class JointTable:
                 f"the cells of the statistics are those of {len(found.columns)} columns out of "
                 f"{m}; count again with cells=True"
             )
-        self.tau, self.rule = tau if joint else 1.0, Smoothing(alpha=alpha)
+        self.rule = Smoothing(alpha=alpha)
         self.cells = Cells(stats.values, no_pairs(stats), missing=missing, unseen=unseen)
         keys = found.keys.astype(np.int64)
         keys = np.where(keys < 0, self.cells.sizes, keys)
@@ -128,7 +132,36 @@ class JointTable:
         self.totals: Floats = self.counts.sum(axis=0)
         self.log_margins = logs(self.cells.likelihood(self.rule))
         self.widths = (self.cells.sizes + 2).tolist()
+        self.tau = 1.0 if not joint else self._best_tau() if tau == "loo" else float(tau)
         self._patterns: dict[bytes, tuple[CellIndex, Floats]] = {}
+
+    def _best_tau(self) -> float:
+        """Return the tau under which complete rows are likeliest, each by the counts of the others.
+
+        The sum over rows of ln((n_vc - 1 + tau prod_j P(v_j | c)) / (n_c - 1 + tau)), the margins
+        less the row, too; n - 1 is read as n - min(n, 1).
+        """
+        at, c = np.nonzero(self.counts)
+        n = self.counts[at, c]
+        gone = np.minimum(n, 1.0)
+        rows = self.cells.offsets[:-1, None] + self.keys[at].T
+        margins = own_likelihood(self.cells, self.rule, rows, c, gone)
+        left, totals = without(n, gone), without(self.totals[c], gone)
+        # What is impossible under any tau cannot choose one.
+        told = (left > 0) | np.isfinite(margins)
+        if not told.any():
+            return 1.0
+        n, margins, left, totals = (part[told] for part in (n, margins, left, totals))
+        scale = max(1.0, float(self.totals.mean()))
+        with np.errstate(divide="ignore"):
+            log_left = np.log(left)
+
+        def score(share: float) -> float:
+            tau = share * scale
+            terms = np.logaddexp(log_left, np.log(tau) + margins) - np.log(totals + tau)
+            return float((n * terms).sum())
+
+        return best_of(score) * scale
 
     def hidden(self, codes: Ints) -> Bools:
         """Return which codes of (m, n) are no observation."""

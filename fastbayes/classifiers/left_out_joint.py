@@ -25,6 +25,8 @@ class LeftOutJoint(LeftOut):
     def __init__(self, model: Any) -> None:
         super().__init__()
         self.table = model._table
+        if model.tau == "loo":
+            self.fixed = ("schema", "tau")
         counts = self.table.cells.values.class_counts
         self.prior = PriorWithout(
             counts, self.table.rule, model.class_prior, model.class_log_prior_

@@ -59,6 +59,11 @@ def pseudo_count(_: Any, __: Any, value: str) -> float | str:
     return alpha
 
 
+def pseudo_rows(_: Any, __: Any, value: str | None) -> float | str | None:
+    """Return a number, or 'loo', if there is one."""
+    return None if value is None else pseudo_count(_, __, value)
+
+
 def n_bytes(_: Any, __: Any, value: str | None) -> int | None:
     """Return a size such as 500M or 2GiB in bytes."""
     if value is None:
@@ -379,8 +384,10 @@ MODEL = together(
     ),
     of_models(
         "--tau",
-        type=click.FloatRange(0),
-        help="Rows of each class spread as if columns were independent; default: 1.",
+        callback=pseudo_rows,
+        metavar="NUMBER|loo",
+        help="Rows of each class spread as if columns were independent; 'loo' chooses it by "
+        "leave-one-out; default: 1, of joint-gaussian loo.",
     ),
     of_models("--m", type=click.FloatRange(0), help="Pseudo-count of a distribution (m_estimate)."),
 )
