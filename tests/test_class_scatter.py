@@ -361,7 +361,7 @@ def test_memory__is_planned_and_refused_with_the_figure(gaps: bool) -> None:
     X = np.random.default_rng(8).normal(size=(600, 50))
     X[5, 5] = np.nan if gaps else 0.0
     y = np.arange(600) % 3
-    need = 8 * 3 * 50 * 50 * 2 * (10 if gaps else 2)  # bytes, classes, features, copies
+    need = 8 * 3 * 50 * 50 * 2 * (20 if gaps else 4)  # bytes, classes, features, copies
     plan = fb.plan(X, y, scatter=True, threads=1)
     assert need <= plan.total <= 1.1 * need
     assert plan.total == pytest.approx(sum(plan.columns.values()), rel=1e-2)
@@ -439,7 +439,7 @@ def test_memory__a_missing_value_met_early_is_not_forgotten(tmp_path: Path) -> N
     X[5, 5] = np.nan
     rows = pa.table({**{f"x{i}": x for i, x in enumerate(X.T)}, "y": np.arange(4000) // 1900})
     pq.write_table(rows, tmp_path / "rows.parquet", row_group_size=500)
-    two = 8 * 2 * 40 * 40 * 2 * 10
+    two = 8 * 2 * 40 * 40 * 2 * 20
     with pytest.raises(MemoryLimitError, match=f"two by two need {two * 3 // 2:,} bytes"):
         fb.count(
             str(tmp_path / "rows.parquet"), "y", scatter=True, threads=1, memory_limit=two * 5 // 4

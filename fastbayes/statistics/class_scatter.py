@@ -12,7 +12,7 @@ from fastbayes import _jit
 from fastbayes.batch import Batch
 from fastbayes.schema import Alignment, Shape
 from fastbayes.statistics.class_moments import LEAST_SHARE, RetractionError
-from fastbayes.statistics.joint_moments import JointMoments, drop, joint_block, turned
+from fastbayes.statistics.joint_moments import JointMoments, counts_left, drop, joint_block, turned
 from fastbayes.statistics.value_counts import close
 
 Floats = NDArray[np.float64]
@@ -95,7 +95,8 @@ class ClassScatter:
         assert y is not None
         if not batch.n_rows:
             return
-        k, block = batch.n_classes, ClassScatter(self.shape)
+        k = batch.n_classes
+        block = ClassScatter(self.shape._replace(n_classes=k))
         module = _jit.load("scatter", batch.cells)
         arrays = None
         if not any(np.isnan(x[:FIRST_ROWS]).any() for x in columns):
@@ -106,20 +107,14 @@ class ClassScatter:
             for x in columns[1:]:
                 gaps |= np.isnan(x)
             rows = np.flatnonzero(gaps if weight is None else gaps & (weight > 0))
-            w = None if weight is None else weight[rows]
             if len(rows):
-                block.incomplete[:k] = np.bincount(y[rows], w, k)
-                block.joint = JointMoments.empty(*self.scatter.shape[:2])
-                parts = joint_block([x[rows] for x in columns], y[rows], k, w, batch.cells)
-                for place, part in zip(block.joint.arrays(), parts.arrays(), strict=True):
-                    place[:k] = part
-            rows = np.flatnonzero(~gaps)
-            columns, y = [x[rows] for x in columns], y[rows]
-            weight = None if weight is None else weight[rows]
-            arrays = module.block_scatter(columns, y, k, weight)
-        for place, array in zip(block._complete_arrays(), arrays, strict=True):
-            place[:k] = array
-        self._merge(block)
+                w = None if weight is None else weight[rows]
+                block.incomplete = np.bincount(y[rows], w, k).astype(np.float64)
+                block.joint = joint_block(columns, rows, y, k, weight, batch.cells)
+            complete = np.where(gaps, 0.0, 1.0 if weight is None else weight)
+            arrays = module.block_scatter(columns, y, k, complete)
+        block.count, block.mean, block.rest, block.scatter = arrays
+        self._merge(block.grown(self.shape))
 
     def _complete_arrays(self) -> tuple[Floats, Floats, Floats, Floats]:
         return self.count, self.mean, self.rest, self.scatter
@@ -150,18 +145,20 @@ class ClassScatter:
     # -- arithmetic ----------------------------------------------------------------------------
 
     def __add__(self, other: ClassScatter) -> ClassScatter:
-        result = self * 1.0
-        result._merge(other)
+        result, joint = ClassScatter(self.shape), self.joint
+        if joint is not None and other.joint is None:
+            joint = joint.scaled(1.0)
+        # Merging makes new arrays otherwise: none is shared with either side.
+        result._set(self._complete(), self.incomplete, joint)._merge(other)
         return result
 
     def __sub__(self, other: ClassScatter) -> ClassScatter:
-        n = _left(self.count, other.count)
-        incomplete = _left(self.incomplete, other.incomplete)
-        complete = self._complete().without(other._complete(), n[:, None, None])
+        incomplete = counts_left(self.incomplete, other.incomplete)
+        complete = self._complete().without(other._complete())
         joint = None
         if self.joint is not None:
             theirs = other.joint or JointMoments.empty(*self.scatter.shape[:2])
-            joint = self.joint.without(theirs, _left(self.joint.count, theirs.count))
+            joint = self.joint.without(theirs)
             drop(joint.scatter, np.einsum("cii->ci", joint.scatter) <= 0)
         result = ClassScatter(self.shape)._set(complete, incomplete, joint)
         noise = _refuse_noise(self.scatter, result.scatter, result.count[:, None])
@@ -279,7 +276,7 @@ class ClassScatter:
 
 
 def scatter_bytes(shape: Shape, copies: int, gaps: bool) -> int:
-    """Return the bytes of scatter matrices, with those of a block that is being added.
+    """Return the bytes of scatter matrices: of each copy, with those of what is being added to it.
 
     Parameters
     ----------
@@ -290,7 +287,7 @@ def scatter_bytes(shape: Shape, copies: int, gaps: bool) -> int:
     gaps
         Whether values are missing, which takes moments two by two.
     """
-    return 8 * max(1, shape.n_classes) * shape.n_numeric**2 * copies * (10 if gaps else 2)
+    return 8 * max(1, shape.n_classes) * shape.n_numeric**2 * copies * (20 if gaps else 4)
 
 
 def scatter_need(
@@ -323,24 +320,6 @@ def has_gaps(batch: Batch) -> bool:
     """Return whether a numeric value is missing."""
     # The least of numbers is a number: no second array to look through.
     return any(np.isnan(x.min(initial=np.inf)) for x in batch.numeric)
-
-
-def _left(mine: Floats, theirs: Floats) -> Floats:
-    """Return mine - theirs, 0 where it is but rounding.
-
-    Raises
-    ------
-    RetractionError
-        When it is negative.
-    """
-    n = mine - theirs
-    tolerance = 1e-9 * np.maximum(mine, 1)
-    if (below := n < -tolerance).any():
-        label, feature = (*np.argwhere(below)[0], -1)[:2]
-        raise RetractionError(
-            "would have fewer than 0 rows; these rows were never added", int(feature), int(label)
-        )
-    return np.where(np.abs(n) <= tolerance, 0.0, n)
 
 
 def _refuse_noise(before: Floats, after: Floats, n: Floats) -> NDArray[np.bool_]:

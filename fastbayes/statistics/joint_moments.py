@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes import _jit
-from fastbayes.statistics.class_moments import two_sum
+from fastbayes.statistics.class_moments import RetractionError, two_sum
 
 Floats = NDArray[np.float64]
 TINY = 1e-300
+
+# Numbers in a matrix of each class, for so many classes at a time as makes about this many.
+FEW_CELLS = 1 << 16
+# Values, and least number of rows, of which deviations are held at a time.
+FEW_VALUES, FEW_ROWS = 1 << 20, 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,29 +52,18 @@ class JointMoments:
 
     def merged(self, other: JointMoments) -> JointMoments:
         """Return the moments of both sets of rows (Chan, Golub, LeVeque 1979, eq. 2.1)."""
-        n, first = self.count + other.count, self.count == 0
-        both = ~first & (other.count != 0)
-        # An overflow stays in the numbers, where whoever reads them finds it.
-        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            share = np.where(both, other.count / n, 0.0)
-            apart = np.where(both, (other.mean - self.mean) + (other.rest - self.rest), 0.0)
-            mean, rest = two_sum(self.mean, self.rest + apart * share)
-            scatter = self.scatter + other.scatter
-            scatter += apart * turned(apart) * (self.count * share)
-        mean, rest = np.where(first, other.mean, mean), np.where(first, other.rest, rest)
-        return JointMoments(n, mean, rest, scatter)
+        return _class_by_class(_merged, self, other)
 
-    def without(self, other: JointMoments, n: Floats) -> JointMoments:
-        """Return the moments of the n rows of these that are not of the other set."""
-        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            apart = (self.mean - other.mean) + (self.rest - other.rest)
-            apart = np.where(n > 0, apart * (self.count / n), 0.0)
-            mean, rest = two_sum(other.mean, other.rest + apart)
-            gone = apart * turned(apart) * (other.count * n / np.maximum(self.count, TINY))
-            scatter = self.scatter - other.scatter - gone
-        scatter = np.where(n > 0, scatter, 0.0)
-        mean, rest = np.where(n > 0, mean, 0.0), np.where(n > 0, rest, 0.0)
-        return JointMoments(n, mean, rest, scatter)
+    def without(self, other: JointMoments) -> JointMoments:
+        """Return the moments of the rows of these that are not of the other set.
+
+        Raises
+        ------
+        RetractionError
+            When there are fewer of them than of the other set.
+        """
+        n = counts_left(self.count, other.count)
+        return _class_by_class(_without, self, other, replace(self, count=n))
 
     def scaled(self, factor: float) -> JointMoments:
         """Return the moments of rows that weigh so many times as much."""
@@ -88,34 +83,124 @@ class JointMoments:
         return mean, rest, scatter
 
 
+def _class_by_class(function: Callable[..., JointMoments], *parts: JointMoments) -> JointMoments:
+    """Return function(*parts), computed for a few classes at a time: its scratch stays small."""
+    k, p = parts[0].scatter.shape[:2]
+    step = max(1, FEW_CELLS // max(1, p * p))
+    if step >= k:
+        return function(*parts)
+    arrays = zip(*(part.arrays() for part in parts), strict=True)
+    shapes = [np.broadcast_shapes(*(array.shape for array in same)) for same in arrays]
+    result = JointMoments(*(np.empty(shape) for shape in shapes))
+    for first in range(0, k, step):
+        some = slice(first, first + step)
+        found = function(*(JointMoments(*(a[some] for a in part.arrays())) for part in parts))
+        for place, array in zip(result.arrays(), found.arrays(), strict=True):
+            place[some] = array
+    return result
+
+
+def _merged(a: JointMoments, b: JointMoments) -> JointMoments:
+    n, first = a.count + b.count, a.count == 0
+    both = ~first & (b.count != 0)
+    # An overflow stays in the numbers, where whoever reads them finds it.
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        share = np.where(both, b.count / n, 0.0)
+        apart = np.where(both, (b.mean - a.mean) + (b.rest - a.rest), 0.0)
+        mean, rest = two_sum(a.mean, a.rest + apart * share)
+        scatter = apart * turned(apart)
+        scatter *= a.count * share
+        scatter += a.scatter
+        scatter += b.scatter
+    mean, rest = np.where(first, b.mean, mean), np.where(first, b.rest, rest)
+    return JointMoments(n, mean, rest, scatter)
+
+
+def _without(a: JointMoments, b: JointMoments, left: JointMoments) -> JointMoments:
+    n = left.count
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        apart = (a.mean - b.mean) + (a.rest - b.rest)
+        apart = np.where(n > 0, apart * (a.count / n), 0.0)
+        mean, rest = two_sum(b.mean, b.rest + apart)
+        gone = apart * turned(apart) * (b.count * n / np.maximum(a.count, TINY))
+        scatter = a.scatter - b.scatter - gone
+    scatter = np.where(n > 0, scatter, 0.0)
+    return JointMoments(n, np.where(n > 0, mean, 0.0), np.where(n > 0, rest, 0.0), scatter)
+
+
 def joint_block(
-    columns: list[Floats],
+    columns: Sequence[Floats],
+    rows: NDArray[np.int64],
     y: NDArray[np.unsignedinteger],
     k: int,
     weight: Floats | None,
     cells: float,
 ) -> JointMoments:
-    """Return the moments two by two of rows in which some values are missing (NaN).
+    """Return the moments two by two of some rows of a block, where values are missing (NaN).
 
     Products of deviations from any centre, and of deviations with indicators of what is known,
     tell them all: sum of d_i d_j, of d_i 1_j and of 1_i 1_j.
+
+    Parameters
+    ----------
+    columns
+        One (n,) float64 array for each feature.
+    rows
+        Positions of the rows.
+    y
+        (n,) class codes.
+    k
+        Number of classes.
+    weight
+        (n,), or None when every row weighs 1.
+    cells
+        Rows times columns of the whole job.
     """
     p = len(columns)
     moments, scatters = _jit.load("moments", cells), _jit.load("scatter", cells)
-    centre, parts = np.empty((k, p)), []
+    # Centred on their own means: of a single row exactly nothing is left.
+    centre, some = np.empty((k, p)), np.zeros(len(y))
+    some[rows] = 1.0 if weight is None else weight[rows]
     for i, x in enumerate(columns):
-        centre[:, i] = moments.block_moments(x, y, k, weight)[1]
-        parts.append(scatters.known_parts(x, y, centre[:, i]))
-    deviations, known = zip(*parts, strict=True)
-    sums = scatters.block_products([*deviations, *known], y, k, weight)
-    count, total = sums[:, p:, p:], sums[:, :p, p:]
+        centre[:, i] = moments.block_moments(x, y, k, some)[1]
+    centre[~np.isfinite(centre)] = 0.0
+    sums = np.zeros((k, 2 * p, 2 * p))
+    step = max(FEW_ROWS, FEW_VALUES // p)
+    for first in range(0, len(rows), step):
+        at = rows[first : first + step]
+        group, w = y[at], None if weight is None else weight[at]
+        parts = (scatters.known_parts(x[at], group, centre[:, i]) for i, x in enumerate(columns))
+        deviations, known = zip(*parts, strict=True)
+        sums += scatters.block_products([*deviations, *known], group, k, w)
+    count, total = sums[:, p:, p:].copy(), sums[:, :p, p:]
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         offset = np.where(count > 0, total / count, 0.0)
-        scatter = sums[:, :p, :p] - offset * turned(offset) * count
+        scatter = offset * turned(offset)
+        scatter *= count
+        np.subtract(sums[:, :p, :p], scatter, out=scatter)
+    del sums, total
     mean, rest = two_sum(np.where(count > 0, centre[:, :, None], 0.0), offset)
     none = np.einsum("cii->ci", scatter) <= 0
     drop(scatter, none)
     return JointMoments(count, mean, rest, scatter)
+
+
+def counts_left(mine: Floats, theirs: Floats) -> Floats:
+    """Return mine - theirs, 0 where it is but rounding.
+
+    Raises
+    ------
+    RetractionError
+        When it is negative.
+    """
+    n = mine - theirs
+    tolerance = 1e-9 * np.maximum(mine, 1)
+    if (below := n < -tolerance).any():
+        label, feature = (*np.argwhere(below)[0], -1)[:2]
+        raise RetractionError(
+            "would have fewer than 0 rows; these rows were never added", int(feature), int(label)
+        )
+    return np.where(np.abs(n) <= tolerance, 0.0, n)
 
 
 def turned(matrices: Floats) -> Floats:
