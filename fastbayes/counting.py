@@ -270,8 +270,8 @@ def count(
         Names or indices of columns to treat as categorical whatever their type.
     numeric
         How the other columns are to be described where no pairs are counted, as in `NaiveBayes`:
-        "gaussian", or "mdl", which cuts them into bins, or {column: one of these, or its cut
-        points}.
+        "gaussian"; "kde", "histogram" or "auto", which need a sketch of the values; or "mdl", which
+        cuts them into bins; or {column: one of these, or its cut points}.
     discretize
         How numeric columns become bins, where they do: "mdl" (Fayyad, Irani
         1993), "quantile", "width", ("quantile", n), ("width", n), or {column: any of these or cut
@@ -354,6 +354,11 @@ def count(
     joint = cells if isinstance(cells, bool) else several(cells)
     pairs = pairs or triples
     several_at_once = pairs or groups is not None
+    if several_at_once and kinds.sketched:
+        raise ValueError(
+            f"numeric={numeric!r} wants numeric columns as they are, of which pairs, triples and "
+            "families make bins: count once for either"
+        )
     to_cut: tuple[Encoder, Any] | None = kinds.to_cut(encoder, discretize)
     if several_at_once and any(book is None for _, book in encoder.features):
         to_cut = encoder, discretize
@@ -374,6 +379,7 @@ def count(
         encoder = learning(cuts=cuts)
     names = ["values"] + ["moments"] * moments + ["pairs"] * pairs + ["triples"] * triples
     names += ["scatter"] * scatter + ["cell_scatter"] * cell_scatter
+    names += ["sketches"] * kinds.sketched
     wanted: dict[str, dict[str, Any]] = {name: {} for name in names}
     if groups is not None:
         books = [feature.name for feature, book in encoder.features if book is not None]

@@ -13,7 +13,7 @@ from fastbayes.domains import checked_cuts, described, same_cuts
 from fastbayes.errors import SchemaError
 from fastbayes.schema import Schema
 
-KINDS = ("gaussian", "mdl")
+KINDS = ("gaussian", "kde", "histogram", "mdl", "auto")
 # Those that are read off the values themselves, as far as a sketch has them.
 SKETCHED = ("kde", "histogram", "auto")
 
@@ -57,6 +57,11 @@ class NumericKinds:
     def sketched(self) -> bool:
         """Whether values are to be sketched."""
         return any(kind in SKETCHED for kind in (self.default, *self.by_name.values()))
+
+    @property
+    def chooses(self) -> bool:
+        """Whether a kind is to be chosen by the rows."""
+        return "auto" in (self.default, *self.by_name.values())
 
     @property
     def cut(self) -> bool:
@@ -112,6 +117,15 @@ class NumericKinds:
         named = [*schema.numeric, *binned, *(f for f in schema.features if f.void)]
         names = [f.name for f in named]
         self.check(names, [name for name in schema.names if name not in names])
+
+    def told(self, schema: Schema, chosen: Sequence[str]) -> dict[str, str]:
+        """Return the kind of each numeric column, in order; `chosen` are those not in bins."""
+        numbers = iter(chosen)
+        return {
+            f.name: next(numbers) if f.values is None else "mdl"
+            for f in schema.features
+            if f.values is None or f.cuts is not None
+        }
 
     def to_cut(
         self, encoder: Encoder, discretize: Any = "mdl", known: Schema | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,10 +22,13 @@ from fastbayes.classifiers.left_out_base import (
     rows_of,
     without,
 )
+from fastbayes.classifiers.left_out_density import LeftOutDensities
 from fastbayes.classifiers.left_out_gaussian import LeftOutGaussians
 from fastbayes.classifiers.log_space import Floats
+from fastbayes.classifiers.numeric_density import some_columns
 from fastbayes.classifiers.one_dependence import code_rows
 from fastbayes.errors import SchemaError
+from fastbayes.numeric_kinds import NumericKinds
 from fastbayes.statistics import ClassMoments, PairCounts
 
 
@@ -54,12 +58,19 @@ class LeftOutNaive(LeftOut):
         self.prior = PriorWithout(
             values.class_counts, self.rule, model.class_prior, model.class_log_prior_
         )
-        numeric = [f.name for f in model.schema_.numeric]
+        normal = model._densities.gaussian
+        self.normal = np.flatnonzero(normal).tolist()
+        numeric = [model.schema_.numeric[place].name for place in self.normal]
+        self.densities = None
+        if model._densities.by_place:
+            self.densities = LeftOutDensities(model._densities)
+            chosen = ("densities",) if NumericKinds(model.numeric).chooses else ()
+            self.fixed = (*self.fixed, *chosen, *self.densities.fixed)
         self.gaussians = None
         self.scatter: Floats | None = None
         if numeric:
             self.gaussians = LeftOutGaussians(
-                model.statistics_.moments,
+                some_columns(model.statistics_.moments, self.normal),
                 weighted=values.weighted,
                 names=numeric,
                 ddof=model.ddof,
@@ -80,6 +91,8 @@ class LeftOutNaive(LeftOut):
         return others, own
 
     def _joint(self, rows: Rows, others: Any, own: Any, out: Floats) -> None:
+        every_column = rows.batch
+        rows = rows._replace(batch=self._normal(every_column))
         codes, every = rows.batch.codes, np.arange(len(out))
         column = np.empty(out.shape)
         others.log_joint(codes, self._plain(rows.batch), out)
@@ -93,7 +106,16 @@ class LeftOutNaive(LeftOut):
             out[every, rows.y] = mine
         else:
             self._numbers(self.gaussians, rows, others, mine, out)
+        if self.densities is not None:
+            numeric, cells = every_column.numeric, every_column.cells
+            out += self.densities.log_density(numeric, rows.y, rows.gone, cells)
         out += self.prior(rows.y, rows.gone)
+
+    def _normal(self, batch: Batch) -> Batch:
+        """Return a batch of the Gaussian columns alone among the numeric ones."""
+        if self.densities is None:
+            return batch
+        return replace(batch, numeric=tuple(batch.numeric[place] for place in self.normal))
 
     def _plain(self, batch: Batch) -> tuple[Floats, ...]:
         """Return the columns in which a row changes the density of its own class alone."""
@@ -133,14 +155,14 @@ class LeftOutNaive(LeftOut):
         if self.gaussians is None:
             return super().doubtful(batch)
         rows = rows_of(batch)
-        return self.gaussians.doubtful(batch.numeric, rows.y, rows.gone)
+        return self.gaussians.doubtful(self._normal(batch).numeric, rows.y, rows.gone)
 
     def rest(self, batch: Batch) -> ClassMoments | None:
         """Return the moments of rows, none of them doubtful."""
         if self.gaussians is None:
             return None
         moments = ClassMoments(self.gaussians.moments.shape)
-        moments.update(batch)
+        moments.update(self._normal(batch))
         return moments
 
     def settled(self, batch: Batch, others: ClassMoments) -> LeftOut:
@@ -148,7 +170,8 @@ class LeftOutNaive(LeftOut):
         assert self.gaussians is not None
         better = copy(self)
         y = rows_of(batch).y
-        better.scatter = self.gaussians.scatter_without(others, batch.numeric, y, batch.weight)
+        numeric = self._normal(batch).numeric
+        better.scatter = self.gaussians.scatter_without(others, numeric, y, batch.weight)
         return better
 
 

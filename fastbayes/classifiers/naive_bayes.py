@@ -14,6 +14,12 @@ from fastbayes.batch import Batch
 from fastbayes.classifiers.as_network import AsNetwork
 from fastbayes.classifiers.feature_averaging import averaged_log_likelihood, checked_chance
 from fastbayes.classifiers.log_space import Floats
+from fastbayes.classifiers.numeric_density import (
+    Densities,
+    densities,
+    log_density,
+    some_columns,
+)
 from fastbayes.classifiers.sampling import numbers_in, value_codes
 from fastbayes.classifiers.semi_supervised import expectation_maximisation
 from fastbayes.classifiers.smoothing import (
@@ -25,6 +31,7 @@ from fastbayes.classifiers.smoothing import (
     log_prior,
 )
 from fastbayes.data.encode import Encoder
+from fastbayes.errors import SchemaError
 from fastbayes.numeric_kinds import NumericKinds
 from fastbayes.schema import Schema, labels
 from fastbayes.statistics.bundle import Statistics
@@ -63,9 +70,12 @@ class NaiveBayes(AsNetwork):
     categorical
         Names or indices of columns to treat as categorical whatever their type.
     numeric
-        How the other columns are described: "gaussian", or "mdl", cut into bins where the classes
-        change (Fayyad, Irani 1993; one more scan); or {column: one of these, or its cut points},
-        columns that are not named being "gaussian".
+        Density of the other columns within each class: "gaussian"; "kde", normal kernels at the
+        values, their bandwidth by Silverman's rule; "histogram", bins of equal shares, common
+        to the classes; "auto", for each column the one of these of largest leave-one-out
+        likelihood; or "mdl": the column is cut into bins where the classes change (Fayyad, Irani
+        1993; one more scan). Or {column: one of these, or cut points}, columns that are not named
+        being "gaussian".
     missing
         "marginalize": a missing value says nothing; "category": it is a value of its own.
     unseen
@@ -96,8 +106,10 @@ class NaiveBayes(AsNetwork):
         columns, and for all without `feature_averaging`.
     class_log_prior_
         (n_classes,) nats.
+    numeric_
+        {column: density} of the numeric columns.
     mean_, variance_
-        (n_numeric, n_classes) of the Gaussian columns.
+        (n_gaussian, n_classes) of the Gaussian columns.
     variance_floored_
         Names of the Gaussian columns in which a variance was raised to the floor.
     constant_
@@ -109,16 +121,23 @@ class NaiveBayes(AsNetwork):
     -----
     P(c, x) = P(c) prod_j P(x_j | c) with P(c) = (n_c + alpha)/(N + K alpha), P(v | c) =
     (n_cv + alpha)/(n_c + S_j alpha) over the known values of column j, and normal densities for
-    numeric columns. One scan learns; memory is the counts. With `feature_averaging`, q_j P(v | c) +
-    (1 - q_j) P(v) stands for P(v | c), with q_j the probability that feature j depends on the
-    class, and P(v) = (n_v + alpha)/(n + S_j alpha): exactly the average over all 2^d subsets.
+    numeric columns, or those that `numeric` asks for. One scan learns; memory is the counts.
+
+    Kernels and histograms are read off a sketch: at most 4,096 values, or small ranges of them, of
+    each column within each class. Kernels are looked up in a table, within 1e-6 of their sum. They
+    overrate values that repeat, such as whole numbers, and have thin tails: histograms do not.
+
+    With `feature_averaging`, q_j P(v | c) + (1 - q_j) P(v) stands for P(v | c), with q_j the
+    probability that feature j depends on the class, and P(v) = (n_v + alpha)/(n + S_j alpha):
+    exactly the average over all 2^d subsets.
 
     References
     ----------
     Domingos, Pazzani (1997), On the optimality of the simple Bayesian classifier under zero-one
     loss, Machine Learning 29. Dash, Cooper (2002), Exact model averaging with naive Bayesian
     classifiers, ICML; (2004), Model averaging for prediction with discrete Bayesian networks,
-    Journal of Machine Learning Research 5.
+    Journal of Machine Learning Research 5. John, Langley (1995), Estimating continuous
+    distributions in Bayesian classifiers, UAI.
 
     Examples
     --------
@@ -138,7 +157,9 @@ class NaiveBayes(AsNetwork):
     variance_: Floats
     _tables: Floats
     _offsets: NDArray[np.int64]
+    numeric_: dict[str, str]
     _gaussians: Gaussians
+    _densities: Densities
 
     def __init__(
         self,
@@ -184,7 +205,16 @@ class NaiveBayes(AsNetwork):
             value = getattr(self, name)
             if value not in allowed:
                 raise ValueError(f"{name}={value!r}: use one of {allowed}")
-        NumericKinds(self.numeric)
+        if self.unlabelled == "em" and NumericKinds(self.numeric).sketched:
+            raise ValueError(
+                f"unlabelled='em' does not go with numeric={self.numeric!r}: its steps climb a "
+                "likelihood, which kernels and bins do not maximise; use 'gaussian' or 'mdl'"
+            )
+
+    @property
+    def _statistics(self) -> tuple[str, ...]:  # type: ignore[override]
+        more = ("sketches",) if NumericKinds(self.numeric).sketched else ()
+        return ("values", "moments", *more)
 
     @property
     def _discretizes(self) -> bool:  # type: ignore[override]
@@ -195,7 +225,13 @@ class NaiveBayes(AsNetwork):
 
     def _check_suits(self, stats: Any) -> None:
         super()._check_suits(stats)
-        NumericKinds(self.numeric).check_counted(stats.schema)
+        kinds = NumericKinds(self.numeric)
+        kinds.check_counted(stats.schema)
+        if kinds.sketched and "sketches" not in stats.parts:
+            raise SchemaError(
+                "the statistics hold no sketches of the values; count again with "
+                f"numeric={self.numeric!r}"
+            )
 
     def _read(self, stats: Statistics) -> dict[str, Any]:
         values = stats.values
@@ -210,14 +246,17 @@ class NaiveBayes(AsNetwork):
         else:
             tables, offsets, q = averaged_log_likelihood(values, alpha, chance, **options)
             probabilities[[f.kind == "categorical" for f in features]] = q
-        names = [f.name for f in stats.schema.numeric]
-        spread = gaussians(
-            stats.moments,
-            names=names,
-            ddof=self.ddof,
-            variance=self.variance,
-            var_floor=self.var_floor,
-        )
+        told = {name: getattr(self, name) for name in ("ddof", "variance", "var_floor")}
+        kinds = NumericKinds(self.numeric)
+        found = Densities(("gaussian",) * len(stats.schema.numeric), {})
+        if kinds.sketched:
+            found = densities(stats, kinds, alpha=alpha, **told)
+        normal = zip(stats.schema.numeric, found.gaussian, strict=True)
+        names = [f.name for f, gaussian in normal if gaussian]
+        moments = stats.moments
+        if found.by_place:
+            moments = some_columns(moments, np.flatnonzero(found.gaussian).tolist())
+        spread = gaussians(moments, names=names, **told)
         floored = np.asarray(spread.floored.any(axis=1))
         return {
             "alpha_": alpha,
@@ -227,6 +266,8 @@ class NaiveBayes(AsNetwork):
             ),
             "_tables": tables,
             "_offsets": offsets,
+            "numeric_": kinds.told(stats.schema, found.kinds),
+            "_densities": found,
             "_gaussians": spread.gaussians,
             "mean_": spread.gaussians.mean,
             "variance_": spread.variance,
@@ -236,9 +277,10 @@ class NaiveBayes(AsNetwork):
 
     @property
     def n_parameters_(self) -> int:
-        """Free parameters: K - 1, (S_j - 1) K per categorical and 2 K per numeric column.
+        """Free parameters: K - 1, (S_j - 1) K per categorical and 2 K per Gaussian column.
 
-        A shared variance counts once per column, a single one once.
+        A shared variance counts once per column, a single one once. A histogram has the shares of
+        its bins but one, kernels have their weights but one and a bandwidth, for each class.
         """
         self._check_fitted()
         k, schema = len(self.classes_), self.schema_
@@ -246,9 +288,10 @@ class NaiveBayes(AsNetwork):
         if self.missing == "category":
             sizes += (self.statistics_.values.missing != 0).any(axis=1)
         discrete = int(np.maximum(sizes - 1, 0).sum()) * k
-        p = len(schema.numeric)
+        p = len(self._gaussians.mean)
         spreads = {"per_class": p * k, "shared": p, "single": min(p, 1)}[self.variance]
-        return k - 1 + discrete + p * k + spreads
+        others = sum(density.n_parameters for density in self._densities.by_place.values())
+        return k - 1 + discrete + p * k + spreads + others
 
     def _log_prior(self) -> Floats:
         return self.class_log_prior_
@@ -263,9 +306,10 @@ class NaiveBayes(AsNetwork):
             yield feature.name, table
 
     def _scorer(self, cells: float) -> Any:
-        gaussian = tuple(self._gaussians) if self.schema_.numeric else None
+        gaussian = tuple(self._gaussians) if len(self._gaussians.mean) else None
         return _jit.load("log_joint", cells).Scorer(
-            self.class_log_prior_, self._tables, self._offsets, gaussian, self.precision
+            *(self.class_log_prior_, self._tables, self._offsets, gaussian, self.precision),
+            curves=self._densities.curves(),
         )
 
     def _contributions(self, batch: Batch, out: Floats) -> None:
@@ -274,9 +318,13 @@ class NaiveBayes(AsNetwork):
             for feature, column in zip(features, codes, strict=True):
                 rows = self._offsets[feature] + column.astype(np.int64)
                 out[:, places["categorical"][feature]] = self._tables[rows]
-        for x, place, mean, half, level, rest in zip(
-            batch.numeric, places["numeric"], *self._gaussians, strict=True
-        ):
+        normals = zip(*self._gaussians, strict=True)
+        curves = self._densities.curves()
+        for j, (x, place) in enumerate(zip(batch.numeric, places["numeric"], strict=True)):
+            if j in curves:
+                out[:, place] = log_density(curves[j], x)
+                continue
+            mean, half, level, rest = next(normals)
             term = level - ((x[:, None] - mean) - rest) ** 2 * half
             out[:, place] = np.where(np.isnan(x)[:, None], 0.0, term)
 
@@ -291,8 +339,13 @@ class NaiveBayes(AsNetwork):
         columns: dict[str, Any] = {}
         tables = iter(np.split(self._tables, self._offsets[1:-1]))
         normals = zip(self.mean_, np.sqrt(self.variance_), strict=True)
+        numeric = iter(range(len(self.schema_.numeric)))
         for feature in self.schema_.features:
             if feature.values is None:
+                density = self._densities.by_place.get(next(numeric))
+                if density is not None:
+                    columns[feature.name] = density.drawn(codes, random)
+                    continue
                 mean, deviation = next(normals)
                 columns[feature.name] = random.normal(mean[codes], deviation[codes])
                 continue

@@ -41,6 +41,7 @@ COUNT_AGAIN = {
     "cells": "fit it from DATA",
     "pairs": "count again with --pairs",
     "families": "fit it from DATA, which it reads twice",
+    "sketches": "count again with --numeric",
 }
 
 

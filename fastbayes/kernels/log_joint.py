@@ -7,7 +7,7 @@ their log likelihoods, so that memory is touched once for all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 from fastbayes._jit import kernel, readonly, reads, writes
 from fastbayes.batch import Codes
 from fastbayes.kernels import lanes
+from fastbayes.kernels.density import add_curve
 from fastbayes.kernels.joint_tables import Plan, join, join_tables
 from fastbayes.kernels.posterior import to_class, to_posterior, to_rows
+from fastbayes.plain.density import odds_of_curve
 from fastbayes.plain.log_joint import EXACT, Gaussian, largest_sum
 
 Floats = NDArray[np.float64]
@@ -181,6 +183,9 @@ class Scorer(BlockScorer):
     precision
         "exact" is float64 throughout. "fast" adds the tables of three and more classes in
         float32, which leaves an error of at most d 2⁻²³ of the largest sum of a row's terms.
+    curves
+        By its place among the numeric columns, place, bounds, ends and rows of the curve of each
+        that is not Gaussian, as `density.add_curve` takes them; `gaussian` describes the others.
 
     Notes
     -----
@@ -195,18 +200,21 @@ class Scorer(BlockScorer):
         offsets: NDArray[np.int64],
         gaussian: Gaussian | None = None,
         precision: str = "exact",
+        curves: Mapping[int, Any] | None = None,
     ) -> None:
         prior = np.array(log_prior, np.float64)
         tables = np.array(tables, np.float64)
         offsets = np.array(offsets, np.int64)
         n_classes = len(prior)
-        curves = np.empty((0, 4, n_classes)) if gaussian is None else np.stack(gaussian, axis=1)
+        normals = np.empty((0, 4, n_classes)) if gaussian is None else np.stack(gaussian, axis=1)
+        pieces = dict(curves or {})
         coarse = precision == "fast" and n_classes > 2
         dtype = np.float32 if coarse else np.float64
-        joint, odds = ColumnSum(prior, tables, offsets, curves, dtype), None
+        joint, odds = ColumnSum(prior, tables, offsets, normals, dtype, pieces), None
         if n_classes == 2:
-            curves[:, 1:3] *= [-1, 1]
-            odds = ColumnSum(odds_of(prior), odds_of(tables), offsets, curves, np.float64)
+            normals[:, 1:3] *= [-1, 1]
+            pieces = {place: odds_of_curve(curve) for place, curve in pieces.items()}
+            odds = ColumnSum(odds_of(prior), odds_of(tables), offsets, normals, np.float64, pieces)
         super().__init__(joint, odds, tolerance(largest_sum(prior, tables, offsets), coarse))
 
 
@@ -214,7 +222,8 @@ class ColumnSum(Sum):
     """Tables and Gaussians of single columns.
 
     curves (n_numeric, 4, n_curves): mean, precision, constant and rest of one Gaussian per output,
-    or of both classes' in the odds, the first with its sign changed.
+    or of both classes' in the odds, the first with its sign changed. pieces: curves of the columns
+    that have none of these, by their place.
     """
 
     def __init__(
@@ -224,8 +233,11 @@ class ColumnSum(Sum):
         offsets: NDArray[np.int64],
         curves: Floats,
         dtype: type[np.floating],
+        pieces: Mapping[int, Any] | None = None,
     ) -> None:
         super().__init__(start, dtype)
+        told = {} if pieces is None else pieces
+        self._pieces = {place: [readonly(a) for a in curve] for place, curve in told.items()}
         self._tables = readonly(tables)
         self._offsets = offsets
         self._curves = curves.copy()
@@ -243,7 +255,9 @@ class ColumnSum(Sum):
                 yield add_wide, (codes, readonly(self._offsets[group.features]), self._tables)
             else:
                 yield from self.lookups(codes, partial(self._plan, group.features))
-        columns = [readonly(column) for column in numeric]
+        for place, curve in self._pieces.items():
+            yield add_curve, (readonly(numeric[place]), *curve)
+        columns = [readonly(x) for place, x in enumerate(numeric) if place not in self._pieces]
         for j in range(0, len(columns), 2):
             curves = np.zeros((2, *self._curves.shape[1:]))
             curves[: len(columns) - j] = self._curves[j : j + 2]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.batch import Codes
+from fastbayes.plain.density import add_curve
 from fastbayes.plain.posterior import JointScorer
 
 Floats = NDArray[np.float64]
@@ -43,6 +45,9 @@ class Scorer(JointScorer):
         n_classes). A missing value (NaN) contributes 0.
     precision
         "exact" or "fast"; numpy computes both in float64.
+    curves
+        By its place among the numeric columns, place, bounds, ends and rows of the curve of each
+        that is not Gaussian, as `density.add_curve` takes them; `gaussian` describes the others.
 
     Notes
     -----
@@ -57,8 +62,10 @@ class Scorer(JointScorer):
         offsets: NDArray[np.int64],
         gaussian: Gaussian | None = None,
         precision: str = "exact",
+        curves: Mapping[int, Any] | None = None,
     ) -> None:
         prior = np.array(log_prior, np.float64)
+        self._curves = dict(curves or {})
         self._tables = np.array(tables, np.float64)
         self._offsets = np.array(offsets, np.int64)
         self._gaussian = None if gaussian is None else np.array(gaussian, np.float64)
@@ -72,9 +79,16 @@ class Scorer(JointScorer):
         for group in batch_codes:
             for feature, column in zip(group.features, group.codes, strict=True):
                 out += self._tables[self._offsets[feature] + column.astype(np.int64)]
+        if self._curves:
+            sums = np.zeros(out.shape[::-1])
+            for place, curve in self._curves.items():
+                centre, bounds, ends, rows = curve
+                add_curve(numeric[place], centre, bounds, ends, rows, 0, len(out), sums)
+            out += sums.T
         if self._gaussian is None:
             return
+        columns = [x for place, x in enumerate(numeric) if place not in self._curves]
         with np.errstate(over="ignore", invalid="ignore"):
-            for x, mean, half, constant, rest in zip(numeric, *self._gaussian, strict=True):
+            for x, mean, half, constant, rest in zip(columns, *self._gaussian, strict=True):
                 term = constant - ((x[:, None] - mean) - rest) ** 2 * half
                 out += np.where(np.isnan(term), 0.0, term)

@@ -1,0 +1,154 @@
+"""Bins that the classes share: a density that is constant in each, within each class."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes.classifiers.column_values import ColumnValues
+from fastbayes.classifiers.curves import Curve, curve_of, flat
+from fastbayes.classifiers.left_out_base import without
+from fastbayes.classifiers.log_space import Floats
+from fastbayes.classifiers.sampling import value_codes
+
+MOST_BINS = 1_024
+
+
+@dataclass(frozen=True, eq=False)
+class HistogramDensity:
+    """f(x | c) = (n_cb + alpha) / ((n_c + alpha B) width_b) for x in bin b of B.
+
+    Parameters
+    ----------
+    values
+        The column.
+    edges
+        (B - 1,) ascending: bin b of the inner ones is [edges[b - 1], edges[b]).
+    counts
+        (B, n_classes) rows in each bin; the first and the last are empty.
+    alpha
+        Pseudo-count of each bin.
+
+    Notes
+    -----
+    Inner bins hold equal shares of all rows, as far as values allow: 2 n^(1/3) of them (Rice's
+    rule), or one for each value where there are no more values, parted half way between values,
+    from the least one to the greatest. The first and the last bin lie outside: their mass
+    alpha / (n_c + alpha B) falls off with the distance d from the inner ones, as exp(-d/s)/s with
+    s the range of the values.
+    """
+
+    values: ColumnValues
+    edges: Floats
+    counts: Floats
+    alpha: float
+
+    @classmethod
+    def of(cls, values: ColumnValues, alpha: float) -> HistogramDensity:
+        """Return the density of a column."""
+        points, weight = values.pooled
+        edges = _edges(points, weight)
+        counts = np.zeros((len(edges) + 1, len(values.points)))
+        for c, (own, rows) in enumerate(zip(values.points, values.weight, strict=True)):
+            at = _bins(edges, own)
+            counts[:, c] = np.bincount(at, rows, len(counts))
+        return cls(values, edges, counts, alpha)
+
+    @cached_property
+    def widths(self) -> Floats:
+        """(B,) width of each bin; those outside count as wide as their scale."""
+        inner = np.diff(self.edges)
+        return np.concatenate(([inner.sum()], inner, [inner.sum()]))
+
+    def _log_mass(self, n: Floats, known: Floats) -> Floats:
+        """Return ln of the share of a bin; 0/0 is its limit 1/B."""
+        above, below = n + self.alpha, known + self.alpha * len(self.counts)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.log(np.where(below > 0, above / below, 1 / len(self.counts)))
+
+    @cached_property
+    def log_mass(self) -> Floats:
+        """(B, n_classes) ln of the share of each bin within each class."""
+        return self._log_mass(self.counts, self.counts.sum(axis=0))
+
+    @cached_property
+    def curve(self) -> Curve:
+        """The log densities, to be looked up."""
+        if self.values.silent:
+            return flat(self.counts.shape[1])
+        centre, scale = self.values.place
+        # As numbers are told when they are looked up, to the same bits.
+        knots = (self.edges - centre) * (1 / scale)
+        # The greatest value lies in the last inner bin.
+        knots[-1] = np.nextafter(knots[-1], np.inf)
+        pieces = np.zeros((len(knots) + 1, self.counts.shape[1], 4))
+        pieces[..., 0] = self.log_mass - np.log(self.widths)[:, None]
+        # Outside the density falls off with the distance from the outermost edge.
+        pieces[0, :, 1], pieces[-1, :, 1] = scale / self.widths[0], -scale / self.widths[-1]
+        return curve_of(centre, scale, knots, pieces, float(np.abs(knots).max()) + 1)
+
+    @property
+    def n_parameters(self) -> int:
+        """The shares of the bins but one, of each class."""
+        return (len(self.counts) - 1) * self.counts.shape[1]
+
+    def drawn(self, codes: NDArray[np.intp], random: np.random.Generator) -> Floats:
+        """Return a number of each class."""
+        if self.values.silent:
+            only = self.values.pooled[0]
+            return np.full(len(codes), only[0] if len(only) else 0.0)
+        bins = value_codes(np.exp(self.log_mass), codes, random)
+        last = len(self.counts) - 1
+        uniform = random.random(len(codes))
+        far = random.standard_exponential(len(codes)) * self.widths[0]
+        inner = np.clip(bins, 1, last - 1)
+        drawn = self.edges[inner - 1] + uniform * self.widths[inner]
+        drawn = np.where(bins == 0, self.edges[0] - far, drawn)
+        return np.where(bins == last, self.edges[-1] + far, drawn)
+
+    def left_out(self, label: int, at: NDArray[np.int64], less: Floats) -> Floats:
+        """Return the log density of a class at its own values, each with less weight.
+
+        Parameters
+        ----------
+        label
+            The class.
+        at
+            (n,) which of its values.
+        less
+            (n,) how much less weight it has; the bins stay.
+        """
+        if self.values.silent:
+            return np.zeros(len(at))
+        bins = _bins(self.edges, self.values.points[label])[at]
+        n, known = self.counts[bins, label], self.counts[:, label].sum()
+        mass = self._log_mass(without(n, less), without(known, less))
+        return np.asarray(mass - np.log(self.widths[bins]))
+
+
+def _edges(points: Floats, weight: Floats) -> Floats:
+    """Return the least value, what parts values into equal shares, and the greatest value."""
+    if not len(points):
+        return np.zeros(2)
+    bins = min(math.ceil(2 * float(weight.sum()) ** (1 / 3)), MOST_BINS)
+    behind = np.arange(len(points) - 1)
+    if bins < len(points):
+        cumulated = np.cumsum(weight)
+        wanted = cumulated[-1] * np.arange(1, bins) / bins * (1 - 1e-12)
+        behind = np.unique(np.searchsorted(cumulated, wanted, side="left"))
+        behind = behind[behind < len(points) - 1]
+    low, high = points[behind], points[behind + 1]
+    middle = low / 2 + high / 2
+    # Half way, and above the lower value even where they touch.
+    middle = np.where(middle > low, middle, high)
+    return np.unique(np.concatenate((points[:1], middle, points[-1:])))
+
+
+def _bins(edges: Floats, points: Floats) -> NDArray[np.int64]:
+    """Return the inner bin of values in their range."""
+    at = np.searchsorted(edges, points, side="right")
+    return np.minimum(at, len(edges) - 1).astype(np.int64)

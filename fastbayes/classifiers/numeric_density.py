@@ -1,0 +1,165 @@
+"""The densities of numeric columns that are not Gaussian, and which density suits a column best."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes import _jit
+from fastbayes.classifiers.column_values import ColumnValues
+from fastbayes.classifiers.curves import Curve
+from fastbayes.classifiers.histogram_density import HistogramDensity
+from fastbayes.classifiers.kernel_density import KernelDensity
+from fastbayes.classifiers.left_out_gaussian import LeftOutGaussians
+from fastbayes.classifiers.log_space import Floats
+from fastbayes.numeric_kinds import NumericKinds
+from fastbayes.schema import Shape
+from fastbayes.statistics import ClassMoments
+from fastbayes.statistics.bundle import Statistics
+
+Density = KernelDensity | HistogramDensity
+
+
+@dataclass(frozen=True, eq=False)
+class Densities:
+    """The densities of numeric columns that are not Gaussian.
+
+    Parameters
+    ----------
+    kinds
+        How each numeric column is described.
+    by_place
+        By its place among the numeric columns, the density of each that is not Gaussian.
+    """
+
+    kinds: tuple[str, ...]
+    by_place: Mapping[int, Density]
+
+    @property
+    def gaussian(self) -> NDArray[np.bool_]:
+        """(n_numeric,) which columns are Gaussian."""
+        return np.array([place not in self.by_place for place in range(len(self.kinds))], np.bool_)
+
+    def curves(self) -> dict[int, Curve]:
+        """Return the log densities, to be looked up, by the place of the column."""
+        return {place: density.curve for place, density in self.by_place.items()}
+
+
+def log_density(curve: Curve, x: Floats, cells: float = 0.0) -> Floats:
+    """Return the log density of each number within each class, 0 for NaN, (n, n_classes).
+
+    `cells` are the rows x columns of the whole job: whether compiling pays.
+    """
+    out = np.zeros((curve.table.shape[1] // 4, len(x)))
+    place, bounds, ends, rows = (_jit.readonly(array) for array in curve[:4])
+    add_curve = _jit.load("density", cells).add_curve
+    add_curve(_jit.readonly(x), place, bounds, ends, rows, 0, len(x), out)
+    return np.ascontiguousarray(out.T)
+
+
+def densities(
+    stats: Statistics,
+    kinds: NumericKinds,
+    *,
+    alpha: float,
+    ddof: int,
+    variance: str,
+    var_floor: float,
+) -> Densities:
+    """Return the densities that a model is to have.
+
+    Parameters
+    ----------
+    stats
+        Statistics of the rows.
+    kinds
+        How columns are to be described.
+    alpha
+        Pseudo-count of a bin.
+    ddof, variance, var_floor
+        As `smoothing.gaussians` has them.
+
+    Raises
+    ------
+    DataError
+        When squares of values overflow, or a bandwidth is 0.
+    """
+    chosen, found = [], {}
+    for place, feature in enumerate(stats.schema.numeric):
+        kind = kinds.of(feature.name)
+        if kind != "gaussian":
+            values = ColumnValues.of(stats, place, ddof)
+            made: dict[str, Density] = {}
+            if kind in ("kde", "auto"):
+                made["kde"] = KernelDensity.of(values, var_floor)
+            if kind in ("histogram", "auto"):
+                made["histogram"] = HistogramDensity.of(values, alpha)
+            if kind == "auto":
+                told = {"ddof": ddof, "variance": variance, "var_floor": var_floor}
+                kind = best_kind(stats, place, values, made, told)
+            if kind != "gaussian":
+                found[place] = made[kind]
+        chosen.append(kind)
+    return Densities(tuple(chosen), found)
+
+
+def best_kind(
+    stats: Statistics,
+    place: int,
+    values: ColumnValues,
+    made: Mapping[str, Any],
+    told: Mapping[str, Any],
+) -> str:
+    """Return the density of a column of largest leave-one-out log likelihood.
+
+    Parameters
+    ----------
+    stats
+        Statistics of the rows.
+    place
+        Of the column among the numeric ones.
+    values
+        What the statistics say of it.
+    made
+        The densities beside the Gaussian one, by kind.
+    told
+        ddof, variance and var_floor of the Gaussian one.
+
+    Notes
+    -----
+    The sum over rows of ln f(x | c), the row taken out of the moments, the kernels or the counts of
+    its class; bandwidths and bins stay. Of equal ones the first of Gaussian, kernels, histogram.
+    Kernels take no part where most rows share a value that stands apart from all others: see
+    `KernelDensity.spiked`.
+    """
+    if values.silent:
+        return "gaussian"
+    moments = some_columns(stats.moments, [place])
+    gaussian = LeftOutGaussians(moments, weighted=stats.weighted, names=[values.name], **told)
+    scores = dict.fromkeys(("gaussian", *made), 0.0)
+    for c, (points, weight) in enumerate(zip(values.points, values.weight, strict=True)):
+        if not len(points):
+            continue
+        less, y = np.minimum(weight, 1.0), np.full(len(points), c)
+        every = np.arange(len(points))
+        found = {"gaussian": gaussian.log_density([points], y, less)[:, c]}
+        found |= {kind: density.left_out(c, every, less) for kind, density in made.items()}
+        for kind, terms in found.items():
+            scores[kind] += float((weight * terms).sum())
+    if values.within == 0:
+        # Constant within every class, of which a Gaussian says nothing.
+        del scores["gaussian"]
+    if made["kde"].spiked:
+        del scores["kde"]
+    return max(scores, key=lambda kind: scores[kind])
+
+
+def some_columns(moments: ClassMoments, places: Sequence[int]) -> ClassMoments:
+    """Return the moments of some of the numeric columns."""
+    size = moments.shape
+    arrays = {name: array[list(places)] for name, array in moments.arrays().items()}
+    return ClassMoments.from_arrays(Shape(size.sizes, len(places), size.n_classes), arrays)

@@ -1,0 +1,440 @@
+"""Kernels and histograms within classes: NaiveBayes(numeric="kde" | "histogram" | "auto")."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import scipy.special
+import scipy.stats
+from oracles import density as naive
+from sklearn.metrics import log_loss
+from sklearn.neighbors import KernelDensity as SklearnDensity
+
+import fastbayes as fb
+from fastbayes.statistics.class_sketches import LIMIT
+
+KINDS = ["kde", "histogram", "auto"]
+
+
+def rows_of(seed: int, n: int = 60, weights: bool = False) -> pa.Table:
+    rng = np.random.default_rng(seed)
+    y = rng.choice(["a", "b", "c"], n, p=[0.5, 0.4, 0.1])
+    x = rng.normal(size=n) + (y == "a") * rng.choice([-2, 2], n)
+    columns = {
+        "x": pa.array(x, mask=rng.random(n) < 0.1),
+        "k": rng.choice(["p", "q"], n),
+        "z": np.round(rng.standard_cauchy(n) * 2 + (y == "b")),
+        "y": y,
+    }
+    return pa.table(columns | ({"w": rng.integers(0, 9, n) / 4} if weights else {}))
+
+
+def of_class(table: pa.Table, name: str, label: str) -> tuple[list[float], list[float]]:
+    """Return the known values of a column within a class, and their weights."""
+    rows = table.to_pylist()
+    kept = [r for r in rows if r["y"] == label and r[name] is not None and r.get("w", 1)]
+    return [r[name] for r in kept], [float(r.get("w", 1)) for r in kept]
+
+
+def fitted(table: pa.Table, **options: Any) -> fb.NaiveBayes:
+    weight = "w" if "w" in table.column_names else None
+    return fb.NaiveBayes(**options).fit(table, "y", sample_weight=weight)
+
+
+def terms(model: fb.NaiveBayes, name: str, x: Any) -> Any:
+    """Return ln f(x | c) of one column, (n, n_classes)."""
+    empty = {f: pa.nulls(len(x)) for f in model.feature_names_in_}
+    place = model.feature_names_in_.tolist().index(name)
+    return model.explain(pa.table(empty | {name: x})).contributions[:, place]
+
+
+@pytest.fixture(params=["always", "never"])
+def twin(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("FASTBAYES_KERNELS", request.param)
+    return str(request.param)
+
+
+# -- what a density is -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weights", [False, True])
+@pytest.mark.parametrize("name", ["x", "z"])
+def test_kde__is_the_sum_of_kernels_of_the_oracle(twin: str, name: str, weights: bool) -> None:
+    table = rows_of(1, weights=weights)
+    model = fitted(table, numeric="kde")
+    at = np.linspace(-6, 6, 40)
+    found = terms(model, name, at)
+    for c, label in enumerate(model.classes_):
+        points, weight = of_class(table, name, label)
+        h = naive.silverman(points, weight)
+        expected = [naive.kernel_log_density(x, points, weight, h) for x in at]
+        np.testing.assert_allclose(found[:, c], expected, rtol=1e-6, atol=1e-6)
+
+
+def test_kde__agrees_with_scipy_and_scikit_learn_at_the_same_bandwidth() -> None:
+    table = rows_of(2, n=400)
+    model = fitted(table, numeric="kde")
+    at = np.linspace(-5, 5, 200)
+    found = terms(model, "x", at)
+    density = model._densities.by_place[0]
+    for c, label in enumerate(model.classes_):
+        points, _ = of_class(table, "x", label)
+        h = density.bandwidth[c]
+        scipys = scipy.stats.gaussian_kde(points, bw_method=h / np.std(points, ddof=1))
+        np.testing.assert_allclose(found[:, c], scipys.logpdf(at), rtol=0, atol=2e-6)
+        sklearns = SklearnDensity(bandwidth=h).fit(np.array(points)[:, None])
+        np.testing.assert_allclose(found[:, c], sklearns.score_samples(at[:, None]), atol=2e-6)
+
+
+@pytest.mark.parametrize("alpha", [0.5, 2.0, 0.0])
+@pytest.mark.parametrize("weights", [False, True])
+@pytest.mark.parametrize("name", ["x", "z"])
+def test_histogram__is_that_of_the_oracle(
+    twin: str, name: str, weights: bool, alpha: float
+) -> None:
+    table = rows_of(3, weights=weights)
+    model = fitted(table, numeric="histogram", alpha=alpha)
+    parts = [of_class(table, name, label) for label in model.classes_]
+    edges = naive.edges(*([v for part in parts for v in part[i]] for i in (0, 1)))
+    at = np.concatenate([np.linspace(-7, 7, 30), np.unique([p for part in parts for p in part[0]])])
+    found = terms(model, name, at)
+    for c, (points, weight) in enumerate(parts):
+        expected = [naive.histogram_log_density(x, edges, points, weight, alpha) for x in at]
+        np.testing.assert_allclose(found[:, c], expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("numeric", ["kde", "histogram"])
+@pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
+def test_density__integrates_to_one(numeric: str, scale: float) -> None:
+    rng = np.random.default_rng(4)
+    x = np.concatenate([rng.normal(size=80), 5 + rng.normal(size=40) / 4]) * scale
+    y = np.array(["a", "b"])[rng.integers(0, 2, 120)]
+    model = fitted(pa.table({"x": x, "y": y}), numeric=numeric)
+    far = (x.max() - x.min()) * 40
+    edges = np.unique([*x, *np.geomspace(1e-3 * scale, far, 4_000) + x.max()])
+    edges = np.unique(np.concatenate([edges, x.min() - np.geomspace(1e-3 * scale, far, 4_000)]))
+    grid = np.unique(np.concatenate([edges, *(edges[:-1] + np.diff(edges) * s for s in
+                                              np.linspace(0.02, 0.98, 25))]))  # fmt: skip
+    total = np.trapezoid(np.exp(terms(model, "x", grid)), grid, axis=0)
+    np.testing.assert_allclose(total, 1, atol=3e-3)
+
+
+def test_ranges__of_many_values_change_a_density_little() -> None:
+    rng = np.random.default_rng(5)
+    n = 12 * LIMIT
+    y = rng.integers(0, 2, n)
+    x = rng.choice([-3.0, 2.0], n) * y + rng.normal(size=n)
+    model = fb.NaiveBayes(numeric="kde").fit(pa.table({"x": x, "y": y}), "y")
+    held = model.statistics_.sketches.of(0, 1)
+    assert not held.exact
+    mine = x[y == 1]
+    density = model._densities.by_place[0]
+    truth = scipy.stats.gaussian_kde(mine, bw_method=density.bandwidth[1] / np.std(mine, ddof=1))
+    at = np.linspace(-5, 4, 60)
+    np.testing.assert_allclose(terms(model, "x", at)[:, 1], truth.logpdf(at), rtol=0, atol=2e-3)
+
+
+# -- what every model obeys ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("numeric", KINDS)
+def test_joint__is_the_prior_and_the_terms(twin: str, numeric: str) -> None:
+    table = rows_of(6)
+    model = fitted(table, numeric=numeric)
+    parts = model.explain(table).contributions
+    joint = model.class_log_prior_ + parts.sum(axis=1)
+    np.testing.assert_allclose(model.log_joint(table), joint, rtol=1e-12, atol=1e-12)
+    proba = model.predict_proba(table)
+    np.testing.assert_allclose(proba.sum(axis=1), 1, rtol=1e-12)
+    # Log odds of two classes are another way to the same.
+    two = table.filter(pa.array(np.asarray(table["y"]) != "c"))
+    pair = fitted(two, numeric=numeric)
+    joint = pair.log_joint(two)
+    expected = scipy.special.expit(joint[:, 1:] - joint[:, :1])
+    np.testing.assert_allclose(pair.predict_proba(two)[:, 1:], expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("numeric", KINDS)
+def test_missing__says_nothing(twin: str, numeric: str) -> None:
+    table = rows_of(7)
+    model = fitted(table, numeric=numeric)
+    gone = table.set_column(2, "z", pa.nulls(len(table), pa.float64()))
+    without = fitted(table.drop_columns("z"), numeric=numeric)
+    np.testing.assert_allclose(
+        model.predict_proba(gone), without.predict_proba(gone.drop_columns("z")), atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("numeric", KINDS)
+def test_weight__is_how_often_a_row_stands(numeric: str) -> None:
+    table = rows_of(8)
+    weight = np.random.default_rng(0).integers(0, 4, len(table))
+    repeated = table.take(np.repeat(np.arange(len(table)), weight))
+    a = fb.NaiveBayes(numeric=numeric).fit(table, "y", sample_weight=weight)
+    b = fb.NaiveBayes(numeric=numeric).fit(repeated, "y")
+    assert a.numeric_ == b.numeric_
+    np.testing.assert_allclose(a.log_joint(table), b.log_joint(table), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("numeric", KINDS)
+def test_batches__give_what_one_fit_gives(numeric: str) -> None:
+    table = rows_of(9)
+    whole, parts = fitted(table, numeric=numeric), fb.NaiveBayes(numeric=numeric)
+    for first in (40, 0, 20):
+        parts.partial_fit(table.slice(first, 20), "y")
+    assert parts.statistics_.sketches == whole.statistics_.sketches
+    np.testing.assert_allclose(parts.log_joint(table), whole.log_joint(table), rtol=1e-9)
+
+
+@pytest.mark.parametrize("numeric", KINDS)
+def test_order__of_rows_and_columns_does_not_matter(numeric: str) -> None:
+    table = rows_of(10)
+    other = table.take(np.random.default_rng(0).permutation(len(table))).select(
+        ["z", "y", "k", "x"]
+    )
+    a, b = fitted(table, numeric=numeric), fitted(other, numeric=numeric)
+    np.testing.assert_allclose(a.log_joint(table), b.log_joint(table), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("numeric", ["kde", "histogram"])
+@pytest.mark.parametrize("factor", [2.0**-30, -1.0, 2.0**30])
+def test_unit__does_not_matter(numeric: str, factor: float) -> None:
+    table = rows_of(11)
+    other = table.set_column(2, "z", pa.array(table["z"].to_numpy() * factor))
+    a, b = fitted(table, numeric=numeric), fitted(other, numeric=numeric)
+    if factor < 0 and numeric == "kde":
+        # From the other side other values are the first ones up to a quarter.
+        density = [m._densities.by_place[1].bandwidth for m in (a, b)]
+        np.testing.assert_allclose(*density, rtol=0.3)
+        return
+    if factor > 0:
+        np.testing.assert_allclose(a.predict_proba(table), b.predict_proba(other), atol=1e-9)
+
+
+# -- leave-one-out and k-fold -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weights", [False, True])
+@pytest.mark.parametrize("numeric", ["kde", "histogram"])
+def test_leave_one_out__takes_each_row_out_of_its_class(
+    twin: str, numeric: str, weights: bool
+) -> None:
+    table = rows_of(12, weights=weights).drop_columns(["k", "z"])
+    model = fitted(table, numeric=numeric, class_prior="uniform")
+    weight = "w" if weights else None
+    stats = fb.count(table, "y", numeric=numeric, sample_weight=weight)
+    found = fb.leave_one_out(model, stats, table, sample_weight=weight)
+    assert found.fixed == ("schema", {"kde": "bandwidths", "histogram": "bins"}[numeric])
+    parts = {label: of_class(table, "x", label) for label in model.classes_}
+    edges = naive.edges(*([v for p in parts.values() for v in p[i]] for i in (0, 1)))
+    for r, row in enumerate(table.to_pylist()):
+        if row["x"] is None or not row.get("w", 1):
+            continue
+        joint = []
+        for label in model.classes_:
+            points, weights_ = (list(part) for part in parts[label])
+            h = naive.silverman(points, weights_)
+            if label == row["y"]:
+                at = points.index(row["x"])
+                weights_[at] -= min(weights_[at], 1.0)
+            if numeric == "kde":
+                joint.append(naive.kernel_log_density(row["x"], points, weights_, h))
+            else:
+                joint.append(
+                    naive.histogram_log_density(row["x"], edges, points, weights_, model.alpha)
+                )
+        proba = np.exp(np.array(joint) - naive.log_sum(joint))
+        np.testing.assert_allclose(found.proba[r], proba, rtol=0, atol=1e-6)
+
+
+def test_leave_one_out__a_class_left_empty_is_described_by_the_others() -> None:
+    rng = np.random.default_rng(13)
+    x = np.append(rng.normal(size=30), 0.5)
+    table = pa.table({"x": x, "y": ["a", "b"] * 15 + ["alone"]})
+    for numeric in KINDS:
+        stats = fb.count(table, "y", numeric=numeric)
+        proba = fb.leave_one_out(fb.NaiveBayes(numeric=numeric), stats, table).proba
+        assert np.isfinite(proba).all()
+        np.testing.assert_allclose(proba.sum(axis=1), 1)
+        assert proba[-1].max() < 0.9
+
+
+@pytest.mark.parametrize("numeric", KINDS)
+def test_k_fold__is_fitting_without_the_fold(numeric: str) -> None:
+    table = rows_of(14, n=90)
+    fold = np.arange(90) % 3
+    found = fb.k_fold(fb.NaiveBayes(numeric=numeric), table, "y", folds=fold)
+    for f in range(3):
+        rest, held = table.filter(pa.array(fold != f)), table.filter(pa.array(fold == f))
+        expected = fitted(rest, numeric=numeric).predict_proba(held)
+        np.testing.assert_allclose(found.proba[fold == f], expected, rtol=0, atol=1e-9)
+
+
+def test_auto__takes_the_density_of_the_largest_left_out_likelihood() -> None:
+    table = rows_of(15, n=150)
+    model = fitted(table, numeric="auto")
+    for name in ("x", "z"):
+        alone = table.select([name, "y"])
+        scores = {}
+        for numeric in ("gaussian", "kde", "histogram"):
+            other = fitted(alone, numeric=numeric)
+            density = other._densities.by_place.get(0)
+            if numeric == "kde" and density.spiked:
+                continue
+            total = []
+            for c, label in enumerate(other.classes_):
+                points, _ = of_class(alone, name, label)
+                for i, x in enumerate(points):
+                    rest = [p for j, p in enumerate(points) if j != i]
+                    if numeric == "gaussian":
+                        total.append(scipy.stats.norm.logpdf(x, np.mean(rest), np.std(rest)))
+                    elif numeric == "kde":
+                        h = density.bandwidth[c]
+                        total.append(naive.kernel_log_density(x, rest, [1] * len(rest), h))
+                    else:
+                        total.append(
+                            naive.histogram_log_density(
+                                x, density.edges.tolist(), rest, [1] * len(rest), 1.0
+                            )
+                        )
+            scores[numeric] = math.fsum(total)
+        assert model.numeric_[name] == max(scores, key=lambda kind: scores[kind])
+
+
+# -- what it is for -----------------------------------------------------------------------------
+
+
+def hard(kind: str, n: int, seed: int) -> pa.Table:
+    rng = np.random.default_rng(seed)
+    y = rng.choice(["a", "b"], n)
+    a = y == "a"
+    x = {
+        "bimodal": np.where(a, rng.choice([-3.0, 3.0], n), 0.0) + rng.normal(size=n),
+        "heavy": rng.standard_cauchy(n) * np.where(a, 1, 4),
+        "discrete": np.where(a, rng.choice([0.0, 2, 4, 6], n), rng.choice([1.0, 2, 3, 6], n)),
+    }[kind]
+    return pa.table({"x": x, "y": y})
+
+
+@pytest.mark.parametrize("kind", ["bimodal", "heavy", "discrete"])
+def test_auto__wins_where_a_gaussian_is_a_trap(kind: str) -> None:
+    train, test = hard(kind, 2_000, 0), hard(kind, 4_000, 1)
+    loss = {
+        numeric: log_loss(test["y"].to_pylist(), fitted(train, numeric=numeric).predict_proba(test))
+        for numeric in ("gaussian", "auto")
+    }
+    assert loss["auto"] < loss["gaussian"] - 0.05
+    assert fitted(train, numeric="auto").numeric_["x"] != "gaussian"
+
+
+def test_auto__stays_gaussian_where_the_columns_are() -> None:
+    rng = np.random.default_rng(16)
+    y = rng.integers(0, 2, 2_000)
+    model = fb.NaiveBayes(numeric="auto").fit(
+        pa.table({"x": rng.normal(size=2_000) + y, "y": y}), "y"
+    )
+    assert model.numeric_ == {"x": "gaussian"}
+
+
+@pytest.mark.parametrize("numeric", ["kde", "histogram"])
+def test_sample__follows_the_density(numeric: str) -> None:
+    table = hard("bimodal", 3_000, 2)
+    model = fitted(table, numeric=numeric)
+    drawn = model.sample(4_000, "a", seed=0)
+    rows = table.filter(pa.array(np.equal(table["y"], "a")))
+    assert scipy.stats.ks_2samp(drawn["x"], rows["x"]).pvalue > 1e-3
+    assert model.sample(5, seed=1) == model.sample(5, seed=1)
+
+
+# -- hard to break ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("numeric", KINDS)
+@pytest.mark.parametrize(
+    "column",
+    [
+        [7.0] * 8,
+        [1.0] * 4 + [2.0] * 4,
+        [1.0] * 4 + [2.0, 3.0, 4.0, 5.0],
+        [None] * 8,
+        [None] * 4 + [1.0, 2.0, 3.0, 3.0],
+        [None] * 7 + [1.0],
+        [0.1, 0.1 + 1e-16, 0.2, 5.0, 1.0, 1.0, 1.0, np.nextafter(5.0, 6.0)],
+        [1e-300, -1e-300, 0.0, 5e-324, 1e-310, -0.0, 1e-305, 0.0],
+        [1e150, -1e150, 1.0, 2.0, 3.0, 4.0, 5.0, 1e149],
+        [1.7e9 + i / 4 for i in (0, 1, 5, 7, 2, 3, 9, 4)],
+        [-1e9, 1e9, 1e-9, 2e-9, -1e-9, 3e-9, 1e-9, 5e-9],
+    ],
+    ids=["constant", "in each class", "in one class", "missing", "in one class missing", "one row",
+         "touching", "tiny", "huge", "epoch", "scales"],
+)  # fmt: skip
+@pytest.mark.parametrize("weighted", [False, True])
+def test_column__of_any_kind_gives_probabilities(
+    twin: str, numeric: str, column: list[Any], weighted: bool
+) -> None:
+    table = pa.table({"x": pa.array(column, pa.float64()), "y": ["a"] * 4 + ["b"] * 3 + ["c"]})
+    weight = np.array([1.0, 0.0, 2.5, 1, 0.25, 1, 1, 1]) if weighted else None
+    model = fb.NaiveBayes(numeric=numeric).fit(table, "y", sample_weight=weight)
+    far = pa.table({"x": [0.0, 1e300, -1e300, None, 1e-300, 1.7e9, float(model.n_features_in_)]})
+    for rows in (table, far):
+        proba = model.predict_proba(rows)
+        assert np.isfinite(proba).all()
+        np.testing.assert_allclose(proba.sum(axis=1), 1, rtol=1e-9)
+        # A Gaussian is 0 where squares overflow.
+        assert numeric == "auto" or np.isfinite(model.log_joint(rows)).all()
+    stats = fb.count(table, "y", numeric=numeric, sample_weight=weight)
+    left = fb.leave_one_out(model, stats, table, sample_weight=weight).proba
+    kept = np.ones(8, bool) if weight is None else weight > 0
+    assert np.isfinite(left[kept]).all()
+    drawn = model.sample(20, seed=0)["x"].to_numpy()
+    assert np.isfinite(drawn).all()
+
+
+@pytest.mark.parametrize("numeric", ["kde", "auto"])
+def test_squares__that_overflow_are_refused_by_name(numeric: str) -> None:
+    table = pa.table({"x": [1e200, -1e200, 1.0], "y": ["a", "b", "b"]})
+    with pytest.raises(fb.DataError, match="column 'x': squares of its values overflow; rescale"):
+        fb.NaiveBayes(numeric=numeric).fit(table, "y")
+
+
+def test_bandwidth__of_nothing_is_refused_by_name() -> None:
+    table = pa.table({"x": [1.0, 1.0, 1.0, 2.0, 3.0], "y": ["a", "a", "a", "b", "b"]})
+    with pytest.raises(fb.DataError, match="column 'x' has bandwidth 0 in a class and var_floor=0"):
+        fb.NaiveBayes(numeric="kde", var_floor=0).fit(table, "y")
+    assert fb.NaiveBayes(numeric="histogram", var_floor=0).fit(table, "y").score(table, "y") == 1
+
+
+def test_epoch_seconds__keep_their_digits() -> None:
+    table = rows_of(17, n=200)
+    x = np.round(table["z"].to_numpy() * 2) / 2
+    near = table.set_column(2, "z", pa.array(x))
+    late = table.set_column(2, "z", pa.array(x + 1.7e9))
+    for numeric in ("kde", "histogram"):
+        a, b = fitted(near, numeric=numeric), fitted(late, numeric=numeric)
+        np.testing.assert_allclose(a.predict_proba(near), b.predict_proba(late), atol=1e-5)
+
+
+# -- what is refused ----------------------------------------------------------------------------
+
+
+def test_statistics__without_sketches_are_refused() -> None:
+    table = rows_of(18)
+    for numeric in KINDS:
+        with pytest.raises(
+            fb.SchemaError, match="hold no sketches of the values; count again with"
+        ):
+            fb.NaiveBayes(numeric=numeric).fit_statistics(fb.count(table, "y"))
+    with pytest.raises(ValueError, match="wants numeric columns as they are"):
+        fb.count(table, "y", pairs=True, numeric="kde")
+    bins = fb.count(table, "y", numeric="mdl")
+    with pytest.raises(fb.SchemaError, match="in bins, the model describes it by numeric='kde'"):
+        fb.NaiveBayes(numeric="kde").fit_statistics(bins)
+
+
+def test_hidden_classes__are_refused() -> None:
+    with pytest.raises(ValueError, match="unlabelled='em' does not go with numeric='kde'"):
+        fb.NaiveBayes(numeric="kde", unlabelled="em").fit(rows_of(19), "y")
