@@ -11,6 +11,8 @@ import numpy as np
 from fastbayes.classifiers.a2de import A2DE
 from fastbayes.classifiers.aode import AODE
 from fastbayes.classifiers.base import Classifier
+from fastbayes.classifiers.joint import JointBayes
+from fastbayes.classifiers.joint_gaussian import JointGaussian
 from fastbayes.classifiers.kdb import KDB
 from fastbayes.classifiers.naive_bayes import NaiveBayes
 from fastbayes.classifiers.spode import SPODE
@@ -38,7 +40,8 @@ class Candidate(NamedTuple):
     numeric_only: bool = False
 
 
-# One line for each model. The counts of one scan serve all; KDB and A2DE count more in one each.
+# One line for each model. The counts of one scan serve all; KDB, A2DE and the joint models count
+# more in one each.
 CANDIDATES = (
     Candidate("naive-bayes", NaiveBayes, bins=False),
     Candidate("naive-bayes-bins", NaiveBayes, bins=True, numeric_only=True),
@@ -47,6 +50,8 @@ CANDIDATES = (
     Candidate("kdb", KDB, bins=True),
     Candidate("aode", AODE, bins=True),
     Candidate("a2de", A2DE, bins=True),
+    Candidate("joint-bayes", JointBayes, bins=True),
+    Candidate("joint-gaussian", JointGaussian, bins=False, numeric_only=True),
 )
 
 
@@ -83,9 +88,9 @@ def compare(
         "leave_one_out": each row is scored by the counts without it, in the cut points and
         structures of all rows; "k_fold": by models of the other folds, which learn these anew.
     models
-        Names out of "naive-bayes", "naive-bayes-bins", "spode", "tan", "kdb", "aode", "a2de";
-        unfitted models with parameters of their own; or {name: model}. All that the columns allow
-        by default.
+        Names out of "naive-bayes", "naive-bayes-bins", "spode", "tan", "kdb", "aode", "a2de",
+        "joint-bayes", "joint-gaussian"; unfitted models with parameters of their own; or
+        {name: model}. All that the columns allow by default.
     folds, seed
         As in `k_fold`.
     sample_weight
@@ -117,8 +122,9 @@ def compare(
     Notes
     -----
     Numeric columns take one scan more, for cut points; with k-fold two for each fold, since bins
-    are learned without the fold. So do KDB, for the counts of its families, and A2DE, for those of
-    triples; leave-one-out does not know A2DE.
+    are learned without the fold. So do KDB, for the counts of its families, A2DE, for those of
+    triples, and the joint models, for those of cells. Leave-one-out knows neither A2DE nor
+    JointGaussian.
 
     Examples
     --------
@@ -126,7 +132,7 @@ def compare(
     >>> table = {"a": list("00110011"), "b": list("01010101"), "y": list("nppnnppn")}
     >>> board = fb.compare(table, "y")
     >>> [entry.name for entry in board.entries]
-    ['aode', 'kdb', 'spode', 'tan', 'naive-bayes', 'a2de']
+    ['joint-bayes', 'aode', 'kdb', 'spode', 'tan', 'naive-bayes', 'a2de']
     >>> board.best.figures.accuracy
     1.0
     """

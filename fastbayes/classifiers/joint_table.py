@@ -161,7 +161,8 @@ class JointTable:
             terms = np.logaddexp(log_left, np.log(tau) + margins) - np.log(totals + tau)
             return float((n * terms).sum())
 
-        return best_of(score) * scale
+        # The peak is flat: more digits would be those of rounding, other ones for other batches.
+        return float(f"{best_of(score) * scale:.3g}")
 
     def hidden(self, codes: Ints) -> Bools:
         """Return which codes of (m, n) are no observation."""
