@@ -16,7 +16,6 @@ from fastbayes.batch import BLOCK_ROWS, Batch, joined, taken
 from fastbayes.data.segments import Segment, Source
 from fastbayes.engine import Progress
 from fastbayes.errors import FastBayesError
-from fastbayes.statistics import ClassMoments
 from fastbayes.validation import Evaluator
 
 Floats = NDArray[np.float64]
@@ -54,11 +53,11 @@ class Scorer(Protocol):
         """Return the positions of rows that take all others to be scored."""
         ...
 
-    def rest(self, batch: Batch) -> ClassMoments | None:
-        """Return the moments of rows, none of them doubtful, where these are of use."""
+    def rest(self, batch: Batch) -> Any:
+        """Return the moments of rows, none of them doubtful, where these are of use, else None."""
         ...
 
-    def settled(self, batch: Batch, others: ClassMoments) -> Scorer:
+    def settled(self, batch: Batch, others: Any) -> Scorer:
         """Return what scores all doubtful rows together."""
         ...
 
@@ -84,11 +83,11 @@ class Fitted:
         """Return no rows."""
         return np.empty(0, np.int64)
 
-    def rest(self, batch: Batch) -> ClassMoments | None:
+    def rest(self, batch: Batch) -> Any:
         """Return nothing."""
         return None
 
-    def settled(self, batch: Batch, others: ClassMoments) -> Scorer:
+    def settled(self, batch: Batch, others: Any) -> Scorer:
         """Return itself."""
         return self
 
@@ -139,7 +138,7 @@ class Score:
     evaluators: list[Evaluator]
     proba: list[Floats] = field(default_factory=list)
     held: list[tuple[Floats | None, Positions, Batch]] = field(default_factory=list)
-    rest: ClassMoments | None = None
+    rest: Any = None
     seconds: float = 0.0
 
     def add(self, other: Score) -> None:
@@ -152,7 +151,7 @@ class Score:
         self.seconds += other.seconds
 
 
-def _sum(a: ClassMoments, b: ClassMoments | None) -> ClassMoments:
+def _sum(a: Any, b: Any) -> Any:
     return a if b is None else a + b
 
 

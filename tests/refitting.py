@@ -9,6 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 import fastbayes as fb
+from fastbayes.classifiers.conjugate import KEYS, prior_of
 
 TARGET, WEIGHT = "y", "w"
 
@@ -56,7 +57,12 @@ def fixed(model: Any, stats: fb.Statistics) -> Any:
         params["weights"] = dict(zip(names, whole.super_parent_weights_, strict=True))
         read = kind._read
         kind = type("AODE", (kind,), {"_read": lambda *a: read(*a) | {"_implied": implied}})
-    if params["alpha"] == "loo":
+    if isinstance(model, fb.GaussianBayes) and model.prior is not None:
+        whole = kind(**params).fit_statistics(stats)
+        told = whole._rule(stats), whole._sums(stats)
+        prior = prior_of(model.prior, told[1], told[0])
+        params["prior"] = {name: getattr(prior, name) for name in KEYS}
+    if params.get("alpha") == "loo":
         params["alpha"] = type(model)(**params).fit_statistics(stats).alpha_
     if params.get("tau") == "loo":
         params["tau"] = type(model)(**params).fit_statistics(stats).tau_

@@ -91,7 +91,7 @@ class Centre(NamedTuple):
     apart: Floats
 
 
-def normals(sums: Sums, rule: Rule) -> Normals:
+def normals(sums: Sums, rule: Rule, only: NDArray[np.int64] | None = None) -> Normals:
     """Return the densities of maximum likelihood, or unbiased, with what was done to get them.
 
     Parameters
@@ -100,6 +100,9 @@ def normals(sums: Sums, rule: Rule) -> Normals:
         Of the rows.
     rule
         How to estimate.
+    only
+        Positions of the classes whose densities are wanted, where they have covariances of their
+        own; None: all.
 
     Raises
     ------
@@ -116,6 +119,12 @@ def normals(sums: Sums, rule: Rule) -> Normals:
     pooled = np.divide(within, freedom, out=np.zeros_like(within), where=freedom > 0)[
         ..., None, :, :
     ]
+    if only is not None:
+        n = n[..., only]
+        sums = Sums(
+            n, sums.mean[..., only, :], sums.rest[..., only, :], sums.scatter[..., only, :, :]
+        )
+        rule = rule._replace(labels=[rule.labels[c] for c in only.tolist()])
     if rule.tied:
         used, rows = pooled, total[..., None]
     else:

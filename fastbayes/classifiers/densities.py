@@ -18,8 +18,45 @@ LOG_2_PI = math.log(2 * math.pi)
 
 def log_gamma(x: Floats) -> Floats:
     """Return ln Γ(x)."""
-    x = np.asarray(x, dtype=np.float64)
-    return np.array([math.lgamma(v) for v in x.ravel().tolist()]).reshape(x.shape)
+    values, where = np.unique(np.asarray(x, dtype=np.float64), return_inverse=True)
+    return np.array([math.lgamma(v) for v in values.tolist()])[where.reshape(np.shape(x))]
+
+
+def log_densities(found: Normals, x: Floats) -> Floats:
+    """Return ln f(x_r | c) of each row by densities of its own, (n_rows, n_classes).
+
+    Parameters
+    ----------
+    found
+        The first axis is that of the rows.
+    x
+        (n_rows, p) without NaN.
+    """
+    whiten = whitening(found)
+    apart = (x[:, None] - found.mean) - found.rest
+    distance = ((whiten @ apart[..., None])[..., 0] ** 2).sum(axis=-1)
+    kept = found.kept[:, None]
+    logs = np.log(np.where(kept, diagonal(whiten), 1.0)).sum(axis=-1)
+    return logs + log_shape(distance, kept.sum(axis=-1), found.dof)
+
+
+def log_shape(distance: Floats, p: Any, dof: Floats | None) -> Floats:
+    """Return the log density of p coordinates of covariance, or scale, I by squared distance.
+
+    Parameters
+    ----------
+    distance
+        Squared, from the mean.
+    p
+        Number of coordinates.
+    dof
+        Degrees of freedom of Student's t; None: normal.
+    """
+    if dof is None:
+        return np.asarray(-0.5 * p * LOG_2_PI - 0.5 * distance)
+    gammas = log_gamma((dof + p) / 2) - log_gamma(dof / 2)
+    shape = gammas - 0.5 * p * np.log(dof * math.pi)
+    return np.asarray(shape - 0.5 * (dof + p) * np.log1p(distance / dof))
 
 
 class Densities:
@@ -46,16 +83,13 @@ class Densities:
         self.whiten = whitening(found)
         self.level = self._levels()[:, -1] if len(found.kept) else np.zeros(len(found.mean))
 
-    def _levels(self) -> Floats:
-        """Return the levels of the first 1, 2, ... features, (n_classes, p)."""
+    def _levels(self, distance: Floats | float = 0.0) -> Floats:
+        """Return ln f of the first 1, 2, ... features, by their squared distances (..., p)."""
         kept = self.found.kept
-        sizes = np.cumsum(kept)
         logs = np.log(np.where(kept, diagonal(self.whiten), 1.0)).cumsum(axis=-1)
-        if self.dof is None:
-            return np.broadcast_to(logs - 0.5 * LOG_2_PI * sizes, self.mean.shape)
-        dof = self.dof[:, None]
-        gammas = log_gamma((dof + sizes) / 2) - log_gamma(dof / 2)
-        return np.asarray(logs + gammas - 0.5 * sizes * np.log(dof * math.pi))
+        dof = None if self.dof is None else self.dof[:, None]
+        shape = log_shape(np.asarray(distance), np.cumsum(kept), dof)
+        return np.asarray(np.broadcast_to(logs, self.mean.shape) + shape)
 
     @property
     def parameters(self) -> Parameters:
@@ -112,14 +146,11 @@ class Densities:
 
     def _sequential(self, x: Floats) -> Floats:
         """Return the terms of rows without NaN, (n_rows, n_classes, p)."""
-        distance = (self.whitened(x) ** 2).cumsum(axis=-1)
-        # W of the first features is the first rows and columns of W: so are their densities.
+        squares = self.whitened(x) ** 2
         if self.dof is None:
-            joint = self._levels() - 0.5 * distance
-        else:
-            dof, sizes = self.dof[:, None], np.cumsum(self.found.kept)
-            joint = self._levels() - 0.5 * (dof + sizes) * np.log1p(distance / dof)
-        return np.diff(joint, axis=-1, prepend=0.0)
+            return np.asarray(np.diff(self._levels(), axis=-1, prepend=0.0) - 0.5 * squares)
+        # W of the first features is the first rows and columns of W: so are their densities.
+        return np.diff(self._levels(squares.cumsum(axis=-1)), axis=-1, prepend=0.0)
 
     def covariance(self) -> Floats:
         """Return Σ, or of Student's t the scale matrix, (n_classes or 1, p, p)."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from fastbayes.classifiers.aode import AODE
+from fastbayes.classifiers.gaussian import GaussianBayes
 from fastbayes.classifiers.joint import JointBayes
 from fastbayes.classifiers.kdb import KDB
 from fastbayes.classifiers.left_out_average import LeftOutAverage
@@ -12,6 +14,7 @@ from fastbayes.classifiers.left_out_base import LeftOut
 from fastbayes.classifiers.left_out_joint import LeftOutJoint
 from fastbayes.classifiers.left_out_naive import LeftOutNaive
 from fastbayes.classifiers.left_out_network import LeftOutNetwork
+from fastbayes.classifiers.left_out_quadratic import check_apart, left_out_gaussian_bayes
 from fastbayes.classifiers.left_out_tree import LeftOutTree
 from fastbayes.classifiers.naive_bayes import NaiveBayes
 from fastbayes.classifiers.tree import TreeClassifier
@@ -19,11 +22,12 @@ from fastbayes.errors import SchemaError
 from fastbayes.statistics.bundle import Statistics
 
 # Model -> how its rows are scored without themselves.
-KINDS: tuple[tuple[type[Any], type[Any]], ...] = (
+KINDS: tuple[tuple[type[Any], Callable[[Any], LeftOut]], ...] = (
     (NaiveBayes, LeftOutNaive),
     (TreeClassifier, LeftOutTree),
     (AODE, LeftOutAverage),
     (KDB, LeftOutNetwork),
+    (GaussianBayes, left_out_gaussian_bayes),
     (JointBayes, LeftOutJoint),
 )
 
@@ -79,7 +83,7 @@ def taken_apart(fitted: Any, *, chosen: bool = False) -> LeftOut:
     return result
 
 
-def kind_of(model: Any) -> type[Any]:
+def kind_of(model: Any) -> Callable[[Any], LeftOut]:
     """Return what would score rows without themselves, for a model that need not be fitted.
 
     Raises
@@ -92,11 +96,12 @@ def kind_of(model: Any) -> type[Any]:
             "smoothing='hdp' learns from all rows how much to smooth, and so does not come apart "
             "row by row; use k_fold, or smoothing='laplace'"
         )
+    if isinstance(model, GaussianBayes):
+        check_apart(model)
     for kind, made in KINDS:
         if isinstance(model, kind):
             return made
     raise SchemaError(
-        "leave_one_out takes counts apart: it knows NaiveBayes, SPODE, TAN, KDB, AODE and "
-        "JointBayes; "
-        f"k_fold validates any classifier, {type(model).__name__} too"
+        "leave_one_out takes counts apart: it knows NaiveBayes, SPODE, TAN, KDB, AODE, JointBayes "
+        f"and GaussianBayes; k_fold validates any classifier, {type(model).__name__} too"
     )

@@ -11,7 +11,6 @@ from fastbayes import _jit
 from fastbayes.batch import Batch
 from fastbayes.classifiers.cells import Smoothing, logs
 from fastbayes.classifiers.log_space import Floats
-from fastbayes.statistics import ClassMoments
 
 # What a subtraction leaves of a sum of weights below this share of it is rounding.
 ROUNDING = 1e-12
@@ -140,11 +139,11 @@ class LeftOut:
         """
         return np.empty(0, np.int64)
 
-    def rest(self, batch: Batch) -> ClassMoments | None:
-        """Return the moments of rows, none of them doubtful, where these are of use."""
+    def rest(self, batch: Batch) -> Any:
+        """Return the moments of rows, none of them doubtful, where these are of use, else None."""
         return None
 
-    def settled(self, batch: Batch, others: ClassMoments) -> LeftOut:
+    def settled(self, batch: Batch, others: Any) -> LeftOut:
         """Return what scores a batch of all doubtful rows, given the moments of the others."""
         return self
 

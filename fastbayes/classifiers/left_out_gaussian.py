@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fastbayes.classifiers.left_out_base import without
 from fastbayes.classifiers.log_space import Floats
-from fastbayes.classifiers.smoothing import Gaussians, spread_of
+from fastbayes.classifiers.smoothing import Gaussians, Spread, spread_of
 from fastbayes.statistics import ClassMoments
 
 # Moments of a chunk of rows at a time, by numeric feature and class.
@@ -54,7 +54,7 @@ class LeftOutGaussians:
         self.origin = np.take_along_axis(moments.mean, first, axis=1)
         self.mean = (moments.mean - self.origin) + moments.rest
         n, scatter = moments.count, moments.scatter
-        spread = spread_of(n, moments.mean, moments.rest, scatter, **options)
+        spread = self._spread(n, moments.mean, moments.rest, scatter)
         total = n.sum(axis=1)
         with np.errstate(divide="ignore", invalid="ignore"):
             # Without a row a floor is at most so high.
@@ -67,12 +67,15 @@ class LeftOutGaussians:
         self.plain = own.all(axis=1) & ~spread.constant & (options["variance"] == "per_class")
         self.gaussians = Gaussians(*(part[self.plain] for part in spread.gaussians))
 
+    def _spread(self, *moments: Floats) -> Spread:
+        return spread_of(*moments, **self.options)
+
     def of(self, columns: NDArray[np.bool_]) -> LeftOutGaussians:
         """Return the densities of some of the columns."""
         shape = self.moments.shape._replace(n_numeric=int(columns.sum()))
         arrays = {name: array[columns] for name, array in self.moments.arrays().items()}
         names = [n for n, kept in zip(self.options["names"], columns, strict=True) if kept]
-        return LeftOutGaussians(
+        return type(self)(
             ClassMoments.from_arrays(shape, arrays),
             weighted=self.weighted,
             **{**self.options, "names": names},
@@ -166,7 +169,7 @@ class LeftOutGaussians:
         count[own], scatters[own] = left, after
         mean[own] -= np.where(left > 0, mine * (n - left) / np.where(left > 0, left, 1), 0.0)
         apart[own] = mine * np.where(left > 0, n / np.where(left > 0, left, 1), 0.0)
-        spread = spread_of(count, mean, np.zeros_like(mean), scatters, **self.options)
+        spread = self._spread(count, mean, np.zeros_like(mean), scatters)
         centre, half, level, _ = spread.gaussians
         # A class without a known value has no mean of its own, but that of all.
         pooled = (np.where(known, x, 0.0) - self.origin[:, 0])[:, :, None] - centre
