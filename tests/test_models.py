@@ -48,6 +48,15 @@ CASES: dict[str, tuple[Callable[[], Any], Any]] = {
     ),
     "NaiveBayes, average": (lambda: fb.NaiveBayes(feature_averaging=np.float32(0.25)), MIXED),
     "NaiveBayes, array": (lambda: fb.NaiveBayes(alpha="loo"), NUMBERS),
+    "NaiveBayes, kernels": (lambda: fb.NaiveBayes(numeric="kde"), MIXED),
+    "NaiveBayes, histograms": (lambda: fb.NaiveBayes(numeric="histogram", alpha=0), NUMBERS),
+    "NaiveBayes, densities": (lambda: fb.NaiveBayes(numeric="auto"), MIXED),
+    "NaiveBayes, each column another": (
+        lambda: fb.NaiveBayes(
+            numeric={"p": "mdl", "q": "histogram", "r": [np.float64(0.5), 2], "heat": "kde"}
+        ),
+        MIXED,
+    ),
     "SPODE": (lambda: fb.SPODE(super_parent="cmi"), MIXED),
     "TAN": (fb.TAN, MIXED),
     "TAN, other parameters": (

@@ -63,6 +63,7 @@ def rows():
 @parametrize_with_checks(
     [cls() for cls in CLASSIFIERS]
     + [fastbayes.GaussianBayes(covariance=name) for name in COVARIANCES]
+    + [fastbayes.NaiveBayes(numeric=kind) for kind in ("kde", "auto", "mdl")]
 )
 def test_common_checks(estimator, check):
     check(estimator)

@@ -215,7 +215,8 @@ class Scorer(BlockScorer):
             normals[:, 1:3] *= [-1, 1]
             pieces = {place: odds_of_curve(curve) for place, curve in pieces.items()}
             odds = ColumnSum(odds_of(prior), odds_of(tables), offsets, normals, np.float64, pieces)
-        super().__init__(joint, odds, tolerance(largest_sum(prior, tables, offsets), coarse))
+        largest = largest_sum(prior, tables, offsets, (curves or {}).values())
+        super().__init__(joint, odds, tolerance(largest, coarse))
 
 
 class ColumnSum(Sum):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,13 +18,23 @@ Gaussian = tuple[Floats, Floats, Floats, Floats]
 # Log joints this close, in units of the largest sum the tables can form, are equal: classes that
 # tie on paper then tie whatever the order of the columns, and the lowest class index wins.
 EXACT = 8 * 2.0**-53
+# Terms of a curve beyond this are tails.
+HIGHEST = 1e3
 
 
-def largest_sum(log_prior: Floats, tables: Floats, offsets: NDArray[np.int64]) -> float:
-    """Return the sum of the largest finite |term| of the prior and of each feature."""
+def largest_sum(
+    log_prior: Floats, tables: Floats, offsets: NDArray[np.int64], curves: Iterable[Any] = ()
+) -> float:
+    """Return the sum of the largest finite |term| of the prior and of each feature.
+
+    Of curves the largest constant, up to `HIGHEST`: bins tie on paper, far tails do not.
+    """
     sizes = np.abs(np.where(np.isfinite(tables), tables, 0.0)).max(axis=1, initial=0.0)
     terms = np.maximum.reduceat(sizes, offsets[:-1]) if len(sizes) else sizes
     prior = np.abs(log_prior[np.isfinite(log_prior)]).max(initial=0.0)
+    for _, _, ends, rows in curves:
+        constants = np.abs(rows.reshape(len(ends), -1)[:, 1::4])
+        prior += min(np.where(np.isfinite(constants), constants, 0.0).max(initial=0.0), HIGHEST)
     return float(terms.sum() + prior)
 
 
@@ -69,7 +79,8 @@ class Scorer(JointScorer):
         self._tables = np.array(tables, np.float64)
         self._offsets = np.array(offsets, np.int64)
         self._gaussian = None if gaussian is None else np.array(gaussian, np.float64)
-        super().__init__(prior, EXACT * largest_sum(prior, self._tables, self._offsets))
+        largest = largest_sum(prior, self._tables, self._offsets, self._curves.values())
+        super().__init__(prior, EXACT * largest)
 
     def log_joint(
         self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: Floats
