@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import os
 import re
 from contextlib import contextmanager
@@ -193,11 +194,34 @@ def test_fit__statistics_of_pairs_make_every_model_of_pairs(data: Path, tmp_path
 
 
 @pytest.mark.parametrize(
+    ("asked", "name", "model"),
+    [
+        (["--cells", "--cell-scatter"], "joint-gaussian", fb.JointGaussian()),
+        (["--cells", "--discretize", "width:4"], "joint-bayes", fb.JointBayes()),
+    ],
+)
+def test_fit__statistics_of_cells_make_the_joint_models(
+    data: Path, tmp_path: Path, asked: list[str], name: str, model: Any
+) -> None:
+    counted, out = tmp_path / "s.fbs", tmp_path / "m.fb"
+    run("count", data, "--target", "late", *asked, "-o", counted)
+    assert "cells" in json.loads(run("inspect", counted, "--json").stdout)["counts"]
+    run("fit", "--statistics", counted, "--model", name, "-o", out)
+    expected = model.fit_statistics(fb.Statistics.load(counted)).predict_proba(data)
+    assert np.array_equal(fb.load(out).predict_proba(data), expected)
+    if name == "joint-bayes":
+        direct = fb.JointBayes(discretize=("width", 4)).fit(str(data), "late")
+        assert np.array_equal(direct.predict_proba(data), expected)
+
+
+@pytest.mark.parametrize(
     ("counted", "model", "words"),
     [
         ([], "tan", "holds no pairs, which tan needs; count again with --pairs"),
         (["--pairs"], "a2de", "holds no triples, which a2de needs; count again with --triples"),
         (["--pairs"], "kdb", "holds no families, which kdb needs; fit it from DATA"),
+        ([], "joint-bayes", "holds no cells, which joint-bayes needs; count again with --cells"),
+        (["--cells"], "joint-gaussian", "no cell_scatter, which joint-gaussian needs; count again"),
     ],
 )
 def test_fit__statistics_that_lack_what_the_model_needs(
@@ -273,7 +297,7 @@ def test_options__each_is_a_parameter_of_the_models_that_its_help_names() -> Non
     assert found == shared | {
         "alpha", "unseen", "covariance", "ddof", "shrinkage", "singular", "prior",
         "numeric", "variance", "discretize", "super_parent", "root", "prune", "k", "min_count",
-        "weights", "subsumption", "smoothing", "m", "select", "criterion",
+        "weights", "subsumption", "smoothing", "m", "select", "criterion", "tau", "cells", "backoff",
         "feature_averaging",
     }  # fmt: skip
 

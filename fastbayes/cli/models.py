@@ -38,7 +38,8 @@ from fastbayes.sink import format_of
 COUNT_AGAIN = {
     "scatter": "count again with --scatter",
     "triples": "count again with --triples",
-    "cells": "fit it from DATA",
+    "cells": "count again with --cells",
+    "cell_scatter": "count again with --cell-scatter",
     "pairs": "count again with --pairs",
     "families": "fit it from DATA, which it reads twice",
     "sketches": "count again with --numeric",

@@ -53,6 +53,16 @@ LARGEST = 5  # pairs that are named
 @click.option(
     "--scatter", is_flag=True, help="Take scatter matrices of numeric columns, for GaussianBayes."
 )
+@click.option(
+    "--cells",
+    is_flag=True,
+    help="Count the joint values of all categorical columns, for JointBayes and JointGaussian.",
+)
+@click.option(
+    "--cell-scatter",
+    is_flag=True,
+    help="Take scatter matrices of numeric columns in each cell, for JointGaussian.",
+)
 @NUMERIC
 @DISCRETIZE
 @click.option(
@@ -80,8 +90,12 @@ def count(
         options["numeric"] = numeric
     if discretize is not None:
         cut = numeric is not None and NumericKinds(numeric).cut
+        if options["cells"] and not options["cell_scatter"]:
+            cut, options["families"] = True, []  # none, but their columns are cut
         if not (options["pairs"] or options["triples"] or cut):
-            raise click.UsageError("--discretize goes with --pairs, --triples or --numeric mdl")
+            raise click.UsageError(
+                "--discretize goes with --pairs, --triples, --cells or --numeric mdl"
+            )
         options["discretize"] = of_columns(discretize, options["columns"])
     if folds is not None:
         options["folds"] = int(folds) if folds.isdecimal() else folds
