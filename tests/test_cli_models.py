@@ -297,8 +297,8 @@ def test_options__each_is_a_parameter_of_the_models_that_its_help_names() -> Non
     assert found == shared | {
         "alpha", "unseen", "covariance", "ddof", "shrinkage", "singular", "prior",
         "numeric", "variance", "discretize", "super_parent", "root", "prune", "k", "min_count",
-        "weights", "subsumption", "smoothing", "m", "select", "criterion", "tau", "cells", "backoff",
-        "feature_averaging",
+        "weights", "subsumption", "smoothing", "m", "select", "criterion", "tau", "cells",
+        "backoff", "feature_averaging",
     }  # fmt: skip
 
 
