@@ -73,7 +73,8 @@ class Views:
         if not self.twice:
             return stats
         to = schema.alignment(stats.schema)
-        told = {n: p for n, p in stats.parts.items() if bins or n in ("values", "moments")}
+        numbers = ("values", "moments", "scatter")
+        told = {n: p for n, p in stats.parts.items() if bins or n in numbers}
         return replace(
             stats,
             schema=schema,

@@ -11,6 +11,7 @@ import numpy as np
 from fastbayes.classifiers.a2de import A2DE
 from fastbayes.classifiers.aode import AODE
 from fastbayes.classifiers.base import Classifier
+from fastbayes.classifiers.gaussian import GaussianBayes
 from fastbayes.classifiers.joint import JointBayes
 from fastbayes.classifiers.joint_gaussian import JointGaussian
 from fastbayes.classifiers.kdb import KDB
@@ -32,12 +33,14 @@ class Candidate(NamedTuple):
     make          returns it unfitted; takes `missing`
     bins          whether it sees numeric columns in bins
     numeric_only  whether it is another model only where columns are numeric
+    numbers       whether it takes numbers alone
     """
 
     name: str
     make: Callable[..., Any]
     bins: bool
     numeric_only: bool = False
+    numbers: bool = False
 
 
 # One line for each model. The counts of one scan serve all; KDB, A2DE and the joint models count
@@ -52,6 +55,14 @@ CANDIDATES = (
     Candidate("a2de", A2DE, bins=True),
     Candidate("joint-bayes", JointBayes, bins=True),
     Candidate("joint-gaussian", JointGaussian, bins=False, numeric_only=True),
+    Candidate("gaussian-bayes", GaussianBayes, bins=False, numeric_only=True, numbers=True),
+    Candidate(
+        "gaussian-bayes-tied",
+        partial(GaussianBayes, covariance="tied"),
+        bins=False,
+        numeric_only=True,
+        numbers=True,
+    ),
 )
 
 
@@ -89,8 +100,8 @@ def compare(
         structures of all rows; "k_fold": by models of the other folds, which learn these anew.
     models
         Names out of "naive-bayes", "naive-bayes-bins", "spode", "tan", "kdb", "aode", "a2de",
-        "joint-bayes", "joint-gaussian"; unfitted models with parameters of their own; or
-        {name: model}. All that the columns allow by default.
+        "joint-bayes", "joint-gaussian", "gaussian-bayes", "gaussian-bayes-tied"; unfitted models
+        with parameters of their own; or {name: model}. All that the columns allow by default.
     folds, seed
         As in `k_fold`.
     sample_weight
@@ -159,17 +170,23 @@ def compare(
             "scores: pass a table or a path"
         )
     contest = Contest(opened, discretize, threads, memory_limit, progress)
-    contest.enter(_wanted(models, contest.numeric, missing))
+    contest.enter(_wanted(models, contest, missing))
     if by_folds:
         return contest.result("k-fold", contest.by_folds(loss))
     return contest.result("leave-one-out", contest.by_leaving_out(loss))
 
 
-def _wanted(models: Any, numeric: bool, missing: str) -> list[tuple[str, Callable[[], Any], bool]]:
+def _wanted(
+    models: Any, contest: Contest, missing: str
+) -> list[tuple[str, Callable[[], Any], bool]]:
     """Return name, maker and whether it sees bins of each model that is to take part."""
     known = {candidate.name: candidate for candidate in CANDIDATES}
     if models is None:
-        models = [c.name for c in CANDIDATES if numeric or not c.numeric_only]
+        models = [
+            c.name
+            for c in CANDIDATES
+            if (contest.numeric or not c.numeric_only) and not (contest.categorical and c.numbers)
+        ]
     if isinstance(models, (str, Classifier)):
         models = [models]
     told = models.items() if isinstance(models, Mapping) else [(None, m) for m in models]

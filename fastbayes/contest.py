@@ -142,8 +142,10 @@ class Contest:
         self.told: dict[str, Any] = {"threads": threads, "memory_limit": memory_limit}
         self.progress = progress
         self.seconds: dict[str, float] = {}
-        self.numeric = any(book is None for _, book in opened.learning().features)
-        self.pairs = False
+        books = [book for _, book in opened.learning().features]
+        self.numeric = any(book is None for book in books)
+        self.categorical = any(book is not None for book in books)
+        self.pairs = self.scatter = False
 
     # -- counting and fitting ------------------------------------------------------------------
 
@@ -170,6 +172,7 @@ class Contest:
                     runner.reason = runner.reason or str(error) * runner.bins
             self.seconds["cut points"] = time.perf_counter() - start
         self.pairs = any(needs_pairs(runner) for runner in self._standing())
+        self.scatter = any("scatter" in r.make()._statistics for r in self._standing())
         start = time.perf_counter()
         self.stats = self._counted()
         self.seconds["counting"] = time.perf_counter() - start
@@ -184,9 +187,9 @@ class Contest:
         try:
             return self._scan(self.opened.source, self.opened.learning, self.cuts, whole=True)
         except MemoryLimitError as error:
-            if not self.pairs:
+            if not (self.pairs or self.scatter):
                 raise
-            self.pairs = False
+            self.pairs = self.scatter = False
             logger.info("%s; models that need them count by themselves", error)
             return self._scan(self.opened.source, self.opened.learning, self.cuts, whole=True)
 
@@ -196,7 +199,7 @@ class Contest:
         return engine.scan(
             source,
             both_ways(learning, cuts),
-            ["values", "moments"] + ["pairs"] * self.pairs,
+            ["values", "moments"] + ["pairs"] * self.pairs + ["scatter"] * self.scatter,
             progress=self.progress,
             folds=self.opened.folds if whole else None,
             **self.told,

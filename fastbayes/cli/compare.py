@@ -9,6 +9,7 @@ import click
 import fastbayes as fb
 from fastbayes.cli.options import DISCRETIZE, JSON, READING, names, of_columns
 from fastbayes.cli.show import bar, show
+from fastbayes.comparison import CANDIDATES
 
 
 @click.command()
@@ -18,7 +19,8 @@ from fastbayes.cli.show import bar, show
     "--models",
     callback=names,
     metavar="A,B,...",
-    help="Models: naive-bayes, naive-bayes-bins, spode, tan, kdb, aode, a2de; default: all.",
+    help=f"Models: {', '.join(candidate.name for candidate in CANDIDATES)}; default: all that the "
+    "columns allow.",
 )
 @click.option(
     "--folds",
@@ -42,7 +44,7 @@ def compare(
     """Judge every model on DATA, each row by what was learned without it.
 
     One scan counts for all models, one more scores them; numeric columns take one for cut points,
-    kdb and a2de one each for what else they count.
+    kdb, a2de and the joint models one each for what else they count.
     """
     if folds is not None:
         options |= {"validation": "k_fold", "folds": int(folds) if folds.isdecimal() else folds}
