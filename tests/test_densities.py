@@ -287,6 +287,21 @@ def test_k_fold__is_fitting_without_the_fold(numeric: str) -> None:
         np.testing.assert_allclose(found.proba[fold == f], expected, rtol=0, atol=1e-9)
 
 
+def test_compare__counts_what_a_density_needs() -> None:
+    table = rows_of(20, n=90)
+    models = {numeric: fb.NaiveBayes(numeric=numeric) for numeric in [*KINDS, "mdl"]}
+    for validation in ("leave_one_out", "k_fold"):
+        found = fb.compare(table, "y", models=models, validation=validation, folds=3)
+        for entry in found.entries:
+            model = models[entry.name]
+            if validation == "k_fold":
+                alone = fb.k_fold(model, table, "y", folds=3)
+            else:
+                stats = fb.count(table, "y", numeric=model.numeric)
+                alone = fb.leave_one_out(model, stats, table)
+            assert entry.figures.log_loss == pytest.approx(alone.log_loss, rel=1e-9)
+
+
 def test_auto__takes_the_density_of_the_largest_left_out_likelihood() -> None:
     table = rows_of(15, n=150)
     model = fitted(table, numeric="auto")

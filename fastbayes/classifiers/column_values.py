@@ -15,6 +15,8 @@ from fastbayes.statistics.bundle import Statistics
 
 # From the median to the quartiles of a normal density, times two: the range between quartiles.
 QUARTILES = 1.34
+# So many kernels at a value take numpy as long as a cell of a table.
+PAIRS = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +40,7 @@ class ColumnValues:
     overall
         Variance of all rows.
     cells
-        Rows x columns of the statistics: whether compiling pays.
+        Rows x columns of the statistics, or what pairs of values are worth: whether compiling pays.
     """
 
     name: str
@@ -74,6 +76,7 @@ class ColumnValues:
             overall = (float(scatter.sum()) + between) / total
         if not (math.isfinite(overall) and np.isfinite(variance).all()):
             raise DataError(f"column {name!r}: squares of its values overflow; rescale it")
+        pairs = float(sum(len(h.least) ** 2 for h in held))
         return cls(
             name,
             tuple(h.least / 2 + h.greatest / 2 if not h.exact else h.least for h in held),
@@ -82,7 +85,7 @@ class ColumnValues:
             np.asarray(variance),
             within,
             overall,
-            float(stats.n_rows) * len(schema.features),
+            max(float(stats.n_rows) * len(schema.features), pairs / PAIRS),
         )
 
     @cached_property

@@ -225,13 +225,16 @@ class NaiveBayes(AsNetwork):
 
     def _check_suits(self, stats: Any) -> None:
         super()._check_suits(stats)
-        kinds = NumericKinds(self.numeric)
-        kinds.check_counted(stats.schema)
-        if kinds.sketched and "sketches" not in stats.parts:
+        NumericKinds(self.numeric).check_counted(stats.schema)
+
+    def _suited(self, stats: Any) -> Statistics:
+        stats = super()._suited(stats)
+        if "sketches" in self._statistics and "sketches" not in stats.parts:
             raise SchemaError(
                 "the statistics hold no sketches of the values; count again with "
                 f"numeric={self.numeric!r}"
             )
+        return stats
 
     def _read(self, stats: Statistics) -> dict[str, Any]:
         values = stats.values
