@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 # Rows of one block. Floating-point partial sums are formed per block and folded in order,
 # so this constant is part of the meaning of a result's last bits: threads are not.
 BLOCK_ROWS = 65_536
+# Weights, sums of them and pseudo-counts: what is larger could overflow where they are multiplied.
+GREATEST = 1e100
 
 
 class Codes(NamedTuple):

@@ -12,6 +12,7 @@ from fastbayes.classifiers.a2de import A2DE
 from fastbayes.classifiers.aode import AODE
 from fastbayes.classifiers.base import Classifier
 from fastbayes.classifiers.gaussian import GaussianBayes
+from fastbayes.classifiers.inputs import is_array
 from fastbayes.classifiers.joint import JointBayes
 from fastbayes.classifiers.joint_gaussian import JointGaussian
 from fastbayes.classifiers.kdb import KDB
@@ -70,9 +71,9 @@ def compare(
     source: Any,
     target: Any,
     *,
-    validation: str = "leave_one_out",
+    validation: str | None = None,
     models: Any = None,
-    folds: Any = 10,
+    folds: Any = None,
     seed: int = 0,
     sample_weight: Any = None,
     loss: Any = None,
@@ -98,12 +99,13 @@ def compare(
     validation
         "leave_one_out": each row is scored by the counts without it, in the cut points and
         structures of all rows; "k_fold": by models of the other folds, which learn these anew.
+        By default "k_fold" where `folds` is given.
     models
         Names out of "naive-bayes", "naive-bayes-bins", "spode", "tan", "kdb", "aode", "a2de",
         "joint-bayes", "joint-gaussian", "gaussian-bayes", "gaussian-bayes-tied"; unfitted models
         with parameters of their own; or {name: model}. All that the columns allow by default.
     folds, seed
-        As in `k_fold`.
+        As in `k_fold`; ten folds by default.
     sample_weight
         Name of the weight column, or (n_rows,) weights.
     loss
@@ -147,9 +149,14 @@ def compare(
     >>> board.best.figures.accuracy
     1.0
     """
+    if validation is None:
+        validation = "leave_one_out" if folds is None else "k_fold"
     if validation not in ("leave_one_out", "k_fold"):
         raise ValueError(f"validation={validation!r}: use 'leave_one_out' or 'k_fold'")
     by_folds = validation == "k_fold"
+    if folds is not None and not by_folds:
+        raise ValueError("validation='leave_one_out' has no folds: leave one of the two out")
+    folds = 10 if folds is None else folds
     if by_folds and isinstance(folds, (int, np.integer)) and not isinstance(folds, bool):
         folds = FoldsByPlace(int(folds), seed) if folds >= 2 else folds
     opened = opened_to_learn(
@@ -169,7 +176,8 @@ def compare(
             f"{opened.source.description} can be read only once, but compare counts and then "
             "scores: pass a table or a path"
         )
-    contest = Contest(opened, discretize, threads, memory_limit, progress)
+    named = not is_array(source)
+    contest = Contest(opened, discretize, threads, memory_limit, progress, named=named)
     contest.enter(_wanted(models, contest, missing))
     if by_folds:
         return contest.result("k-fold", contest.by_folds(loss))

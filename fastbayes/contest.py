@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fastbayes import engine
 from fastbayes.both_ways import Views, both_ways
-from fastbayes.classifiers.base import Classifier, Scans
+from fastbayes.classifiers.base import Classifier, Scans, check_learnable
 from fastbayes.classifiers.left_out import kind_of, taken_apart
 from fastbayes.classifiers.one_dependence import OneDependence
 from fastbayes.counting import Opened
@@ -22,7 +22,7 @@ from fastbayes.data.folds import Folds
 from fastbayes.data.segments import Segment
 from fastbayes.discretization import cuts_without_folds, numeric_cuts
 from fastbayes.engine import Progress
-from fastbayes.errors import DataError, FastBayesError, MemoryLimitError
+from fastbayes.errors import DataError, FastBayesError, MemoryLimitError, SchemaError
 from fastbayes.fold_training import (
     FoldScans,
     applying,
@@ -32,6 +32,7 @@ from fastbayes.fold_training import (
 )
 from fastbayes.folding import training
 from fastbayes.leaderboard import Comparison, Entry, ranked
+from fastbayes.remarks import remark
 from fastbayes.schema import Schema
 from fastbayes.scoring import Block, Contestant, Fitted, Part, Parts, Score, scores
 from fastbayes.statistics.bundle import Statistics
@@ -127,6 +128,8 @@ class Contest:
         The rows, with folds if they are to be scored by these.
     discretize, threads, memory_limit, progress
         As in `fastbayes.compare`.
+    named
+        Whether the columns have names, which those of an array have not.
     """
 
     def __init__(
@@ -136,8 +139,11 @@ class Contest:
         threads: int | None,
         memory_limit: int | None,
         progress: Progress | None,
+        *,
+        named: bool = True,
     ) -> None:
         self.opened, self.discretize = opened, discretize
+        self.named = named
         self.limits = {} if memory_limit is None else {"memory_limit": memory_limit}
         self.told: dict[str, Any] = {"threads": threads, "memory_limit": memory_limit}
         self.progress = progress
@@ -159,7 +165,7 @@ class Contest:
         bins = self.numeric and any(runner.bins for runner in self.runners)
         self.cuts: dict[str, Any] | None = None
         start = time.perf_counter()
-        if bins:
+        if any(runner.bins for runner in self.runners):
             try:
                 self.cuts = numeric_cuts(
                     *(opened.source, opened.learning(), self.discretize),
@@ -170,14 +176,15 @@ class Contest:
                 logger.info("%s; going on without bins", error)
                 for runner in self.runners:
                     runner.reason = runner.reason or str(error) * runner.bins
-            self.seconds["cut points"] = time.perf_counter() - start
+            if bins:
+                self.seconds["cut points"] = time.perf_counter() - start
         self.pairs = any(needs_pairs(runner) for runner in self._standing())
         self.scatter = any("scatter" in r.make()._statistics for r in self._standing())
         start = time.perf_counter()
         self.stats = self._counted()
         self.seconds["counting"] = time.perf_counter() - start
-        if not self.stats.n_rows:
-            raise DataError(f"{self.opened.source.description}: nothing to learn from")
+        check_learnable(self.stats, self.opened.source.description)
+        remark(self.stats)
         self.views = Views(self.stats.schema)
         self.seen = {b: self.views.counted(self.stats, bins=b) for b in (False, True)}
         for runner in self.runners:
@@ -229,11 +236,28 @@ class Contest:
     ) -> Any:
         """Return the model fitted to rows that were counted; it scans for what was not."""
         model: Classifier = runner.make().set_params(**self.limits)
+        if runner.bins:
+            self._cut_alike(model)
         model._check_parameters()
         model._check_suits(have)
         cuts = cuts if runner.bins else None
         scans = CountedScans(source, learning, cuts, [], True, self.progress, have=have)
-        return model._learned(model._scanned(scans))
+        stats = model._scanned(scans)
+        model._learned(stats)
+        names, n_features = model._features_of(stats)
+        model._set_features(names if self.named else None, n_features)
+        return model
+
+    def _cut_alike(self, model: Classifier) -> None:
+        """Raise SchemaError where a model has columns cut otherwise than all others."""
+        if "discretize" not in model.get_params(deep=False):
+            return
+        if repr(model.discretize) not in (repr("mdl"), repr(self.discretize)):
+            raise SchemaError(
+                f"the model has discretize={model.discretize!r}, but columns are cut alike for "
+                f"all models: give it to compare, which has {self.discretize!r}"
+            )
+        model.set_params(discretize=self.discretize)
 
     # -- scoring -------------------------------------------------------------------------------
 

@@ -326,6 +326,9 @@ def count(
     array(['p'], dtype='<U1')
     """
     kinds = NumericKinds(numeric)
+    for name, asked in (("pairs", pairs), ("triples", triples), ("moments", moments)):
+        if not isinstance(asked, (bool, np.bool_)):
+            raise ValueError(f"{name}={asked!r}: use True or False")
     if on_error not in ("stop", "skip"):
         raise ValueError(f"on_error={on_error!r}: use 'stop' or 'skip'")
     left_out: list[str] = []
@@ -360,7 +363,7 @@ def count(
             "families make bins: count once for either"
         )
     to_cut: tuple[Encoder, Any] | None = kinds.to_cut(encoder, discretize)
-    if several_at_once and any(book is None for _, book in encoder.features):
+    if several_at_once:
         to_cut = encoder, discretize
         if scatter:
             raise ValueError(

@@ -23,7 +23,6 @@ from fastbayes.data.segments import Segment
 from fastbayes.engine import Progress
 from fastbayes.errors import DataError, SchemaError
 from fastbayes.fold_training import fitted_without_folds
-from fastbayes.schema import Schema
 from fastbayes.scoring import Block, Contestant, Fitted, Part, Score, scores
 from fastbayes.statistics.bundle import Statistics
 from fastbayes.validation import Evaluation, Evaluator
@@ -150,6 +149,11 @@ def leave_one_out(
             "the statistics were counted with weights: name the column of the weights, or give "
             "them, in `sample_weight`"
         )
+    if sample_weight is not None and not stats.weighted:
+        raise SchemaError(
+            "the statistics were counted without weights: leave `sample_weight` out, or count with "
+            "it"
+        )
     scorer, schema = left_out(model, stats), stats.schema
     classes = schema.class_labels
     truth = schema.target if target is None else target
@@ -161,7 +165,7 @@ def leave_one_out(
 
     def parts(segment: Segment) -> Iterator[Block]:
         for block, encoded in engine.encoded_blocks(segment, encoder):
-            _check_counted(encoded, schema)
+            _check_counted(encoded, stats)
             yield Block(block.num_rows, [Part(0, encoded.batch, encoded.kept)])
 
     contestant = Contestant(classes, [scorer])
@@ -253,9 +257,12 @@ def k_fold(
             f"k_fold takes a classifier of tables, as fastbayes.NaiveBayes, not "
             f"{type(model).__name__}; use scikit-learn's cross_val_predict for arrays"
         )
+    if folds is None:
+        raise ValueError("folds=None: use a whole number >= 2, a column or an array")
     if isinstance(folds, (int, np.integer)) and not isinstance(folds, bool) and folds >= 2:
         folds = FoldsByPlace(int(folds), seed)
-    told = {"threads": threads, "memory_limit": memory_limit}
+    given = {"threads": threads, "memory_limit": memory_limit}
+    told = {name: getattr(model, name) if x is None else x for name, x in given.items()}
     params = {**model.get_params(deep=False), **told}
     opened = opened_to_learn(
         source,
@@ -275,7 +282,7 @@ def k_fold(
             "scores: pass a table or a path"
         )
     models, names, parts = fitted_without_folds(
-        partial(type(model), **params), opened, threads, memory_limit
+        partial(type(model), **params), opened, told["threads"], told["memory_limit"]
     )
     classes = models[0].classes_
     contestant = Contestant(classes, [Fitted(m) for m in models])
@@ -285,7 +292,7 @@ def k_fold(
         [contestant],
         loss=loss,
         proba=proba,
-        threads=threads,
+        threads=told["threads"],
         progress=progress,
     )
     figures = of_folds(score, classes, names, loss, opened.source.description)
@@ -314,12 +321,20 @@ def probabilities(score: Score, n_classes: int) -> Floats:
     return np.concatenate([np.empty((0, n_classes)), *score.proba])
 
 
-def _check_counted(encoded: Encoded, schema: Schema) -> None:
-    if encoded.unseen.any():
-        name = schema.categorical[int(encoded.unseen.argmax())].name
+def _check_counted(encoded: Encoded, stats: Statistics) -> None:
+    schema, values, batch = stats.schema, stats.values, encoded.batch
+    strange = [int(encoded.unseen.argmax())] if encoded.unseen.any() else []
+    assert batch.classes is not None
+    for features, codes, _ in batch.codes:
+        for feature, column in zip(features.tolist(), codes, strict=True):
+            seen = values.counts[values.offsets[feature] : values.offsets[feature + 1]] > 0
+            if not strange and not seen.all() and not seen[column, batch.classes].all():
+                strange = [feature]
+    if strange:
+        name = schema.categorical[strange[0]].name
         raise DataError(
-            f"column {name!r} holds values that were not counted: leave_one_out takes the rows "
-            "that the statistics were counted from"
+            f"column {name!r} holds values that were not counted, or not with their class: "
+            "leave_one_out takes the rows that the statistics were counted from"
         )
 
 

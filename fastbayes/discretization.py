@@ -252,6 +252,8 @@ def _groups(
     """Yield the columns by as many as may be learned in one scan."""
     most = len(learned)
     if memory_limit is not None:
+        if not isinstance(memory_limit, (int, float, np.number)):
+            raise ValueError(f"memory_limit={memory_limit!r}: use a number of bytes, or None")
         need = bytes_needed(math.inf if n_rows is None else n_rows, FEW_ROWS)
         most = int(memory_limit // need)
         if not most:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -15,11 +16,14 @@ from fastbayes.counting import Opened
 from fastbayes.data.encode import Encoder, Place, filtered
 from fastbayes.data.folds import Folds, WithoutFold
 from fastbayes.data.segments import Segment
-from fastbayes.discretization import cuts_without_folds
+from fastbayes.discretization import cuts_without_folds, numeric_cuts
+from fastbayes.errors import MemoryLimitError
 from fastbayes.folding import fold_positions, refuse, training
 from fastbayes.schema import Schema
 from fastbayes.scoring import Block, Part, Parts
 from fastbayes.statistics.bundle import Statistics
+
+logger = logging.getLogger("fastbayes")
 
 
 class FoldScans:
@@ -120,7 +124,8 @@ def learns_by_subtraction(model: Any, encoder: Encoder) -> bool:
     encoder
         An encoder that learns, made without cut points.
     """
-    if "families" in model._statistics or getattr(model, "_reads_rows", False):
+    by_rows = getattr(model, "_reads_rows", False) or getattr(model, "select", None)
+    if "families" in model._statistics or by_rows:
         return False
     to_cut = model._to_cut(encoder)
     return to_cut is None or not learned_cuts(*to_cut)
@@ -154,32 +159,28 @@ def fitted_without_folds(
     threads, memory_limit
         As in `fastbayes.count`.
     """
-    model, encoder = make(), opened.learning()
-    assert opened.folds is not None
+    model, encoder, folds = make(), opened.learning(), opened.folds
+    assert folds is not None
     to_cut = model._to_cut(encoder)
-    if learns_by_subtraction(model, encoder):
-        if to_cut is not None:
-            encoder = opened.learning(cuts=to_cut[1])
-        stats = engine.scan(
-            opened.source,
-            encoder,
-            model._statistics,
-            threads=threads,
-            memory_limit=memory_limit,
-            folds=opened.folds,
-        )
-        models = [make().fit_statistics(rest) for rest in training(stats)]
-        parts = parts_of_folds(
-            opened.folds, opened.folds.names()[0], applying(opened, stats.schema)
-        )
-        return models, stats.fold_names, parts
     told: dict[str, Any] = {"threads": threads, "memory_limit": memory_limit}
-    whole = engine.scan(opened.source, encoder, ("values",), folds=opened.folds, **told)
+    if learns_by_subtraction(model, encoder):
+        cut = encoder
+        if to_cut is not None:
+            cut = opened.learning(cuts=numeric_cuts(opened.source, *to_cut, **told))
+        try:
+            stats = engine.scan(opened.source, cut, model._statistics, folds=folds, **told)
+        except MemoryLimitError as error:
+            logger.info("%s; each fold is left out in scans of its own", error)
+        else:
+            models = [make().fit_statistics(rest) for rest in training(stats)]
+            parts = parts_of_folds(folds, folds.names()[0], applying(opened, stats.schema))
+            return models, stats.fold_names, parts
+    whole = engine.scan(opened.source, encoder, ("values",), folds=folds, **told)
     scans = FoldScans(opened, whole)
     cuts: list[Any] = [None] * len(scans.names)
     if to_cut is not None:
         alone, discretize = to_cut
-        cuts = cuts_without_folds(opened.source, alone, discretize, opened.folds, **told)
+        cuts = cuts_without_folds(opened.source, alone, discretize, folds, **told)
     models = []
     for fold, points in enumerate(cuts):
         model = make()
@@ -187,4 +188,4 @@ def fitted_without_folds(
         source, learning = scans.of(fold)
         models.append(model._learned(model._scanned(Scans(source, learning, points, [], True))))
     encoders = [applying(opened, model.schema_) for model in models]
-    return models, scans.names, parts_by_encoder(opened.folds, scans.order, encoders)
+    return models, scans.names, parts_by_encoder(folds, scans.order, encoders)

@@ -57,18 +57,13 @@ class Entry:
     def to_dict(self) -> dict[str, Any]:
         """Return the entry as plain values for JSON, None for what is not known."""
         f = self.figures
-        figures = (None,) * 4 if f is None else (f.accuracy, f.log_loss, f.brier, f.auc)
-        accuracy, log_loss, brier, auc = (
-            None if x is None or math.isnan(x) else x for x in figures
-        )
         known = f is not None
+        told = ("accuracy", "log_loss", "brier", "auc", "expected_loss")
+        figures = {name: getattr(f, name, None) for name in told}
         return {
             "model": self.name,
             "winner": self.winner,
-            "accuracy": accuracy,
-            "log_loss": log_loss,
-            "brier": brier,
-            "auc": auc,
+            **{n: None if x is None or math.isnan(x) else x for n, x in figures.items()},
             "fit_seconds": self.fit_seconds if known else None,
             "predict_seconds": self.predict_seconds if known else None,
             "memory": self.memory if known else None,
@@ -137,7 +132,9 @@ class Comparison:
         types = {
             "model": pa.string(),
             "winner": pa.bool_(),
-            **dict.fromkeys(("accuracy", "log_loss", "brier", "auc"), pa.float64()),
+            **dict.fromkeys(
+                ("accuracy", "log_loss", "brier", "auc", "expected_loss"), pa.float64()
+            ),
             **dict.fromkeys(("fit_seconds", "predict_seconds"), pa.float64()),
             **dict.fromkeys(("memory", "parameters"), pa.int64()),
             "fixed": pa.list_(pa.string()),

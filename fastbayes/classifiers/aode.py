@@ -253,7 +253,9 @@ class AODE(Averaged):
         margins = np.zeros((len(cells.sizes), cells.n_classes))
         for p, (first, choices) in enumerate(zip(cells.offsets, cells.choices, strict=False)):
             margins[p] = own[first : first + int(choices)].sum(axis=0)
-        return self.super_parent_weights_ * (cells.choices > 0), margins
+        each = self.super_parent_weights_
+        relative = each / each.max(initial=np.nextafter(0.0, 1.0))
+        return relative * (cells.choices > 0), margins
 
     def _drawn_codes(
         self, codes: NDArray[np.intp], random: np.random.Generator
@@ -262,7 +264,7 @@ class AODE(Averaged):
         cells, m = self._cells, len(self._cells.sizes)
         drawn = np.full((m, len(codes)), cells.sizes[:, None])
         own = own_joint(cells, self._rule, self._even_prior())
-        if not (self.super_parent_weights_ * cells.choices).any():
+        if not ((self.super_parent_weights_ > 0) & (cells.choices > 0)).any():
             for j in np.flatnonzero(cells.choices > 0):
                 states = slice(cells.offsets[j], cells.offsets[j] + int(cells.choices[j]))
                 drawn[j] = value_codes(np.exp(self._naive[states]), codes, random)

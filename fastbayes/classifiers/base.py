@@ -13,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from fastbayes import engine
+from fastbayes.batch import GREATEST
 from fastbayes.classifiers.inputs import open_training
 from fastbayes.classifiers.table_rows import TableRows
 from fastbayes.data.encode import Encoder
@@ -215,11 +216,15 @@ class Classifier(TableRows):
 
         `known` is what was learned before: its cut points stay.
         """
-        if not self._discretizes or all(book is not None for _, book in encoder.features):
+        if not self._discretizes:
             return None
         if known is None:
             return encoder, self.discretize
-        return encoder, {f.name: f.cuts for f in known.features if f.cuts is not None}
+        told = self.discretize
+        if not isinstance(told, Mapping):
+            told = {f.name: told for f, book in encoder.features if book is None}
+        # A column of nothing but nulls so far is cut now.
+        return encoder, {**told, **{f.name: f.cuts for f in known.features if f.cuts is not None}}
 
     def _scanned(self, scans: Scans) -> Statistics:
         """Return the statistics of all rows; a subclass may need several scans."""
@@ -285,7 +290,14 @@ class Classifier(TableRows):
             if name not in stats.parts:
                 raise SchemaError(f"the statistics hold no {name}; count again with {name}=True")
         if stats.schema.target is None or not len(stats.schema.classes):
-            raise DataError("the statistics hold no class; count again with a target")
+            raise DataError(
+                "the statistics hold no class: all rows were taken away, or there was no target; "
+                "count again with a target"
+            )
+        if not (total := float(stats.values.class_counts.sum())) <= GREATEST:
+            raise DataError(
+                f"the weights of the rows sum to {total:g}, over {GREATEST:g}; scale them down"
+            )
         super()._learned(stats)
         self.schema_ = stats.schema
         self.classes_ = labels(stats.schema.classes)

@@ -23,7 +23,12 @@ from fastbayes.classifiers.families import (
 )
 from fastbayes.classifiers.hierarchical import backed_off, check_smoothing
 from fastbayes.classifiers.log_space import Floats
-from fastbayes.classifiers.one_dependence import OneDependence, by_chain_rule, code_rows
+from fastbayes.classifiers.one_dependence import (
+    OneDependence,
+    by_chain_rule,
+    check_all_pairs,
+    code_rows,
+)
 from fastbayes.classifiers.sampling import drawn_codes
 from fastbayes.classifiers.selective import (
     check_rereadable,
@@ -225,6 +230,7 @@ class KDB(AsNetwork, OneDependence):
         return [tuple(names[j] for j in family) for family in self._structure(stats)]
 
     def _structure(self, stats: Statistics) -> list[Family]:
+        check_all_pairs(stats)
         pairs = stats.pairs if self.k else no_pairs(stats)
         cells = Cells(stats.values, pairs, missing=self.missing, unseen=self.unseen)
         return k_dependent(cells, stats.schema.names, int(self.k))

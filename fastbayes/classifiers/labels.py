@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from fastbayes.batch import GREATEST
 from fastbayes.caution import caution
 from fastbayes.errors import DataError, FastBayesWarning
 
@@ -205,12 +206,12 @@ def check_weight(
     if weight.shape != (n_rows,):
         raise DataError(f"sample_weight.shape == {weight.shape}, expected {(n_rows,)}!")
     weight = np.ascontiguousarray(weight, dtype=np.float64)
-    wrong = ~(np.isfinite(weight) & (weight >= 0))
+    wrong = ~((weight >= 0) & (weight <= GREATEST))
     if wrong.any():
         row = int(wrong.argmax())
         raise DataError(
             f"sample_weight: row {row} weighs {weight[row]}; weights must be finite and not "
-            "negative"
+            f"negative, {GREATEST:g} at most"
         )
     if not allow_zero and not weight.any():
         raise DataError(

@@ -48,17 +48,30 @@ def left_out(model: Any, stats: Statistics) -> LeftOut:
         When the model has no such thing, does not suit the statistics, or has to see rows to be
         fitted and was not.
     """
-    params = model.get_params(deep=False)
     kind_of(model)
-    if reads := getattr(model, "_reads_rows", False):
-        if not hasattr(model, "classes_"):
-            raise SchemaError(
-                f"super_parent={model.super_parent!r} is chosen by the rows: fit the model first, "
-                "then leave_one_out keeps its super-parent"
-            )
-        params["super_parent"] = model.super_parent_
-    fitted = type(model)(**params).fit_statistics(stats)
-    return taken_apart(fitted, chosen=reads)
+    if getattr(model, "_reads_rows", False):
+        _check_chosen(model, f"super_parent={model.super_parent!r}")
+        like = model._with_parent(model.super_parent_)
+        return taken_apart(like.fit_statistics(stats), chosen=True)
+    like = type(model)(**model.get_params(deep=False))
+    if getattr(model, "select", None) is None:
+        return taken_apart(like.fit_statistics(stats))
+    _check_chosen(model, f"select={model.select!r}")
+    own = model.statistics_
+    if stats.schema != own.schema or stats.values != own.values:
+        raise SchemaError(
+            f"the {type(model).__name__} selected its structure by other rows than those of the "
+            "statistics: pass its own, model.statistics_"
+        )
+    return taken_apart(like._learned(own))
+
+
+def _check_chosen(model: Any, how: str) -> None:
+    if not hasattr(model, "classes_"):
+        raise SchemaError(
+            f"{how} is chosen by the rows: fit the model first, then leave_one_out keeps what it "
+            "chose"
+        )
 
 
 def taken_apart(fitted: Any, *, chosen: bool = False) -> LeftOut:
@@ -91,6 +104,8 @@ def kind_of(model: Any) -> Callable[[Any], LeftOut]:
     SchemaError
         When there is no such thing for this model.
     """
+    if isinstance(model, type):
+        raise SchemaError(f"leave_one_out takes a model, not a class: {model.__name__}()")
     if getattr(model, "smoothing", None) == "hdp":
         raise SchemaError(
             "smoothing='hdp' learns from all rows how much to smooth, and so does not come apart "

@@ -198,7 +198,7 @@ class NaiveBayes(AsNetwork):
 
     def _check_parameters(self) -> None:
         if self.alpha != "loo":
-            checked_alpha(self.alpha)
+            checked_alpha(self.alpha, chosen=True)
         if checked_chance(self.feature_averaging) is not None and self.alpha == 0:
             raise ValueError("feature_averaging needs alpha > 0: without it no model is proper")
         for name, allowed in CHOICES.items():

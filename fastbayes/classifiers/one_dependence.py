@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,7 +15,7 @@ from fastbayes.classifiers.log_space import Floats
 from fastbayes.classifiers.sampling import drawn_values
 from fastbayes.classifiers.smoothing import checked_alpha, log_prior
 from fastbayes.errors import SchemaError
-from fastbayes.schema import labels
+from fastbayes.schema import Schema, labels
 from fastbayes.statistics.bundle import Statistics
 
 CHOICES = {
@@ -63,6 +63,8 @@ class OneDependence(Classifier):
                 f"the statistics were counted with column {feature.name!r} as numeric; "
                 f"{type(self).__name__} needs it discrete: count again with pairs=True"
             )
+        if isinstance(self.discretize, Mapping):
+            check_cuts(stats.schema, self.discretize)
         return stats
 
     def _read(self, stats: Statistics) -> dict[str, Any]:
@@ -92,6 +94,29 @@ class OneDependence(Classifier):
     ) -> list[NDArray[np.int64]]:
         """Return one code per row for each feature; S_j is a missing value."""
         raise NotImplementedError
+
+
+def check_cuts(schema: Schema, discretize: Mapping[str, Any]) -> None:
+    """Raise SchemaError where columns were not cut at the points that a model gives."""
+    for feature in schema.features:
+        points = discretize.get(feature.name, "mdl")
+        if feature.cuts is None or isinstance(points, (str, tuple)):
+            continue
+        if not np.array_equal(feature.cuts, np.asarray(points, np.float64)):
+            raise SchemaError(
+                f"the statistics were counted with column {feature.name!r} cut at "
+                f"{feature.cuts.tolist()}, the model has discretize={discretize!r}; count again "
+                "with the points of the model"
+            )
+
+
+def check_all_pairs(stats: Statistics) -> None:
+    """Raise SchemaError where the statistics of a tree, or of a selection, lack pairs."""
+    if "pairs" in stats.parts and not stats.pairs.layout.complete:
+        raise SchemaError(
+            "the statistics hold the counts of some pairs of columns only, which a model with a "
+            "structure of its own left; count again with pairs=True"
+        )
 
 
 def code_rows(batch: Batch, offsets: NDArray[np.int64]) -> NDArray[np.int64]:

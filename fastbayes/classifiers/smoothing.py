@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastbayes.batch import GREATEST
 from fastbayes.classifiers.log_space import Floats
 from fastbayes.errors import DataError
 from fastbayes.statistics import ClassMoments, ValueCounts
@@ -195,17 +196,18 @@ def best_of(score_of: Callable[[float], float]) -> float:
     return math.exp((low + high) / 2)
 
 
-def checked_alpha(alpha: Any) -> float:
-    """Return alpha as a float.
+def checked_alpha(alpha: Any, *, chosen: bool = False) -> float:
+    """Return alpha as a float; `chosen` says whether "loo" would be one, too.
 
     Raises
     ------
     ValueError
-        When it is not a finite number >= 0.
+        When it is no number from 0 to `GREATEST`.
     """
     good = isinstance(alpha, (int, float, np.integer, np.floating)) and not isinstance(alpha, bool)
-    if not (good and math.isfinite(alpha) and alpha >= 0):
-        raise ValueError(f"alpha={alpha!r}: use a finite number >= 0, or 'loo'")
+    if not (good and 0 <= alpha <= GREATEST):
+        other = ", or 'loo'" * chosen
+        raise ValueError(f"alpha={alpha!r}: use a finite number >= 0, {GREATEST:g} at most{other}")
     return float(alpha)
 
 

@@ -14,6 +14,7 @@ from fastbayes.classifiers.cells import Cells, Smoothing
 from fastbayes.classifiers.chosen_parent import FOLDS, best_held_out, best_left_out
 from fastbayes.classifiers.held_out import spode_scores
 from fastbayes.classifiers.log_space import Floats
+from fastbayes.classifiers.one_dependence import check_all_pairs
 from fastbayes.classifiers.smoothing import best_of
 from fastbayes.classifiers.structure import by_relevance
 from fastbayes.classifiers.tan import check_feature, dependence
@@ -104,6 +105,7 @@ class SPODE(TreeClassifier):
 
     super_parent_: str
     _chosen: str | None = None
+    _named: str | None = None
 
     def __init__(
         self,
@@ -132,12 +134,26 @@ class SPODE(TreeClassifier):
         self.threads = threads
         self.memory_limit = memory_limit
 
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if not isinstance(self.super_parent, str):
+            raise ValueError(
+                f"super_parent={self.super_parent!r}: use the name of a column, or one of "
+                f"{CRITERIA}"
+            )
+
     # -- learning ------------------------------------------------------------------------------
 
     @property
     def _reads_rows(self) -> bool:
         """Whether the super-parent is chosen by scoring the rows."""
-        return isinstance(self.super_parent, str) and self.super_parent in READING
+        return self._named is None and self.super_parent in READING
+
+    def _with_parent(self, name: str) -> SPODE:
+        """Return an unfitted model with this super-parent, though it be called as a criterion."""
+        model = type(self)(**self.get_params(deep=False))
+        model._named = name
+        return model
 
     def _suited(self, stats: Any) -> Statistics:
         if self._reads_rows:
@@ -145,7 +161,9 @@ class SPODE(TreeClassifier):
                 f"super_parent={self.super_parent!r} scores the rows themselves: use fit, or "
                 "choose by counts alone with 'loo_joint' or 'cmi'"
             )
-        return super()._suited(stats)
+        stats = super()._suited(stats)
+        check_all_pairs(stats)
+        return stats
 
     def _scanned(self, scans: Scans) -> Statistics:
         if not self._reads_rows:
@@ -168,15 +186,10 @@ class SPODE(TreeClassifier):
         return replace(stats, folds=(), fold_names=())
 
     def _best(self, stats: Statistics, scans: Scans, folds: FoldsByPlace | None) -> str:
-        params = self.get_params(deep=False)
         reading = scans, resolved_threads(self.threads)
-
-        def make(name: str) -> SPODE:
-            return type(self)(**{**params, "super_parent": name})
-
         if folds is None:
-            return best_left_out(make, stats, *reading)
-        return best_held_out(make, stats, folds, *reading)
+            return best_left_out(self._with_parent, stats, *reading)
+        return best_held_out(self._with_parent, stats, folds, *reading)
 
     def _structure(self, stats: Statistics, cells: Cells) -> dict[str, Any]:
         names = stats.schema.names
@@ -184,6 +197,8 @@ class SPODE(TreeClassifier):
             if self._chosen is None:
                 raise DataError("there are no rows to choose a super-parent by")
             parent = names.index(self._chosen)
+        elif self._named is not None:
+            parent = names.index(self._named)
         elif self.super_parent in CRITERIA:
             # A column without a value is not chosen if there is another.
             ranked = by_relevance(self._worth(cells), names)

@@ -15,6 +15,7 @@ from fastbayes.classifiers.base import Scans
 from fastbayes.classifiers.cells import Cells, Smoothing
 from fastbayes.classifiers.hierarchical import backed_off, check_smoothing
 from fastbayes.classifiers.log_space import Floats
+from fastbayes.classifiers.one_dependence import check_all_pairs
 from fastbayes.classifiers.streaming import counts_of_tree, same_pairs
 from fastbayes.classifiers.structure import (
     maximum_spanning_forest,
@@ -158,6 +159,15 @@ class TAN(TreeClassifier):
             raise ValueError(f"prune={self.prune!r}: use None, 'bic' or 'aic'")
         check_smoothing(self.smoothing, self.alpha)
 
+    def _suited(self, stats: Any) -> Statistics:
+        stats = super()._suited(stats)
+        if "pairs" in stats.parts and not stats.pairs.layout.complete:
+            # Of a tree of all columns without pruning, as it is found under a memory limit.
+            held = sum(feature.size > 0 for feature in stats.schema.features)
+            if self.prune is not None or len(stats.pairs.layout.members) < held - 1:
+                check_all_pairs(stats)
+        return stats
+
     def _scanned(self, scans: Scans) -> Statistics:
         fitted = None if scans.first else self.statistics_
         if fitted is not None and not fitted.pairs.layout.complete:
@@ -185,17 +195,7 @@ class TAN(TreeClassifier):
         if layout.complete:
             parents = self._tree(stats, cells, information, cells.known_together())
         else:
-            # Only the edges of a tree were counted: that is the structure.
-            weights = np.full(information.shape, -1.0)
-            weights[layout.first, layout.second] = weights[layout.second, layout.first] = 1.0
-            parents = maximum_spanning_forest(
-                weights, stats.schema.names, relevance=self._relevance(cells), root=self.root
-            )
-            if (parents >= 0).sum() < len(layout.members):
-                raise SchemaError(
-                    "the statistics hold some pairs of columns, and these form no tree; count "
-                    "again with pairs=True"
-                )
+            parents = self._counted_tree(stats, cells)
         return {"_parents": parents, "information_": information}
 
     def _tree(
@@ -214,6 +214,21 @@ class TAN(TreeClassifier):
         return maximum_spanning_forest(
             together * information - cost, names, relevance=relevance, root=self.root
         )
+
+    def _counted_tree(self, stats: Statistics, cells: Cells) -> NDArray[np.int64]:
+        """Return the parents where only the edges of a tree were counted, which is it then."""
+        layout = cells.pairs.layout
+        weights = np.full((len(cells.sizes),) * 2, -1.0)
+        weights[layout.first, layout.second] = weights[layout.second, layout.first] = 1.0
+        parents = maximum_spanning_forest(
+            weights, stats.schema.names, relevance=self._relevance(cells), root=self.root
+        )
+        if (parents >= 0).sum() < len(layout.members):
+            raise SchemaError(
+                "the statistics hold the counts of some pairs of columns only, and these form no "
+                "tree; count again with pairs=True"
+            )
+        return parents
 
     def _relevance(self, cells: Cells) -> Floats:
         return class_information(cells.n, cells.offsets, cells.sizes + cells.as_value)

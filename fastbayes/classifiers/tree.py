@@ -16,6 +16,7 @@ from fastbayes.classifiers.held_out import best_tree_alpha
 from fastbayes.classifiers.log_space import Floats
 from fastbayes.classifiers.one_dependence import OneDependence, by_chain_rule, code_rows
 from fastbayes.classifiers.sampling import value_codes
+from fastbayes.classifiers.smoothing import checked_alpha
 from fastbayes.plain.factors import children_first
 from fastbayes.statistics.bundle import Statistics
 
@@ -33,8 +34,8 @@ class TreeClassifier(AsNetwork, OneDependence):
         raise NotImplementedError
 
     def _check_alpha(self) -> None:
-        if self.alpha != "loo":
-            super()._check_alpha()
+        if not (isinstance(self.alpha, str) and self.alpha == "loo"):
+            checked_alpha(self.alpha, chosen=True)
 
     def _read(self, stats: Statistics) -> dict[str, Any]:
         cells = self._cells_of(stats)

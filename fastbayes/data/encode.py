@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fastbayes import _jit
-from fastbayes.batch import BLOCK_ROWS, Batch, Codes
+from fastbayes.batch import BLOCK_ROWS, GREATEST, Batch, Codes
 from fastbayes.data.columns import (
     ColumnTypes,
     Prepared,
@@ -379,12 +379,12 @@ class Encoder:
         column = rows.column(self.weight)
         check_number(self.weight, column.type)
         weight = floats(column)
-        bad = ~(np.isfinite(weight) & (weight >= 0))
+        bad = ~((weight >= 0) & (weight <= GREATEST))
         if bad.any():
             at = int(np.flatnonzero(bad)[0])
             raise DataError(
                 f"weight {self.weight!r}, {place.row(at)}: {weight[at]} is not a finite number "
-                ">= 0; correct it, or give weight 0 to leave the row out"
+                f">= 0, {GREATEST:g} at most; correct it, or give weight 0 to leave the row out"
             )
         return weight
 

@@ -52,7 +52,9 @@ class FoldsByPlace(Folds):
     """
 
     def __init__(self, k: int, seed: int = 0) -> None:
-        self.k, self.seed = k, seed
+        if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
+            raise ValueError(f"seed={seed!r}: use a whole number")
+        self.k, self.seed = k, int(seed)
 
     def of(self, segment: Segment, done: int, rows: pa.RecordBatch) -> Codes:
         """Return the fold of each row of a block, `done` rows into its segment, (n_rows,)."""
