@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,7 +20,9 @@ from fastbayes.data.encode import Encoder, Place
 from fastbayes.data.source import open_source
 from fastbayes.discretization import numeric_cuts
 from fastbayes.errors import MemoryLimitError, SchemaError
+from fastbayes.numeric_kinds import NumericKinds
 from fastbayes.statistics.class_scatter import has_gaps, scatter_bytes
+from fastbayes.statistics.class_sketches import sketch_bytes
 from fastbayes.statistics.pair_counts import all_pairs, pair_bytes
 from fastbayes.statistics.triple_counts import triple_bytes
 
@@ -126,6 +129,7 @@ def plan(
     pairs: bool = False,
     triples: bool = False,
     scatter: bool = False,
+    numeric: Any = "gaussian",
     discretize: Any = "mdl",
     domains: Mapping[str, Any] | None = None,
     categorical: Iterable[str | int] | None = None,
@@ -151,6 +155,8 @@ def plan(
     scatter
         Whether scatter matrices of numeric columns are to be taken, as Gaussians with covariances
         need.
+    numeric
+        As in `count`: kernels and histograms need sketches of the values.
     discretize
         As in `count`; the bins are those of the first block.
     domains
@@ -221,9 +227,13 @@ def plan(
         place = Place(segment.origin, segment.first_row)
         if head is not None:
             break
-    cut = pairs and head is not None and any(book is None for _, book in encoder.features)
-    if cut:
-        cuts = numeric_cuts(open_source(pa.table(head)), encoder, discretize, threads=1)
+    kinds = NumericKinds(numeric)
+    to_cut: tuple[Encoder, Any] | None = kinds.to_cut(encoder, discretize)
+    if pairs and any(book is None for _, book in encoder.features):
+        to_cut = encoder, discretize
+    cut = to_cut is not None and head is not None
+    if to_cut is not None and head is not None:
+        cuts = numeric_cuts(open_source(pa.table(head)), *to_cut, threads=1)
         encoder = learning(cuts=cuts)
     missing, gaps = np.zeros(len(encoder.books), np.bool_), False
     if head is not None:
@@ -244,11 +254,14 @@ def plan(
         left = engine.left_for_pairs(memory_limit, threads, shape) * copies
         of_pairs = replace(of_pairs, scans=max(1, -(-of_pairs.total // max(left, 1))))
     matrices = scatter_bytes(shape, copies, gaps) if scatter else 0
+    most = math.inf if opened.n_rows is None else opened.n_rows
+    sketches = sketch_bytes(shape, copies, most) if kinds.sketched else 0
     size = iter(each.tolist())
     # The class counts are as much as one moment of one column.
-    numeric = 4 * (others // (4 * shape.n_numeric + 1)) + matrices // max(1, shape.n_numeric)
-    sizes = {f.name: numeric if book is None else next(size) for f, book in encoder.features}
-    total = int(each.sum()) + others + matrices
+    number = 4 * (others // (4 * shape.n_numeric + 1))
+    number += (matrices + sketches) // max(1, shape.n_numeric)
+    sizes = {f.name: number if book is None else next(size) for f, book in encoder.features}
+    total = int(each.sum()) + others + matrices + sketches
     alone = total - (0 if of_pairs is None else of_pairs.total)
     if memory_limit is not None and alone > memory_limit:
         name = max(sizes, key=lambda n: sizes[n])

@@ -73,6 +73,24 @@ def test_bandwidth__of_nothing_is_refused_by_name() -> None:
     assert fb.NaiveBayes(numeric="histogram", var_floor=0).fit(table, "y").score(table, "y") == 1
 
 
+def test_bandwidth__that_was_raised_is_reported() -> None:
+    rng = np.random.default_rng(0)
+    table = pa.table(
+        {
+            "one": [*([3.0] * 5), *rng.normal(size=5)],
+            "none": rng.normal(size=10),
+            "gauss": [*([4.0] * 5), *rng.normal(size=5)],
+            "y": ["a"] * 5 + ["b"] * 5,
+        }
+    )
+    kinds = {"one": "kde", "none": "kde"}
+    model = fb.NaiveBayes(numeric=kinds, var_floor=1e-4).fit(table, "y")
+    assert model.variance_floored_ == ["one", "gauss"]
+    found = model._densities.by_place[0]
+    assert found.bandwidth[0] == pytest.approx(1e-2 * np.std(table["one"]))
+    assert model.mean_.shape == (1, 2)
+
+
 def test_epoch_seconds__keep_their_digits() -> None:
     table = rows_of(17, n=200)
     x = np.round(table["z"].to_numpy() * 2) / 2

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from commands import fails, run
+from commands import answer, fails, run
 
 import fastbayes as fb
 
@@ -180,3 +181,45 @@ def test_command_line__counts_and_fits(tmp_path: Path) -> None:
     np.testing.assert_array_equal(fb.load(model).log_joint(ROWS), plain.log_joint(ROWS))
     told = fails("fit", csv, "--target", "y", "--numeric", "z=curve", folder=tmp_path, code=2)
     assert "'curve' is none of gaussian" in told
+
+
+def test_command_line__says_which_density_was_chosen(tmp_path: Path) -> None:
+    csv, stats, model = (tmp_path / name for name in ("d.csv", "s.fbs", "m.fb"))
+    ROWS.to_pandas().to_csv(csv, index=False)
+    told = answer("fit", csv, "--target", "y", "-o", model, "--numeric", "auto", "--json")
+    kinds = fb.NaiveBayes(numeric="auto").fit(str(csv), "y").numeric_
+    assert told["densities"] == kinds
+    assert answer("inspect", model, "--json")["densities"] == kinds
+    run("count", csv, "--target", "y", "-o", stats)
+    refused = fails("fit", "--statistics", stats, "-o", "n.fb", "--numeric", "kde", folder=tmp_path)
+    assert "holds no sketches, which naive-bayes needs; count again with --numeric" in refused
+    run("count", csv, "--target", "y", "-o", stats, "--numeric", "histogram", "--force")
+    run("fit", "--statistics", stats, "-o", model, "--numeric", "x=kde,z=auto", "--force")
+    assert fb.load(model).numeric_["x"] == "kde"
+
+
+# -- what it takes ------------------------------------------------------------------------------
+
+
+def test_plan__tells_the_bytes_of_sketches() -> None:
+    plain, sketched = (fb.plan(ROWS, "y", numeric=n, threads=1) for n in ("gaussian", "kde"))
+    # Two columns, three classes, two copies; so few rows fit in 2048 slots of 32 bytes.
+    assert sketched.total - plain.total == 2 * 3 * 2 * 2048 * 32
+    assert sketched.columns["x"] - plain.columns["x"] == 3 * 2 * 2048 * 32
+    bins = fb.plan(ROWS, "y", numeric="mdl", threads=1)
+    assert bins.columns["x"] != plain.columns["x"]
+    stats = fb.count(ROWS, "y", numeric="kde", threads=1, memory_limit=sketched.total)
+    assert "sketches" in stats.parts
+    with pytest.raises(fb.MemoryLimitError, match="sketching numeric columns needs"):
+        fb.count(ROWS, "y", numeric="kde", threads=1, memory_limit=sketched.total // 2)
+
+
+def test_checkpoint__and_no_class_and_skipping(tmp_path: Path) -> None:
+    path = tmp_path / "d.parquet"
+    pq.write_table(ROWS, path)
+    whole = fb.count(str(path), "y", numeric="auto")
+    kept = fb.count(str(path), "y", numeric="auto", checkpoint=tmp_path / "c", on_error="skip")
+    assert kept == whole
+    alone = fb.count(ROWS.drop_columns("y"), None, numeric="kde")
+    held = alone.sketches.of(0, 0)
+    assert held.weight.sum() == N - ROWS["x"].null_count

@@ -111,7 +111,7 @@ class NaiveBayes(AsNetwork):
     mean_, variance_
         (n_gaussian, n_classes) of the Gaussian columns.
     variance_floored_
-        Names of the Gaussian columns in which a variance was raised to the floor.
+        Names of the columns in which a variance, or a bandwidth, was raised to the floor.
     constant_
         Names of the Gaussian columns that are constant within every class: they say nothing.
     n_features_in_, feature_names_in_
@@ -274,7 +274,9 @@ class NaiveBayes(AsNetwork):
             "_gaussians": spread.gaussians,
             "mean_": spread.gaussians.mean,
             "variance_": spread.variance,
-            "variance_floored_": [n for n, hit in zip(names, floored, strict=True) if hit],
+            "variance_floored_": found.in_order(
+                stats.schema, {n for n, hit in zip(names, floored, strict=True) if hit}
+            ),
             "constant_": [n for n, hit in zip(names, spread.constant, strict=True) if hit],
         }
 

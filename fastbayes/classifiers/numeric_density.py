@@ -17,7 +17,7 @@ from fastbayes.classifiers.kernel_density import KernelDensity
 from fastbayes.classifiers.left_out_gaussian import LeftOutGaussians
 from fastbayes.classifiers.log_space import Floats
 from fastbayes.numeric_kinds import NumericKinds
-from fastbayes.schema import Shape
+from fastbayes.schema import Schema, Shape
 from fastbayes.statistics import ClassMoments
 from fastbayes.statistics.bundle import Statistics
 
@@ -43,6 +43,13 @@ class Densities:
     def gaussian(self) -> NDArray[np.bool_]:
         """(n_numeric,) which columns are Gaussian."""
         return np.array([place not in self.by_place for place in range(len(self.kinds))], np.bool_)
+
+    def in_order(self, schema: Schema, floored: set[str]) -> list[str]:
+        """Return these names and those of columns in which a bandwidth was raised, in order."""
+        for place, density in self.by_place.items():
+            if isinstance(density, KernelDensity) and density.floored.any():
+                floored = floored | {schema.numeric[place].name}
+        return [f.name for f in schema.numeric if f.name in floored]
 
     def curves(self) -> dict[int, Curve]:
         """Return the log densities, to be looked up, by the place of the column."""

@@ -85,6 +85,8 @@ def learned(model: Any) -> dict[str, Any]:
     found: dict[str, Any] = {
         name: getattr(model, f"{name}_") for name in names if hasattr(model, f"{name}_")
     }
+    if {*(kinds := getattr(model, "numeric_", {})).values()} - {"gaussian"}:
+        found["densities"] = kinds
     if hasattr(model, "parents_"):
         found["parents"] = {
             name: [above] if isinstance(above, str) else list(above or ())

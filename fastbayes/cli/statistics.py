@@ -140,18 +140,20 @@ def _report(stats: fb.Statistics, output: str, as_json: bool) -> None:
 @click.option("--pairs", is_flag=True, help="Plan to count pairs of values, too.")
 @click.option("--triples", is_flag=True, help="Plan to count triples and pairs of values, too.")
 @click.option("--scatter", is_flag=True, help="Plan to take scatter matrices, too.")
+@NUMERIC
 @DISCRETIZE
 @MEMORY_LIMIT
 @THREADS
 @JSON
-def inspect(path: str, target: str | None, discretize: Any, as_json: bool, **planning: Any) -> None:
+def inspect(path: str, target: str | None, as_json: bool, **planning: Any) -> None:
     """Say what is in a model, statistics or DATA.
 
     Of DATA: the columns, how they would be used, and the memory that counting them needs.
     """
     if not _written_by_us(path):
-        if discretize is not None:
-            planning["discretize"] = discretize
+        for name in ("numeric", "discretize"):
+            if planning[name] is None:
+                del planning[name]
         summary = _data(path, target, planning)
         show(summary, as_json, _data_lines(summary))
         return

@@ -14,7 +14,11 @@ from fastbayes.plain import density as plain
 from fastbayes.plain.density import odds_of_curve
 
 modules = pytest.mark.parametrize(
-    "module", [pytest.param(compiled, id="kernels"), pytest.param(plain, id="plain")]
+    "module",
+    [
+        pytest.param(compiled, id="kernels", marks=pytest.mark.compiled),
+        pytest.param(plain, id="plain"),
+    ],
 )
 SHAPES = {
     "normal": lambda rng, n: rng.normal(size=n),
@@ -85,6 +89,7 @@ def test_log_sums__of_no_points(module):
     assert (slope == 0).all()
 
 
+@pytest.mark.compiled
 def test_log_sums__in_chunks(monkeypatch):
     rng = np.random.default_rng(0)
     b, x = bumps(rng, "normal", 300), rng.normal(size=200)
@@ -143,6 +148,7 @@ def pieces_at(knots, classes=2):
     return rng.normal(size=(len(knots) + 1, classes, 4))
 
 
+@pytest.mark.compiled
 @given(
     st.lists(st.floats(-1e6, 1e6) | st.floats(-2, 2), min_size=1, max_size=60, unique=True),
     st.floats(0.5, 1e4),
