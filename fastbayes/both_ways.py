@@ -14,6 +14,9 @@ from fastbayes.data.encode import Encoder
 from fastbayes.schema import Feature, Schema
 from fastbayes.statistics.bundle import Statistics
 
+# Statistics of numeric columns, beside moments, that models may share.
+OF_NUMBERS = ("scatter", "sketches")
+
 
 def both_ways(learning: Callable[..., Encoder], cuts: Mapping[str, Any] | None) -> Encoder:
     """Return an encoder of all columns in which those that are cut stand once more, as bins.
@@ -73,7 +76,7 @@ class Views:
         if not self.twice:
             return stats
         to = schema.alignment(stats.schema)
-        numbers = ("values", "moments", "scatter")
+        numbers = ("values", "moments", *OF_NUMBERS)
         told = {n: p for n, p in stats.parts.items() if bins or n in numbers}
         return replace(
             stats,

@@ -49,6 +49,9 @@ class Candidate(NamedTuple):
 CANDIDATES = (
     Candidate("naive-bayes", NaiveBayes, bins=False),
     Candidate("naive-bayes-bins", NaiveBayes, bins=True, numeric_only=True),
+    Candidate(
+        "naive-bayes-auto", partial(NaiveBayes, numeric="auto"), bins=False, numeric_only=True
+    ),
     Candidate("spode", SPODE, bins=True),
     Candidate("tan", TAN, bins=True),
     Candidate("kdb", KDB, bins=True),
@@ -101,9 +104,10 @@ def compare(
         structures of all rows; "k_fold": by models of the other folds, which learn these anew.
         By default "k_fold" where `folds` is given.
     models
-        Names out of "naive-bayes", "naive-bayes-bins", "spode", "tan", "kdb", "aode", "a2de",
-        "joint-bayes", "joint-gaussian", "gaussian-bayes", "gaussian-bayes-tied"; unfitted models
-        with parameters of their own; or {name: model}. All that the columns allow by default.
+        Names out of "naive-bayes", "naive-bayes-bins", "naive-bayes-auto", "spode", "tan", "kdb",
+        "aode", "a2de", "joint-bayes", "joint-gaussian", "gaussian-bayes", "gaussian-bayes-tied";
+        unfitted models with parameters of their own; or {name: model}. All that the columns allow
+        by default.
     folds, seed
         As in `k_fold`; ten folds by default.
     sample_weight

@@ -11,7 +11,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from fastbayes import engine
-from fastbayes.both_ways import Views, both_ways
+from fastbayes.both_ways import OF_NUMBERS, Views, both_ways
 from fastbayes.classifiers.base import Classifier, Scans, check_learnable
 from fastbayes.classifiers.left_out import kind_of, taken_apart
 from fastbayes.classifiers.one_dependence import OneDependence
@@ -151,7 +151,7 @@ class Contest:
         books = [book for _, book in opened.learning().features]
         self.numeric = any(book is None for book in books)
         self.categorical = any(book is not None for book in books)
-        self.pairs = self.scatter = False
+        self.pairs, self.of_numbers = False, list[str]()
 
     # -- counting and fitting ------------------------------------------------------------------
 
@@ -179,7 +179,8 @@ class Contest:
             if bins:
                 self.seconds["cut points"] = time.perf_counter() - start
         self.pairs = any(needs_pairs(runner) for runner in self._standing())
-        self.scatter = any("scatter" in r.make()._statistics for r in self._standing())
+        needed = {name for r in self._standing() for name in r.make()._statistics}
+        self.of_numbers = [name for name in OF_NUMBERS if name in needed]
         start = time.perf_counter()
         self.stats = self._counted()
         self.seconds["counting"] = time.perf_counter() - start
@@ -194,9 +195,9 @@ class Contest:
         try:
             return self._scan(self.opened.source, self.opened.learning, self.cuts, whole=True)
         except MemoryLimitError as error:
-            if not (self.pairs or self.scatter):
+            if not (self.pairs or self.of_numbers):
                 raise
-            self.pairs = self.scatter = False
+            self.pairs, self.of_numbers = False, []
             logger.info("%s; models that need them count by themselves", error)
             return self._scan(self.opened.source, self.opened.learning, self.cuts, whole=True)
 
@@ -206,7 +207,7 @@ class Contest:
         return engine.scan(
             source,
             both_ways(learning, cuts),
-            ["values", "moments"] + ["pairs"] * self.pairs + ["scatter"] * self.scatter,
+            ["values", "moments"] + ["pairs"] * self.pairs + self.of_numbers,
             progress=self.progress,
             folds=self.opened.folds if whole else None,
             **self.told,

@@ -32,7 +32,7 @@ def test_json__is_what_compare_returns(data: Path) -> None:
             assert f"k_fold validates any classifier, {other} too" in mine["reason"]
             continue
         assert mine["fit_seconds"] > 0
-    assert [m["winner"] for m in told["models"]] == [True] + [False] * 8
+    assert [m["winner"] for m in told["models"]] == [True] + [False] * 9
 
 
 def test_text__is_a_table_with_the_winner_marked(data: Path) -> None:

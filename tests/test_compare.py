@@ -17,7 +17,9 @@ import fastbayes as fb
 from fastbayes import engine
 
 NAMES = ["naive-bayes", "naive-bayes-bins", "spode", "tan", "kdb", "aode", "a2de"]
-NAMES += ["joint-bayes", "joint-gaussian"]
+NAMES += ["joint-bayes", "joint-gaussian", "naive-bayes-auto"]
+# There only where columns are numeric.
+NUMERIC = {"naive-bayes-bins", "naive-bayes-auto", "joint-gaussian"}
 SHARED: dict[str, Any] = {  # fitted from the counts of one scan
     "naive-bayes": fb.NaiveBayes,
     "naive-bayes-bins": fb.NaiveBayes,
@@ -131,7 +133,7 @@ def test_k_fold__is_that_of_each_model(numeric: bool, weights: Any) -> None:
         for fold, figures in alone.folds.items():
             same_figures(result[name].figures.folds[fold], figures)
     names = {entry.name for entry in result.entries}
-    assert names == set(NAMES) - (set() if numeric else {"naive-bayes-bins", "joint-gaussian"})
+    assert names == set(NAMES) - (set() if numeric else NUMERIC)
 
 
 def test_k_fold__learns_bins_without_the_fold() -> None:
@@ -185,7 +187,7 @@ def test_order__is_by_log_loss_then_parameters_then_name() -> None:
     result = compare(table)
     losses = [entry.figures.log_loss for entry in result.entries if not entry.reason]
     assert losses == sorted(losses)
-    assert [entry.winner for entry in result.entries] == [True] + [False] * 8
+    assert [entry.winner for entry in result.entries] == [True] + [False] * 9
     assert result.best is result.entries[0]
     # With one column only, one-dependence models are naive Bayes.
     one = compare(table.select(["x1", TARGET]), models=list(SHARED))

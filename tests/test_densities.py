@@ -290,16 +290,20 @@ def test_k_fold__is_fitting_without_the_fold(numeric: str) -> None:
 def test_compare__counts_what_a_density_needs() -> None:
     table = rows_of(20, n=90)
     models = {numeric: fb.NaiveBayes(numeric=numeric) for numeric in [*KINDS, "mdl"]}
-    for validation in ("leave_one_out", "k_fold"):
-        found = fb.compare(table, "y", models=models, validation=validation, folds=3)
+    for folds in ({}, {"folds": 3}):
+        found = fb.compare(table, "y", models=models, **folds)
         for entry in found.entries:
             model = models[entry.name]
-            if validation == "k_fold":
+            if folds:
                 alone = fb.k_fold(model, table, "y", folds=3)
             else:
                 stats = fb.count(table, "y", numeric=model.numeric)
                 alone = fb.leave_one_out(model, stats, table)
             assert entry.figures.log_loss == pytest.approx(alone.log_loss, rel=1e-9)
+    # One scan counts for all of them.
+    seen: list[int] = []
+    fb.compare(table, "y", models=["naive-bayes", "naive-bayes-auto"], progress=seen.append)
+    assert sum(seen) == 2 * len(table)
 
 
 def test_auto__takes_the_density_of_the_largest_left_out_likelihood() -> None:
