@@ -174,6 +174,26 @@ def test_random_tables__answers(problem: Problem) -> None:
     assert model.constant_ == [f"x{j}" for j in oracle.constant]
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{"covariance": c} for c in COVARIANCES]
+    + [{"covariance": c, "prior": "niw"} for c in COVARIANCES[:2]],
+)
+def test_epoch_seconds__keep_full_precision(options: dict[str, Any]) -> None:
+    rng = np.random.default_rng(4)
+    y = rng.integers(0, 2, 300)
+    X = 1.7e9 + (rng.integers(-64, 65, (300, 2)) + 20 * y[:, None]) / 64
+    X[:, 1] += np.round(X[:, 0] - 1.7e9, 1)
+    oracle = Oracle(**options).fit(X.tolist(), y.tolist())
+    model = fb.GaussianBayes(**options).fit(X, y)
+    asked = X[:20]
+    close(model.log_joint(asked), [oracle.log_joint(row) for row in asked.tolist()], 1e-9)
+    if options["covariance"] == "tied":
+        Z = model.transform(X)
+        means = np.array([Z[y == c].mean(axis=0) for c in (0, 1)])
+        close(np.exp(model.class_log_prior_) @ means, [0], 1e-7 if len(options) == 1 else 1e-3)
+
+
 @every_covariance
 def test_missing_values__are_integrated_out(covariance: str) -> None:
     X, y = rows()
@@ -257,13 +277,14 @@ def test_samples__are_of_the_model(covariance: str, prior: Any) -> None:
     if prior and covariance in ("diagonal", "spherical"):
         return
     X, y = rows(5, 200)
+    X[:, 2] -= 3 * X[:, 0]
     X[:, 1] = 3.0  # constant
     model = fb.GaussianBayes(covariance=covariance, prior=prior).fit(X, y)
     n = 40_000
     drawn = np.column_stack([model.sample(n, "b", seed=1)[f"x{j}"] for j in range(3)])
     scale = {
         "full": lambda m: m[1],
-        "tied": lambda m: m if m.ndim == 2 else m[1],
+        "tied": lambda m: m if prior is None else m[1],
         "diagonal": lambda m: np.diag(m[1]),
         "spherical": lambda m: np.diag([m[1], 0, m[1]]),
     }[covariance](model.covariance_)
@@ -299,6 +320,20 @@ def test_axes__have_unit_variance_within_and_none_together(prior: Any, class_pri
     gap[2, 1] = np.nan
     assert np.isnan(model.transform(gap)[2]).all()
     assert np.isfinite(model.transform(gap)[[0, 1, 3, 4]]).all()
+
+
+def test_axes__of_few_rows_and_a_prior_are_in_units_of_the_expected_covariance() -> None:
+    X, y = rows(6, 20, p=2)
+    model = fb.GaussianBayes(covariance="tied", prior="niw").fit(X, y)
+    n = np.array([(y == c).sum() for c in model.classes_])
+    kappa, dof = 0.01 + n, model.dof_
+    assert dof.tolist() == [2 + 2 + 20 - 2 + 1] * 3
+    expected = model.covariance_ * (kappa * dof / (kappa + 1) / (dof - 2))[:, None, None]
+    close(expected[1:], expected[:2])
+    axes = np.linalg.inv(np.linalg.cholesky(expected[0]))
+    within = model.transform(np.eye(2)) - model.transform(np.zeros((1, 2)))
+    close(within.T @ expected[0] @ within, np.eye(2), 1e-9)
+    assert axes.shape == within.shape
 
 
 def test_axes__are_of_a_common_covariance_alone() -> None:
@@ -431,6 +466,55 @@ def test_nearly_singular__is_told_from_singular_by_correlations_alone() -> None:
         assert len(said) == (size == 1e-5)
 
 
+def test_shrinkage_of_very_many_rows__is_what_makes_an_inverse_possible() -> None:
+    x = np.array([1.0, -1, 2, 0, 3, 1, 5, 2])
+    X = np.column_stack([x, x, np.ones(8)])
+    weight = np.full(8, 1e15)
+    with pytest.warns(FastBayesWarning, match="it was shrunk towards its diagonal by 4e-09"):
+        model = fb.GaussianBayes().fit(X, list("aaaabbbb"), sample_weight=weight)
+    assert (model.shrinkage_ > 1e-9).all()
+    assert np.isfinite(model.log_joint(X)).all()
+
+
+def test_rank__is_relative_to_the_largest_eigenvalue() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2000, 1)) + 1.2e-4 * rng.normal(size=(2000, 60))
+    low, high = np.linalg.eigvalsh(np.corrcoef(X.T))[[0, -1]]
+    assert 1e-9 < low < 1e-9 * high
+    with pytest.warns(FastBayesWarning, match="is singular"), pytest.warns(match="only one class"):
+        fb.GaussianBayes().fit(X, ["a"] * 2000)
+
+
+def test_automatic_shrinkage__is_by_formula() -> None:
+    X, y = HARD["constant"]
+    model = fb.GaussianBayes(shrinkage="auto", ddof=1).fit(X, y)
+    one = y.astype(object)
+    one[3] = "z"
+    few = fb.GaussianBayes(shrinkage="auto", ddof=1).fit(X, one)
+    p = 3
+
+    def share(R: Any, n: int) -> float:
+        squares = (R**2).sum()
+        return min(1, ((1 - 2 / p) * squares + p * p) / ((n + 1 - 2 / p) * (squares - p)))
+
+    expected = [share(np.corrcoef(X[y == c, :3].T), (y == c).sum()) for c in "ab"]
+    close(model.shrinkage_, expected, 1e-9)
+    within = sum(np.cov(X[one == c, :3].T) * ((one == c).sum() - 1) for c in "ab")
+    root = np.sqrt(np.diag(within))
+    close(few.shrinkage_[2], share(within / root / root[:, None], 40), 1e-9)
+
+
+def test_variance_below_the_floor__is_raised_to_it() -> None:
+    X, y = HARD["plain"]
+    X = X.copy()
+    X[y == "a", 1] = 5 + 1e-6 * X[y == "a", 1]
+    with pytest.warns(FastBayesWarning, match="column 'x1' hardly varies within class 'a'"):
+        model = fb.GaussianBayes(var_floor=1e-6).fit(X, y)
+    close(model.covariance_[0][1, 1], 1e-6 * X[:, 1].var(), 1e-9)
+    correlated = np.cov(X[y == "a"].T, ddof=0)
+    close(model.covariance_[0][0, 1], correlated[0, 1], 1e-9)
+
+
 @every_covariance
 def test_class_of_few_rows__takes_the_pooled_covariance(covariance: str) -> None:
     X, y = HARD["one row"]
@@ -475,6 +559,10 @@ def test_incomplete_rows__are_counted_and_left_out() -> None:
     close(imputed.covariance_, same.covariance_, 1e-9)
     close(imputed.log_joint(filled), same.log_joint(filled), 1e-9)
     assert not imputed.incomplete_.any()
+    never, _ = HARD["never known in a class"]
+    with pytest.warns(FastBayesWarning, match="column 'x0' hardly varies within class 'a'"):
+        alone = fb.GaussianBayes(missing="impute_mean").fit(never, y)
+    close(alone.mean_[0, 0], np.nanmean(never[y == "b", 0]), 1e-9)
     with pytest.raises(DataError, match="no row without a missing value; use missing='impute"):
         fb.GaussianBayes().fit(np.where(np.eye(3)[np.arange(40) % 3] > 0, np.nan, X), y)
 

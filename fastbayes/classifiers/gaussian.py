@@ -304,7 +304,7 @@ class GaussianBayes(Discriminant, Classifier):
         left_out = np.zeros(k) if self.missing == "impute_mean" else stats.scatter.incomplete
         read = {
             "mean_": found.mean,
-            "covariance_": covariance[0] if len(covariance) < k or rule.tied else covariance,
+            "covariance_": covariance[0] if rule.tied and self.prior is None else covariance,
             "dof_": np.full(k, np.inf) if found.dof is None else found.dof,
             "shrinkage_": np.broadcast_to(found.shrinkage, (k,)).copy(),
             "singular_": _named(rule.labels, np.broadcast_to(found.singular, (k,))),

@@ -82,8 +82,8 @@ class GaussianBayes:
             for c in self.classes:
                 n = self.n[c]
                 s = pooled if n <= self.ddof else scaled(self.scatter[c], 1 / (n - self.ddof))
-                variance = sum(s[j][j] for j in free) / len(free)
-                floor = self.var_floor * sum(self.overall[j] for j in free) / len(free)
+                variance = sum(s[j][j] for j in free) / max(1, len(free))
+                floor = self.var_floor * sum(self.overall[j] for j in free) / max(1, len(free))
                 self.sigma[c] = diagonal([max(variance, floor)] * self.p)
 
     def repaired(self, sigma, n):
