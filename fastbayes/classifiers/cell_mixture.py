@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastbayes import _jit
 from fastbayes.batch import Codes
 from fastbayes.classifiers.cell_gaussians import CellGaussians, Numbers
 from fastbayes.classifiers.joint_table import (
@@ -32,14 +33,14 @@ class Sorted(NamedTuple):
     """Densities in the order of their class and of some of their values.
 
     order   (n,) densities
-    index   of the combinations of values and class that occur
+    where   of the combinations of values and class that occur
     begins  (n_combinations + 2,) where each begins, and where the last one ends
     share   (n_combinations + 1,) what its densities have of the product of margins; at last 0
     rows    (n_combinations + 1,) how many rows they were counted in; at last 0
     """
 
     order: Ints
-    index: CellIndex
+    where: CellIndex
     begins: Ints
     share: Floats
     rows: Floats
@@ -132,7 +133,7 @@ class CellMixture:
         margins = self.table.of_margins(codes)
         for c in range(self.n_classes):
             asked = np.concatenate([codes[~gone], np.full((1, codes.shape[1]), c)])
-            at = known.index.find(asked)
+            at = known.where.find(asked)
             begin = known.begins[at]
             size = np.where(at >= 0, known.begins[at + 1] - begin, 0)
             # All cells that agree and have no density of their own, together.
@@ -168,8 +169,8 @@ class CellMixture:
                 np.argsort(of, kind="stable"),
                 CellIndex(distinct, [*widths, self.n_classes]),
                 np.concatenate(([0], np.cumsum(np.bincount(of, minlength=n)), [0])),
-                np.bincount(of, np.exp(unknown), n + 1),
-                np.bincount(of, self._rows, n + 1),
+                np.asarray(np.bincount(of, np.exp(unknown), n + 1), np.float64),
+                np.asarray(np.bincount(of, self._rows, n + 1), np.float64),
             )
             for old in list(self._sorted)[: 1 - PATTERNS]:
                 self._sorted.pop(old, None)
@@ -224,3 +225,28 @@ class MixtureScorer(JointScorer):
         group, codes = distinct_codes(batch_codes, len(out), mixture.table.widths, self._job)
         x = np.stack(numeric, axis=1) if len(numeric) else np.zeros((len(out), 0))
         out[:] = self._log_prior + mixture.log_likelihood(group, codes, Numbers(x), self._job)
+
+    def posterior(
+        self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: Floats
+    ) -> int:
+        """Write P(c | v, x) into `out` (n_rows, n_classes); return how many rows took the prior."""
+        joint = self._by_class(batch_codes, numeric, len(out))
+        finish = _jit.load("posterior", self._job).to_posterior
+        lost: int = finish(joint, self._log_prior, self._tie, out)
+        return lost
+
+    def predict(
+        self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: NDArray[np.intp]
+    ) -> int:
+        """Write the most probable class of every row; return how many rows took the prior."""
+        joint = self._by_class(batch_codes, numeric, len(out))
+        finish = _jit.load("posterior", self._job).to_class
+        lost: int = finish(joint, self._log_prior, self._tie, len(joint), out)
+        return lost
+
+    def _by_class(
+        self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], n_rows: int
+    ) -> Floats:
+        joint = np.empty((n_rows, len(self._log_prior)))
+        self.log_joint(batch_codes, numeric, joint)
+        return np.ascontiguousarray(joint.T)
