@@ -311,11 +311,8 @@ class CellGaussians:
         mine = slice(None) if some is None else some
         covariance = self.covariance[mine][:, places[:, None], places]
         whiten, level = self._whitened(covariance, self.kept[places])
-        found = Densities(
-            *(np.ascontiguousarray(part[mine][:, places]) for part in (self.mean, self.rest)),
-            whiten,
-            level,
-        )
+        mean, rest = (np.ascontiguousarray(p[mine][:, places]) for p in (self.mean, self.rest))
+        found = Densities(mean, rest, whiten, level)
         if some is None:
             for old in list(self._patterns)[: 1 - PATTERNS]:
                 self._patterns.pop(old, None)
