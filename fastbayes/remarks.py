@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from fastbayes.caution import caution
 from fastbayes.schema import Feature
 from fastbayes.statistics.bundle import Statistics
 
 logger = logging.getLogger("fastbayes")
+Floats = NDArray[np.float64]
 
 # Few rows say nothing about what a column is.
 LEAST_ROWS, LEAST_VALUES = 1_000, 50
@@ -51,16 +53,26 @@ def remarks(stats: Statistics) -> Iterator[str]:
                 f"column {feature.name!r} is text because of values like {other!r}, but nearly "
                 "all of it are numbers; clear them, or name them in null_values"
             )
+    model = " of a model that takes both" if "scatter" in stats.parts else ""
+    for i, n, mean, scatter in _numbers(stats):
+        means = mean[n > 0]
+        if len(means) and not scatter.any() and (means != means[0]).any():
+            yield (
+                f"column {stats.schema.numeric[i].name!r} is constant within every class, so "
+                f"a Gaussian cannot use it; name it in `categorical`{model}"
+            )
+
+
+def _numbers(stats: Statistics) -> Iterator[tuple[int, Floats, Floats, Floats]]:
+    """Yield each numeric column with rows, mean and sum of squares by class, where counted."""
     if "moments" in stats.parts:
-        moments = stats.moments
-        constant = (moments.scatter == 0).all(axis=1) & (moments.count > 0).any(axis=1)
-        for i in np.flatnonzero(constant):
-            means = moments.mean[i][moments.count[i] > 0]
-            if (means != means[0]).any():
-                yield (
-                    f"column {stats.schema.numeric[i].name!r} is constant within every class, so "
-                    "a Gaussian cannot use it; name it in `categorical`"
-                )
+        m = stats.moments
+        yield from zip(range(len(m.count)), m.count, m.mean, m.scatter, strict=True)
+    elif "scatter" in stats.parts:
+        s = stats.scatter
+        squares = np.einsum("cii->ic", s.scatter)
+        for i, (mean, square) in enumerate(zip(s.mean.T, squares, strict=True)):
+            yield i, s.count, mean, square
 
 
 def _almost_number(feature: Feature) -> str | None:

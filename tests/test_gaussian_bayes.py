@@ -543,6 +543,16 @@ def test_class_without_rows__takes_what_all_have(covariance: str) -> None:
     assert (empirical.predict_proba(X)[:, 2] == 0).all()
 
 
+def test_column_constant_in_every_class__is_remarked(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("WARNING", "fastbayes"):
+        model = fb.GaussianBayes().fit(*HARD["constant in every class"])
+        fb.GaussianBayes().fit(*HARD["constant"])  # says nothing, but nobody meant it otherwise
+    (said,) = [record.message for record in caplog.records]
+    assert "column 'x1' is constant within every class" in said
+    assert model.constant_ == ["x1"]
+    assert (model.covariance_[:, 1] == 0).all()
+
+
 def test_incomplete_rows__are_counted_and_left_out() -> None:
     X, y = HARD["missing"]
     gaps = np.isnan(X).any(axis=1)
