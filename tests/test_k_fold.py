@@ -38,7 +38,11 @@ MODELS = [
     fb.AODE(min_count=3),
     fb.AODE(smoothing="m_estimate", weights="mutual_information", subsumption=5),
     fb.KDB(2),
+    fb.JointBayes(tau=0.5, missing="category"),
+    fb.JointGaussian(tau=1),
 ]
+# A class of one row has no covariance.
+pytestmark = pytest.mark.filterwarnings("ignore:the covariance of class")
 every_model = pytest.mark.parametrize("model", MODELS, ids=repr)
 
 
