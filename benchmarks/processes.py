@@ -14,6 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from benchmarks import data
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -46,6 +50,15 @@ start = time.perf_counter()
 assert fastbayes.predict_to(model, {path!r}, {output!r}).rows == {rows}
 figures["predict_to"] = time.perf_counter() - start, peak_bytes()
 print(json.dumps(figures))
+"""
+
+OUT_OF_CORE_NUMBERS = """
+import json, time, fastbayes
+from benchmarks.measure import peak_bytes
+start = time.perf_counter()
+model = fastbayes.GaussianBayes().fit({path!r}, "class")
+assert model.statistics_.n_rows == {rows}
+print(json.dumps([time.perf_counter() - start, peak_bytes()]))
 """
 
 
@@ -140,7 +153,30 @@ def out_of_core(size: str, folder: Path) -> list[Figure]:
     ]
 
 
+def out_of_core_numbers(size: str, folder: Path) -> list[Figure]:
+    """Measure time and peak memory of a fit of scatter matrices to a Parquet directory.
+
+    Its files are one file by many names: what is read is what counts.
+    """
+    each, files = {"full": (1_000_000, 50), "quick": (500_000, 4), "test": (20_000, 2)}[size]
+    generator, path = np.random.default_rng(7), folder / "numbers"
+    path.mkdir()
+    x = generator.normal(size=(30, each))
+    table = pa.table({f"x{j:02d}": column for j, column in enumerate(x)})
+    classes = pa.array(generator.integers(0, 3, each)).cast(pa.string())
+    pq.write_table(table.append_column("class", classes), path / "part-00.parquet")
+    for i in range(1, files):
+        os.link(path / "part-00.parquet", path / f"part-{i:02d}.parquet")
+    rows = each * files
+    wall, peak = json.loads(fresh(OUT_OF_CORE_NUMBERS.format(path=str(path), rows=rows)).output)
+    size_read = files * (path / "part-00.parquet").stat().st_size
+    title = f"fit `GaussianBayes` to {rows:,} × 30 doubles from {size_read / 1e9:.2f} GB of Parquet"
+    more = {"wall": wall, "rows_per_second": rows / wall}
+    return [Figure(title, peak / GIB, "GiB", 1.5, more)]
+
+
 PROCESSES: dict[str, Callable[[str, Path], list[Figure]]] = {
     "start": start_up,
     "memory": out_of_core,
+    "memory-numbers": out_of_core_numbers,
 }

@@ -7,13 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
+from sklearn.base import clone
 from sklearn.discriminant_analysis import (
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
 )
 from threadpoolctl import threadpool_limits
 
+import fastbayes as fb
 from benchmarks import rivals
 from benchmarks.case import OURS, Case, Claim, Work, rows_of
 from benchmarks.measure import Side
@@ -164,7 +167,53 @@ def _incomplete(rows: int, _: Path) -> Work:
     return Work({OURS: Side(run, float(rows * D))}, check)
 
 
+def _whole(*, shared: bool) -> Build:
+    """Fit from a table of doubles on all threads, beside scikit-learn from an array."""
+
+    def build(rows: int, _: Path) -> Work:
+        x, classes = _rows(rows)
+        labels = np.array(["a", "b", "c"])[classes]
+        table = pa.table({f"x{j:02d}": x[:, j] for j in range(D)} | {"class": labels})
+        rival = QuadraticDiscriminantAnalysis()
+        if shared:
+            rival = LinearDiscriminantAnalysis(solver="lsqr")
+        covariance = "tied" if shared else "full"
+        runs = {
+            OURS: lambda: fb.GaussianBayes(covariance=covariance).fit(table, "class"),
+            SKLEARN: lambda: clone(rival).fit(x, classes),
+        }
+
+        def check(results: dict[str, Any]) -> None:
+            few = table.slice(0, 1_000)
+            expected = results[SKLEARN].predict_proba(x[:1_000])
+            np.testing.assert_allclose(
+                results[OURS].predict_proba(few), expected, rtol=1e-6, atol=1e-9
+            )
+
+        return Work({name: Side(run, float(rows * D)) for name, run in runs.items()}, check)
+
+    return build
+
+
 CASES = (
+    Case(
+        "qda-fit",
+        f"`GaussianBayes` fitted to an Arrow table, {{rows}} × {D} doubles, {K} classes "
+        "(scikit-learn: QDA, an array)",
+        rows_of(1_000_000, 200_000),
+        _whole(shared=False),
+        (Claim(SKLEARN, least=8),),
+        unit="value",
+    ),
+    Case(
+        "lda-fit",
+        f"`GaussianBayes` of one covariance, {{rows}} × {D} doubles, {K} classes "
+        "(scikit-learn: LDA by lsqr, an array)",
+        rows_of(1_000_000, 200_000),
+        _whole(shared=True),
+        (Claim(SKLEARN),),
+        unit="value",
+    ),
     Case(
         "quadratic",
         f"posteriors of normal densities, ready columns, {{rows}} × {D} doubles, {K} classes",
