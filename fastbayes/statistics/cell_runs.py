@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fastbayes import _jit
 from fastbayes.batch import Batch
 from fastbayes.errors import MemoryLimitError, SchemaError
+from fastbayes.plain.cells import MOST_CODES
 from fastbayes.schema import Alignment, Shape
 
 Ints = NDArray[np.int64]
@@ -40,6 +41,22 @@ def distinct(keys: Keys) -> tuple[NDArray[np.uint32], Ints]:
     columns = [(keys[:, j] - MISSING).astype(np.uint32) for j in range(width)]
     sizes = [int(column.max(initial=0)) + 1 for column in columns]
     return _jit.load("cells", float(keys.size)).factorise(columns, sizes)
+
+
+def sorted_order(keys: Keys) -> Ints:
+    """Return the order in which rows of codes ascend: as many columns at a time as fit a number."""
+    codes: list[Ints] = []
+    room = MOST_CODES + 1
+    for column in keys.T:
+        size = int(column.max(initial=MISSING)) - MISSING + 1
+        if room * size > MOST_CODES:
+            codes.append(np.zeros(len(keys), np.int64))
+            room = 1
+        codes[-1] *= size
+        codes[-1] += column
+        codes[-1] -= MISSING
+        room *= size
+    return np.lexsort(codes[::-1]) if codes else np.arange(len(keys))
 
 
 def cells_of(
@@ -189,26 +206,25 @@ class CellRuns:
         """Return what is held of cells, with room for the classes of the shape."""
         return held
 
+    def _one_run(self) -> Run:
+        """Return all cells as one run."""
+        runs = list(self._runs)
+        if not runs:
+            none = np.zeros((0, len(self.columns) + self._more), np.int32)
+            runs = [Run(none, self._fitting(self._nothing(0)))]
+        while len(runs) > 1:
+            b = runs.pop()
+            runs[-1] = self._merged(runs[-1], b)
+        return runs[0]
+
     def settled(self) -> Self:
         """Return itself as one run of cells that occur, sorted by their keys."""
         if not self._is_settled:
-            runs = list(self._runs) or [
-                Run(
-                    np.zeros((0, len(self.columns) + self._more), np.int32),
-                    self._fitting(self._nothing(0)),
-                )
-            ]
-            while len(runs) > 1:
-                b = runs.pop()
-                runs[-1] = self._merged(runs[-1], b)
-            run = runs[0]
-            there = np.flatnonzero(self._occurs(run.held))
-            keys = run.keys[there]
-            if keys.shape[1]:
-                order = np.lexsort(keys.T[::-1])
-                keys, there = keys[order], there[order]
-            held = tuple(array[there] for array in run.held)
-            self._runs, self._is_settled = [Run(np.ascontiguousarray(keys), held)], True
+            run = self._one_run()
+            order = sorted_order(run.keys)
+            order = order[self._occurs(run.held)[order]]
+            held = tuple(array[order] for array in run.held)
+            self._runs, self._is_settled = [Run(run.keys[order], held)], True
         return self
 
     def _settled_run(self) -> Run:
@@ -237,7 +253,7 @@ class CellRuns:
         columns = where[self.columns]
         order = np.argsort(columns, kind="stable")
         order = order[columns[order] >= 0]
-        run = self._settled_run()
+        run = self._one_run()
         moved, kept = [], np.ones(len(run.keys), np.bool_)
         for j in order.tolist():
             old, values = int(self.columns[j]), to.values[int(columns[j])]
