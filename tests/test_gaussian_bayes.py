@@ -577,6 +577,35 @@ def test_incomplete_rows__are_counted_and_left_out() -> None:
         fb.GaussianBayes().fit(np.where(np.eye(3)[np.arange(40) % 3] > 0, np.nan, X), y)
 
 
+@every_covariance
+@pytest.mark.parametrize("prior", [None, "niw"])
+def test_numbers_beyond_all_that_was_seen__have_posteriors(covariance: str, prior: Any) -> None:
+    if prior and covariance in ("diagonal", "spherical"):
+        return
+    X, y = HARD["plain"]
+    model = fb.GaussianBayes(covariance=covariance, prior=prior).fit(X, y)
+    far = np.array([[1e300, 1e300, 1e300], [-1e308, 1e308, 1], [1e160, 0, 0], [np.nan, -1e200, 3]])
+    proba, told = model.predict_proba(far), model.explain(far).contributions
+    close(proba.sum(axis=1), np.ones(4))
+    assert not np.isnan(told).any()
+    if covariance in ("full", "tied"):
+        assert np.isfinite(model.log_joint(far)).all()
+        assert np.isfinite(told.sum(axis=1)).all()
+    assert (told[3, 0] == 0).all()
+
+
+def test_very_many_columns__have_exact_densities() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(500, 120)), np.array(["a", "b"])[np.arange(500) % 2]
+    model = fb.GaussianBayes().fit(X, y)
+    expected = np.linalg.slogdet(np.cov(X[y == "a"].T, ddof=0))
+    at_mean = model.log_joint(model.mean_[:1])[0, 0] - math.log(0.5)
+    close(at_mean, -0.5 * (120 * math.log(2 * math.pi) + expected.logabsdet), 1e-9)
+    deviation = X[0] - model.mean_[0]
+    distance = deviation @ np.linalg.solve(model.covariance_[0], deviation)
+    close(model.log_joint(X[:1])[0, 0] - math.log(0.5), at_mean - distance / 2, 1e-9)
+
+
 def test_numbers_of_any_kind() -> None:
     X, y = HARD["plain"]
     X = np.round(X, 2)

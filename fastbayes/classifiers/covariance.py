@@ -16,6 +16,8 @@ from fastbayes.statistics.class_moments import two_sum
 
 # A correlation matrix is singular where its smallest eigenvalue is below this share of the largest.
 TOLERANCE = 1e-9
+# Triangular matrices up to so large are inverted row by row.
+FEW_COLUMNS = 48
 
 
 class Sums(NamedTuple):
@@ -257,6 +259,8 @@ def regular(
     DataError
         When one is, and the rule has it so.
     """
+    if surely_regular(correlation, tolerance):
+        return correlation, share, np.zeros(share.shape, np.bool_)
     values = np.linalg.eigvalsh(correlation)
     low, high = values[..., 0], values[..., -1]
     singular = low < tolerance * high
@@ -284,14 +288,55 @@ def named(group: int, rule: Rule) -> str:
 
 
 def inverse_factor(correlation: Floats) -> Floats:
-    """Return the inverses of the lower Cholesky factors of matrices, lower triangular too."""
-    factor = np.linalg.cholesky(correlation)
-    result = np.zeros_like(factor)
-    for i in range(factor.shape[-1]):
+    """Return the inverses of the lower Cholesky factors of matrices, lower triangular too.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        When a matrix has none.
+    """
+    return _inverse(np.asarray(np.linalg.cholesky(correlation), np.float64))
+
+
+def _inverse(factor: Floats) -> Floats:
+    """Return the inverses of lower triangular matrices, halves of large ones put together."""
+    p, result = factor.shape[-1], np.zeros_like(factor)
+    if p > FEW_COLUMNS:
+        half = p // 2
+        upper, lower = _inverse(factor[..., :half, :half]), _inverse(factor[..., half:, half:])
+        result[..., :half, :half], result[..., half:, half:] = upper, lower
+        result[..., half:, :half] = -lower @ (factor[..., half:, :half] @ upper)
+        return result
+    for i in range(p):
         row = factor[..., i, None, :i] @ result[..., :i, :i]
         result[..., i, :i] = -row[..., 0, :] / factor[..., i, i, None]
         result[..., i, i] = 1.0 / factor[..., i, i]
     return result
+
+
+def surely_regular(correlation: Floats, tolerance: float) -> bool:
+    """Return whether no matrix can be singular, by bounds that take no eigenvalues.
+
+    The smallest is at least one over the trace of the inverse, the largest at most a sum of
+    absolute values.
+    """
+    try:
+        low = least_eigenvalue(correlation)
+    except np.linalg.LinAlgError:
+        return False
+    high = np.abs(correlation).sum(axis=-1).max(axis=-1)
+    return bool((low >= tolerance * high).all())
+
+
+def least_eigenvalue(correlation: Floats) -> Floats:
+    """Return a number that is positive, and that no eigenvalue is below, (..., g).
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        When there is none.
+    """
+    return np.asarray(1.0 / (inverse_factor(correlation) ** 2).sum(axis=(-2, -1)))
 
 
 def whitening(found: Normals) -> Floats:

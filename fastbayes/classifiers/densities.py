@@ -14,6 +14,7 @@ from fastbayes.classifiers.log_space import Floats
 # Log densities of the known coordinates: mean, rest, whiten, level, dof.
 Parameters = tuple[Floats, Floats, Floats, Floats, Floats | None]
 LOG_2_PI = math.log(2 * math.pi)
+LARGEST = float(np.finfo(np.float64).max)
 
 
 def log_gamma(x: Floats) -> Floats:
@@ -40,7 +41,7 @@ def log_densities(found: Normals, x: Floats) -> Floats:
     return logs + log_shape(distance, kept.sum(axis=-1), found.dof)
 
 
-def log_shape(distance: Floats, p: Any, dof: Floats | None) -> Floats:
+def log_shape(distance: Floats, p: Any, dof: Floats | None, logs: Floats | None = None) -> Floats:
     """Return the log density of p coordinates of covariance, or scale, I by squared distance.
 
     Parameters
@@ -51,12 +52,15 @@ def log_shape(distance: Floats, p: Any, dof: Floats | None) -> Floats:
         Number of coordinates.
     dof
         Degrees of freedom of Student's t; None: normal.
+    logs
+        Of Student's t: logarithms of the squared distances, where these overflow.
     """
     if dof is None:
         return np.asarray(-0.5 * p * LOG_2_PI - 0.5 * distance)
     gammas = log_gamma((dof + p) / 2) - log_gamma(dof / 2)
     shape = gammas - 0.5 * p * np.log(dof * math.pi)
-    return np.asarray(shape - 0.5 * (dof + p) * np.log1p(distance / dof))
+    far = np.log1p(distance / dof) if logs is None else np.logaddexp(0.0, logs - np.log(dof))
+    return np.asarray(shape - 0.5 * (dof + p) * far)
 
 
 class Densities:
@@ -83,13 +87,16 @@ class Densities:
         self.whiten = whitening(found)
         self.level = self._levels()[:, -1] if len(found.kept) else np.zeros(len(found.mean))
 
-    def _levels(self, distance: Floats | float = 0.0) -> Floats:
-        """Return ln f of the first 1, 2, ... features, by their squared distances (..., p)."""
+    def _levels(self, distance: Floats | float = 0.0, logs: Floats | None = None) -> Floats:
+        """Return ln f of the first 1, 2, ... features, by their squared distances (..., p).
+
+        Or by the logarithms of these.
+        """
         kept = self.found.kept
-        logs = np.log(np.where(kept, diagonal(self.whiten), 1.0)).cumsum(axis=-1)
+        roots = np.log(np.where(kept, diagonal(self.whiten), 1.0)).cumsum(axis=-1)
         dof = None if self.dof is None else self.dof[:, None]
-        shape = log_shape(np.asarray(distance), np.cumsum(kept), dof)
-        return np.asarray(np.broadcast_to(logs, self.mean.shape) + shape)
+        shape = log_shape(np.asarray(distance), np.cumsum(kept), dof, logs)
+        return np.asarray(np.broadcast_to(roots, self.mean.shape) + shape)
 
     @property
     def parameters(self) -> Parameters:
@@ -119,7 +126,8 @@ class Densities:
 
     def whitened(self, x: Floats) -> Floats:
         """Return W (x - mean), (n_rows, n_classes, p), of (n_rows, p) rows without NaN."""
-        apart = (x[:, None] - self.mean) - self.rest
+        with np.errstate(over="ignore"):
+            apart = (x[:, None] - self.mean) - self.rest
         # One product for each class, on matrices of rows.
         whitened = apart.transpose(1, 0, 2) @ self.whiten.transpose(0, 2, 1)
         return np.asarray(whitened.transpose(1, 0, 2))
@@ -146,11 +154,22 @@ class Densities:
 
     def _sequential(self, x: Floats) -> Floats:
         """Return the terms of rows without NaN, (n_rows, n_classes, p)."""
-        squares = self.whitened(x) ** 2
+        with np.errstate(over="ignore", invalid="ignore"):
+            z = np.nan_to_num(self.whitened(x), nan=LARGEST)
+            squares = z**2
+        # So far away that squares overflow: finite, whatever the number of columns.
+        least = -LARGEST / (2 * x.shape[1])
         if self.dof is None:
-            return np.asarray(np.diff(self._levels(), axis=-1, prepend=0.0) - 0.5 * squares)
+            terms = np.diff(self._levels(), axis=-1, prepend=0.0) - 0.5 * squares
+            return np.asarray(np.maximum(terms, least))
         # W of the first features is the first rows and columns of W: so are their densities.
-        return np.diff(self._levels(squares.cumsum(axis=-1)), axis=-1, prepend=0.0)
+        with np.errstate(over="ignore"):
+            distance = squares.cumsum(axis=-1)
+        joint = self._levels(distance)
+        if not np.isfinite(distance).all():
+            with np.errstate(divide="ignore"):
+                joint = self._levels(logs=np.logaddexp.accumulate(2 * np.log(np.abs(z)), axis=-1))
+        return np.diff(joint, axis=-1, prepend=0.0)
 
     def covariance(self) -> Floats:
         """Return Σ, or of Student's t the scale matrix, (n_classes or 1, p, p)."""

@@ -113,7 +113,8 @@ class Discriminant(TableRows):
         mean, rest, axes, _ = self._axes
 
         def project(batch: Batch, out: Floats) -> int:
-            out[:] = ((np.stack(batch.numeric, axis=1) - mean) - rest) @ axes
+            with np.errstate(over="ignore", invalid="ignore"):
+                out[:] = ((np.stack(batch.numeric, axis=1) - mean) - rest) @ axes
             return 0
 
         return self._scan(X, project, axes.shape[1])[0]

@@ -416,7 +416,8 @@ class GaussianBayes(Discriminant, Classifier):
         for j, (x, mean, half, level, rest) in enumerate(
             zip(batch.numeric, *self._spread.gaussians, strict=True)
         ):
-            term = level - ((x[:, None] - mean) - rest) ** 2 * half
+            with np.errstate(over="ignore"):
+                term = level - ((x[:, None] - mean) - rest) ** 2 * half
             out[:, j] = np.where(np.isnan(x)[:, None], 0.0, term)
 
     def _drawn(self, codes: NDArray[np.intp], random: np.random.Generator) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from fastbayes.classifiers.covariance import (
     Sums,
     centre_of,
     diagonal,
+    least_eigenvalue,
     normals,
     spherical,
     spreads,
@@ -105,7 +106,7 @@ class LeftOutQuadratic(LeftOut):
         """Return where a row changes the density of its own class alone, and what tells so.
 
         Of classes, or where they share a covariance of all of them; the variances that are above
-        any floor, (p,); and the least eigenvalues of correlations, (n_classes,).
+        any floor, (p,); and what no eigenvalue of correlations is below, (n_classes,).
         """
         found, total = self.densities.found, self.sums.n.sum()
         _, overall = spreads(self.sums, centre_of(self.sums), self.rule.names)
@@ -116,7 +117,7 @@ class LeftOutQuadratic(LeftOut):
         n, shape = self.sums.n, self.sums.n.shape
         if not self.rule.tied:
             regular &= n > self.rule.ddof
-        low = np.linalg.eigvalsh(found.correlation)[:, 0]
+        low = least_eigenvalue(found.correlation)
         return np.broadcast_to(regular, shape), bound, np.broadcast_to(low, shape)
 
     # -- scoring -------------------------------------------------------------------------------
