@@ -211,7 +211,7 @@ def count(
     moments: bool = True,
     scatter: bool = False,
     families: Iterable[Sequence[str]] | None = None,
-    cells: bool | Iterable[str] = False,
+    cells: bool | Iterable[str] | None = None,
     cell_scatter: bool = False,
     folds: Any = None,
     sample_weight: Any = None,
@@ -354,7 +354,7 @@ def count(
     )
     encoder = learning()
     groups = None if families is None else list(families)
-    joint = cells if isinstance(cells, bool) else several(cells)
+    joint = bool(cells) if cells is None or isinstance(cells, bool) else several(cells)
     pairs = pairs or triples
     several_at_once = pairs or groups is not None
     if several_at_once and kinds.sketched:

@@ -223,6 +223,9 @@ def test_count__without_a_class_or_categories() -> None:
     assert numbers.cells.keys.shape == (1, 0)
     assert numbers.cells.counts.sum() == 500
     assert len(numbers.cell_scatter.keys) == 3
+    for nothing in (None, False):
+        assert "cells" not in fb.count(table, "y", cells=nothing).parts
+    assert fb.count(table, "y", cells="flag").cells.columns.tolist() == [1]
 
 
 def test_retraction__of_rows_never_added_is_refused() -> None:

@@ -96,6 +96,16 @@ def test_law__probabilities_of_everything_sum_to_one(missing: str) -> None:
     assert np.exp(model.log_joint(table_of(whole))).sum() == pytest.approx(1, abs=1e-12)
 
 
+def test_law__without_smoothing_it_is_the_complete_network() -> None:
+    rows, classes, _ = drawn(12, 40, gaps=0)
+    table = table_of(rows, y=pa.array(classes))
+    domains = dict(zip(NAMES, map(list, DOMAINS), strict=True))
+    complete = fb.KDB(k=2, alpha=0, domains=domains).fit(table, "y")
+    joint = fitted(rows, classes, tau=0, alpha=0)
+    X = table_of(every_row())
+    np.testing.assert_allclose(joint.log_joint(X), complete.log_joint(X), atol=1e-12)
+
+
 def test_law__any_batching_is_one_fit() -> None:
     rows, classes, _ = drawn(2, 60)
     whole, parts = fitted(rows, classes), fb.JointBayes(**fitted(rows, classes).get_params())
