@@ -365,10 +365,11 @@ def count(
     to_cut: tuple[Encoder, Any] | None = kinds.to_cut(encoder, discretize)
     if several_at_once:
         to_cut = encoder, discretize
-        if scatter:
+        numbers = any(book is None for _, book in encoder.features)
+        if numbers and (scatter or cell_scatter):
             raise ValueError(
-                "scatter=True wants numeric columns as they are, of which pairs, triples and "
-                "families make bins: count once for either"
+                f"{'cell_' * cell_scatter}scatter=True wants numeric columns as they are, of which "
+                "pairs, triples and families make bins: count once for either"
             )
     if to_cut is not None:
         cuts = numeric_cuts(
@@ -388,7 +389,8 @@ def count(
         books = [feature.name for feature, book in encoder.features if book is not None]
         wanted["families"] = {"families": numbered(groups, books)}
     if joint is not False:
-        wanted["cells"] = {} if joint is True else {"columns": _numbers(joint, encoder)}
+        of = {} if joint is True else {"columns": _numbers(joint, encoder)}
+        wanted |= {name: of for name in ("cells", "cell_scatter") if name in {*names, "cells"}}
     kept = None
     if checkpoint is not None and apart is not None:
         raise ValueError("a checkpoint keeps no folds: count with one of the two")

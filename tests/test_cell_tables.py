@@ -223,6 +223,10 @@ def test_count__without_a_class_or_categories() -> None:
     assert numbers.cells.keys.shape == (1, 0)
     assert numbers.cells.counts.sum() == 500
     assert len(numbers.cell_scatter.keys) == 3
+    both = fb.count(table, "y", cells=["flag"], cell_scatter=True)
+    assert both.cell_scatter.columns.tolist() == both.cells.columns.tolist() == [1]
+    with pytest.raises(ValueError, match="cell_scatter=True wants numeric columns as they are"):
+        fb.count(table, "y", pairs=True, cell_scatter=True)
     for nothing in (None, False):
         assert "cells" not in fb.count(table, "y", cells=nothing).parts
     assert fb.count(table, "y", cells="flag").cells.columns.tolist() == [1]
