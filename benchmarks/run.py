@@ -1,6 +1,8 @@
 """Run the benchmarks, each case in a process of its own, and write what was measured as JSON.
 
 python -m benchmarks.run [--quick] [--only NAME ...] -o results.json
+
+With `--only`, the other cases in the file stay.
 """
 
 from __future__ import annotations
@@ -70,6 +72,21 @@ def run_all(names: list[str], size: str) -> dict[str, Any]:
     return {"date": now, "size": size, "machine": measure.machine(), "lines": lines}
 
 
+def merged(earlier: dict[str, Any], later: dict[str, Any], names: list[str]) -> dict[str, Any]:
+    """Return all cases of two runs, the later one's where both have them, in the order of names.
+
+    Each case is measured beside its rivals in a process of its own, so that cases of several runs
+    may stand in one table; not those of several machines.
+    """
+    for key in ("processor", "cores", "memory_bytes", "python", "versions"):
+        if earlier["machine"][key] != later["machine"][key]:
+            raise SystemExit(f"the results there are of another {key}: run all cases")
+    if earlier["size"] != later["size"]:
+        raise SystemExit("the results there are of another size: run all cases")
+    found = {line["case"]: line for line in (*earlier["lines"], *later["lines"])}
+    return {**later, "lines": [found[name] for name in names if name in found]}
+
+
 def _python(*arguments: str) -> None:
     subprocess.run([sys.executable, *arguments], cwd=ROOT, check=True)
 
@@ -93,6 +110,8 @@ def main(arguments: list[str] | None = None) -> None:
         result = run_case(given.case, given.size, given.folder)
     else:
         result = run_all(given.only, given.size)
+        if given.only != names and given.output.exists():
+            result = merged(json.loads(given.output.read_text("utf-8")), result, names)
     given.output.write_text(json.dumps(result, indent=2) + "\n", "utf-8")
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.run import merged
 from benchmarks.table import END, START, main, render, written
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -82,3 +83,23 @@ def test_table_replaces_only_what_is_between_the_markers(tmp_path: Path) -> None
 def test_markers_must_stand_once_and_in_order(text: str) -> None:
     with pytest.raises(ValueError, match="needs one"):
         written(text, "table")
+
+
+def measured(**changes: Any) -> dict[str, Any]:
+    """Return a run of the cases that are named, each with a figure."""
+    result: dict[str, Any] = results(7, 0.25)
+    lines = [{"case": name, "wall": wall} for name, wall in changes.items()]
+    return {**result, "lines": lines}
+
+
+def test_cases_measured_anew__take_the_place_of_the_old() -> None:
+    names = ["b", "a", "c", "d"]
+    found = merged(measured(a=1, b=1), measured(a=2, c=2), names)
+    assert {line["case"]: line["wall"] for line in found["lines"]} == {"b": 1, "a": 2, "c": 2}
+    assert [line["case"] for line in found["lines"]] == ["b", "a", "c"]
+    other = measured(a=2)
+    other["machine"]["processor"] = "another"
+    with pytest.raises(SystemExit, match="another processor"):
+        merged(measured(b=1), other, names)
+    with pytest.raises(SystemExit, match="another size"):
+        merged(measured(b=1), {**measured(a=2), "size": "quick"}, names)
