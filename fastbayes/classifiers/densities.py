@@ -126,11 +126,13 @@ class Densities:
 
     def whitened(self, x: Floats) -> Floats:
         """Return W (x - mean), (n_rows, n_classes, p), of (n_rows, p) rows without NaN."""
+        return np.stack([self.whitened_by(x, c) for c in range(len(self.mean))], axis=1)
+
+    def whitened_by(self, x: Floats, c: int) -> Floats:
+        """Return W (x - mean) of class c, (n_rows, p)."""
         with np.errstate(over="ignore"):
-            apart = (x[:, None] - self.mean) - self.rest
-        # One product for each class, on matrices of rows.
-        whitened = apart.transpose(1, 0, 2) @ self.whiten.transpose(0, 2, 1)
-        return np.asarray(whitened.transpose(1, 0, 2))
+            apart = (x - self.mean[c]) - self.rest[c]
+        return np.asarray(apart @ self.whiten[c % len(self.whiten)].T)
 
     def terms(self, x: Floats, out: Floats) -> None:
         """Write ln f(x_j | x_1 ... x_j-1, c) into `out`, (n_rows, p, n_classes).

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -15,6 +15,7 @@ from fastbayes import _jit, engine
 from fastbayes.batch import Batch
 from fastbayes.caution import caution
 from fastbayes.classifiers.base import Classifier, Scans
+from fastbayes.classifiers.cautions import named, refuse, what_was_done
 from fastbayes.classifiers.conjugate import check_prior, expected, predictive, prior_of
 from fastbayes.classifiers.covariance import Rule, Sums, normals, spherical
 from fastbayes.classifiers.densities import Densities
@@ -22,8 +23,8 @@ from fastbayes.classifiers.discriminant import Discriminant, discriminant_axes
 from fastbayes.classifiers.log_space import Floats
 from fastbayes.classifiers.smoothing import Spread, log_prior, spread_of
 from fastbayes.data.encode import Encoder
-from fastbayes.errors import DataError, SchemaError
-from fastbayes.schema import Feature, labels
+from fastbayes.errors import DataError
+from fastbayes.schema import labels
 from fastbayes.statistics.bundle import Statistics
 
 logger = logging.getLogger("fastbayes")
@@ -113,6 +114,9 @@ class GaussianBayes(Discriminant, Classifier):
     no more than ddof rows has the pooled covariance, one without rows also the overall mean. A
     covariance is singular where the smallest eigenvalue of its correlation matrix is less than 1e-9
     of the largest: units of the columns make no difference.
+
+    `explain` takes the columns in order: column j adds ln f(x_j | the known columns before it, c),
+    which sums to the density; where columns are independent, it is the column's own.
 
     The default prior has the mean of all rows, kappa = 0.01 (Fraley, Raftery 2007), nu = p + 2, and
     as its scale the pooled variances within classes, which then are the expectation of the
@@ -307,12 +311,12 @@ class GaussianBayes(Discriminant, Classifier):
             "covariance_": covariance[0] if rule.tied and self.prior is None else covariance,
             "dof_": np.full(k, np.inf) if found.dof is None else found.dof,
             "shrinkage_": np.broadcast_to(found.shrinkage, (k,)).copy(),
-            "singular_": _named(rule.labels, np.broadcast_to(found.singular, (k,))),
-            "variance_floored_": _named(rule.names, found.floored.any(axis=0)),
-            "constant_": _named(rule.names, ~found.kept),
+            "singular_": named(rule.labels, np.broadcast_to(found.singular, (k,))),
+            "variance_floored_": named(rule.names, found.floored.any(axis=0)),
+            "constant_": named(rule.names, ~found.kept),
             "incomplete_": left_out,
             "_floored": np.broadcast_to(found.floored, found.mean.shape),
-            "_unknown": _named(rule.labels, (sums.n == 0) & (stats.values.class_counts > 0)),
+            "_unknown": named(rule.labels, (sums.n == 0) & (stats.values.class_counts > 0)),
             "_densities": densities,
         }
         if rule.tied:
@@ -339,8 +343,8 @@ class GaussianBayes(Discriminant, Classifier):
             "dof_": np.full(k, np.inf),
             "shrinkage_": np.ones(k),
             "singular_": [],
-            "variance_floored_": _named(names, spread.floored.any(axis=1)),
-            "constant_": _named(names, spread.constant),
+            "variance_floored_": named(names, spread.floored.any(axis=1)),
+            "constant_": named(names, spread.constant),
             "incomplete_": np.zeros(k),
             "_floored": spread.floored.T,
             "_unknown": [],
@@ -349,34 +353,7 @@ class GaussianBayes(Discriminant, Classifier):
 
     def _caution(self) -> None:
         """Warn once of everything that was done so that there is an inverse."""
-        said = []
-        if self.singular_:
-            whose = "all classes together"
-            if self.covariance != "tied":
-                whose = _listed("class", self.singular_)
-            at = [self.classes_.tolist().index(label) for label in self.singular_]
-            shares = sorted({f"{share:.3g}" for share in self.shrinkage_[at].tolist()}, key=float)
-            how = "its correlations were dropped"
-            if self.singular == "shrink" or self.prior is not None:
-                most = f" to {shares[-1]}" if len(shares) > 1 else ""
-                how = f"it was shrunk towards its diagonal by {shares[0]}{most}"
-            said.append(
-                f"the covariance of {whose} is singular, for it has too few rows or columns that "
-                f"depend on each other: {how}"
-            )
-        if self.variance_floored_:
-            columns = _listed("column", self.variance_floored_)
-            where = _listed("class", _named(self.classes_.tolist(), self._floored.any(axis=1)))
-            said.append(
-                f"{columns} hardly varies within {where}: the variance was raised to "
-                f"var_floor={self.var_floor:g} of the overall one"
-            )
-        if self._unknown:
-            said.append(
-                f"{_listed('class', self._unknown)} has no row without a missing value: it has the "
-                "mean and the covariance of all"
-            )
-        if said:
+        if said := list(what_was_done(self, self._floored, self._unknown)):
             caution("; ".join(said))
         if self.incomplete_.any():
             logger.info(
@@ -427,24 +404,3 @@ class GaussianBayes(Discriminant, Classifier):
         else:
             drawn = self._densities.drawn(codes, random)
         return dict(zip(self.schema_.names, drawn.T, strict=True))
-
-
-def refuse(feature: Feature, *, void: bool) -> None:
-    """Raise SchemaError for a column that is no number."""
-    if void:
-        raise SchemaError(
-            f"column {feature.name!r} holds no value at all; leave it out, or cast it to a number"
-        )
-    raise SchemaError(
-        f"column {feature.name!r} is categorical, but GaussianBayes takes numbers alone: leave it "
-        "out (columns=), cast it to a number, or use JointGaussian or NaiveBayes, which take both"
-    )
-
-
-def _named(names: Sequence[Any], which: Any) -> list[Any]:
-    return [name for name, hit in zip(names, which, strict=True) if hit]
-
-
-def _listed(noun: str, names: list[Any]) -> str:
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return f"{noun} {', '.join(map(repr, names[:5]))}{more}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -138,26 +139,26 @@ class LeftOutQuadratic(LeftOut):
             module = _jit.load("quadratic", batch.cells)
             self._scored[kind] = self.densities.scorer(module, nothing)
         self._scored[kind].log_joint(batch.codes, batch.numeric, out)
-        x = np.stack(batch.numeric, axis=1)
-        # A row that lacks a value was left out already.
-        known = np.flatnonzero(~np.isnan(x).any(axis=1))
-        if len(known):
-            self._without(x[known], _at(rows, known), known, out)
+        if self.others is not None:
+            told = self._told(rows, self.others)
+            out[:] = self._anew(np.stack(batch.numeric, axis=1), told)
+        else:
+            for x, at in _complete(batch):
+                self._without(x, _at(rows, at), at, out)
         out += self.prior(rows.y, rows.gone)
         return float(self._scored[kind]._tie)
 
     def _without(self, x: Floats, rows: Rows, at: NDArray[np.int64], out: Floats) -> None:
         """Put the densities of complete rows without themselves into `out`."""
-        if self.others is not None:
-            out[at] = self._anew(x, self._told(rows, self.others))
-            return
         y, gone = rows.y, np.ones(len(x)) if rows.gone is None else rows.gone
         certain, changed = self._closed_form(x, y, gone)
         if self.rule.tied:
             out[at] = changed
         else:
             out[at, y] = changed[np.arange(len(x)), y]
-        anew = ~certain & ~self._few_digits(x, y, gone, certain)
+        doubtful = self._few_digits(x, y, gone, certain)
+        out[at[doubtful]] = 0.0  # until they are settled
+        anew = ~certain & ~doubtful
         odd = np.flatnonzero(~self.regular)
         if self.rule.tied:
             self._put_anew(np.flatnonzero(anew), None, x, rows, at, out)
@@ -192,13 +193,14 @@ class LeftOutQuadratic(LeftOut):
         Where the classes have covariances of their own, those of the class of the row alone.
         """
         found, every = self.densities.found, np.arange(len(x))
-        z, p = self.densities.whitened(x), int(found.kept.sum())
-        mass = self.mass[y]
+        p, mass = int(found.kept.sum()), self.mass[y]
         left = mass - gone
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             # Squared distances, and products with that of the own class, in units of S.
-            root = np.sqrt(self.factor)
-            own = z[every, y] * root[y][:, None]
+            root, own = np.sqrt(self.factor), np.empty_like(x)
+            for c in np.unique(y).tolist():
+                mine = y == c
+                own[mine] = self.densities.whitened_by(x[mine], c) * root[c]
             h = (own**2).sum(axis=1)
             a = gone * mass / left
             t = 1 - a * h
@@ -206,7 +208,7 @@ class LeftOutQuadratic(LeftOut):
             if self.rule.tied:
                 total = self.sums.n.sum()
                 for c in range(len(root)):
-                    apart = z[:, c] * root[c]
+                    apart = self.densities.whitened_by(x, c) * root[c]
                     if self.given is None and not self.sums.n[c]:
                         apart *= (total / (total - gone))[:, None]  # its mean is that of all
                     cross = (apart * own).sum(axis=1)
@@ -307,10 +309,11 @@ class LeftOutQuadratic(LeftOut):
 
     def doubtful(self, batch: Batch) -> NDArray[np.int64]:
         """Return the positions of complete rows that hold nearly all of a scatter."""
-        x, rows = np.stack(batch.numeric, axis=1), rows_of(batch)
-        known = np.flatnonzero(~np.isnan(x).any(axis=1))
-        gone = np.ones(len(x)) if rows.gone is None else rows.gone
-        return known[self._few_digits(x[known], rows.y[known], gone[known])]
+        rows, found = rows_of(batch), [np.empty(0, np.int64)]
+        gone = np.ones(batch.n_rows) if rows.gone is None else rows.gone
+        for x, at in _complete(batch):
+            found.append(at[self._few_digits(x, rows.y[at], gone[at])])
+        return np.concatenate(found)
 
     def rest(self, batch: Batch) -> ClassScatter:
         """Return the moments of rows, none of them doubtful."""
@@ -337,6 +340,19 @@ class LeftOutQuadratic(LeftOut):
             total = others + more
             found.append(Sums(total.count, total.mean, total.rest, total.scatter))
         return Sums(*(np.stack(parts) for parts in zip(*found, strict=True)))
+
+
+def _complete(batch: Batch) -> Iterator[tuple[Floats, NDArray[np.int64]]]:
+    """Yield rows without missing values, (n, p), and where they stand: what lacks one was left out.
+
+    Some at a time: all that is made of them is of their size.
+    """
+    step = max(1, CHUNK // max(1, len(batch.numeric)))
+    for lo in range(0, batch.n_rows, step):
+        x = np.stack([column[lo : lo + step] for column in batch.numeric], axis=1)
+        known = np.flatnonzero(~np.isnan(x).any(axis=1))
+        if len(known):
+            yield x[known], lo + known
 
 
 def _at(rows: Rows, at: NDArray[np.int64]) -> Rows:
