@@ -264,6 +264,27 @@ def test_leave_one_out__takes_each_row_out_of_its_class(
         np.testing.assert_allclose(found.proba[r], proba, rtol=0, atol=1e-6)
 
 
+def test_leave_one_out__of_columns_of_several_densities() -> None:
+    table = rows_of(21)
+    x = table["z"].to_numpy() * 0 + np.random.default_rng(0).normal(size=60) * 1e-3
+    x[7] = 1e6  # nearly all of the scatter of its class
+    columns = {"h": table["x"], "g": pa.array(x), "k": table["z"], "y": table["y"]}
+    columns["g2"] = pa.array(np.random.default_rng(1).normal(size=60))
+    table = pa.table({name: columns[name] for name in ("h", "g", "k", "g2", "y")})
+    kinds = {"h": "histogram", "k": "kde"}
+    proba = np.ones((60, 3))
+    for names in (["h"], ["k"], ["g", "g2"], ["h", "g", "k", "g2"]):
+        some = {name: kind for name, kind in kinds.items() if name in names}
+        model = fb.NaiveBayes(numeric=some, class_prior="uniform")
+        rows = table.select([*names, "y"])
+        stats = fb.count(rows, "y", numeric=some)
+        found = fb.leave_one_out(model, stats, rows).proba
+        if len(names) < 4:
+            proba *= found
+    proba /= proba.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(found, proba, rtol=0, atol=1e-9)
+
+
 def test_leave_one_out__a_class_left_empty_is_described_by_the_others() -> None:
     rng = np.random.default_rng(13)
     x = np.append(rng.normal(size=30), 0.5)
@@ -306,35 +327,43 @@ def test_compare__counts_what_a_density_needs() -> None:
     assert sum(seen) == 2 * len(table)
 
 
-def test_auto__takes_the_density_of_the_largest_left_out_likelihood() -> None:
-    table = rows_of(15, n=150)
-    model = fitted(table, numeric="auto")
-    for name in ("x", "z"):
-        alone = table.select([name, "y"])
-        scores = {}
-        for numeric in ("gaussian", "kde", "histogram"):
-            other = fitted(alone, numeric=numeric)
-            density = other._densities.by_place.get(0)
-            if numeric == "kde" and density.spiked:
-                continue
-            total = []
-            for c, label in enumerate(other.classes_):
-                points, _ = of_class(alone, name, label)
-                for i, x in enumerate(points):
-                    rest = [p for j, p in enumerate(points) if j != i]
-                    if numeric == "gaussian":
-                        total.append(scipy.stats.norm.logpdf(x, np.mean(rest), np.std(rest)))
-                    elif numeric == "kde":
-                        h = density.bandwidth[c]
-                        total.append(naive.kernel_log_density(x, rest, [1] * len(rest), h))
-                    else:
-                        total.append(
-                            naive.histogram_log_density(
-                                x, density.edges.tolist(), rest, [1] * len(rest), 1.0
-                            )
-                        )
-            scores[numeric] = math.fsum(total)
-        assert model.numeric_[name] == max(scores, key=lambda kind: scores[kind])
+def repeated(seed: int) -> pa.Table:
+    """Return rows of two shapes of which those of one stand thirty times."""
+    rng = np.random.default_rng(seed)
+    x = np.concatenate([rng.normal(size=12), rng.standard_cauchy(12) * 3])
+    often = np.repeat([30, 1] if seed % 2 else [1, 30], 12)
+    y = np.array(["a", "b"])[rng.integers(0, 2, 24)]
+    return pa.table({"x": x, "y": y}).take(np.repeat(np.arange(24), often))
+
+
+@pytest.mark.parametrize(
+    "alone",
+    [rows_of(15, 150).select(["x", "y"]), rows_of(15, 150).select(["z", "y"])]
+    + [repeated(seed) for seed in (2, 8, 9, 22)],
+)
+def test_auto__takes_the_density_of_the_largest_left_out_likelihood(alone: pa.Table) -> None:
+    name, scores = alone.column_names[0], {}
+    for numeric in ("gaussian", "kde", "histogram"):
+        other = fitted(alone, numeric=numeric)
+        density = other._densities.by_place.get(0)
+        if numeric == "kde" and density.spiked:
+            continue
+        total = []
+        for c, label in enumerate(other.classes_):
+            points, _ = of_class(alone, name, label)
+            for i, x in enumerate(points):
+                rest = [p for j, p in enumerate(points) if j != i]
+                ones = [1] * len(rest)
+                if numeric == "gaussian":
+                    total.append(scipy.stats.norm.logpdf(x, np.mean(rest), np.std(rest)))
+                elif numeric == "kde":
+                    total.append(naive.kernel_log_density(x, rest, ones, density.bandwidth[c]))
+                else:
+                    edges = density.edges.tolist()
+                    total.append(naive.histogram_log_density(x, edges, rest, ones, 1.0))
+        scores[numeric] = math.fsum(total)
+    best = max(scores, key=lambda kind: scores[kind])
+    assert fitted(alone, numeric="auto").numeric_ == {name: best}
 
 
 # -- what it is for -----------------------------------------------------------------------------
@@ -360,7 +389,8 @@ def test_auto__wins_where_a_gaussian_is_a_trap(kind: str) -> None:
         for numeric in ("gaussian", "auto")
     }
     assert loss["auto"] < loss["gaussian"] - 0.05
-    assert fitted(train, numeric="auto").numeric_["x"] != "gaussian"
+    best = {"bimodal": "kde", "heavy": "histogram", "discrete": "histogram"}
+    assert fitted(train, numeric="auto").numeric_ == {"x": best[kind]}
 
 
 def test_auto__stays_gaussian_where_the_columns_are() -> None:
@@ -370,6 +400,17 @@ def test_auto__stays_gaussian_where_the_columns_are() -> None:
         pa.table({"x": rng.normal(size=2_000) + y, "y": y}), "y"
     )
     assert model.numeric_ == {"x": "gaussian"}
+
+
+def test_sample__of_a_histogram_has_its_tails() -> None:
+    table = pa.table({"x": [1.0, 2.0, 3.0, 5.0], "y": ["a"] * 4})
+    with pytest.warns(fb.FastBayesWarning, match="only one class"):
+        model = fb.NaiveBayes(numeric="histogram", alpha=2).fit(table, "y")
+    drawn = model.sample(20_000, seed=0)["x"].to_numpy()
+    # Four bins inside, of one row each, and two outside, of none: 2 / (4 + 2 * 6) in each.
+    for far in (1.0 - drawn, drawn - 5.0):
+        assert (far > 0).mean() == pytest.approx(1 / 8, rel=0.05)
+        assert far[far > 0].mean() == pytest.approx(4.0, rel=0.05)
 
 
 @pytest.mark.parametrize("numeric", ["kde", "histogram"])

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.classifiers.log_space import Floats
-from fastbayes.classifiers.numeric_density import Densities, Density, log_density
+from fastbayes.classifiers.numeric_density import Densities, log_density
 
 
 class LeftOutDensities:
@@ -27,6 +27,8 @@ class LeftOutDensities:
 
     def __init__(self, densities: Densities) -> None:
         self.by_place = densities.by_place
+        # Log density of each value of a class without one row there, by place and class.
+        self._without_one: dict[tuple[int, int], Floats] = {}
         kinds = {densities.kinds[place] for place in self.by_place}
         self.fixed = (*["bandwidths"] * ("kde" in kinds), *["bins"] * ("histogram" in kinds))
 
@@ -53,17 +55,24 @@ class LeftOutDensities:
             for c in np.unique(y).tolist():
                 rows = np.flatnonzero((y == c) & ~np.isnan(x))
                 if len(rows):
-                    found[rows, c] = self._own(density, c, x[rows], gone, rows)
+                    less = np.ones(len(rows)) if gone is None else gone[rows]
+                    found[rows, c] = self._own(place, c, x[rows], less)
             total = total + found
         return np.asarray(total)
 
-    def _own(
-        self, density: Density, label: int, x: Floats, gone: Floats | None, rows: NDArray[np.intp]
-    ) -> Floats:
-        """Return the log density of the class of rows, without each of them."""
+    def _own(self, place: int, label: int, x: Floats, less: Floats) -> Floats:
+        """Return the log density of the class of rows, without what each weighs."""
+        density = self.by_place[place]
         at = density.values.cell(label, x)
-        # Rows that share a value, and as much of its weight, are one question.
-        asked = np.stack([at, np.ones(len(at)) if gone is None else gone[rows]])
-        different, which = np.unique(asked, axis=1, return_inverse=True)
-        answers = density.left_out(label, different[0].astype(np.int64), different[1])
-        return answers[which.reshape(-1)]
+        if (place, label) not in self._without_one:
+            every = np.arange(len(density.values.points[label]))
+            one = np.ones(len(every))
+            self._without_one[place, label] = density.left_out(label, every, one)
+        found = self._without_one[place, label][at]
+        if len(light := np.flatnonzero(less < 1)):
+            # Rows that share a value, and as much of its weight, are one question.
+            asked = np.stack([at[light], less[light]])
+            different, which = np.unique(asked, axis=1, return_inverse=True)
+            answers = density.left_out(label, different[0].astype(np.int64), different[1])
+            found[light] = answers[which.reshape(-1)]
+        return found
