@@ -77,6 +77,15 @@ def test_student__one_column_by_hand() -> None:
     close(np.exp(model.log_joint([[2.0]])), [[density / 2] * 2])
 
 
+def test_student__a_scale_of_0_leaves_a_column_out() -> None:
+    X, y = rows()
+    without = fb.GaussianBayes(prior={"scale": [1.0, 2.0], "nu": 5}).fit(X[:, [0, 2]], y)
+    for scale in ([1.0, 0, 2], np.diag([1.0, 0, 2])):
+        model = fb.GaussianBayes(prior={"scale": scale, "nu": 5}).fit(X, y)
+        close(model.log_joint(X), without.log_joint(X[:, [0, 2]]), 1e-9)
+        assert model.constant_ == ["x1"]
+
+
 # Against the oracle
 
 

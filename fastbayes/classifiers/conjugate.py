@@ -109,9 +109,12 @@ def _array(name: str, value: Any, shape: tuple[int, ...]) -> Floats:
 
 
 def _check_scale(scale: Floats) -> None:
-    root = np.sqrt(np.abs(diagonal(scale)))
-    positive = bool((diagonal(scale) > 0).all()) and np.allclose(scale, scale.T)
-    if not (positive and np.linalg.eigvalsh(scale / root / root[:, None])[0] > 0):
+    """Raise ValueError where a scale is none; 0 in a row and a column leaves a feature out."""
+    kept = scale.any(axis=0) | scale.any(axis=1)
+    some = scale[kept][:, kept]
+    root = np.sqrt(np.abs(diagonal(some)))
+    positive = bool((diagonal(some) > 0).all()) and np.allclose(some / root, some.T / root)
+    if not (positive and np.linalg.eigvalsh(some / root / root[:, None]).min(initial=1.0) > 0):
         raise ValueError("prior: scale is not symmetric and positive definite")
 
 

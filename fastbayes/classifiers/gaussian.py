@@ -56,7 +56,7 @@ class GaussianBayes(Discriminant, Classifier):
     prior
         None, or a normal-inverse-Wishart distribution of the means and covariances, which are then
         integrated out: densities are Student's t, and none is singular. "niw", or a mapping with
-        some of mean (p,), kappa, nu and scale, (p, p) or its diagonal.
+        some of mean (p,), kappa, nu and scale, (p, p) or its diagonal, 0 to leave a column out.
     class_prior
         None or "empirical" (shares of the rows, not smoothed), "uniform", or (n_classes,)
         probabilities.
