@@ -140,8 +140,7 @@ def compare(
     -----
     Numeric columns take one scan more, for cut points; with k-fold two for each fold, since bins
     are learned without the fold. So do KDB, for the counts of its families, A2DE, for those of
-    triples, and the joint models, for those of cells. Leave-one-out knows neither A2DE nor
-    JointGaussian.
+    triples, and the joint models, for those of cells. Leave-one-out does not know A2DE.
 
     Examples
     --------

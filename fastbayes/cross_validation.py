@@ -89,8 +89,8 @@ def leave_one_out(
     Parameters
     ----------
     model
-        A `NaiveBayes`, `SPODE`, `TAN`, `KDB`, `AODE`, `JointBayes` or `GaussianBayes` with its
-        parameters; it need not be fitted, and is left as it is.
+        A `NaiveBayes`, `SPODE`, `TAN`, `KDB`, `AODE`, `JointBayes`, `GaussianBayes` or
+        `JointGaussian` with its parameters; it need not be fitted, and is left as it is.
     stats
         The statistics of the rows, as `fastbayes.count` returns them.
     source
@@ -126,10 +126,10 @@ def leave_one_out(
     Notes
     -----
     Equal to fitting without the row, to 1e-12 of a probability (Gaussian columns: 1e-9), with
-    classes, domains, cut points, a chosen alpha, the prior of means and covariances, the bandwidths,
-    bins and choice of densities, and the structure of SPODE and TAN as all rows have them. A row of
-    weight w takes min(w, 1) out of the counts, and its loss counts w times: weight 3 is three rows.
-    Two scorings a row, and nothing is fitted anew.
+    classes, domains, cut points, a chosen alpha or tau, the prior of means and covariances, the
+    bandwidths, bins and choice of densities, and the structure of SPODE and TAN as all rows have
+    them. A row of weight w takes min(w, 1) out of the counts, and its loss counts w times: weight 3
+    is three rows. Two scorings a row, and nothing is fitted anew.
 
     Examples
     --------

@@ -311,3 +311,52 @@ def test_errors__name_what_is_wrong() -> None:
         fb.leave_one_out(fb.AODE(), table, table)
     with pytest.raises(fb.DataError, match="no rows"):
         fb.leave_one_out(fb.AODE(), stats, table.slice(0, 0))
+
+
+def mixed_rows(seed: int, weights: Any = None, n: int = 28) -> pa.Table:
+    table = random_rows(seed, n, weights=weights, numeric=2)
+    return table.filter(pc.not_equal(table[TARGET], "alone"))
+
+
+CELLS = {"cells": True, "cell_scatter": True}
+
+
+@pytest.mark.parametrize("weights", [None, (0.3, 1.0, 2.5)])
+@pytest.mark.parametrize(
+    "model",
+    [
+        fb.JointGaussian(),
+        fb.JointGaussian(tau=0.5, backoff=2, class_prior="uniform"),
+        fb.JointGaussian(cells="naive", backoff=0.1, alpha=0.5),
+        fb.JointGaussian(tau=0, alpha=0, backoff=math.inf),
+    ],
+    ids=repr,
+)
+def test_refit__gaussians_in_cells(model: Any, weights: Any) -> None:
+    for seed in range(len(seeds()) // 2 + 1):
+        table = mixed_rows(seed, weights)
+        weight = WEIGHT if WEIGHT in table.column_names else None
+        result = fb.leave_one_out(model, counted(table, **CELLS), table, sample_weight=weight)
+        close(result.proba, refitted(model, table, **CELLS), 1e-9)
+
+
+@pytest.mark.parametrize("columns", [["z0", "z1"], ["x0", "x1"]])
+def test_refit__gaussians_in_cells__of_one_kind_of_column(columns: list[str]) -> None:
+    table = mixed_rows(1).select([*columns, TARGET])
+    for model in (fb.JointGaussian(), fb.JointGaussian(tau=0)):
+        result = fb.leave_one_out(model, counted(table, **CELLS), table)
+        close(result.proba, refitted(model, table, **CELLS), 1e-9)
+
+
+def test_gaussians_in_cells__are_refused_where_a_class_lives_by_one_row() -> None:
+    few = pa.table({"z": [1.0, 2.0, 3.0, 5.0, 7.0], TARGET: ["a", "a", "b", "b", "b"]})
+    with pytest.raises(fb.SchemaError, match=r"backoff=0 a cell may have no density.*k_fold"):
+        fb.leave_one_out(fb.JointGaussian(backoff=0, tau=0), counted(few, **CELLS), few)
+    with pytest.raises(fb.SchemaError, match="without some row class 'a' has none"):
+        fb.leave_one_out(fb.JointGaussian(), counted(few, **CELLS), few)
+    alone = pa.table({"z": [1.0, 2.0, 3.0, 5.0, 7.0], TARGET: ["a", "b", "b", "b", "b"]})
+    with (
+        pytest.warns(fb.FastBayesWarning, match="the covariance of class 'a' is singular"),
+        pytest.raises(fb.SchemaError, match=r"classes \['a'\] have no density of their own"),
+    ):
+        fb.leave_one_out(fb.JointGaussian(), counted(alone, **CELLS), alone)

@@ -121,7 +121,8 @@ class Numbers:
         return self._parts[which]
 
 
-def _log_density(x: Floats, rows: Ints, at: Ints, densities: Densities, job: float) -> Floats:
+def log_density(x: Floats, rows: Ints, at: Ints, densities: Densities, job: float) -> Floats:
+    """Return ln of the density of pairs of a row of x and a density, (n_pairs,)."""
     if not x.shape[1]:
         return np.zeros(len(rows))
     q = _jit.load("cells", job).squared_distances(x, rows, at, densities[:3])
@@ -156,6 +157,8 @@ class CellGaussians:
         (n_classes,) classes without a density of their own.
     shrunk
         Whether the covariance of all rows is singular, and was drawn to its diagonal.
+    of_class, groups
+        Moments of the classes, and of the cells that have a density.
     mean, rest, covariance
         (n_cells + n_classes, ...) of the densities.
 
@@ -191,33 +194,34 @@ class CellGaussians:
             )
         self._rule = Rule(False, 0, None, "shrink", FLOOR, names, classes)
         whole = merged(every, _of(every, np.zeros((1, p, p))), 0.0)
-        self._spread = diagonal(whole.covariance)[0]
-        self.kept = self._spread > 0
-        whole, sick = self._regular(whole, every.n)
+        self.spread = diagonal(whole.covariance)[0]
+        self.kept = self.spread > 0
+        whole, sick = self.regular(whole, every.n)
         self.shrunk = bool(sick.any())
         own = merged(of_class, _of(of_class, of_class.scatter), 0.0)
-        low = (diagonal(own.covariance) < FLOOR * self._spread) & self.kept
+        low = (diagonal(own.covariance) < FLOOR * self.spread) & self.kept
         self.backed = low.any(axis=1) | (of_class.n <= self.kept.sum())
-        self.backed = (self.backed | self._singular(own.covariance)) & bool(p)
+        self.backed = (self.backed | self.singular(own.covariance)) & bool(p)
         # kappa = 0 asks for no class; one that has none of its own is at least like all rows.
         back = merged(of_class, _like(whole, n_classes), kappa if kappa > 0 else math.inf)
-        back = self._regular(back, of_class.n)[0]
+        back = self.regular(back, of_class.n)[0]
         self._classes = _where(self.backed, back, own)
         self.which = np.flatnonzero(inside)
         mine = Groups(*(part[self.which] for part in groups))
+        self.of_class, self.groups = of_class, mine
         self.labels, self.n = labels[self.which], mine.n
         found = merged(mine, _at(self._classes, self.labels), kappa)
         self.undefined = np.zeros(len(self.which), np.bool_)
         if kappa > 0:
-            found = self._regular(found, mine.n)[0]
+            found = self.regular(found, mine.n)[0]
         else:
             self.undefined = (mine.n <= p) | (diagonal(found.covariance) <= 0).any(axis=1)
-            self.undefined |= self._singular(found.covariance)
+            self.undefined |= self.singular(found.covariance)
             safe = _at(self._classes, self.labels)
             found = _where(~self.undefined, found, safe)
         parts = zip(found, self._classes, strict=True)
         self.mean, self.rest, self.covariance = (np.concatenate(pair) for pair in parts)
-        whiten, level = self._whitened(self.covariance, self.kept)
+        whiten, level = self.whitened(self.covariance, self.kept)
         self._all = Densities(self.mean, self.rest, whiten, level)
         self._patterns: dict[bytes, Densities] = {}
 
@@ -230,20 +234,21 @@ class CellGaussians:
         deviation = np.sqrt(np.where(here, np.maximum(diagonal(covariance), least), 1.0))
         return deviation, correlations(covariance, deviation, here)
 
-    def _singular(self, covariance: Floats) -> NDArray[np.bool_]:
+    def singular(self, covariance: Floats) -> NDArray[np.bool_]:
+        """Return which covariances have no inverse, by their correlations."""
         if not len(self.kept):
             return np.zeros(len(covariance), np.bool_)
         values = np.linalg.eigvalsh(self._correlated(covariance)[1])
         return np.asarray(values[:, 0] < TOLERANCE * values[:, -1])
 
-    def _regular(self, found: Backing, n: Floats) -> tuple[Backing, NDArray[np.bool_]]:
+    def regular(self, found: Backing, n: Floats) -> tuple[Backing, NDArray[np.bool_]]:
         """Return densities none of which is singular, and which of them were."""
         p, sick = len(self.kept), np.zeros(len(n), np.bool_)
         if not p:
             return found, sick
         covariance = found.covariance.copy()
         # What a merge leaves of a variance may be less than rounding leaves of its correlations.
-        floor = FLOOR**2 * self._spread
+        floor = FLOOR**2 * self.spread
         every = np.arange(p)
         covariance[:, every, every] = np.maximum(covariance[:, every, every], floor)
         for low in range(0, len(n), step := max(1, CHUNK // p**2)):
@@ -257,7 +262,7 @@ class CellGaussians:
                 covariance[some] = np.where(bad[:, None, None], scaled, covariance[some])
         return found._replace(covariance=covariance), sick
 
-    def _whitened(self, covariance: Floats, kept: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+    def whitened(self, covariance: Floats, kept: NDArray[np.bool_]) -> tuple[Floats, Floats]:
         """Return what turns deviations into independent ones, and the logarithm of the peak."""
         deviation = np.sqrt(np.where(kept, diagonal(covariance), 1.0))
         here = np.broadcast_to(kept, deviation.shape)
@@ -285,13 +290,13 @@ class CellGaussians:
         if not len(self.kept) or not len(rows):
             return np.zeros(len(rows))
         if x.whole:
-            return _log_density(x.columns, rows, at, self._all, job)
+            return log_density(x.columns, rows, at, self._all, job)
         result, of = np.empty(len(rows)), x.of[rows]
         for which in np.flatnonzero(np.bincount(of, minlength=len(x.known))).tolist():
             here = np.flatnonzero(of == which)
             known = x.known[which]
             if known.all():
-                result[here] = _log_density(x.columns, rows[here], at[here], self._all, job)
+                result[here] = log_density(x.columns, rows[here], at[here], self._all, job)
                 continue
             if self.covariance.size <= KEPT:
                 densities, where = self._marginal(known, None), at[here]
@@ -299,7 +304,7 @@ class CellGaussians:
                 some, where = np.unique(at[here], return_inverse=True)
                 densities, where = self._marginal(known, some), where.ravel()
             part = x.part(which)
-            result[here] = _log_density(part, rows[here], where, densities, job)
+            result[here] = log_density(part, rows[here], where, densities, job)
         return result
 
     def _marginal(self, known: NDArray[np.bool_], some: Ints | None) -> Densities:
@@ -310,7 +315,7 @@ class CellGaussians:
         places = np.flatnonzero(known)
         mine = slice(None) if some is None else some
         covariance = self.covariance[mine][:, places[:, None], places]
-        whiten, level = self._whitened(covariance, self.kept[places])
+        whiten, level = self.whitened(covariance, self.kept[places])
         mean, rest = (np.ascontiguousarray(p[mine][:, places]) for p in (self.mean, self.rest))
         found = Densities(mean, rest, whiten, level)
         if some is None:

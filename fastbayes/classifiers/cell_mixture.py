@@ -37,6 +37,7 @@ class Sorted(NamedTuple):
     begins  (n_combinations + 2,) where each begins, and where the last one ends
     share   (n_combinations + 1,) what its densities have of the product of margins; at last 0
     rows    (n_combinations + 1,) how many rows they were counted in; at last 0
+    unknown (n,) of each density the sum of ln P(v_j | c) over the other values
     """
 
     order: Ints
@@ -44,6 +45,7 @@ class Sorted(NamedTuple):
     begins: Ints
     share: Floats
     rows: Floats
+    unknown: Floats
 
 
 class CellMixture:
@@ -76,7 +78,7 @@ class CellMixture:
         every = np.arange(len(keys))
         self._weight = table.log_likelihood(keys.T)[every, labels]
         whole = np.zeros(keys.T.shape, np.bool_)
-        self._rows = table.matching(keys.T, whole)[every, labels]
+        self.rows = table.matching(keys.T, whole)[every, labels]
         self._sorted: dict[bytes, Sorted] = {}
 
     def found(self, codes: Ints, classes: NDArray[np.integer]) -> Ints:
@@ -128,7 +130,7 @@ class CellMixture:
     ) -> Floats:
         """Return ln P(v, x | c) of rows in which the same values are unknown, summed over these."""
         out = np.empty((len(rows), self.n_classes))
-        known = self._by_known(gone)
+        known = self.by_known(gone)
         there = self.table.matching(codes, self.table.hidden(codes))
         margins = self.table.of_margins(codes)
         for c in range(self.n_classes):
@@ -142,7 +144,7 @@ class CellMixture:
             with np.errstate(divide="ignore"):
                 others = margins[:, c] + np.log(np.clip(left, 0.0, 1.0))
             rest = self.table.smoothed(np.maximum(counted, 0.0), others, self.table.totals[c])
-            for some in _chunks(size[of]):
+            for some in stretches(size[of]):
                 mine, n = rows[some], size[of[some]]
                 row = np.repeat(np.arange(len(mine)), n)
                 within = np.arange(len(row)) - np.repeat(np.cumsum(n) - n, n)
@@ -152,10 +154,11 @@ class CellMixture:
                 if self.backs:
                     back = np.full(len(mine), len(self.keys) + c)
                     last = rest[of[some]] + self.gaussians.log_density(x, mine, back, job)
-                out[some, c] = _summed(row, terms, last)
+                out[some, c] = summed(row, terms, last)
         return out
 
-    def _by_known(self, gone: Bools) -> Sorted:
+    def by_known(self, gone: Bools) -> Sorted:
+        """Return the densities, those that agree where values are not gone side by side."""
         name = np.packbits(gone).tobytes()
         if name not in self._sorted:
             asked = np.concatenate([self.keys[:, ~gone], self.gaussians.labels[:, None]], axis=1)
@@ -170,7 +173,8 @@ class CellMixture:
                 CellIndex(distinct, [*widths, self.n_classes]),
                 np.concatenate(([0], np.cumsum(np.bincount(of, minlength=n)), [0])),
                 np.asarray(np.bincount(of, np.exp(unknown), n + 1), np.float64),
-                np.asarray(np.bincount(of, self._rows, n + 1), np.float64),
+                np.asarray(np.bincount(of, self.rows, n + 1), np.float64),
+                unknown,
             )
             for old in list(self._sorted)[: 1 - PATTERNS]:
                 self._sorted.pop(old, None)
@@ -179,7 +183,7 @@ class CellMixture:
         return self._sorted[name]
 
 
-def _chunks(sizes: Ints) -> Iterator[slice]:
+def stretches(sizes: Ints) -> Iterator[slice]:
     """Yield stretches of rows with about `PAIRS` pairs together."""
     ends = np.cumsum(sizes + 1)
     begin = 0
@@ -190,7 +194,7 @@ def _chunks(sizes: Ints) -> Iterator[slice]:
         begin = end
 
 
-def _summed(row: Ints, terms: Floats, last: Floats) -> Floats:
+def summed(row: Ints, terms: Floats, last: Floats) -> Floats:
     """Return the log of the sum of the exponentials of each row's terms, and of one more."""
     top = last.copy()
     np.maximum.at(top, row, terms)

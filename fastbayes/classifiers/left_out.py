@@ -8,9 +8,11 @@ from typing import Any
 from fastbayes.classifiers.aode import AODE
 from fastbayes.classifiers.gaussian import GaussianBayes
 from fastbayes.classifiers.joint import JointBayes
+from fastbayes.classifiers.joint_gaussian import JointGaussian
 from fastbayes.classifiers.kdb import KDB
 from fastbayes.classifiers.left_out_average import LeftOutAverage
 from fastbayes.classifiers.left_out_base import LeftOut
+from fastbayes.classifiers.left_out_cells import LeftOutCells
 from fastbayes.classifiers.left_out_joint import LeftOutJoint
 from fastbayes.classifiers.left_out_naive import LeftOutNaive
 from fastbayes.classifiers.left_out_network import LeftOutNetwork
@@ -29,6 +31,7 @@ KINDS: tuple[tuple[type[Any], Callable[[Any], LeftOut]], ...] = (
     (KDB, LeftOutNetwork),
     (GaussianBayes, left_out_gaussian_bayes),
     (JointBayes, LeftOutJoint),
+    (JointGaussian, LeftOutCells),
 )
 
 
@@ -117,6 +120,7 @@ def kind_of(model: Any) -> Callable[[Any], LeftOut]:
         if isinstance(model, kind):
             return made
     raise SchemaError(
-        "leave_one_out takes counts apart: it knows NaiveBayes, SPODE, TAN, KDB, AODE, JointBayes "
-        f"and GaussianBayes; k_fold validates any classifier, {type(model).__name__} too"
+        "leave_one_out takes counts apart: it knows NaiveBayes, SPODE, TAN, KDB, AODE, "
+        "GaussianBayes, JointBayes and JointGaussian; "
+        f"k_fold validates any classifier, {type(model).__name__} too"
     )
