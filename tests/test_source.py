@@ -343,6 +343,18 @@ def test_numpy_numbers(dtype: str, order: Any) -> None:
     assert [list(row.values()) for row in strided] == array[::2, ::-1].tolist()
 
 
+@pytest.mark.parametrize("n_columns", [1, 3, 200])
+@pytest.mark.parametrize("kind", [np.float64, np.float32, np.int16, np.bool_])
+def test_array__is_turned_a_tile_at_a_time(n_columns: int, kind: type) -> None:
+    array = np.random.default_rng(0).integers(0, 2, (9_001, n_columns)).astype(kind)
+    for rows in (array, array[::-2], array[:, ::-1], np.asfortranarray(array)):
+        table = pa.Table.from_batches(
+            batch for segment in open_source(rows).segments(5_000) for batch in segment.batches()
+        )
+        found = np.column_stack([column.to_numpy() for column in table.columns])
+        np.testing.assert_array_equal(found, rows)
+
+
 def test_numpy_blocks_share_their_memory() -> None:
     array = np.asfortranarray(np.arange(20.0).reshape(10, 2))
     batch = batches(open_source(array), 10)[0]
