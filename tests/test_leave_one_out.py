@@ -360,3 +360,13 @@ def test_gaussians_in_cells__are_refused_where_a_class_lives_by_one_row() -> Non
         pytest.raises(fb.SchemaError, match=r"classes \['a'\] have no density of their own"),
     ):
         fb.leave_one_out(fb.JointGaussian(), counted(alone, **CELLS), alone)
+
+
+def test_gaussians_in_cells__few_rows_at_a_time_change_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = mixed_rows(2, n=700)
+    stats = counted(table, **CELLS)
+    whole = fb.leave_one_out(fb.JointGaussian(), stats, table).proba
+    monkeypatch.setattr("fastbayes.classifiers.left_out_cells.CHUNK", 1)
+    close(fb.leave_one_out(fb.JointGaussian(), stats, table).proba, whole)

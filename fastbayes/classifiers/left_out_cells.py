@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes.batch import Batch
+from fastbayes.batch import Batch, taken
 from fastbayes.classifiers.cell_gaussians import (
     CHUNK,
     FLOOR,
@@ -85,7 +85,13 @@ class LeftOutCells(LeftOut):
         batch, every = rows.batch, np.arange(len(out))
         gone = np.ones(len(out)) if rows.gone is None else rows.gone
         others.log_joint(batch.codes, batch.numeric, out)
-        out[every, rows.y] = _Own(self, batch, rows.y, gone).log_likelihood()
+        # Every row has matrices of its own.
+        step = max(256, CHUNK // max(1, len(batch.numeric) ** 2))
+        for low in range(0, len(out), step):
+            some = every[low : low + step]
+            few = batch if step >= len(out) else taken(batch, some)
+            own_rows = _Own(self, few, rows.y[some], gone[some])
+            out[some, rows.y[some]] = own_rows.log_likelihood()
         out += self.prior(rows.y, rows.gone)
 
 
@@ -182,7 +188,8 @@ class _Own:
             few = Numbers(self.x[rows[rest]])
             result[rest] = mixture.gaussians.log_density(few, np.arange(len(rest)), at, self.job)
         whole = np.flatnonzero(there)
-        step = max(1, CHUNK // max(1, self.x.shape[1] ** 2))
+        # Pairs with cells are more than rows.
+        step = max(256, CHUNK // max(1, self.x.shape[1] ** 2))
         for low in range(0, len(whole), step):
             some = whole[low : low + step]
             result[some] = self._without(rows[some], g[some], inside)
