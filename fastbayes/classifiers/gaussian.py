@@ -131,7 +131,9 @@ class GaussianBayes(Discriminant, Classifier):
     ----------
     Geisser (1964), Posterior odds for multivariate normal classifications, Journal of the Royal
     Statistical Society B 26. Chen, Wiesel, Eldar, Hero (2010), Shrinkage algorithms for MMSE
-    covariance estimation, IEEE Transactions on Signal Processing 58, eq. 23.
+    covariance estimation, IEEE Transactions on Signal Processing 58, eq. 23. Fraley, Raftery
+    (2007), Bayesian regularization for normal mixture estimation and model-based clustering,
+    Journal of Classification 24.
 
     Examples
     --------
