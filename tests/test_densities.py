@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,6 @@ import pytest
 import scipy.special
 import scipy.stats
 from oracles import density as naive
-from sklearn.metrics import log_loss
 from sklearn.neighbors import KernelDensity as SklearnDensity
 
 import fastbayes as fb
@@ -50,6 +48,18 @@ def terms(model: fb.NaiveBayes, name: str, x: Any) -> Any:
     empty = {f: pa.nulls(len(x)) for f in model.feature_names_in_}
     place = model.feature_names_in_.tolist().index(name)
     return model.explain(pa.table(empty | {name: x})).contributions[:, place]
+
+
+def hard(kind: str, n: int, seed: int) -> pa.Table:
+    rng = np.random.default_rng(seed)
+    y = rng.choice(["a", "b"], n)
+    a = y == "a"
+    x = {
+        "bimodal": np.where(a, rng.choice([-3.0, 3.0], n), 0.0) + rng.normal(size=n),
+        "heavy": rng.standard_cauchy(n) * np.where(a, 1, 4),
+        "discrete": np.where(a, rng.choice([0.0, 2, 4, 6], n), rng.choice([1.0, 2, 3, 6], n)),
+    }[kind]
+    return pa.table({"x": x, "y": y})
 
 
 @pytest.fixture(params=["always", "never"])
@@ -327,79 +337,7 @@ def test_compare__counts_what_a_density_needs() -> None:
     assert sum(seen) == 2 * len(table)
 
 
-def repeated(seed: int) -> pa.Table:
-    """Return rows of two shapes of which those of one stand thirty times."""
-    rng = np.random.default_rng(seed)
-    x = np.concatenate([rng.normal(size=12), rng.standard_cauchy(12) * 3])
-    often = np.repeat([30, 1] if seed % 2 else [1, 30], 12)
-    y = np.array(["a", "b"])[rng.integers(0, 2, 24)]
-    return pa.table({"x": x, "y": y}).take(np.repeat(np.arange(24), often))
-
-
-@pytest.mark.parametrize(
-    "alone",
-    [rows_of(15, 150).select(["x", "y"]), rows_of(15, 150).select(["z", "y"])]
-    + [repeated(seed) for seed in (2, 8, 9, 22)],
-)
-def test_auto__takes_the_density_of_the_largest_left_out_likelihood(alone: pa.Table) -> None:
-    name, scores = alone.column_names[0], {}
-    for numeric in ("gaussian", "kde", "histogram"):
-        other = fitted(alone, numeric=numeric)
-        density = other._densities.by_place.get(0)
-        if numeric == "kde" and density.spiked:
-            continue
-        total = []
-        for c, label in enumerate(other.classes_):
-            points, _ = of_class(alone, name, label)
-            for i, x in enumerate(points):
-                rest = [p for j, p in enumerate(points) if j != i]
-                ones = [1] * len(rest)
-                if numeric == "gaussian":
-                    total.append(scipy.stats.norm.logpdf(x, np.mean(rest), np.std(rest)))
-                elif numeric == "kde":
-                    total.append(naive.kernel_log_density(x, rest, ones, density.bandwidth[c]))
-                else:
-                    edges = density.edges.tolist()
-                    total.append(naive.histogram_log_density(x, edges, rest, ones, 1.0))
-        scores[numeric] = math.fsum(total)
-    best = max(scores, key=lambda kind: scores[kind])
-    assert fitted(alone, numeric="auto").numeric_ == {name: best}
-
-
-# -- what it is for -----------------------------------------------------------------------------
-
-
-def hard(kind: str, n: int, seed: int) -> pa.Table:
-    rng = np.random.default_rng(seed)
-    y = rng.choice(["a", "b"], n)
-    a = y == "a"
-    x = {
-        "bimodal": np.where(a, rng.choice([-3.0, 3.0], n), 0.0) + rng.normal(size=n),
-        "heavy": rng.standard_cauchy(n) * np.where(a, 1, 4),
-        "discrete": np.where(a, rng.choice([0.0, 2, 4, 6], n), rng.choice([1.0, 2, 3, 6], n)),
-    }[kind]
-    return pa.table({"x": x, "y": y})
-
-
-@pytest.mark.parametrize("kind", ["bimodal", "heavy", "discrete"])
-def test_auto__wins_where_a_gaussian_is_a_trap(kind: str) -> None:
-    train, test = hard(kind, 2_000, 0), hard(kind, 4_000, 1)
-    loss = {
-        numeric: log_loss(test["y"].to_pylist(), fitted(train, numeric=numeric).predict_proba(test))
-        for numeric in ("gaussian", "auto")
-    }
-    assert loss["auto"] < loss["gaussian"] - 0.05
-    best = {"bimodal": "kde", "heavy": "histogram", "discrete": "histogram"}
-    assert fitted(train, numeric="auto").numeric_ == {"x": best[kind]}
-
-
-def test_auto__stays_gaussian_where_the_columns_are() -> None:
-    rng = np.random.default_rng(16)
-    y = rng.integers(0, 2, 2_000)
-    model = fb.NaiveBayes(numeric="auto").fit(
-        pa.table({"x": rng.normal(size=2_000) + y, "y": y}), "y"
-    )
-    assert model.numeric_ == {"x": "gaussian"}
+# -- samples -----------------------------------------------------------------------------------
 
 
 def test_sample__of_a_histogram_has_its_tails() -> None:

@@ -76,7 +76,7 @@ def test_bandwidth__of_nothing_is_refused_by_name() -> None:
 def test_auto__uses_what_is_constant_within_every_class() -> None:
     table = pa.table({"x": [1.0] * 30 + [4e3] * 40, "y": ["a"] * 30 + ["b"] * 40})
     model = fb.NaiveBayes(numeric="auto").fit(table, "y")
-    assert model.numeric_ == {"x": "histogram"}
+    assert model.numeric_ == {"x": "mdl"}
     assert model.score(table, "y") == 1
     assert fb.NaiveBayes(numeric="auto").fit(table.slice(0, 31), "y").numeric_ == {"x": "histogram"}
 

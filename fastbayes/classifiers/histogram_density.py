@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,10 +52,10 @@ class HistogramDensity:
     def of(cls, values: ColumnValues, alpha: float) -> HistogramDensity:
         """Return the density of a column."""
         points, weight = values.pooled
-        edges = _edges(points, weight)
+        edges = equal_shares(points, weight)
         counts = np.zeros((len(edges) + 1, len(values.points)))
         for c, (own, rows) in enumerate(zip(values.points, values.weight, strict=True)):
-            at = _bins(edges, own)
+            at = bins_of(edges, own)
             counts[:, c] = np.bincount(at, rows, len(counts))
         return cls(values, edges, counts, alpha)
 
@@ -64,16 +65,16 @@ class HistogramDensity:
         inner = np.diff(self.edges)
         return np.concatenate(([inner.sum()], inner, [inner.sum()]))
 
-    def _log_mass(self, n: Floats, known: Floats) -> Floats:
-        """Return ln of the share of a bin; 0/0 is its limit 1/B."""
-        above, below = n + self.alpha, known + self.alpha * len(self.counts)
+    def _log_share(self, n: Floats, known: Any, choices: Any) -> Floats:
+        """Return ln of the share of one of several bins; 0/0 is its limit 1/choices."""
+        above, below = n + self.alpha, known + self.alpha * choices
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.log(np.where(below > 0, above / below, 1 / len(self.counts)))
+            return np.asarray(np.log(np.where(below > 0, above / below, 1 / choices)))
 
     @cached_property
     def log_mass(self) -> Floats:
         """(B, n_classes) ln of the share of each bin within each class."""
-        return self._log_mass(self.counts, self.counts.sum(axis=0))
+        return self._log_share(self.counts, self.counts.sum(axis=0), len(self.counts))
 
     @cached_property
     def curve(self) -> Curve:
@@ -124,13 +125,13 @@ class HistogramDensity:
         """
         if self.values.silent:
             return np.zeros(len(at))
-        bins = _bins(self.edges, self.values.points[label])[at]
+        bins = bins_of(self.edges, self.values.points[label])[at]
         n, known = self.counts[bins, label], self.counts[:, label].sum()
-        mass = self._log_mass(without(n, less), without(known, less))
+        mass = self._log_share(without(n, less), without(known, less), len(self.counts))
         return np.asarray(mass - np.log(self.widths[bins]))
 
 
-def _edges(points: Floats, weight: Floats) -> Floats:
+def equal_shares(points: Floats, weight: Floats) -> Floats:
     """Return the least value, what parts values into equal shares, and the greatest value."""
     if not len(points):
         return np.zeros(2)
@@ -148,7 +149,7 @@ def _edges(points: Floats, weight: Floats) -> Floats:
     return np.unique(np.concatenate((points[:1], middle, points[-1:])))
 
 
-def _bins(edges: Floats, points: Floats) -> NDArray[np.int64]:
+def bins_of(edges: Floats, points: Floats) -> NDArray[np.int64]:
     """Return the inner bin of values in their range."""
     at = np.searchsorted(edges, points, side="right")
     return np.minimum(at, len(edges) - 1).astype(np.int64)

@@ -30,7 +30,7 @@ class LeftOutDensities:
         # Log density of each value of a class without one row there, by place and class.
         self._without_one: dict[tuple[int, int], Floats] = {}
         kinds = {densities.kinds[place] for place in self.by_place}
-        self.fixed = (*["bandwidths"] * ("kde" in kinds), *["bins"] * ("histogram" in kinds))
+        self.fixed = (*["bandwidths"] * ("kde" in kinds), *["bins"] * (len(kinds - {"kde"}) > 0))
 
     def log_density(
         self, numeric: Sequence[Floats], y: NDArray[np.intp], gone: Floats | None, cells: float

@@ -71,11 +71,11 @@ class NaiveBayes(AsNetwork):
         Names or indices of columns to treat as categorical whatever their type.
     numeric
         Density of the other columns within each class: "gaussian"; "kde", normal kernels at the
-        values, their bandwidth by Silverman's rule; "histogram", bins of equal shares, common
-        to the classes; "auto", for each column the one of these of largest leave-one-out
-        likelihood; or "mdl": the column is cut into bins where the classes change (Fayyad, Irani
-        1993; one more scan). Or {column: one of these, or cut points}, columns that are not named
-        being "gaussian".
+        values, their bandwidth by Silverman's rule; "histogram", bins of equal shares, common to
+        the classes; "mdl": the column is cut into bins where the classes change (Fayyad, Irani
+        1993; one more scan); "auto": for each column the one of these of largest leave-one-out
+        likelihood, in one scan. Or {column: one of these, or cut points}, columns that are not
+        named being "gaussian".
     missing
         "marginalize": a missing value says nothing; "category": it is a value of its own.
     unseen

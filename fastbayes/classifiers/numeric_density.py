@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes import _jit
+from fastbayes.classifiers.binned_density import BinnedDensity
 from fastbayes.classifiers.column_values import ColumnValues
 from fastbayes.classifiers.curves import Curve
 from fastbayes.classifiers.histogram_density import HistogramDensity
@@ -106,6 +107,8 @@ def densities(
             if kind in ("histogram", "auto"):
                 made["histogram"] = HistogramDensity.of(values, alpha)
             if kind == "auto":
+                if not values.silent and (bins := BinnedDensity.cut(values, alpha)) is not None:
+                    made["mdl"] = bins
                 told = {"ddof": ddof, "variance": variance, "var_floor": var_floor}
                 kind = best_kind(stats, place, values, made, told)
             if kind != "gaussian":
@@ -139,7 +142,8 @@ def best_kind(
     Notes
     -----
     The sum over rows of ln f(x | c), the row taken out of the moments, the kernels or the counts of
-    its class; bandwidths and bins stay. Of equal ones the first of Gaussian, kernels, histogram.
+    its class; bandwidths and bins stay. Of equal ones the first of Gaussian, kernels, histogram,
+    bins that are cut where the classes change.
     Kernels take no part where most rows share a value that stands apart from all others: see
     `KernelDensity.spiked`.
     """

@@ -87,3 +87,39 @@ def bin_of(x, edges):
     """Return the inner bin of a value in their range."""
     inner = [b for b in range(len(edges) - 1) if edges[b] <= x]
     return max(inner)
+
+
+def binned_log_density(x, edges, cuts, own, everyone, alpha):
+    """Return ln P(bin | c) g(x | bin): bins between cuts, g the histogram of all classes in one.
+
+    own, everyone  values and weights of the class, and of all classes
+    """
+    fine = sorted({*edges, *cuts})
+    wide = fine[-1] - fine[0]
+    # Of each bin of the histogram its least value; the outermost ones have none in them.
+    starts = [-math.inf, *fine]
+    of = [sum(cut <= start for cut in cuts) for start in starts]
+
+    def place(v):
+        inner = [i for i, start in enumerate(starts) if start <= v]
+        at = max(inner)
+        return at - 1 if v == fine[-1] else at
+
+    def share(mass, total, choices):
+        below = total + alpha * choices
+        ratio = (mass + alpha) / below if below > 0 else 1 / choices
+        return math.log(ratio) if ratio else -math.inf
+
+    def rows(pair, test):
+        return math.fsum(w for p, w in zip(*pair, strict=True) if test(place(p)))
+
+    b = place(x)
+    in_bin = share(rows(own, lambda i: of[i] == of[b]), math.fsum(own[1]), len(cuts) + 1)
+    within = share(
+        rows(everyone, lambda i: i == b),
+        rows(everyone, lambda i: of[i] == of[b]),
+        sum(group == of[b] for group in of),
+    )
+    width = wide if b in (0, len(fine)) else fine[b] - fine[b - 1]
+    far = max(fine[0] - x, x - fine[-1], 0.0)
+    return in_bin + within - math.log(width) - far / wide
