@@ -69,6 +69,23 @@ def test_few_values__are_held_exactly(twin: str) -> None:
     np.testing.assert_array_equal(held.weight, n)
 
 
+def test_ranges__that_classes_have_in_common(twin: str) -> None:
+    # One class is held exactly, the other one in ranges.
+    classes = (np.arange(MANY) > 500).astype(int)
+    found = sketch(VALUES, classes)
+    assert [found.of(0, c).exact for c in range(2)] == [True, False]
+    least, greatest, weight = found.together(0)
+    assert (least[1:] > greatest[:-1]).all()
+    assert (weight.sum(axis=1) > 0).all()
+    for c in range(2):
+        mine = VALUES[(classes == c) & ~np.isnan(VALUES)]
+        at = np.searchsorted(least, mine, side="right") - 1
+        assert ((mine >= least[at]) & (mine <= greatest[at])).all()
+        np.testing.assert_array_equal(np.bincount(at, minlength=len(least)), weight[:, c])
+    none = sketch([np.nan], [0]).together(0)
+    assert [part.shape for part in none] == [(0,), (0,), (0, 2)]
+
+
 def test_parts__add_up_to_the_sketch_of_all_in_any_order(twin: str) -> None:
     weight = RNG.integers(0, 4, MANY) / 4
     whole = sketch(VALUES, CLASSES, weight)

@@ -13,6 +13,7 @@ from sklearn.metrics import log_loss
 from test_densities import fitted, hard, of_class, rows_of, terms
 
 import fastbayes as fb
+from fastbayes.statistics.class_sketches import LIMIT
 
 
 def repeated(seed: int) -> pa.Table:
@@ -96,3 +97,30 @@ def test_auto__stays_gaussian_where_the_columns_are() -> None:
         pa.table({"x": rng.normal(size=2_000) + y, "y": y}), "y"
     )
     assert model.numeric_ == {"x": "gaussian"}
+
+
+def test_auto__of_more_values_than_are_held() -> None:
+    """Ranges of one class must not be told from those of another."""
+    rng = np.random.default_rng(5)
+    n = 9 * LIMIT
+    y = rng.integers(0, 3, n)
+    table = pa.table(
+        {
+            "bell": rng.normal(size=n) + y,
+            "tail": np.exp(rng.normal(size=n) + y / 2),
+            "step": rng.random(n) * np.where(rng.random(n) < 0.8, y + 1, 3),
+            "y": y,
+        }
+    )
+    model = fb.NaiveBayes(numeric="auto").fit(table, "y")
+    assert not model.statistics_.sketches.of(0, 0).exact
+    assert model.numeric_["bell"] == "gaussian"
+    assert model.numeric_["tail"] != "gaussian"
+    assert model.numeric_["step"] == "mdl"
+    edges = model._densities.by_place[2].edges
+    assert min(np.abs(edges - 1).min(), np.abs(edges - 2).min()) < 0.01
+    seen = log_loss(y, model.predict_proba(table))
+    left = fb.leave_one_out(model, model.statistics_, table).log_loss
+    gaussian = log_loss(y, fitted(table).predict_proba(table))
+    assert seen < left < seen + 0.002
+    assert left < gaussian - 0.05

@@ -13,7 +13,6 @@ from fastbayes.classifiers.histogram_density import HistogramDensity, bins_of, e
 from fastbayes.classifiers.left_out_base import without
 from fastbayes.classifiers.log_space import Floats
 from fastbayes.data.discretize import mdl_cuts
-from fastbayes.data.sketch import Profile
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,19 +36,16 @@ class BinnedDensity(HistogramDensity):
     @classmethod
     def cut(cls, values: ColumnValues, alpha: float) -> BinnedDensity | None:
         """Return the density of a column, None where it has no cut point."""
-        points, weight = values.pooled
-        classes = np.zeros((len(points), len(values.points)))
-        for c, (own, rows) in enumerate(zip(values.points, values.weight, strict=True)):
-            np.add.at(classes[:, c], np.searchsorted(points, own), rows)
-        cuts = np.array(mdl_cuts(Profile(points, points, classes)))
+        ranges = values.ranges
+        cuts = np.array(mdl_cuts(ranges))
         if not len(cuts):
             return None
         # A cut on a value, where values touch, lies below the next one.
-        on = np.isin(cuts, points)
-        cuts[on] = points[np.searchsorted(points, cuts[on]) + 1]
-        edges = np.unique(np.concatenate((equal_shares(points, weight), cuts)))
+        on = np.isin(cuts, ranges.greatest)
+        cuts[on] = ranges.least[np.searchsorted(ranges.greatest, cuts[on]) + 1]
+        edges = np.unique(np.concatenate((equal_shares(ranges), cuts)))
         counts = np.zeros((len(edges) + 1, len(values.points)))
-        np.add.at(counts, bins_of(edges, points), classes)
+        np.add.at(counts, bins_of(edges, ranges.least), ranges.weight)
         inner = np.searchsorted(cuts, edges[:-1], side="right")
         return cls(values, edges, counts, alpha, np.concatenate(([0], inner, [len(cuts)])))
 

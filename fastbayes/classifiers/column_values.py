@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.classifiers.log_space import Floats
+from fastbayes.data.sketch import Profile
 from fastbayes.errors import DataError
 from fastbayes.statistics.bundle import Statistics
 
@@ -33,6 +34,8 @@ class ColumnValues:
         For each class (n,) the least value that each of them stands for.
     weight
         For each class (n,) rows, or the sum of their weights.
+    ranges
+        The values of all classes, in ranges that they have in common.
     variance
         (n_classes,) within each class, 0 where there is but one row or none.
     within
@@ -47,6 +50,7 @@ class ColumnValues:
     points: tuple[Floats, ...]
     least: tuple[Floats, ...]
     weight: tuple[Floats, ...]
+    ranges: Profile
     variance: Floats
     within: float
     overall: float
@@ -82,6 +86,7 @@ class ColumnValues:
             tuple(h.least / 2 + h.greatest / 2 if not h.exact else h.least for h in held),
             tuple(h.least for h in held),
             tuple(h.weight for h in held),
+            Profile(*sketches.together(feature)),
             np.asarray(variance),
             within,
             overall,

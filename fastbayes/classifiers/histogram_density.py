@@ -15,6 +15,7 @@ from fastbayes.classifiers.curves import Curve, curve_of, flat
 from fastbayes.classifiers.left_out_base import without
 from fastbayes.classifiers.log_space import Floats
 from fastbayes.classifiers.sampling import value_codes
+from fastbayes.data.sketch import Profile
 
 MOST_BINS = 1_024
 
@@ -51,8 +52,7 @@ class HistogramDensity:
     @classmethod
     def of(cls, values: ColumnValues, alpha: float) -> HistogramDensity:
         """Return the density of a column."""
-        points, weight = values.pooled
-        edges = equal_shares(points, weight)
+        edges = equal_shares(values.ranges)
         counts = np.zeros((len(edges) + 1, len(values.points)))
         for c, (own, rows) in enumerate(zip(values.points, values.weight, strict=True)):
             at = bins_of(edges, own)
@@ -131,22 +131,23 @@ class HistogramDensity:
         return np.asarray(mass - np.log(self.widths[bins]))
 
 
-def equal_shares(points: Floats, weight: Floats) -> Floats:
-    """Return the least value, what parts values into equal shares, and the greatest value."""
-    if not len(points):
+def equal_shares(ranges: Profile) -> Floats:
+    """Return the least value, what parts ranges into equal shares, and the greatest value."""
+    low, high, weight = ranges.least, ranges.greatest, ranges.weight.sum(axis=1)
+    if not len(low):
         return np.zeros(2)
     bins = min(math.ceil(2 * float(weight.sum()) ** (1 / 3)), MOST_BINS)
-    behind = np.arange(len(points) - 1)
-    if bins < len(points):
+    behind = np.arange(len(low) - 1)
+    if bins < len(low):
         cumulated = np.cumsum(weight)
         wanted = cumulated[-1] * np.arange(1, bins) / bins * (1 - 1e-12)
         behind = np.unique(np.searchsorted(cumulated, wanted, side="left"))
-        behind = behind[behind < len(points) - 1]
-    low, high = points[behind], points[behind + 1]
-    middle = low / 2 + high / 2
+        behind = behind[behind < len(low) - 1]
+    below, above = high[behind], low[behind + 1]
+    middle = below / 2 + above / 2
     # Half way, and above the lower value even where they touch.
-    middle = np.where(middle > low, middle, high)
-    return np.unique(np.concatenate((points[:1], middle, points[-1:])))
+    middle = np.where(middle > below, middle, above)
+    return np.unique(np.concatenate((low[:1], middle, high[-1:])))
 
 
 def bins_of(edges: Floats, points: Floats) -> NDArray[np.int64]:

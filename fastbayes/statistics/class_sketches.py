@@ -99,6 +99,34 @@ class ClassSketches:
             shift == 0,
         )
 
+    def together(
+        self, feature: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Return the values of a numeric feature in ranges that all classes have in common.
+
+        Returns
+        -------
+        tuple
+            Least and greatest value of each range, (n,) ascending, and what it weighs in each
+            class, (n, n_classes). Ranges of classes nest: these are as wide as the widest.
+        """
+        parts = [self._entries((feature, c)) for c in range(self.shape.n_classes)]
+        shift = np.uint64(max((shift for _, shift in parts), default=0))
+        low, high = (
+            np.concatenate([NONE.least, *(entries[i] for entries, _ in parts)]) for i in (1, 2)
+        )
+        cells, at = np.unique(low >> shift, return_inverse=True)
+        least = np.full(len(cells), np.iinfo(np.uint64).max, np.uint64)
+        greatest = np.zeros(len(cells), np.uint64)
+        np.minimum.at(least, at, low)
+        np.maximum.at(greatest, at, high)
+        weight, first = np.zeros((len(cells), len(parts))), 0
+        for c, (entries, _) in enumerate(parts):
+            mine = at[first : first + len(entries.least)]
+            np.add.at(weight[:, c], mine, entries.whole + entries.fraction / _ONE)
+            first += len(mine)
+        return numbers(least), numbers(greatest), weight
+
     def _entries(self, at: tuple[int, int]) -> tuple[Entries, int]:
         cells = self._cells.get(at)
         if cells is None:
