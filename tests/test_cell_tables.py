@@ -162,6 +162,7 @@ def test_counts__more_than_64_bits_of_codes() -> None:
     counts = CellCounts.zeros(shape)
     counts.update(twice)
     assert len(counts.keys) == 200
+    assert counts.keys.tolist() == sorted(counts.keys.tolist())
     assert (counts.counts.sum(axis=1) == 2).all()
     assert (counts + counts).counts.sum() == 800
 
