@@ -205,7 +205,7 @@ def checked_alpha(alpha: Any, *, chosen: bool = False) -> float:
         When it is no number from 0 to `GREATEST`.
     """
     good = isinstance(alpha, (int, float, np.integer, np.floating)) and not isinstance(alpha, bool)
-    if not (good and 0 <= alpha <= GREATEST):
+    if not (good and 0 <= float(alpha) <= GREATEST):
         other = ", or 'loo'" * chosen
         raise ValueError(f"alpha={alpha!r}: use a finite number >= 0, {GREATEST:g} at most{other}")
     return float(alpha)
