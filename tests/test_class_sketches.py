@@ -86,6 +86,16 @@ def test_ranges__that_classes_have_in_common(twin: str) -> None:
     assert [part.shape for part in none] == [(0,), (0,), (0, 2)]
 
 
+def test_ranges__of_many_classes_are_wider(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = sketch(VALUES, CLASSES)
+    monkeypatch.setattr("fastbayes.statistics.class_sketches.MOST_WEIGHTS", 600)
+    least, greatest, weight = found.together(0)
+    assert 100 < len(least) <= 300
+    assert (least[1:] > greatest[:-1]).all()
+    for c in range(2):
+        assert weight[:, c].sum() == np.count_nonzero(np.equal(CLASSES, c) & ~np.isnan(VALUES))
+
+
 def test_parts__add_up_to_the_sketch_of_all_in_any_order(twin: str) -> None:
     weight = RNG.integers(0, 4, MANY) / 4
     whole = sketch(VALUES, CLASSES, weight)

@@ -168,6 +168,24 @@ def test_joint__is_the_prior_and_the_terms(twin: str, numeric: str) -> None:
     np.testing.assert_allclose(pair.predict_proba(two)[:, 1:], expected, rtol=1e-9, atol=1e-12)
 
 
+def test_classes__of_which_there_are_many(twin: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(22)
+    y = rng.integers(0, 21, 400)
+    table = pa.table({"x": rng.normal(size=400) + y / 4, "g": rng.normal(size=400) - y, "y": y})
+    few, many = (fitted(table, numeric={"x": "kde"}) for _ in range(2))
+    joint = few.log_joint(table)
+    assert [first for first, _ in few._densities.curves()[0]] == [0, 8, 16]
+    monkeypatch.setattr("fastbayes.classifiers.kernel_density.TOGETHER", 100)
+    assert len(many._densities.curves()[0]) == 1
+    np.testing.assert_allclose(many.log_joint(table), joint, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(many.predict_proba(table), few.predict_proba(table), atol=1e-6)
+    parts = few.explain(table).contributions.sum(axis=1) + few.class_log_prior_
+    np.testing.assert_allclose(parts, joint, rtol=1e-12)
+    stats = few.statistics_
+    left = [fb.leave_one_out(m, stats, table).proba for m in (few, many)]
+    np.testing.assert_allclose(*left, atol=1e-6)
+
+
 @pytest.mark.parametrize("numeric", KINDS)
 def test_missing__says_nothing(twin: str, numeric: str) -> None:
     table = rows_of(7)

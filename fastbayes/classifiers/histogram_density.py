@@ -76,9 +76,13 @@ class HistogramDensity:
         """(B, n_classes) ln of the share of each bin within each class."""
         return self._log_share(self.counts, self.counts.sum(axis=0), len(self.counts))
 
+    @property
+    def curves(self) -> tuple[tuple[int, Curve], ...]:
+        """The log densities, to be looked up: the first class of the curve, and the curve."""
+        return ((0, self._curve),)
+
     @cached_property
-    def curve(self) -> Curve:
-        """The log densities, to be looked up."""
+    def _curve(self) -> Curve:
         if self.values.silent:
             return flat(self.counts.shape[1])
         centre, scale = self.values.place

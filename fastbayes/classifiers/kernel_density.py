@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,6 +17,8 @@ from fastbayes.classifiers.left_out_base import ROUNDING
 from fastbayes.classifiers.log_space import Floats
 from fastbayes.errors import DataError
 
+# Classes that are looked up together: their curve has the pieces of all of them.
+TOGETHER = 8
 _NORMAL = 0.5 * math.log(2 * math.pi)
 
 
@@ -86,11 +89,17 @@ class KernelDensity:
         return Bumps((points - centre) / scale, weight, bandwidth / scale, level)
 
     @cached_property
-    def curve(self) -> Curve:
-        """The log densities, to be looked up."""
+    def curves(self) -> tuple[tuple[int, Curve], ...]:
+        """The log densities, to be looked up: the first class of each curve, and the curve."""
         if _flat(self.values):
-            return flat(len(self.values.points))
-        classes = [self._bumps(c) for c in range(len(self.values.points))]
+            return ((0, flat(len(self.values.points))),)
+        every = range(len(self.values.points))
+        return tuple(
+            (first, self._curve(every[first : first + TOGETHER])) for first in every[::TOGETHER]
+        )
+
+    def _curve(self, labels: Sequence[int]) -> Curve:
+        classes = [self._bumps(c) for c in labels]
         log_sums = _jit.load("density", self.values.cells).log_sums
         knots, pieces = tabulated(classes, log_sums)
         low = min(b.points[0] for b in classes)

@@ -51,7 +51,7 @@ class LeftOutDensities:
         total: Floats | float = 0.0
         for place, density in self.by_place.items():
             x = numeric[place]
-            found = log_density(density.curve, x, cells)
+            found = log_density(density.curves, x, cells)
             for c in np.unique(y).tolist():
                 rows = np.flatnonzero((y == c) & ~np.isnan(x))
                 if len(rows):

@@ -23,6 +23,8 @@ from fastbayes.statistics import ClassMoments
 from fastbayes.statistics.bundle import Statistics
 
 Density = KernelDensity | HistogramDensity
+# Of a column: the first class of each curve, and the curve.
+Curves = tuple[tuple[int, Curve], ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,20 +54,21 @@ class Densities:
                 floored = floored | {schema.numeric[place].name}
         return [f.name for f in schema.numeric if f.name in floored]
 
-    def curves(self) -> dict[int, Curve]:
+    def curves(self) -> dict[int, Curves]:
         """Return the log densities, to be looked up, by the place of the column."""
-        return {place: density.curve for place, density in self.by_place.items()}
+        return {place: density.curves for place, density in self.by_place.items()}
 
 
-def log_density(curve: Curve, x: Floats, cells: float = 0.0) -> Floats:
+def log_density(curves: Curves, x: Floats, cells: float = 0.0) -> Floats:
     """Return the log density of each number within each class, 0 for NaN, (n, n_classes).
 
     `cells` are the rows x columns of the whole job: whether compiling pays.
     """
-    out = np.zeros((curve.table.shape[1] // 4, len(x)))
-    place, bounds, ends, rows = (_jit.readonly(array) for array in curve[:4])
     add_curve = _jit.load("density", cells).add_curve
-    add_curve(_jit.readonly(x), place, bounds, ends, rows, 0, len(x), out)
+    out = np.zeros((sum(curve.table.shape[1] // 4 for _, curve in curves), len(x)))
+    for first, curve in curves:
+        place, bounds, ends, rows = (_jit.readonly(array) for array in curve[:4])
+        add_curve(_jit.readonly(x), place, bounds, ends, rows, 0, len(x), out[first:])
     return np.ascontiguousarray(out.T)
 
 
@@ -157,7 +160,7 @@ def best_kind(
             continue
         less, y = np.minimum(weight, 1.0), np.full(len(points), c)
         every = np.arange(len(points))
-        found = {"gaussian": gaussian.log_density([points], y, less)[:, c]}
+        found = {"gaussian": own_gaussian(gaussian, points, y, less)}
         found |= {kind: density.left_out(c, every, less) for kind, density in made.items()}
         for kind, terms in found.items():
             scores[kind] += float((weight * terms).sum())
@@ -167,6 +170,19 @@ def best_kind(
     if made["kde"].spiked:
         del scores["kde"]
     return max(scores, key=lambda kind: scores[kind])
+
+
+def own_gaussian(
+    gaussian: LeftOutGaussians, points: Floats, y: NDArray[np.intp], less: Floats
+) -> Floats:
+    """Return ln N(x | class of the row) without what each row weighs, of one column."""
+    found, low = np.zeros(len(points)), np.ones(len(points), np.bool_)
+    if gaussian.plain.all():
+        found, low = gaussian.own_log_density([points], y, less)
+    if len(some := np.flatnonzero(low)):
+        every = gaussian.log_density([points[some]], y[some], less[some])
+        found[some] = every[np.arange(len(some)), y[some]]
+    return found
 
 
 def some_columns(moments: ClassMoments, places: Sequence[int]) -> ClassMoments:

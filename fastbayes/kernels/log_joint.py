@@ -184,8 +184,9 @@ class Scorer(BlockScorer):
         "exact" is float64 throughout. "fast" adds the tables of three and more classes in
         float32, which leaves an error of at most d 2⁻²³ of the largest sum of a row's terms.
     curves
-        By its place among the numeric columns, place, bounds, ends and rows of the curve of each
-        that is not Gaussian, as `density.add_curve` takes them; `gaussian` describes the others.
+        By its place among the numeric columns, the curves of each that is not Gaussian: for some
+        classes at a time the first one, and place, bounds, ends and rows as `density.add_curve`
+        takes them. `gaussian` describes the others.
 
     Notes
     -----
@@ -213,10 +214,21 @@ class Scorer(BlockScorer):
         joint, odds = ColumnSum(prior, tables, offsets, normals, dtype, pieces), None
         if n_classes == 2:
             normals[:, 1:3] *= [-1, 1]
-            pieces = {place: odds_of_curve(curve) for place, curve in pieces.items()}
+            pieces = {p: [(0, odds_of_curve(both))] for p, ((_, both),) in pieces.items()}
             odds = ColumnSum(odds_of(prior), odds_of(tables), offsets, normals, np.float64, pieces)
         largest = largest_sum(prior, tables, offsets, (curves or {}).values())
         super().__init__(joint, odds, tolerance(largest, coarse))
+
+
+def from_class(first: int) -> Callable[..., None]:
+    """Return `add_curve` for curves of the classes from one on."""
+
+    def add(
+        x: Any, place: Any, bounds: Any, ends: Any, rows: Any, lo: int, n: int, acc: Any
+    ) -> None:
+        add_curve(x, place, bounds, ends, rows, lo, n, acc[first:])
+
+    return add
 
 
 class ColumnSum(Sum):
@@ -238,7 +250,10 @@ class ColumnSum(Sum):
     ) -> None:
         super().__init__(start, dtype)
         told = {} if pieces is None else pieces
-        self._pieces = {place: [readonly(a) for a in curve] for place, curve in told.items()}
+        self._pieces = {
+            place: [(from_class(first), [readonly(a) for a in curve]) for first, curve in curves]
+            for place, curves in told.items()
+        }
         self._tables = readonly(tables)
         self._offsets = offsets
         self._curves = curves.copy()
@@ -256,8 +271,9 @@ class ColumnSum(Sum):
                 yield add_wide, (codes, readonly(self._offsets[group.features]), self._tables)
             else:
                 yield from self.lookups(codes, partial(self._plan, group.features))
-        for place, curve in self._pieces.items():
-            yield add_curve, (readonly(numeric[place]), *curve)
+        for place, pieces in self._pieces.items():
+            for add, curve in pieces:
+                yield add, (readonly(numeric[place]), *curve)
         columns = [readonly(x) for place, x in enumerate(numeric) if place not in self._pieces]
         for j in range(0, len(columns), 2):
             curves = np.zeros((2, *self._curves.shape[1:]))

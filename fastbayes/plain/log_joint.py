@@ -32,9 +32,10 @@ def largest_sum(
     sizes = np.abs(np.where(np.isfinite(tables), tables, 0.0)).max(axis=1, initial=0.0)
     terms = np.maximum.reduceat(sizes, offsets[:-1]) if len(sizes) else sizes
     prior = np.abs(log_prior[np.isfinite(log_prior)]).max(initial=0.0)
-    for _, _, ends, rows in curves:
-        constants = np.abs(rows.reshape(len(ends), -1)[:, 1::4])
-        prior += min(np.where(np.isfinite(constants), constants, 0.0).max(initial=0.0), HIGHEST)
+    for column in curves:
+        pieces = [rows.reshape(len(ends), -1)[:, 1::4] for _, (_, _, ends, rows) in column]
+        constants = [np.abs(np.where(np.isfinite(c), c, 0.0)).max(initial=0.0) for c in pieces]
+        prior += min(max(constants), HIGHEST)
     return float(terms.sum() + prior)
 
 
@@ -56,8 +57,9 @@ class Scorer(JointScorer):
     precision
         "exact" or "fast"; numpy computes both in float64.
     curves
-        By its place among the numeric columns, place, bounds, ends and rows of the curve of each
-        that is not Gaussian, as `density.add_curve` takes them; `gaussian` describes the others.
+        By its place among the numeric columns, the curves of each that is not Gaussian: for some
+        classes at a time the first one, and place, bounds, ends and rows as `density.add_curve`
+        takes them. `gaussian` describes the others.
 
     Notes
     -----
@@ -92,9 +94,10 @@ class Scorer(JointScorer):
                 out += self._tables[self._offsets[feature] + column.astype(np.int64)]
         if self._curves:
             sums = np.zeros(out.shape[::-1])
-            for place, curve in self._curves.items():
-                centre, bounds, ends, rows = curve
-                add_curve(numeric[place], centre, bounds, ends, rows, 0, len(out), sums)
+            for place, curves in self._curves.items():
+                for first, (centre, bounds, ends, rows) in curves:
+                    told = numeric[place], centre, bounds, ends, rows
+                    add_curve(*told, 0, len(out), sums[first:])
             out += sums.T
         if self._gaussian is None:
             return

@@ -18,7 +18,9 @@ from fastbayes.plain.sketch import (
     SLOT_BYTES,
     Cells,
     Entries,
+    differing,
     keys,
+    least_shift,
     numbers,
     room,
     split,
@@ -29,6 +31,8 @@ from fastbayes.statistics.value_counts import close
 
 # Values of a feature within a class that are told apart: as many are held exactly.
 LIMIT = 4_096
+# Weights of the ranges that classes have in common: 32 MiB of them.
+MOST_WEIGHTS = 1 << 22
 # Weights beyond this could overflow their sums.
 GREATEST_WEIGHT = 2.0**32
 _ONE = 1 << FRACTION_BITS
@@ -108,13 +112,17 @@ class ClassSketches:
         -------
         tuple
             Least and greatest value of each range, (n,) ascending, and what it weighs in each
-            class, (n, n_classes). Ranges of classes nest: these are as wide as the widest.
+            class, (n, n_classes). Ranges of classes nest: these are as wide as the widest, and of
+            hundreds of classes wider, so that there are at most `MOST_WEIGHTS` weights.
         """
         parts = [self._entries((feature, c)) for c in range(self.shape.n_classes)]
-        shift = np.uint64(max((shift for _, shift in parts), default=0))
         low, high = (
             np.concatenate([NONE.least, *(entries[i] for entries, _ in parts)]) for i in (1, 2)
         )
+        widest = max((shift for _, shift in parts), default=0)
+        most = max(1, MOST_WEIGHTS // max(1, len(parts)))
+        # Equal keys differ in no bit, and those of one range in its lowest bits alone.
+        shift = np.uint64(least_shift([differing(low)], widest, most))
         cells, at = np.unique(low >> shift, return_inverse=True)
         least = np.full(len(cells), np.iinfo(np.uint64).max, np.uint64)
         greatest = np.zeros(len(cells), np.uint64)
