@@ -102,7 +102,8 @@ def posterior_by_joint(
     places = [network.nodes.index(t) for t in targets]
     others = tuple(i for i in range(joint.ndim) if i not in places)
     margin = kept.sum(axis=others).transpose(np.argsort(np.argsort(places)))
-    return margin / margin.sum(), float(margin.sum())
+    total = float(margin.sum())
+    return margin / (total or 1.0), total
 
 
 def read_plain_bif(path: Path) -> BayesianNetwork:
