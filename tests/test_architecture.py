@@ -38,6 +38,7 @@ SIDEWAYS = {
     ("checkpoint", "statistics"),
     ("classifiers", "networks"),
     ("planning", "counting"),
+    ("networks", "counting"),
     ("evaluation", "validation"),
     ("scoring", "validation"),
     ("fold_training", "scoring"),
