@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fastbayes.errors import MemoryLimitError
-from fastbayes.networks.dag import DAG, ordered_parents
+from fastbayes.networks.dag import DAG
+from fastbayes.networks.minimal import ordered_parents
 
 BURGLARY = DAG({"B": [], "E": [], "A": ["B", "E"], "J": ["A"], "M": ["A"]})
 Floats = NDArray[np.float64]

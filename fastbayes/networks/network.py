@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from fastbayes.networks.asking import Asking
+from fastbayes.networks.fitting import Fitting
 
 
-class BayesianNetwork(Asking):
+class BayesianNetwork(Asking, Fitting):
     """Discrete variables, what each depends on, and how probable its states are then.
 
     Parameters

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
@@ -25,6 +26,10 @@ ROUNDING = 1e-9
 class Tables(DAG):
     """Discrete variables, what each depends on, and how probable its states are then."""
 
+    # States that were given, not observed; cut points of columns whose bins are states.
+    _declared: dict[str, tuple[Any, ...]]
+    _cuts: Mapping[str, Floats] = MappingProxyType({})
+
     def __init__(
         self,
         states: Mapping[str, Sequence[Any]],
@@ -38,6 +43,7 @@ class Tables(DAG):
                 raise ValueError(f"node {node!r}: its parent {unknown[0]!r} is no node")
         self._link({node: tuple(parents.get(node, ())) for node in states})
         self._fill(states, tables)
+        self._declared = dict(self.states)
 
     @classmethod
     def _of(cls, parents: Mapping[str, Iterable[str]]) -> Self:
@@ -45,6 +51,7 @@ class Tables(DAG):
         network = cls.__new__(cls)
         network._link({node: tuple(above) for node, above in parents.items()})
         network.states, network.tables, network._codes = {}, {}, {}
+        network._declared = {}
         return network
 
     def _fill(self, states: Mapping[str, Sequence[Any]], tables: Mapping[str, ArrayLike]) -> None:
