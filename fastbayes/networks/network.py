@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from fastbayes.networks.asking import Asking
 from fastbayes.networks.fitting import Fitting
+from fastbayes.networks.predicting import Predicting
 
 
-class BayesianNetwork(Asking, Fitting):
+class BayesianNetwork(Asking, Predicting, Fitting):
     """Discrete variables, what each depends on, and how probable its states are then.
 
     Parameters
