@@ -211,8 +211,19 @@ class FamilyScores:
             self._compact[base] = numbers.reshape(-1).astype(kind), len(found)
         return self._compact[base]
 
-    def _count(self, requests: list[Request]) -> None:
-        """Count tables and take their sums."""
+    def counts(self, base: tuple[int, ...], others: Sequence[int]) -> list[NDArray[Any]]:
+        """Return n(base, other), (values of the base, values of the other), for some others."""
+        result: list[NDArray[Any]] = []
+        for some in self._runs([Request(base, tuple(others))]):
+            places, counts = self._counted(some)
+            for begin, end, u in zip(
+                places.bounds[:-1], places.bounds[1:], places.second, strict=True
+            ):
+                result.append(counts[begin:end].reshape(-1, self.sizes[u]))
+        return result
+
+    def _counted(self, requests: list[Request]) -> tuple[_Places, NDArray[Any]]:
+        """Return tables, end to end, and where each stands."""
         places = _Places.of(requests, [self._width(r.base) for r in requests], self.sizes)
         counts = np.zeros(places.bounds[-1], np.float64 if self.rows.weighted else np.int64)
         one = partial(self._part, requests, places)
@@ -220,6 +231,11 @@ class FamilyScores:
             counts += some
         self.scans += 1
         self.tables += len(places.sets)
+        return places, counts
+
+    def _count(self, requests: list[Request]) -> None:
+        """Count tables and take their sums."""
+        places, counts = self._counted(requests)
         out = np.zeros((len(places.sets), len(self._sums[0])))
         cells = np.array([self.joint(s) for s in places.sets])
         self._sum(counts, places.bounds, cells, out)
