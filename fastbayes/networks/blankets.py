@@ -171,7 +171,7 @@ def _program(
         parts.add("factor_at", parts.length("table_of"))
         if table:
             parts.add("outer", *outer)
-            parts.add("outer_step", *_steps([sizes[v] for v in outer]))
+            parts.add("outer_step", *steps_of([sizes[v] for v in outer]))
             weights = _weights(unit, outer, [logs[f] for f in its], sizes)
             parts.add("table_at", parts.append("thresholds", thresholds(weights)))
             continue
@@ -227,7 +227,7 @@ def _tabled(
     return result
 
 
-def _steps(sizes: Sequence[int]) -> list[int]:
+def steps_of(sizes: Sequence[int]) -> list[int]:
     """Return by how much each of several nodes moves in their joint table, in C order."""
     steps = [1]
     for size in sizes[:0:-1]:
@@ -265,7 +265,7 @@ def thresholds(log_weights: Floats) -> NDArray[np.uint32]:
 
 def _add_factor(parts: _Parts, unit: Block, factor: Factor, at: int) -> None:
     scope, table = factor
-    steps = dict(zip(scope, _steps(table.shape), strict=True))
+    steps = dict(zip(scope, steps_of(table.shape), strict=True))
     parts.add("table_of", at)
     offsets = sum(
         steps[v] * values for v, values in zip(unit.nodes, unit.values.T, strict=True) if v in steps

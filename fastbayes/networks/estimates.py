@@ -15,6 +15,8 @@ Ints = NDArray[np.int64]
 BATCHES = 256
 # Beyond so many standard deviations chains differ by more than their batches can explain.
 APART = 3.1
+# Neighbours of a batch that are looked at.
+LAGS = 12
 
 
 class Estimates(NamedTuple):
@@ -32,7 +34,7 @@ class Estimates(NamedTuple):
     r_hat: Floats
 
 
-def batch_lengths(draws: int, chains: int) -> Ints:
+def batch_lengths(draws: int, chains: int, most: int = BATCHES) -> Ints:
     """Return how many draws of a chain each of its batches has: an even number of batches, or 1.
 
     Parameters
@@ -41,8 +43,10 @@ def batch_lengths(draws: int, chains: int) -> Ints:
         Of a chain.
     chains
         Their number.
+    most
+        Batches of a chain for which there is room, four or more are taken all the same.
     """
-    n = min(max(4, -(-BATCHES // chains)), max(4, math.isqrt(draws)), draws)
+    n = min(max(4, min(-(-BATCHES // chains), most)), max(4, math.isqrt(draws)), draws)
     edges = np.linspace(0, draws, max(n - n % 2, 1) + 1).astype(np.int64)
     return np.diff(edges)
 
@@ -50,14 +54,16 @@ def batch_lengths(draws: int, chains: int) -> Ints:
 def estimates(counts: Ints, lengths: Ints) -> Estimates:
     """Return probabilities of cells with their standard errors.
 
-    The variance of a count is that of batches and neighbouring batches within chains,
+    The variance of a count is summed over batches and their neighbours within chains,
 
-        V = sum d[c, j]² + 2 sum d[c, j] d[c, j + 1],   d = n[c, j] - P length[j],
+        V = S_0 + 2 S_1 + 2 (S_2 + S_3) + ...,   S_k = sum over c, j of d[c, j] d[c, j + k],
 
-    corrected for P being estimated. Where whole chains differ by more than that explains (an F
-    test), batches were too short to see how slowly chains move, and the variance between chains
-    is taken. A cell that all draws or none hit has a standard error of 1 / T, the most that this
-    tells.
+    d = n[c, j] - P length[j]; the brackets end with the first that is negative in all chains
+    together (Geyer's initial positive sequence, of batches), and P being estimated is corrected
+    for: standard errors are right on average, neither too small nor too large. Where whole chains
+    differ by more than that explains (an F test), batches were too short to see how slowly chains
+    move, and the variance between chains is taken. A cell that all draws or none hit has a
+    standard error of 1 / T, the most that this tells.
 
     Parameters
     ----------
@@ -68,22 +74,27 @@ def estimates(counts: Ints, lengths: Ints) -> Estimates:
 
     References
     ----------
-    Flegal and Jones 2010, batch means; Vehtari, Gelman, Simpson, Carpenter and Bürkner 2021,
-    equations 1 to 4, split-R̂.
+    Geyer 1992, section 3.3; Flegal and Jones 2010, batch means; Vehtari, Gelman, Simpson,
+    Carpenter and Bürkner 2021, equations 1 to 4, split-R̂.
     """
     n_chains, n_batches, _ = counts.shape
     total = float(n_chains * lengths.sum())
     p = counts.sum(axis=(0, 1)) / total
     off = counts - p * lengths[:, None].astype(np.float64)
     everywhere = n_chains * n_batches
-    own = np.square(off).sum(axis=(0, 1))
-    both = 2.0 * (off[:, 1:] * off[:, :-1]).sum(axis=(0, 1))
-    # Deviations from the mean of so many batches are too small, and their products too.
-    lost = (3.0 - 2.0 / n_batches) / everywhere
+    variance = np.full(p.shape, np.nan)
     if everywhere >= 4:
-        variance = np.maximum(own + both, 0.1 * own) / (1.0 - lost)
-    else:
-        variance = np.full(p.shape, np.nan)
+        own = _products(off, 0)
+        variance = own + 2 * _products(off, 1)
+        lags, positive = np.full(p.shape, min(1, n_batches - 1)), np.ones(p.shape, np.bool_)
+        for lag in range(2, min(LAGS, n_batches - 1), 2):
+            bracket = _products(off, lag) + _products(off, lag + 1)
+            positive &= bracket > 0
+            variance += np.where(positive, 2 * bracket, 0.0)
+            lags += 2 * positive
+        # Deviations from the mean of so many batches are too small, and so are their products.
+        lost = np.minimum((1 + 2 * lags) / everywhere, 0.5)
+        variance = np.maximum(variance, 0.1 * own) / (1.0 - lost)
     if n_chains > 1:
         between = np.square(off.sum(axis=1)).sum(axis=0) * n_chains / (n_chains - 1)
         apart = _deviations(between, variance, n_chains - 1, max(everywhere / 3.0, 1.0))
@@ -93,6 +104,11 @@ def estimates(counts: Ints, lengths: Ints) -> Estimates:
     with np.errstate(divide="ignore", invalid="ignore"):
         ess = np.where(same, total, p * (1 - p) / np.square(mcse))
     return Estimates(p, mcse, ess, _split_r_hat(counts, lengths))
+
+
+def _products(off: Floats, lag: int) -> Floats:
+    """Return the sum of products of batches so many apart, (n_cells,)."""
+    return np.asarray(np.einsum("cjq,cjq->q", off[:, lag:], off[:, : off.shape[1] - lag]))
 
 
 def _deviations(one: Floats, other: Floats, n: float, m: float) -> Floats:

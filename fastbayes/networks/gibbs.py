@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fastbayes import _jit, engine
 from fastbayes.caution import caution
 from fastbayes.errors import MemoryLimitError
-from fastbayes.networks.blankets import check_evidence, compiled
+from fastbayes.networks.blankets import check_evidence, compiled, steps_of
 from fastbayes.networks.coded import Coded
 from fastbayes.networks.estimates import Estimates, batch_lengths, estimates
 from fastbayes.networks.starts import starts
@@ -21,8 +21,8 @@ from fastbayes.plain.gibbs import LANES
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-# Counts of all chains and batches: 256 MiB.
-COUNTS = 1 << 25
+# Counts of all chains and batches: 64 MiB.
+COUNTS = 1 << 23
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,8 +67,8 @@ def gibbs(
     evidence: Mapping[int, int],
     targets: Sequence[int],
     *,
-    draws: int = 100_000,
-    burn_in: int = 100,
+    draws: int = 500_000,
+    burn_in: int = 500,
     thin: int = 1,
     chains: int = 32,
     seed: int | None = None,
@@ -143,19 +143,20 @@ def gibbs(
     check_targets(coded, targets)
     check_evidence(coded, evidence)
     each = -(-draws // chains)
-    lengths = batch_lengths(each, chains)
+    check_cells(coded, targets, chains * 4)
     sizes = [int(coded.sizes[v]) for v in targets]
-    check_cells(coded, targets, chains * len(lengths))
+    cells = math.prod(sizes)
+    lengths = batch_lengths(each, chains, COUNTS // (cells * chains))
     program = compiled(coded, evidence, blocks=blocks, max_block=max_block)
     if program.left:
         _warn(coded, program.left, blocks, max_block)
     sequences = np.random.SeedSequence(seed).spawn(chains + 1)
     x = starts(coded, evidence, chains, np.random.default_rng(sequences[0]))
     streams = np.array([s.generate_state(4, np.uint64) for s in sequences[1:]]).T
-    nodes, steps = np.array(targets, np.int64), _jit.readonly(_steps(sizes))
-    cells = math.prod(sizes)
-    updates = float((each * thin + burn_in) * chains) * len(program.program.kinds)
-    kernel = _jit.load("gibbs", updates)
+    nodes, steps = np.array(targets, np.int64), np.array(steps_of(sizes), np.int64)
+    units = len(program.program.kinds)
+    # numpy takes as long for one chain as for a few dozen.
+    kernel = _jit.load("gibbs", float(each * thin + burn_in) * units * max(chains, LANES))
 
     def sampled(first: int) -> Ints:
         some = slice(first, first + LANES)
@@ -163,10 +164,10 @@ def gibbs(
         counts = np.zeros((len(lengths), states.shape[1], cells), np.int64)
         none, nowhere = nodes[:0], np.zeros((states.shape[1], 1), np.int64)
         # In pieces: a key that interrupts is heard between two calls.
-        for sweeps in _pieces(burn_in, len(program.program.kinds)):
+        for sweeps in _pieces(burn_in, units):
             kernel.run(program.program, states, words, 1, sweeps, none, none, nowhere)
         for batch, length in zip(counts, lengths.tolist(), strict=True):
-            for piece in _pieces(length, thin * len(program.program.kinds)):
+            for piece in _pieces(length, thin * units):
                 kernel.run(program.program, states, words, piece, thin, nodes, steps, batch)
         return counts.transpose(1, 0, 2)
 
@@ -206,10 +207,6 @@ def check_cells(coded: Coded, targets: Sequence[int], copies: int) -> None:
             f"the joint states of {names} are {cells:,.0f}, counted {copies:,} times, which takes "
             f"more than {COUNTS:,} counts; ask for fewer targets at a time, or take fewer chains"
         )
-
-
-def _steps(sizes: Sequence[int]) -> Ints:
-    return np.array([math.prod(sizes[at + 1 :]) for at in range(len(sizes))], np.int64)
 
 
 def _pieces(sweeps: int, units: int) -> list[int]:

@@ -82,7 +82,7 @@ def blocks_of(
         parts = {part.nodes: part for v in nodes for part in [_part(v, block_of, sizes)]}
         block = _joined(list(parts.values()), having, max_block)
         if block is None:
-            left.append(nodes)
+            left.append(tuple(sorted(nodes)))
         else:
             block_of.update(dict.fromkeys(block.nodes, block))
     # A later block may have brought together what did not fit before.

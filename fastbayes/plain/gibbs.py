@@ -93,15 +93,13 @@ def run(
     steps    IN       (n_targets,) int64
     counts   OUT      (n_chains, n_cells) int64
     """
-    chains = np.arange(x.shape[1])
+    chains, now = np.arange(x.shape[1]), x.astype(np.int64)
     for _ in range(draws):
         for _ in range(thin):
             for unit in range(len(program.kinds)):
-                _resample(program, unit, x, next_words(streams))
-        cells = np.zeros(len(chains), np.int64)
-        for target, step in zip(targets.tolist(), steps.tolist(), strict=True):
-            cells += step * x[target].astype(np.int64)
-        counts[chains, cells] += 1
+                _resample(program, unit, now, next_words(streams))
+        counts[chains, steps @ now[targets]] += 1
+    x[:] = now
 
 
 def next_words(streams: Words) -> Words:
@@ -123,7 +121,7 @@ def next_words(streams: Words) -> Words:
     return np.asarray(result)
 
 
-def _resample(program: Program, unit: int, x: States, words: Words) -> None:
+def _resample(program: Program, unit: int, x: Ints, words: Words) -> None:
     """Draw a unit of every chain from its distribution given the others."""
     n_states = int(program.states[unit])
     if program.kinds[unit] == TABLE:
@@ -141,24 +139,23 @@ def _resample(program: Program, unit: int, x: States, words: Words) -> None:
         x[member] = program.values[at + place * n_states + state]
 
 
-def _looked_up(program: Program, unit: int, n_states: int, x: States, words: Words) -> Ints:
-    row = np.zeros(x.shape[1], np.int64)
-    for o in range(program.outer_at[unit], program.outer_at[unit + 1]):
-        row += int(program.outer_step[o]) * x[program.outer[o]].astype(np.int64)
+def _looked_up(program: Program, unit: int, n_states: int, x: Ints, words: Words) -> Ints:
+    some = slice(program.outer_at[unit], program.outer_at[unit + 1])
+    row = program.outer_step[some].astype(np.int64) @ x[program.outer[some]]
     share = np.minimum(words >> np.uint64(32), np.uint64(HIGHEST)).astype(np.uint32)
     places = program.table_at[unit] + row * (n_states - 1)
     thresholds = program.thresholds[places[:, None] + np.arange(n_states - 1)]
     return np.asarray((share[:, None] >= thresholds).sum(axis=1))
 
 
-def products(program: Program, unit: int, x: States) -> Floats:
+def products(program: Program, unit: int, x: Ints) -> Floats:
     """Return the weight of every state of a unit in each chain, (n_chains, states)."""
     n_states = int(program.states[unit])
     factors = []
     for f in range(program.factor_at[unit], program.factor_at[unit + 1]):
         base = np.full(x.shape[1], program.table_of[f])
         for o in range(program.factor_outer_at[f], program.factor_outer_at[f + 1]):
-            base += program.factor_step[o] * x[program.factor_outer[o]].astype(np.int64)
+            base += program.factor_step[o] * x[program.factor_outer[o]]
         offsets = program.offsets[program.offset_at[f] :][:n_states]
         factors.append(program.probabilities[base[:, None] + offsets])
     weights = factors[0].copy()

@@ -161,7 +161,7 @@ def test_products_too_small_for_a_float__the_same_states(module):
         [np.array([0.999, 0.001])] + [child] * 40,
     )
     program = compiled(coded, dict.fromkeys(range(1, 41), 0), entries=0).program
-    weights = plain.products(program, 0, np.zeros((41, 1), np.uint16))[0]
+    weights = plain.products(program, 0, np.zeros((41, 1), np.int64))[0]
     np.testing.assert_allclose(weights[1] / weights[0], 2.0**40 * 0.001 / 0.999, rtol=1e-9)
     streams = rng.integers(1, 2**63, (4, 16)).astype(np.uint64)
     x, counts = np.zeros((41, 16), np.uint16), np.zeros((16, 2), np.int64)
