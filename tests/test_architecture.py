@@ -37,6 +37,7 @@ SIDEWAYS = {
     ("checkpoint", "files"),
     ("checkpoint", "statistics"),
     ("classifiers", "networks"),
+    ("networks", "sink"),
     ("planning", "counting"),
     ("networks", "counting"),
     ("evaluation", "validation"),

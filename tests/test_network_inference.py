@@ -267,3 +267,18 @@ def test_tables__go_out_and_come_back() -> None:
     ]:
         with pytest.raises(ValueError, match=message):
             BayesianNetwork.from_tables(tables)
+
+
+@pytest.mark.parametrize("method", ["gibbs", "likelihood_weighting"])
+def test_random_draws__come_near(method: str) -> None:
+    evidence = {"asia": "yes", "dysp": "yes"}
+    exact = asia().query(["tub", "bronc"], evidence)
+    found = asia().query(["tub", "bronc"], evidence, method, draws=20_000, seed=1)
+    assert found.method == method
+    assert found.mcse is not None
+    assert (np.abs(found.probabilities - exact.probabilities) <= 5 * found.mcse).all()
+    assert {"mcse", "ess"} <= {*found.table.column_names}
+    again = asia().query(["tub", "bronc"], evidence, method, draws=20_000, seed=1, threads=2)
+    assert np.array_equal(found.probabilities, again.probabilities)
+    with pytest.raises(ValueError, match="method='magic': use 'exact'"):
+        asia().query("tub", method="magic")

@@ -20,6 +20,14 @@ class Asking(Tables):
         evidence: Mapping[str, Any] | None = None,
         method: str = "exact",
         *,
+        draws: int = 100_000,
+        burn_in: int = 100,
+        thin: int = 1,
+        chains: int = 32,
+        seed: int | None = None,
+        blocks: bool = True,
+        max_block: int = 4096,
+        threads: int | None = None,
         max_cells: float = inference.LARGEST,
     ) -> Answer:
         """Return P(targets | evidence).
@@ -31,14 +39,32 @@ class Asking(Tables):
         evidence
             {node: its state}.
         method
-            "exact": variable elimination.
+            "exact", variable elimination; "gibbs", random draws of all nodes given the evidence;
+            "likelihood_weighting", random rows weighted by how probable they make the evidence.
+        draws
+            Sweeps to retain over all chains, or rows of likelihood weighting.
+        burn_in
+            Sweeps of each chain before the first is retained.
+        thin
+            One sweep of so many is retained.
+        chains
+            Chains of Gibbs sampling.
+        seed
+            Seed of random draws: the same seed gives the same bits on any number of threads.
+        blocks
+            Whether nodes that probabilities of 0 tie together are drawn together.
+        max_block
+            Joint states that such nodes may have.
+        threads
+            Worker threads of random draws.
         max_cells
             Numbers that the largest table of exact inference may have, 8 bytes each.
 
         Returns
         -------
         Answer
-            The probability of each joint state; `probability({node: state})`, `table`.
+            The probability of each joint state; `probability({node: state})`, `table`. Of random
+            draws also `mcse`, `ess` and, of chains, `r_hat`.
 
         Raises
         ------
@@ -53,10 +79,11 @@ class Asking(Tables):
         -----
         Nodes that are neither targets nor evidence nor above one of them are left out; the others
         are summed out in an order of fewest new neighbours. The time is that of the largest table.
+        With `blocks=False, chains=1, thin=1, burn_in=0` Gibbs sampling is that of the textbooks.
 
         References
         ----------
-        Koller, Friedman (2009), Probabilistic graphical models, algorithm 9.1.
+        Koller, Friedman (2009), Probabilistic graphical models, algorithms 9.1, 12.2 and 12.4.
 
         Examples
         --------
@@ -73,11 +100,24 @@ class Asking(Tables):
         names = self._named(targets)
         if not names:
             raise ValueError("there is no target: name a node")
-        if method != "exact":
-            raise ValueError(f"method={method!r}: use 'exact'")
+        if method not in ("exact", "gibbs", "likelihood_weighting"):
+            raise ValueError(f"method={method!r}: use 'exact', 'gibbs' or 'likelihood_weighting'")
         places = [self.nodes.index(name) for name in names]
-        found, total = inference.joint_posterior(self.coded(), given, places, max_cells)
-        return Answer(tuple(names), tuple(self.states[n] for n in names), found, total)
+        coded, about = self.coded(), (tuple(names), tuple(self.states[n] for n in names))
+        if method == "exact":
+            return Answer(*about, *inference.joint_posterior(coded, given, places, max_cells))
+        told: dict[str, Any] = {"draws": draws, "seed": seed, "threads": threads}
+        if method == "gibbs":
+            told |= {"burn_in": burn_in, "thin": thin, "chains": chains}
+            told |= {"blocks": blocks, "max_block": max_block}
+        # Imported here: samplers are not needed to ask what can be computed.
+        from fastbayes.networks.gibbs import gibbs
+        from fastbayes.networks.weighting import likelihood_weighting
+
+        draw = gibbs if method == "gibbs" else likelihood_weighting
+        found = draw(coded, given, places, **told)
+        figures = found.mcse, found.ess, found.r_hat
+        return Answer(*about, found.probabilities, found.log_evidence, method, *figures)
 
     def log_evidence(
         self, evidence: Mapping[str, Any], *, max_cells: float = inference.LARGEST
