@@ -137,35 +137,38 @@ class Fitting(Tables):
             memory_limit=memory_limit,
             progress=progress,
         )
+        places = self._ordered_states(stats)[1]
+        if missing != "em":
+            return self._take(stats, rule)
+        cells = stats.cells
+        names = [stats.schema.names[j] for j in cells.columns]
+        codes = [_placed(cells.keys[:, names.index(n)], places[n]) for n in self.nodes]
+        place = {node: i for i, node in enumerate(self.nodes)}
+        even = Prior("bdeu", ess=1.0)
+        found, trace = by_expectation(
+            Completed(np.stack(codes, axis=1), cells.counts[:, 0]),
+            [str(node) for node in self.nodes],
+            [tuple(place[p] for p in self.parents[node]) for node in self.nodes],
+            # From where nothing is missing; no cell is closed from the start.
+            [even.table(self._counts(stats, q, places)) for q in range(len(self.nodes))],
+            rule,
+            max_iter=max_iter,
+        )
+        self._take(stats, rule, dict(zip(self.nodes, found, strict=True)))
+        self.em_trace_ = trace
+        return self
+
+    def _take(
+        self, stats: Statistics, rule: Prior, tables: Mapping[str, NDArray[Any]] | None = None
+    ) -> Self:
+        """Set states and tables, those of the counts unless given."""
         states, places = self._ordered_states(stats)
-        tables = {}
-        for q, node in enumerate(self.nodes):
-            counts = self._counts(stats, q, places)
-            tables[node] = rule.table(counts)
-        trace = None
-        if missing == "em":
-            keys = stats.cells.keys
-            names = [stats.schema.names[j] for j in stats.cells.columns]
-            codes = np.stack([_placed(keys[:, names.index(n)], places[n]) for n in self.nodes], 1)
-            coded_parents = [
-                tuple(self.nodes.index(p) for p in self.parents[node]) for node in self.nodes
-            ]
-            found, trace = by_expectation(
-                Completed(codes, stats.cells.counts[:, 0]),
-                list(map(str, self.nodes)),
-                coded_parents,
-                # From where nothing is missing; no cell is closed from the start.
-                [Prior("bdeu", ess=1.0).table(self._counts(stats, q, places))
-                 for q in range(len(self.nodes))],
-                rule,
-                max_iter=max_iter,
-            )  # fmt: skip
-            tables = dict(zip(self.nodes, found, strict=True))
+        if tables is None:
+            each = (self._counts(stats, q, places) for q in range(len(self.nodes)))
+            tables = {n: rule.table(counts) for n, counts in zip(self.nodes, each, strict=True)}
         self._fill(states, tables)
         self._cuts = {f.name: f.cuts for f in stats.schema.features if f.cuts is not None}
         self.statistics_ = stats
-        if trace is not None:
-            self.em_trace_ = trace
         return self
 
     def _known(self) -> dict[str, list[Any]]:

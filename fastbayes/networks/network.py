@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from fastbayes.networks.asking import Asking
 from fastbayes.networks.drawing import Drawing
-from fastbayes.networks.fitting import Fitting
+from fastbayes.networks.learned import Learning
 from fastbayes.networks.predicting import Predicting
 
 
-class BayesianNetwork(Asking, Predicting, Drawing, Fitting):
+class BayesianNetwork(Asking, Predicting, Drawing, Learning):
     """Discrete variables, what each depends on, and how probable its states are then.
 
     Parameters

@@ -136,8 +136,10 @@ class Tables(DAG):
             r states of a node, q joint states of its parents, those included that never occur.
         """
         if states is None:
-            self._check_fitted()
-            states = {node: len(values) for node, values in self.states.items()}
+            known = self.states or self._declared
+            if not known:
+                self._check_fitted()
+            states = {node: len(values) for node, values in known.items()}
         return super().n_parameters(states)
 
     def table(self, node: str) -> pa.Table:
