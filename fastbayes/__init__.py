@@ -41,6 +41,7 @@ from fastbayes.errors import (
     SchemaError,
 )
 from fastbayes.evaluation import evaluate
+from fastbayes.networks.network import BayesianNetwork
 from fastbayes.planning import Plan, plan
 from fastbayes.sink import predict_to
 from fastbayes.statistics.bundle import Statistics
@@ -56,6 +57,7 @@ __all__ = [
     "KDB",
     "SPODE",
     "TAN",
+    "BayesianNetwork",
     "BernoulliNB",
     "CategoricalNB",
     "ComplementNB",

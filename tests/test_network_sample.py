@@ -11,7 +11,8 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from fastbayes.errors import DataError, SchemaError
+import fastbayes as fb
+from fastbayes.errors import DataError, FileFormatError, SchemaError
 from fastbayes.networks import drawing
 from fastbayes.networks.network import BayesianNetwork
 from tests.networks_made import asia, joint_by_rows, posterior_by_joint, random_network
@@ -107,3 +108,27 @@ def test_number_of_rows__is_checked(n: Any) -> None:
 def test_impossible_evidence__is_refused() -> None:
     with pytest.raises(DataError, match="is impossible: the network gives"):
         asia().sample(10, {"lung": "yes", "either": "no"})
+
+
+def test_model_file__gives_the_network_back(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    rows = pa.table({"x": random.random(200), "y": random.integers(0, 3, 200)})
+    graph = BayesianNetwork.from_edges([("y", "x")], nodes=["y", "x"])
+    fitted = BayesianNetwork.from_edges([("y", "x")]).fit(rows, discretize="width", missing="em")
+    for network in (asia(), graph, fitted):
+        network.save(tmp_path / "m.fb", force=True)
+        again = fb.load(tmp_path / "m.fb")
+        assert type(again) is BayesianNetwork
+        assert again == network
+        assert again._declared == network._declared
+    assert again.statistics_ == fitted.statistics_
+    assert again.em_trace_ == fitted.em_trace_
+    assert np.array_equal(again.predict_proba(rows, "y"), fitted.predict_proba(rows, "y"))
+    with pytest.raises(DataError, match=r"m\.fb"):
+        fb.save(fitted, tmp_path / "m.fb")
+    header, arrays = fitted.state()
+    del arrays["table.0"]
+    told = {"kind": "model", "class": "BayesianNetwork", "params": {}, "state": header}
+    fb.files.write(tmp_path / "bad.fb", told, arrays)
+    with pytest.raises(FileFormatError, match="do not fit together"):
+        fb.load(tmp_path / "bad.fb")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from fastbayes.networks.asking import Asking
 from fastbayes.networks.drawing import Drawing
+from fastbayes.networks.filing import Filing
 from fastbayes.networks.learned import Learning
 from fastbayes.networks.predicting import Predicting
+from fastbayes.networks.storing import Storing
 
 
-class BayesianNetwork(Asking, Predicting, Drawing, Learning):
+class BayesianNetwork(Asking, Predicting, Drawing, Learning, Storing):
     """Discrete variables, what each depends on, and how probable its states are then.
 
     Parameters

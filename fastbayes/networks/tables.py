@@ -16,6 +16,7 @@ from fastbayes.errors import not_fitted
 from fastbayes.networks.answer import as_column
 from fastbayes.networks.coded import Coded
 from fastbayes.networks.dag import DAG
+from fastbayes.statistics.bundle import Statistics
 
 Floats = NDArray[np.float64]
 
@@ -29,6 +30,9 @@ class Tables(DAG):
     # States that were given, not observed; cut points of columns whose bins are states.
     _declared: dict[str, tuple[Any, ...]]
     _cuts: Mapping[str, Floats] = MappingProxyType({})
+    # What the tables were learned from, and how expectation maximisation went.
+    statistics_: Statistics
+    em_trace_: list[float]
 
     def __init__(
         self,
