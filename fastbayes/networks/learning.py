@@ -98,7 +98,7 @@ def learned(
     forbidden: Edges = (),
     order: Sequence[str] | None = None,
     start: Any = None,
-    restarts: int = 10,
+    restarts: int = 20,
     seed: int = 0,
     time_limit: float | None = None,
     columns: Sequence[str] | None = None,

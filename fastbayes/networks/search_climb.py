@@ -227,10 +227,14 @@ class Climber:
             parents[u] |= 1 << v
         return parents
 
-    def shaken(self, random: np.random.Generator, times: int) -> list[int]:
-        """Return a graph that lacks some edges, chosen at random, of those that may be dropped."""
+    def shaken(self, random: np.random.Generator) -> list[int]:
+        """Return a graph that lacks an eighth to a half of the edges, in an equivalent one.
+
+        Few edges more and the climb comes back to where it was; many more and it starts anew.
+        """
         parents = self.turned(random, self.n)
         edges = [(u, v) for v in range(self.n) for u in members(parents[v]) if self.free[u, v]]
+        times = int(random.integers(len(edges) // 8, len(edges) // 2 + 1)) + (len(edges) < 8)
         for k in random.permutation(len(edges))[:times].tolist():
             u, v = edges[k]
             parents[v] ^= 1 << u
@@ -244,9 +248,8 @@ class Climber:
         again  climbs or searches from where the climber is; says whether to go on
         """
         best, score = list(self.parents), self.score
-        for k in range(restarts):
-            near = self.turned(random, self.n) if k % 2 == 0 else self.shaken(random, 4 + k % 8)
-            self.set(near)
+        for _ in range(restarts):
+            self.set(self.shaken(random))
             going = again()
             if self.score >= score - self.rounding:
                 best, score = list(self.parents), self.score
