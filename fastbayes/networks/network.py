@@ -6,11 +6,12 @@ from fastbayes.networks.asking import Asking
 from fastbayes.networks.drawing import Drawing
 from fastbayes.networks.filing import Filing
 from fastbayes.networks.learned import Learning
+from fastbayes.networks.picture import Picture
 from fastbayes.networks.predicting import Predicting
 from fastbayes.networks.storing import Storing
 
 
-class BayesianNetwork(Asking, Predicting, Drawing, Learning, Storing):
+class BayesianNetwork(Asking, Predicting, Drawing, Learning, Filing, Storing):
     """Discrete variables, what each depends on, and how probable its states are then.
 
     Parameters
