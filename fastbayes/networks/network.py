@@ -11,7 +11,7 @@ from fastbayes.networks.predicting import Predicting
 from fastbayes.networks.storing import Storing
 
 
-class BayesianNetwork(Asking, Predicting, Drawing, Learning, Filing, Storing):
+class BayesianNetwork(Asking, Predicting, Drawing, Learning, Filing, Storing, Picture):
     """Discrete variables, what each depends on, and how probable its states are then.
 
     Parameters
