@@ -53,6 +53,9 @@ SIGNATURES = {
             writes("uint32"),
             writes("uint16"),
             writes("uint64"),
+            writes("uint64"),
+            writes("float64"),
+            writes("float64", 2),
         )
     ],
 }
@@ -62,7 +65,11 @@ FEW = 5
 # Thresholds up to which all are compared.
 COMPARED = 12
 
-U8, U16, U32, U64 = np.uint8, np.uint16, np.uint32, np.uint64
+U16, U32, U64 = np.uint16, np.uint32, np.uint64
+_SCRATCH = (
+    *(("row", U16), ("share", U32), ("state", U16), ("word", U64)),
+    *(("place", U64), ("total", np.float64)),
+)
 
 
 def run(
@@ -105,8 +112,8 @@ def run(
         states, words = np.take(x, lanes, axis=1), np.take(streams, lanes, axis=1)
         found = np.zeros((LANES, counts.shape[1]), np.int64)
         scratch = [
-            borrow(f"gibbs {name}", (LANES,), kind)
-            for name, kind in (("row", U16), ("share", U32), ("state", U16), ("word", U64))
+            *(borrow(f"gibbs {name}", (LANES,), kind) for name, kind in _SCRATCH),
+            borrow("gibbs joint", (most, LANES), np.float64),
         ]
         sample_lanes(*program, states, words, *asked, found, weights, exponents, *scratch)
         x[:, some], streams[:, some] = states[:, :n], words[:, :n]
@@ -120,37 +127,43 @@ def _readonly(array: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 @register_jitable
+def place_of(f, x, table_of, factor_outer_at, factor_outer, factor_step):
+    """Return where a factor's numbers for one chain's states x begin."""
+    place = U64(table_of[f])
+    for o in range(factor_outer_at[f], factor_outer_at[f + U64(1)]):
+        place += U64(factor_step[U64(o)]) * U64(x[U64(factor_outer[U64(o)])])
+    return place
+
+
+@register_jitable
 def product_draw(
     unit, n_states, word, x, factor_at, table_of, offset_at, offsets, factor_outer_at,
     factor_outer, factor_step, probabilities, weights, exponents,
 ):  # fmt: skip
     """Return a state drawn from the product of a unit's factors, of one chain's states x."""
-    first = factor_at[unit]
-    for f in range(first, factor_at[unit + 1]):
-        base = table_of[f]
-        for o in range(factor_outer_at[f], factor_outer_at[f + 1]):
-            base += factor_step[o] * np.int64(x[factor_outer[o]])
-        at = offset_at[f]
+    first, last = factor_at[unit], factor_at[U64(unit + 1)]
+    for f in range(first, last):
+        place = place_of(U64(f), x, table_of, factor_outer_at, factor_outer, factor_step)
+        at = U64(offset_at[U64(f)])
         if f == first:
-            for v in range(n_states):
-                weights[v] = probabilities[U64(base + offsets[U64(at + v)])]
+            for v in range(U64(n_states)):
+                weights[v] = probabilities[place + U64(offsets[at + v])]
         else:
-            for v in range(n_states):
-                weights[v] *= probabilities[U64(base + offsets[U64(at + v)])]
+            for v in range(U64(n_states)):
+                weights[v] *= probabilities[place + U64(offsets[at + v])]
     total = 0.0
-    for v in range(n_states):
+    for v in range(U64(n_states)):
         total += weights[v]
         weights[v] = total
     if total < FAINT:
         # Once more, with the exponents apart, so that nothing possible becomes 0.
         for v in range(n_states):
             weights[v], exponents[v] = 0.5, 1
-        for f in range(first, factor_at[unit + 1]):
-            base = table_of[f]
-            for o in range(factor_outer_at[f], factor_outer_at[f + 1]):
-                base += factor_step[o] * np.int64(x[factor_outer[o]])
+        for f in range(first, last):
+            place = place_of(U64(f), x, table_of, factor_outer_at, factor_outer, factor_step)
             for v in range(n_states):
-                mantissa, more = math.frexp(probabilities[base + offsets[offset_at[f] + v]])
+                factor = probabilities[place + U64(offsets[offset_at[f] + v])]
+                mantissa, more = math.frexp(factor)
                 weights[v], again = math.frexp(weights[v] * mantissa)
                 exponents[v] += np.int64(more) + np.int64(again)
         largest = np.int64(-(2**62))
@@ -164,7 +177,7 @@ def product_draw(
             weights[v] = total
     share = np.float64(word >> U64(11)) * 2.0**-53 * total
     state = 0
-    for v in range(n_states - 1):
+    for v in range(U64(n_states - 1)):
         state += np.int64(share >= weights[v])
     return state
 
@@ -260,7 +273,7 @@ def sample_lanes(
     kinds, states, member_at, members, value_at, values, outer_at, outer, outer_step, table_at,
     thresholds, factor_at, table_of, offset_at, offsets, factor_outer_at, factor_outer,
     factor_step, probabilities, x, streams, draws, thin, targets, steps, counts, weights,
-    exponents, row, share, state, word,
+    exponents, row, share, state, word, place, total, joint,
 ):  # fmt: skip
     """Sweep LANES chains over all units, `draws` times `thin` times; count after every `thin`.
 
@@ -276,6 +289,8 @@ def sample_lanes(
     counts   OUT      (LANES, n_cells) int64
     weights, exponents  scratch  (most states,) float64, int64
     row, share, state, word  scratch  (LANES,) uint16, uint32, uint16, uint64
+    place, total  scratch  (LANES,) uint64, float64
+    joint    scratch  (most states, LANES) float64
     """
     s0, s1, s2, s3 = streams[0], streams[1], streams[2], streams[3]
     for _ in range(draws):
@@ -325,12 +340,45 @@ def sample_lanes(
                             q = at + U64(row[c]) * n
                             state[c] = U16(rank(thresholds, q, n, share[c]))
                 else:
+                    first, last = factor_at[u], factor_at[u + 1]
+                    for f in range(first, last):
+                        for c in range(LANES):
+                            place[c] = U64(table_of[U64(f)])
+                        for o in range(factor_outer_at[U64(f)], factor_outer_at[U64(f + 1)]):
+                            far, of = U64(factor_step[U64(o)]), x[U64(factor_outer[U64(o)])]
+                            for c in range(LANES):
+                                place[c] += far * U64(of[c])
+                        for v in range(U64(n_states)):
+                            offset, weight = U64(offsets[U64(offset_at[f]) + v]), joint[v]
+                            if f == first:
+                                for c in range(LANES):
+                                    weight[c] = probabilities[place[c] + offset]
+                            else:
+                                for c in range(LANES):
+                                    weight[c] *= probabilities[place[c] + offset]
                     for c in range(LANES):
-                        state[c] = product_draw(
-                            u, n_states, word[c], x[:, c], factor_at, table_of, offset_at, offsets,
-                            factor_outer_at, factor_outer, factor_step, probabilities, weights,
-                            exponents,
-                        )  # fmt: skip
+                        total[c] = 0.0
+                    for v in range(U64(n_states)):
+                        weight = joint[v]
+                        for c in range(LANES):
+                            total[c] += weight[c]
+                            weight[c] = total[c]
+                    faint = False
+                    for c in range(LANES):
+                        faint |= total[c] < FAINT
+                        total[c] *= np.float64(word[c] >> U64(11)) * 2.0**-53
+                        state[c] = U16(0)
+                    for v in range(U64(n_states - 1)):
+                        weight = joint[v]
+                        for c in range(LANES):
+                            state[c] = U16(state[c] + U16(total[c] >= weight[c]))
+                    if faint:
+                        for c in range(LANES):
+                            state[c] = product_draw(
+                                u, n_states, word[c], x[:, c], factor_at, table_of, offset_at,
+                                offsets, factor_outer_at, factor_outer, factor_step, probabilities,
+                                weights, exponents,
+                            )  # fmt: skip
                 at_value = value_at[u]
                 if at_value < 0:
                     of = x[U64(members[U64(member_at[u])])]

@@ -71,7 +71,7 @@ def compiled(
     evidence: Mapping[int, int],
     *,
     blocks: bool = True,
-    max_block: int = 4096,
+    max_block: int = 1024,
     entries: int = ENTRIES,
     all_entries: int = ALL_ENTRIES,
 ) -> Compiled:

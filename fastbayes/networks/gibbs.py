@@ -74,7 +74,7 @@ def gibbs(
     seed: int | None = None,
     threads: int | None = None,
     blocks: bool = True,
-    max_block: int = 4096,
+    max_block: int = 1024,
 ) -> Sampled:
     """Estimate the joint distribution of some nodes given the states of others.
 

@@ -13,8 +13,8 @@ Ints = NDArray[np.int64]
 # Nodes and a table over them, an axis for each.
 Factor = tuple[tuple[int, ...], Floats]
 
-# Joint states that are looked through to find those of a block that are possible.
-CANDIDATES = 1 << 20
+# Joint states that are looked through to find those of a block that are possible, at least.
+CANDIDATES = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def _joined(parts: list[Block], having: Mapping[int, list[Factor]], max_block: i
         return parts[0]
     names, values = parts[0].nodes, parts[0].values
     for part in parts[1:]:
-        if len(values) * len(part.values) > CANDIDATES:
+        if len(values) * len(part.values) > max(CANDIDATES, 16 * max_block):
             return None
         names += part.nodes
         pairs = np.indices((len(values), len(part.values))).reshape(2, -1)
