@@ -20,6 +20,7 @@ SIGNATURES = {
     "visit": [
         (
             *(reads(code, 2), reads("int64"), reads("float64"), "int64", "int64", "int64"),
+            "float64",
             *(reads("float64"), "float64", writes("uint32", 2), writes("float64")),
             *(writes("uint32"), writes("int64", 2), writes("float64"), writes("float64", 2)),
         )
@@ -35,6 +36,7 @@ def write_subset_sums(
     prefix: int,
     begin: int,
     most: int,
+    most_cells: float,
     offsets: Floats,
     ess: float,
     out: Floats,
@@ -43,8 +45,8 @@ def write_subset_sums(
 
     out[t, mask] = Σ n ln n where a = offsets[t] < 0, else Σ lnΓ(n + a) - lnΓ(a), a = ess / cells
     of the table where offsets[t] = 0; sums over the cells n > 0 of the joint table of the columns
-    whose bits are set in mask. Written for every mask of at most `most` columns which agrees with
-    `prefix` in the first `begin` columns.
+    whose bits are set in mask. Written for every mask of at most `most` columns, whose table has at
+    most `most_cells`, which agrees with `prefix` in the first `begin` columns.
 
     codes    IN   (m, n) uint8 | uint16 | uint32   codes[j, r] < sizes[j]
     sizes    IN   (m,) int64
@@ -58,7 +60,13 @@ def write_subset_sums(
     room = max(n, 1) * int(sizes.max(initial=1))
     visit(
         *(readonly(codes), readonly(sizes), readonly(weight), prefix, begin, most),
-        *(readonly(offsets), ess, np.empty((m + 1, n), np.uint32), np.zeros(room)),
+        *(
+            float(most_cells),
+            readonly(offsets),
+            ess,
+            np.empty((m + 1, n), np.uint32),
+            np.zeros(room),
+        ),
         *(np.zeros(room, np.uint32), np.zeros((m + 2, 3), np.int64), np.zeros(m + 2), out),
     )
 
@@ -109,7 +117,7 @@ def write_sums(table, used, offsets, ess, cells, mask, out):
 
 @kernel
 def visit(
-    codes, sizes, weight, prefix, begin, most, offsets, ess,
+    codes, sizes, weight, prefix, begin, most, most_cells, offsets, ess,
     joint, table, number, stack, cells, out,
 ):  # fmt: skip
     """Write the sums of all sets that begin with a prefix, depth first.
@@ -118,6 +126,7 @@ def visit(
     sizes    IN   (m,) int64
     weight   IN   (n,) float64
     prefix, begin, most  IN  int64
+    most_cells  IN   float64
     offsets  IN   (n_sums,) float64
     ess      IN   float64
     joint    OUT  (m + 1, n) uint32   scratch: the code of the set at each depth
@@ -145,7 +154,7 @@ def visit(
             )  # fmt: skip
             cells[depth + 1] = cells[depth] * sizes[j]
             depth, width = depth + 1, used
-    if depth <= most:
+    if depth <= most and cells[depth] <= most_cells:
         write_sums(table, used, offsets, ess, cells[depth], prefix, out)
         stack[depth, 0], stack[depth, 1], stack[depth, 2] = prefix, width, begin
         first = depth
@@ -155,6 +164,8 @@ def visit(
                 depth -= 1
                 continue
             stack[depth, 2] = u + 1
+            if cells[depth] * sizes[u] > most_cells:
+                continue
             mask = stack[depth, 0] | 1 << u
             for cell in range(used):
                 table[cell] = 0.0

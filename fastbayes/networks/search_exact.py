@@ -41,9 +41,10 @@ def best_graph(
     Notes
     -----
     n 2^(n - 1) families are scored, from sums over the tables of the 2^n sets of nodes; with
-    `max_parents` only small sets are counted. Of each set of nodes a last one is found, whose
-    parents are the best among the others: memory is 4 n 2^n bytes, time grows as n 2^n and as
-    2^n times the different rows.
+    `max_parents` only small sets are counted, and for "mdl" and "aic" only those that could be
+    worth their parameters. Of each set of nodes a last one is found, whose parents are the best
+    among the others: memory is 4 n 2^n bytes, time grows as n 2^n and as 2^n times the different
+    rows.
 
     References
     ----------
@@ -52,11 +53,13 @@ def best_graph(
     """
     n = len(scores.sizes)
     _check_room(n, len(scores.kinds), memory_limit)
-    sums, cells = _sums(scores, min(limits.max_parents + 1, n)), np.ones(1)
+    dear = _too_dear(scores, limits)
+    largest = max(q * r for q, r in zip(dear, scores.sizes, strict=True))
+    sums, cells = _sums(scores, min(limits.max_parents + 1, n), largest), np.ones(1)
     for size in scores.sizes:
         cells = np.concatenate((cells, cells * size))
     counts = _bits(n)
-    choose = partial(_families, scores, limits, sums, cells, counts)
+    choose = partial(_families, scores, limits, dear, sums, cells, counts)
     best = np.empty((n, 1 << n - 1))
     for v in range(n):
         best[v] = choose(v)
@@ -92,13 +95,30 @@ def _check_room(n: int, kinds: int, memory_limit: int | None) -> None:
         )
 
 
-def _sums(scores: FamilyScores, most: int) -> Floats:
-    """Return the sums of all sets of at most so many nodes, (n_sums, 2^n)."""
+def _too_dear(scores: FamilyScores, limits: Limits) -> list[float]:
+    """Return the most joint values that the parents of each node may have to be worth their price.
+
+    The required parents alone are a choice that is always open, and more can gain no more than
+    all that these leave untold.
+    """
+    if not scores.rule.penalised or scores.price <= 0:
+        return [np.inf] * len(scores.sizes)
+    result = []
+    for v, (above, r) in enumerate(zip(limits.required, scores.sizes, strict=True)):
+        untold = -scores.value(v, above)  # with the price of the required parents
+        price = scores.price * (r - 1)
+        result.append(untold / price * (1 + 1e-9) if price else scores.joint(above))
+    return result
+
+
+def _sums(scores: FamilyScores, most: int, largest: float) -> Floats:
+    """Return the sums of sets of at most so many nodes and joint values, (n_sums, 2^n)."""
     n, rows = len(scores.sizes), scores.rows
     if rows.columns is None:
         sets = [
             sum(1 << v for v in s) for k in range(1, most + 1) for s in combinations(range(n), k)
         ]
+        sets = [s for s in sets if scores.joint(s) <= largest]
         scores.need(sets)
         out = np.zeros((len(scores._sums[0]), 1 << n))
         for s in (0, *sets):
@@ -115,7 +135,7 @@ def _sums(scores: FamilyScores, most: int) -> Floats:
 
     def one(prefix: int) -> None:
         ess = float(scores.rule.ess)
-        write(codes, rows.sizes, weight, prefix, first, most, offsets, ess, out)
+        write(codes, rows.sizes, weight, prefix, first, most, largest, offsets, ess, out)
 
     for _ in engine.in_order(one, range(1 << first), scores.threads):
         pass
@@ -123,19 +143,24 @@ def _sums(scores: FamilyScores, most: int) -> Floats:
 
 
 def _families(
-    scores: FamilyScores, limits: Limits, sums: Floats, cells: Floats, counts: NDArray[Any], v: int
+    scores: FamilyScores,
+    limits: Limits,
+    dear: list[float],
+    sums: Floats,
+    cells: Floats,
+    counts: NDArray[Any],
+    v: int,
 ) -> Floats:
     """Return the scores of a node below every set of others, -inf where it may not be."""
     without = _halves(sums, v)
     kind = 1 + scores.kinds.index(scores.sizes[v]) if scores.rule.name == "k2" else 0
     result = np.array(without[0, :, 1] - without[kind, :, 0]).reshape(-1)
+    values = _halves(cells[None], v)[0, :, 0].reshape(-1)
     if scores.rule.penalised:
-        result -= (
-            scores.price * (scores.sizes[v] - 1) * _halves(cells[None], v)[0, :, 0].reshape(-1)
-        )
+        result -= scores.price * (scores.sizes[v] - 1) * values
     n = len(scores.sizes)
     members = _halves(np.arange(1 << n)[None], v)[0, :, 0].reshape(-1)
-    bad = counts[members] > limits.max_parents
+    bad = (counts[members] > limits.max_parents) | (values > dear[v])
     bad |= members & limits.forbidden[v] != 0
     bad |= members & limits.required[v] != limits.required[v]
     result[bad] = -np.inf

@@ -20,6 +20,7 @@ def write_subset_sums(
     prefix: int,
     begin: int,
     most: int,
+    most_cells: float,
     offsets: Floats,
     ess: float,
     out: Floats,
@@ -39,6 +40,8 @@ def write_subset_sums(
         out[:, mask] = sums[0]
         if count < most:
             for u in range(after, n):
+                if cells * float(sizes[u]) > most_cells:
+                    continue
                 joint = code * sizes[u] + codes[u]
                 numbers = np.unique(joint, return_inverse=True)[1].reshape(-1)
                 visit(numbers, cells * float(sizes[u]), mask | 1 << u, count + 1, u + 1)
@@ -47,4 +50,5 @@ def write_subset_sums(
     for j in chosen:
         code = np.unique(code * sizes[j] + codes[j], return_inverse=True)[1].reshape(-1)
         cells *= float(sizes[j])
-    visit(code, cells, prefix, len(chosen), begin)
+    if cells <= most_cells:
+        visit(code, cells, prefix, len(chosen), begin)

@@ -35,11 +35,12 @@ def test_sums_are_the_naive_ones_and_no_other_is_touched(module, seed):
     codes = (rng.random((m, n)) * sizes[:, None]).astype(rng.choice(["u1", "u2", "u4"]))
     weight = rng.integers(1, 9, n) / 4
     prefix, most = int(rng.integers(0, 1 << begin)), int(rng.integers(0, m + 1))
-    offsets = np.array([-1.0, 0.0, 2.0])
+    offsets, cells = np.array([-1.0, 0.0, 2.0]), float(rng.choice([4.0, 30.0, np.inf]))
     out = np.full((3, 1 << m), np.nan)
-    module.write_subset_sums(codes, sizes, weight, prefix, begin, most, offsets, 1.5, out)
+    module.write_subset_sums(codes, sizes, weight, prefix, begin, most, cells, offsets, 1.5, out)
     for mask in range(1 << m):
-        if mask & (1 << begin) - 1 != prefix or mask.bit_count() > most:
+        table = math.prod(sizes[j] for j in range(m) if mask >> j & 1)
+        if mask & (1 << begin) - 1 != prefix or mask.bit_count() > most or table > cells:
             assert np.isnan(out[:, mask]).all()
             continue
         expected = [naive(codes, sizes, weight, mask, a, 1.5) for a in offsets]
