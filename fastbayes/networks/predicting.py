@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.batch import Batch
-from fastbayes.errors import DataError, MemoryLimitError
+from fastbayes.errors import DataError
 from fastbayes.networks import inference
 from fastbayes.networks.answer import as_column
 from fastbayes.networks.batch import RowPosteriors, columns_of
+from fastbayes.networks.row_evidence import RowEvidence
 from fastbayes.networks.rows import opened, scored
-from fastbayes.networks.scorer import Network
 from fastbayes.networks.tables import Tables
 
 Floats = NDArray[np.float64]
@@ -172,48 +172,15 @@ class Predicting(Tables):
         self._check_fitted()
         options = {"null_values": null_values, "filesystem": filesystem}
         rows = opened(data, self.states, self._cuts, **options)
-        network = self._summing()
-        absent = sorted({*range(len(self.nodes))} - {*rows.nodes})
-        sizes = [len(self.states[node]) for node in self.nodes]
+        evidence = RowEvidence(self.coded(), rows.nodes)
 
         def score(batch: Batch, out: Floats) -> int:
-            out[:] = 0.0
-            groups = []
-            for group in batch.codes:
-                # Codes beyond the states, whether missing or unseen, are no observations.
-                features = np.array(rows.nodes, np.int64)[group.features]
-                groups.append(group._replace(features=features))
-            if absent:
-                codes = np.array([np.full(batch.n_rows, sizes[v], np.uint32) for v in absent])
-                like = batch.codes[0]
-                groups.append(like._replace(features=np.array(absent, np.int64), codes=codes))
-            network.add(groups, out)
+            codes = columns_of(batch.codes)
+            evidence.log_evidence({rows.nodes[j]: c for j, c in codes.items()}, out[:, 0])
             return 0
 
         found, _ = scored(rows, score, 1, unseen=unseen, threads=threads)
         return found[:, 0]
-
-    def _summing(self) -> Network:
-        """Return the network as tables in which a node may be no observation."""
-        coded = self.coded()
-        families, tables = [], []
-        for v in coded.order:
-            family = (*coded.parents[v], v)
-            shape = [int(coded.sizes[u]) + 2 for u in family]
-            if np.prod([float(n) for n in shape]) > inference.LARGEST:
-                raise MemoryLimitError(
-                    f"node {coded.names[v]!r}: its table and the places of missing values take "
-                    f"{np.prod([float(n) for n in shape]):,.0f} numbers, over "
-                    f"{inference.LARGEST:,}: it has too many parents"
-                )
-            table = np.zeros((*shape, 1))
-            with np.errstate(divide="ignore"):
-                inner = tuple(slice(n - 2) for n in shape)
-                table[inner] = np.log(coded.tables[v])[..., None]
-            families.append(family)
-            tables.append(table)
-        hidden = [np.arange(int(n) + 2) >= n for n in coded.sizes]
-        return Network(families, tables, hidden, coded.sizes, coded.names)
 
     def log_likelihood(self, data: Any, *, sample_weight: Any = None, **options: Any) -> float:
         """Return the sum of ln P(row) over all rows.
