@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 import fastbayes as fb
-from benchmarks import data, gaussian_cases, pair_cases, quadratic_cases, rivals
+from benchmarks import data, gaussian_cases, pair_cases, quadratic_cases, rivals, search_cases
 from benchmarks.case import FLOOR, OURS, Case, Claim, Work, rows_of
 from benchmarks.measure import Side
 from fastbayes import _jit, engine, generate
@@ -325,5 +325,6 @@ CASES = {
         *pair_cases.CASES,
         *quadratic_cases.CASES,
         *gaussian_cases.CASES,
+        *search_cases.CASES,
     )
 }
