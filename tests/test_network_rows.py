@@ -182,3 +182,14 @@ def test_wide_tables__are_refused() -> None:
     with pytest.raises(MemoryLimitError, match="a row in which 10 nodes are not observed takes"):
         network.predict_proba({"n11": [0]}, "n0", max_cells=1000)
     assert network.predict_proba({"n11": [0]}, "n0") == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("n", [1, 3, 8, 11, 16, 40])
+def test_rows__of_the_same_pattern_come_together(n: int) -> None:
+    flags = np.random.default_rng(n).random((n, 200)) < 0.1
+    seen: list[int] = []
+    for pattern, rows in batch._alike([*flags]):
+        assert (flags[:, rows] == pattern[:, None]).all()
+        assert len(rows) > 0
+        seen += rows.tolist()
+    assert sorted(seen) == list(range(200))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -104,13 +104,8 @@ class RowPosteriors:
         some = [v for v, column in chosen.items() if int(column.max()) >= sizes[v]]
         if not some:
             return self._told(plan, chosen, rows, out)
-        hidden = np.array([chosen[v] >= sizes[v] for v in some])
-        patterns, which = np.unique(np.packbits(hidden, axis=0), axis=1, return_inverse=True)
-        order = np.argsort(which.ravel(), kind="stable")
-        ends = np.cumsum(np.bincount(which.ravel(), minlength=patterns.shape[1]))
         lost = 0
-        bits = np.unpackbits(patterns, axis=0, count=len(some)).T
-        for bit, at in zip(bits, np.split(order, ends[:-1]), strict=True):
+        for bit, at in _alike([chosen[v] >= sizes[v] for v in some]):
             here = at if rows is None else rows[at]
             if bit.any():
                 more = gone.union(v for v, b in zip(some, bit, strict=True) if b)
@@ -256,6 +251,26 @@ class RowPosteriors:
         else:
             table = table[None]
         return tuple(hidden), table if last else table[..., None]
+
+
+def _alike(flags: Sequence[NDArray[np.bool_]]) -> Iterator[tuple[NDArray[np.bool_], Ints]]:
+    """Yield each pattern of flags that occurs, and the rows that have it."""
+    bits = np.packbits(np.array(flags), axis=0)
+    if len(bits) <= 2:
+        # Numbers of 16 bits are sorted by counting.
+        which = bits[0].astype(np.uint16)
+        if len(bits) == 2:
+            which = which << 8 | bits[1]
+        patterns = np.flatnonzero(np.bincount(which))
+        columns = np.array([patterns >> 8, patterns & 255] if len(bits) == 2 else [patterns])
+        ends = np.cumsum(np.bincount(which)[patterns])
+    else:
+        columns, found = np.unique(bits, axis=1, return_inverse=True)
+        which = found.ravel()
+        ends = np.cumsum(np.bincount(which))
+    order = np.argsort(which, kind="stable")
+    unpacked = np.unpackbits(columns.astype(np.uint8), axis=0, count=len(flags)).T.astype(np.bool_)
+    yield from zip(unpacked, np.split(order, ends[:-1]), strict=True)
 
 
 def columns_of(codes: Any) -> dict[int, Column]:
