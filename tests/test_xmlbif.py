@@ -61,7 +61,15 @@ def test_read__gives_what_is_written_in_the_file(tmp_path: Path) -> None:
     assert network.tables["wet"].tolist() == [[0.5, 0.25, 0.25], [0, 1, 0]]
 
 
-DTD = xmlbif.HEAD.partition("?>")[2].partition("<BIF ")[0]
+DTD = """
+<!DOCTYPE BIF [
+  <!ELEMENT BIF (NETWORK)*>
+  <!ATTLIST BIF VERSION CDATA #REQUIRED>
+  <!ELEMENT NETWORK (NAME, (PROPERTY | VARIABLE | DEFINITION)*)>
+  <!ATTLIST VARIABLE TYPE (nature | decision | utility) "nature">
+  <!ELEMENT DEFINITION (FOR | GIVEN | TABLE | PROPERTY)*>
+]>
+"""
 SPELT = {
     "with a document type": RAIN.replace("\n", DTD, 1),
     "comments": RAIN.replace("<TABLE>", "<TABLE><!-- <TABLE> 7 -->").replace(

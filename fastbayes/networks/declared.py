@@ -19,7 +19,7 @@ from fastbayes.errors import DataError, FileFormatError
 
 Floats = NDArray[np.float64]
 
-# Rows of a table in a file may miss 1 by this; they are scaled.
+# What rows of a table in BIF may miss 1 by.
 WRITTEN = 1e-6
 # What sums of r numbers near 1 may miss it by, in units of r eps: they are as they should be.
 ROUNDING = 4 * float(np.finfo(np.float64).eps)
@@ -74,12 +74,17 @@ class Declared:
         The file, for messages.
     line
         Returns the line of a place in it; None where lines are not known.
+    most_off
+        Rows of a table may miss 1 by this; they are scaled.
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], line: Callable[[int], int] | None = None
+        self,
+        path: str | os.PathLike[str],
+        line: Callable[[int], int] | None = None,
+        most_off: float = WRITTEN,
     ) -> None:
-        self._path, self._line_of = os.fspath(path), line
+        self._path, self._line_of, self._most_off = os.fspath(path), line, most_off
         self._codes: dict[str, dict[str, int]] = {}
         self._at: dict[str, int] = {}
         self._families: dict[str, Family] = {}
@@ -253,7 +258,7 @@ class Declared:
                 sums = rows.sum(axis=1)
             off = np.abs(sums - 1)
             row = int(off.argmax())
-            if off[row] > WRITTEN:
+            if off[row] > self._most_off:
                 message = f"{self._given(family, row)}: the probabilities sum to {sums[row]:.9g}"
                 if self._sums_otherwise(family):
                     message += "; a table counts the node's states slowest, its last parent's first"

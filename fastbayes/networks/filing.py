@@ -129,6 +129,11 @@ class Filing(Tables):
         DataError
             When the file exists, the format is not known or cannot hold the network, or the
             extra is missing.
+
+        Notes
+        -----
+        Files of the extra `bn` have six digits of each probability; `read` takes rows that miss 1
+        by 1e-4 there, and by 1e-6 elsewhere. BIF and XMLBIF have all digits.
         """
         self._write(format_of(path), path, force)
 

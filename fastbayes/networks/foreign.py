@@ -14,6 +14,8 @@ from fastbayes.networks.declared import Declared, Family, Parts, Row, contents, 
 
 # Hugin, GeNIe, UAI, O3PRM. Formats that run what they hold, such as pickle, are not among them.
 SUFFIXES = (".net", ".dsl", ".xdsl", ".uai", ".o3prm")
+# Rows may miss 1 by this: pyAgrum writes six digits of each number.
+MOST_OFF = 1e-4
 
 
 def _pyagrum(path: str | os.PathLike[str]) -> Any:
@@ -52,7 +54,7 @@ def read(path: str | os.PathLike[str]) -> Parts:
     except (gum.GumException, OSError, ValueError, RuntimeError) as error:
         said = (str(error).splitlines() or [type(error).__name__])[0]
         raise FileFormatError(f"{os.fspath(path)}: pyagrum does not read it ({said})") from error
-    declared = Declared(path)
+    declared = Declared(path, most_off=MOST_OFF)
     for name in network.names():
         declared.node(name, list(network.variable(name).labels()), 0)
     for name in network.names():
@@ -66,7 +68,7 @@ def read(path: str | os.PathLike[str]) -> Parts:
 
 
 def write(network: Any, path: str | os.PathLike[str], *, force: bool = False) -> None:
-    """Write a network to a file of another program, which appears whole or not at all.
+    """Write a network to a file of another program, with six digits of each probability.
 
     Parameters
     ----------
@@ -86,8 +88,9 @@ def write(network: Any, path: str | os.PathLike[str], *, force: bool = False) ->
     names, states = names_of(network.nodes, network.states)
     made = gum.BayesNet()
     try:
-        for node, name in names.items():
-            made.add(gum.LabelizedVariable(name, name, states[node]))
+        # Some formats name parents before they are declared unless those come first.
+        for node in network.order:
+            made.add(gum.LabelizedVariable(names[node], names[node], states[node]))
         for node, name in names.items():
             # The last axis of an array is its second name: parents come from the last to the first.
             for parent in reversed(network.parents[node]):
