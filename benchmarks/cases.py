@@ -11,7 +11,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 import fastbayes as fb
-from benchmarks import data, gaussian_cases, pair_cases, quadratic_cases, rivals, search_cases
+from benchmarks import (
+    data,
+    gaussian_cases,
+    gibbs_cases,
+    pair_cases,
+    quadratic_cases,
+    rivals,
+    search_cases,
+)
 from benchmarks.case import FLOOR, OURS, Case, Claim, Work, rows_of
 from benchmarks.measure import Side
 from fastbayes import _jit, engine, generate
@@ -326,5 +334,6 @@ CASES = {
         *quadratic_cases.CASES,
         *gaussian_cases.CASES,
         *search_cases.CASES,
+        *gibbs_cases.CASES,
     )
 }
