@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastbayes.errors import DataError, MemoryLimitError, NotFittedError
-from fastbayes.networks import inference
+from fastbayes.networks import inference, ordering
 from fastbayes.networks.network import BayesianNetwork
 from fastbayes.networks.ordering import best_order
 from tests.networks_made import (
@@ -161,6 +161,36 @@ def test_underflow__is_not_impossibility() -> None:
     answer = network.query("x", {**dict.fromkeys(names, "a"), "last": "b"})
     assert answer.probabilities.tolist() == [0.0, 1.0]
     assert answer.log_evidence == pytest.approx(600 * math.log(1e-6) + math.log(0.25), rel=1e-12)
+
+
+def test_underflow__of_what_matters_later_is_seen() -> None:
+    # b is less likely than c by 1e-30 until the last thing that is known, which turns it round.
+    names = [f"w{i}" for i in range(66)]
+    tables: dict[str, Any] = {
+        name: [[1.0, 0.0], [1e-5, 1 - 1e-5], [1e-5, 1 - 1e-5] if i < 60 else [1.0, 0.0]]
+        for i, name in enumerate(names)
+    }
+    tables |= {"x": [0.2, 0.4, 0.4], "last": [[0.0, 1.0], [1.0, 0.0], [1e-40, 1.0]]}
+    states: dict[str, Any] = dict.fromkeys([*names, "last"], (0, 1)) | {"x": ("a", "b", "c")}
+    network = BayesianNetwork(states, {n: ["x"] for n in [*names, "last"]}, tables)
+    answer = network.query("x", dict.fromkeys([*names, "last"], 0))
+    np.testing.assert_allclose(answer.probabilities, [0, 1, 1e-10], rtol=1e-9)
+    assert answer.log_evidence == pytest.approx(math.log(0.4) + 66 * math.log(1e-5), rel=1e-12)
+
+
+@settings(max_examples=20)
+@given(seed=st.integers(0, 2**32), n=st.integers(2, 9))
+def test_fill__is_the_pairs_of_neighbours_that_are_none(seed: int, n: int) -> None:
+    random = np.random.default_rng(seed)
+    scopes = [tuple(random.choice(n, min(n, 3), replace=False).tolist()) for _ in range(n)]
+    graph = ordering._Graph(scopes, dict.fromkeys(range(n), 1.0))
+    for v in random.permutation(n).tolist():
+        for u, near in graph.near.items():
+            apart = [p for p in itertools.combinations(near, 2) if p[1] not in graph.near[p[0]]]
+            assert graph.fill[u] == len(apart)
+        near = {*graph.near[v]}
+        graph.eliminate(v)
+        assert all(b in graph.near[a] for a, b in itertools.permutations(near, 2))
 
 
 def test_hub__with_a_thousand_children() -> None:

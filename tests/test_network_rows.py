@@ -193,3 +193,18 @@ def test_rows__of_the_same_pattern_come_together(n: int) -> None:
         assert len(rows) > 0
         seen += rows.tolist()
     assert sorted(seen) == list(range(200))
+
+
+def test_plan__leaves_out_what_says_nothing() -> None:
+    network = asia()
+    place = network.nodes.index
+
+    def told(target: str, *observed: str) -> set[str]:
+        rows = batch.RowPosteriors(network.coded(), place(target), [place(n) for n in observed])
+        plan = rows._plan(frozenset())
+        assert {network.nodes[v] for v in plan.columns} <= {*observed}
+        return {network.nodes[v] for v in plan.families}
+
+    assert told("smoke") == {"smoke"}
+    assert told("lung", "smoke", "bronc", "xray") == {"lung", "either", "tub", "asia", "xray"}
+    assert told("bronc", "smoke", "dysp", "either", "asia", "tub") == {"bronc", "dysp"}
