@@ -164,17 +164,20 @@ def test_underflow__is_not_impossibility() -> None:
 
 
 def test_underflow__of_what_matters_later_is_seen() -> None:
-    # b is less likely than c by 1e-30 until the last thing that is known, which turns it round.
+    # After 66 witnesses b is below the smallest number, c is not; what comes last favours b.
     names = [f"w{i}" for i in range(66)]
     tables: dict[str, Any] = {
         name: [[1.0, 0.0], [1e-5, 1 - 1e-5], [1e-5, 1 - 1e-5] if i < 60 else [1.0, 0.0]]
         for i, name in enumerate(names)
     }
-    tables |= {"x": [0.2, 0.4, 0.4], "last": [[0.0, 1.0], [1.0, 0.0], [1e-40, 1.0]]}
-    states: dict[str, Any] = dict.fromkeys([*names, "last"], (0, 1)) | {"x": ("a", "b", "c")}
-    network = BayesianNetwork(states, {n: ["x"] for n in [*names, "last"]}, tables)
-    answer = network.query("x", dict.fromkeys([*names, "last"], 0))
-    np.testing.assert_allclose(answer.probabilities, [0, 1, 1e-10], rtol=1e-9)
+    tables["y"] = [[1e-250, 1.0], [1.0, 0.0], [1.0, 0.0]]
+    tables["z"] = [[1e-250, 1.0], [1.0, 0.0], [1e-90, 1.0]]
+    tables["x"] = [0.2, 0.4, 0.4]
+    known = [*names, "y", "z"]
+    states: dict[str, Any] = {**dict.fromkeys(known, (0, 1)), "x": ("a", "b", "c")}
+    network = BayesianNetwork(states, {n: ["x"] for n in known}, tables)
+    answer = network.query("x", dict.fromkeys(known, 0))
+    np.testing.assert_allclose(answer.probabilities, [0, 1, 1e-60], rtol=1e-9, atol=1e-150)
     assert answer.log_evidence == pytest.approx(math.log(0.4) + 66 * math.log(1e-5), rel=1e-12)
 
 
