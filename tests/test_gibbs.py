@@ -66,7 +66,7 @@ def test_every_posterior_of_the_file__within_4_standard_errors(
         if of != network:
             continue
         evidence = {number[v]: states[v].index(s) for v, s in json.loads(text).items()}
-        draws = 500_000 if sampler is gibbs else 50_000
+        draws = 1_000_000 if sampler is gibbs else 50_000
         result = sampler(coded, evidence, [number[variable]], draws=draws, seed=7, threads=1)
         p = np.array([expected[state] for state in states[variable]])
         assert (np.abs(result.probabilities - p) <= 4 * result.mcse).all(), (text, variable)

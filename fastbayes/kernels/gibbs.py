@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fastbayes._jit import kernel, reads, writes
 from fastbayes.kernels.memory import borrow
-from fastbayes.plain.gibbs import FAINT, HIGHEST, LANES, TABLE, Program
+from fastbayes.plain.gibbs import Program
 
 _PROGRAM = (
     *(reads("int64"),) * 5,
@@ -59,6 +59,12 @@ SIGNATURES = {
         )
     ],
 }
+
+# As in the twin; here they are part of the compiled code, which is kept as long as this file is.
+LANES = 16
+HIGHEST = 2**32 - 2
+FAINT = 2.0**-900
+TABLE = 0
 
 # Fewer chains than this go one by one, more in lock step with idle ones beside them.
 FEW = 5

@@ -26,7 +26,7 @@ def likelihood_weighting(
     evidence: Mapping[int, int],
     targets: Sequence[int],
     *,
-    draws: int = 100_000,
+    draws: int = 1_000_000,
     seed: int | None = None,
     threads: int | None = None,
 ) -> Sampled:

@@ -110,6 +110,11 @@ def test_states_and_counts_equal_the_naive_ones(case, entries, chains):
             np.testing.assert_array_equal(ours, theirs)
 
 
+@pytest.mark.parametrize("name", ["LANES", "HIGHEST", "FAINT", "TABLE"])
+def test_twins_have_the_same_constants(name):
+    assert getattr(kernels, name) == getattr(plain, name)
+
+
 def test_generator__the_authors_first_numbers():
     # From the authors' C code, state 1, 2, 3, 4.
     streams = np.array([[1], [2], [3], [4]], np.uint64)
