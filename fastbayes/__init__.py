@@ -23,6 +23,7 @@ from fastbayes.classifiers.gaussian import GaussianBayes
 from fastbayes.classifiers.joint import JointBayes
 from fastbayes.classifiers.kdb import KDB
 from fastbayes.classifiers.naive_bayes import NaiveBayes
+from fastbayes.classifiers.network import NetworkClassifier
 from fastbayes.classifiers.spode import SPODE
 from fastbayes.classifiers.store import load, save
 from fastbayes.classifiers.tan import TAN
@@ -71,6 +72,7 @@ __all__ = [
     "MemoryLimitError",
     "MultinomialNB",
     "NaiveBayes",
+    "NetworkClassifier",
     "NotFittedError",
     "Plan",
     "SchemaError",

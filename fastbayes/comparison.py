@@ -13,6 +13,7 @@ from fastbayes.classifiers.aode import AODE
 from fastbayes.classifiers.base import Classifier
 from fastbayes.classifiers.kdb import KDB
 from fastbayes.classifiers.naive_bayes import NaiveBayes
+from fastbayes.classifiers.network import NetworkClassifier
 from fastbayes.classifiers.spode import SPODE
 from fastbayes.classifiers.tan import TAN
 from fastbayes.contest import Contest
@@ -30,12 +31,14 @@ class Candidate(NamedTuple):
     make          returns it unfitted; takes `missing`
     bins          whether it sees numeric columns in bins
     numeric_only  whether it is another model only where columns are numeric
+    asked_for     whether it takes part only where it is named: a search takes long
     """
 
     name: str
     make: Callable[..., Any]
     bins: bool
     numeric_only: bool = False
+    asked_for: bool = False
 
 
 # One line for each model. The counts of one scan serve all; KDB and A2DE count more in one each.
@@ -47,6 +50,7 @@ CANDIDATES = (
     Candidate("kdb", KDB, bins=True),
     Candidate("aode", AODE, bins=True),
     Candidate("a2de", A2DE, bins=True),
+    Candidate("network", NetworkClassifier, bins=True, asked_for=True),
 )
 
 
@@ -83,9 +87,9 @@ def compare(
         "leave_one_out": each row is scored by the counts without it, in the cut points and
         structures of all rows; "k_fold": by models of the other folds, which learn these anew.
     models
-        Names out of "naive-bayes", "naive-bayes-bins", "spode", "tan", "kdb", "aode", "a2de";
-        unfitted models with parameters of their own; or {name: model}. All that the columns allow
-        by default.
+        Names out of "naive-bayes", "naive-bayes-bins", "spode", "tan", "kdb", "aode", "a2de",
+        "network"; unfitted models with parameters of their own; or {name: model}. By default all
+        that the columns allow but "network", which searches for a graph.
     folds, seed
         As in `k_fold`.
     sample_weight
@@ -163,7 +167,7 @@ def _wanted(models: Any, numeric: bool, missing: str) -> list[tuple[str, Callabl
     """Return name, maker and whether it sees bins of each model that is to take part."""
     known = {candidate.name: candidate for candidate in CANDIDATES}
     if models is None:
-        models = [c.name for c in CANDIDATES if numeric or not c.numeric_only]
+        models = [c.name for c in CANDIDATES if (numeric or not c.numeric_only) and not c.asked_for]
     if isinstance(models, (str, Classifier)):
         models = [models]
     told = models.items() if isinstance(models, Mapping) else [(None, m) for m in models]

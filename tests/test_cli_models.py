@@ -90,6 +90,7 @@ CASES: dict[str, tuple[str, list[str], Any]] = {
                    lambda: fb.KDB(k=3, missing="category", categorical=["stops"])),
 }  # fmt: skip
 CASES["joint-bayes"] = ("joint-bayes", ["--tau", "2"], lambda: fb.JointBayes(tau=2.0))
+CASES["network"] = ("network", ["--max-parents", "2"], lambda: fb.NetworkClassifier(max_parents=2))
 CASES["a2de"] = ("a2de", ["--min-count", "2"], lambda: fb.A2DE(min_count=2.0))
 
 
@@ -270,7 +271,7 @@ def test_options__each_is_a_parameter_of_the_models_that_its_help_names() -> Non
         "alpha", "unseen", "covariance", "ddof", "shrinkage", "singular", "prior",
         "numeric", "variance", "discretize", "super_parent", "root", "prune", "k", "min_count",
         "weights", "subsumption", "smoothing", "m", "select", "criterion",
-        "feature_averaging",
+        "feature_averaging", "tau", "ess", "graph_score", "search", "order", "max_parents",
     }  # fmt: skip
 
 

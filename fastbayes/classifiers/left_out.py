@@ -9,11 +9,13 @@ from fastbayes.classifiers.joint import JointBayes
 from fastbayes.classifiers.kdb import KDB
 from fastbayes.classifiers.left_out_average import LeftOutAverage
 from fastbayes.classifiers.left_out_base import LeftOut
+from fastbayes.classifiers.left_out_graph import LeftOutGraph
 from fastbayes.classifiers.left_out_joint import LeftOutJoint
 from fastbayes.classifiers.left_out_naive import LeftOutNaive
 from fastbayes.classifiers.left_out_network import LeftOutNetwork
 from fastbayes.classifiers.left_out_tree import LeftOutTree
 from fastbayes.classifiers.naive_bayes import NaiveBayes
+from fastbayes.classifiers.network import NetworkClassifier
 from fastbayes.classifiers.tree import TreeClassifier
 from fastbayes.errors import SchemaError
 from fastbayes.statistics.bundle import Statistics
@@ -25,6 +27,7 @@ KINDS: tuple[tuple[type[Any], type[Any]], ...] = (
     (AODE, LeftOutAverage),
     (KDB, LeftOutNetwork),
     (JointBayes, LeftOutJoint),
+    (NetworkClassifier, LeftOutGraph),
 )
 
 
@@ -96,7 +99,7 @@ def kind_of(model: Any) -> type[Any]:
         if isinstance(model, kind):
             return made
     raise SchemaError(
-        "leave_one_out takes counts apart: it knows NaiveBayes, SPODE, TAN, KDB, AODE and "
-        "JointBayes; "
+        "leave_one_out takes counts apart: it knows NaiveBayes, SPODE, TAN, KDB, AODE, "
+        "JointBayes and NetworkClassifier; "
         f"k_fold validates any classifier, {type(model).__name__} too"
     )

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from fastbayes import files
 from fastbayes.errors import FileFormatError, SchemaError
+from fastbayes.networks.dag import DAG
 from fastbayes.networks.network import BayesianNetwork
 from fastbayes.statistics.bundle import Statistics
 
@@ -24,6 +25,7 @@ MODELS = {
     "A2DE": "fastbayes.classifiers.a2de",
     "KDB": "fastbayes.classifiers.kdb",
     "GaussianBayes": "fastbayes.classifiers.gaussian",
+    "NetworkClassifier": "fastbayes.classifiers.network",
     "JointBayes": "fastbayes.classifiers.joint",
     "CategoricalNB": "fastbayes.classifiers.drop_in",
     "MultinomialNB": "fastbayes.classifiers.drop_in",
@@ -119,6 +121,8 @@ def plain(value: Any) -> Any:
         return value.tolist()
     if isinstance(value, (pa.Array, pa.ChunkedArray)):
         return value.to_pylist()
+    if isinstance(value, DAG):  # of a network a model keeps the graph
+        return plain(value.parents)
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, Iterable):
