@@ -253,6 +253,8 @@ ROW = "(no) 0.5, 0.25, 0.25;"
         ("[ 2 ]", f"[ {'9' * 10_000} ]", "line 4: node 'rain' has 2 states, '999"),
         ("discrete", "continuous", "'discrete': the nodes of a network have states"),
         ("  type discrete [ 2 ] { no, yes };\n", "", "line 3: node 'rain' has no type"),
+        ("{ no, yes }", "{ no | yes }", "line 4: there is '|' where a state or '}' should be"),
+        ("{ no, yes };", "{ no, yes }; type discrete [ 1 ] { no };", "line 4: there is 'type' whe"),
         ("{ no, yes }", "{ }", "node 'rain' has 0 states, '2' are declared"),
         ("{ no, yes }", "{ no, no }", "line 3: node 'rain': its state 'no' stands twice"),
         ("[ 2 ] { no, yes }", "[ 0 ] { }", "node 'rain' has 0 states"),

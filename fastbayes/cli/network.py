@@ -6,6 +6,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from inspect import signature
 from typing import Any
 
 import click
@@ -39,6 +40,11 @@ from fastbayes.files import check_target
 from fastbayes.networks.learning import SEARCHES
 from fastbayes.networks.score import SCORES
 from fastbayes.sink import format_of as rows_format
+
+
+def _default(option: str) -> Any:
+    """Return the default of an option of a query."""
+    return signature(fb.BayesianNetwork.query).parameters[option].default
 
 
 @click.group()
@@ -220,7 +226,9 @@ def _families(network: fb.BayesianNetwork) -> Iterator[str]:
     default="exact",
     show_default=True,
 )
-@click.option("--draws", type=click.IntRange(1), help="Draws to retain; default: 100,000.")
+@click.option(
+    "--draws", type=click.IntRange(1), help=f"Draws to retain; default: {_default('draws'):,}."
+)
 @click.option("--burn-in", type=click.IntRange(0), help="Sweeps before the first one; gibbs.")
 @click.option("--thin", type=click.IntRange(1), help="Retain one sweep of so many; gibbs.")
 @click.option("--chains", type=click.IntRange(1), help="Chains; gibbs.")
