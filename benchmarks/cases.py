@@ -15,6 +15,7 @@ from benchmarks import (
     data,
     gaussian_cases,
     gibbs_cases,
+    network_cases,
     pair_cases,
     quadratic_cases,
     rivals,
@@ -335,5 +336,6 @@ CASES = {
         *gaussian_cases.CASES,
         *search_cases.CASES,
         *gibbs_cases.CASES,
+        *network_cases.CASES,
     )
 }
