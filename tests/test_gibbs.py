@@ -18,6 +18,7 @@ from fastbayes.networks import starts as starts_module
 from fastbayes.networks.blankets import compiled
 from fastbayes.networks.coded import Coded
 from fastbayes.networks.estimates import batch_lengths, estimates
+from fastbayes.networks.forward import Forward
 from fastbayes.networks.gibbs import gibbs
 from fastbayes.networks.starts import starts
 from fastbayes.networks.ties import tied
@@ -251,14 +252,6 @@ def test_evidence_that_forward_sampling_never_meets__the_search_finds_it():
     assert len(np.unique(x, axis=1).T) > 10
 
 
-def test_a_search_that_gives_up_says_so(monkeypatch):
-    monkeypatch.setattr(starts_module, "STEPS", 1)
-    coded, last = parity(12)
-    coded.tables[:12] = [np.array([1 - 1e-12, 1e-12])] * 12
-    with pytest.raises(DataError, match=r"no states of the other nodes were found.*may be imposs"):
-        starts(coded, {last: 1}, 4, np.random.default_rng(0))
-
-
 def test_ties__only_zeros_that_are_no_product():
     assert tied(((0, 1, 2), OR)) == (0, 1, 2)
     assert tied(((0, 1), np.array([[0.5, 0.5], [0.2, 0.8]]))) == ()
@@ -288,7 +281,8 @@ def test_many_nodes_and_no_edges(sampler):
     tables = [rng.dirichlet([1, 1, 1]) for _ in range(1000)]
     names = tuple(f"x{v}" for v in range(1000))
     coded = Coded(names, np.full(1000, 3), [()] * 1000, tables)
-    result = sampler(coded, {3: 0}, [999], draws=2_000, seed=0)
+    more = {"burn_in": 2} if sampler is gibbs else {}
+    result = sampler(coded, {3: 0}, [999], draws=2_000, seed=0, **more)
     assert (np.abs(result.probabilities - tables[999]) < 5 * result.mcse).all()
 
 
@@ -357,6 +351,103 @@ def test_split_r_hat__by_hand():
     expected = math.sqrt(39 / 40 + halves.var(ddof=1) / within)
     found = estimates(counts, np.array([40, 40]))
     np.testing.assert_allclose(found.r_hat, expected, rtol=1e-14)
+
+
+def two_state_counts(flip, chains, draws, cells):
+    """Return counts in batches of chains that flip between two states, one chain per cell."""
+    rng = np.random.default_rng(8)
+    lengths = batch_lengths(draws, chains)
+    x = rng.random((chains, cells)) < 0.5
+    counts = np.zeros((chains, len(lengths), cells), np.int64)
+    for batch in np.repeat(np.arange(len(lengths)), lengths):
+        x ^= rng.random(x.shape) < flip
+        counts[:, batch] += x
+    return counts, lengths
+
+
+@pytest.mark.parametrize(
+    ("flip", "chains", "draws"),
+    [(0.5, 32, 128), (0.5, 4, 1000), (0.05, 32, 128), (0.05, 4, 1000), (0.025, 16, 256)],
+)
+def test_standard_errors_of_chains_that_flip(flip, chains, draws):
+    found = estimates(*two_state_counts(flip, chains, draws, 2000))
+    assert 0.93 < np.std((found.probabilities - 0.5) / found.mcse) < 1.07
+
+
+def test_standard_errors_of_few_batches_are_corrected():
+    found = estimates(*two_state_counts(0.5, 2, 16, 20_000))
+    assert 0.95 < np.mean(found.mcse**2) / (0.25 / 32) < 1.45
+
+
+def test_chains_that_differ_as_a_whole__the_error_is_between_them():
+    stuck = np.zeros((32, 64, 1), np.int64)
+    stuck[::2] = 50
+    found = estimates(stuck, np.full(64, 50))
+    np.testing.assert_allclose(found.mcse, math.sqrt(0.25 / 31), rtol=1e-12)
+    assert np.isinf(found.r_hat).all()
+
+
+def test_thinned_draws_hang_together_less():
+    every, some = (
+        gibbs(chain(5), {0: 0, 4: 1}, [2], draws=4096, burn_in=20, seed=0, thin=thin).ess
+        for thin in (1, 12)
+    )
+    assert (every < 0.5 * 4096).all()
+    assert (some > 0.7 * 4096).all()
+
+
+def test_weights_of_which_few_rows_have_the_large_ones():
+    # Once in 5,000 rows the evidence is a thousand times as probable.
+    rare = np.array([0.9998, 0.0002])
+    seen = np.array([[0.999, 0.001], [0.0, 1.0]])
+    coded = Coded(("a", "b"), np.array([2, 2]), [(), (0,)], [rare, seen])
+    result = likelihood_weighting(coded, {1: 1}, [0], draws=60_000, seed=1, threads=1)
+    p = exact(coded, {1: 1}, [0])
+    assert (np.abs(result.probabilities - p) < 4 * result.mcse).all()
+    expected = math.log(joint_of(coded, {1: 1}).sum())
+    assert abs(result.log_evidence - expected) < 4 * result.log_evidence_error < 0.4
+    assert result.ess[0] < 1000
+
+
+def test_no_random_number_draws_a_state_of_probability_0():
+    class Lowest:
+        def random(self, n):
+            return np.zeros(n)
+
+    class Highest:
+        def random(self, n):
+            return np.full(n, 1 - 2.0**-53)
+
+    table = np.array([0.0, 0.3, 0.0, 0.7, 0.0])
+    coded = Coded(("a",), np.array([5]), [()], [table])
+    assert (Forward(coded, {}).draw(3, Lowest())[0] == 1).all()
+    assert (Forward(coded, {}).draw(3, Highest())[0] == 3).all()
+
+
+def contradiction(n):
+    """Return n causes whose parity is asked for twice, in two orders, and evidence of both."""
+    one, last = parity(n)
+    xor = one.tables[-1]
+    order = [*range(0, n, 2), *range(1, n, 2)]
+    names, parents, tables = list(one.names), list(one.parents), list(one.tables)
+    before = order[0]
+    for v in order[1:]:
+        parents.append((before, v))
+        before = len(names)
+        names.append(f"y{v}")
+        tables.append(xor)
+    coded = Coded(tuple(names), np.full(len(names), 2), parents, tables)
+    return coded, {last: 0, len(names) - 1: 1}
+
+
+def test_a_search_ends__it_was_complete_or_says_that_it_gave_up(monkeypatch):
+    coded, evidence = contradiction(6)
+    with pytest.raises(DataError, match="complete search"):
+        starts(coded, evidence, 4, np.random.default_rng(0))
+    monkeypatch.setattr(starts_module, "STEPS", 50)
+    coded, evidence = contradiction(12)
+    with pytest.raises(DataError, match=r"no states of the other nodes were found.*50 steps"):
+        starts(coded, evidence, 4, np.random.default_rng(0))
 
 
 def test_small_jobs_do_not_import_numba():

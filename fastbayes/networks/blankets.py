@@ -105,6 +105,8 @@ def compiled(
     inside = {v for block in found for v in block.nodes}
     alone = [v for v in free_nodes(coded, evidence) if v not in inside]
     units = [*found, *(Block((v,), np.arange(sizes[v])[:, None]) for v in alone)]
+    # A block of one possible state is in it from the start.
+    units = [unit for unit in units if len(unit.values) > 1]
     units.sort(key=lambda unit: unit.nodes[0])
     for unit in units:
         if len(unit.values) > STATES:

@@ -101,8 +101,9 @@ def _joined(parts: list[Block], having: Mapping[int, list[Factor]], max_block: i
     nodes = tuple(sorted(v for part in parts for v in part.nodes))
     if len(parts) == 1:
         return parts[0]
-    names, values = parts[0].nodes, parts[0].values
-    for part in parts[1:]:
+    names: tuple[int, ...] = ()
+    values = np.zeros((1, 0), np.int64)
+    for part in parts:
         if len(values) * len(part.values) > max(CANDIDATES, 16 * max_block):
             return None
         names += part.nodes

@@ -110,6 +110,34 @@ def test_states_and_counts_equal_the_naive_ones(case, entries, chains):
             np.testing.assert_array_equal(ours, theirs)
 
 
+@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("chains", [1, 16])
+def test_a_block_of_one_possible_state__nothing_to_draw(module, chains):
+    # Both are seen to be true, by an AND.
+    both = np.array([[[1.0, 0.0], [1.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]]])
+    prior = np.array([0.0, 1.0])
+    coded = Coded(("a", "b", "and"), np.full(3, 2), [(), (), (0, 1)], [prior, prior, both])
+    program = compiled(coded, {}).program
+    assert not len(program.states)
+    x = starts(coded, {}, chains, np.random.default_rng(0))
+    streams = np.random.default_rng(1).integers(1, 2**63, (4, chains)).astype(np.uint64)
+    counts = np.zeros((chains, 2), np.int64)
+    module.run(program, x, streams, 20, 1, np.array([2]), np.array([1]), counts)
+    assert (counts == [0, 20]).all()
+
+
+def test_tables_stay_within_their_limits():
+    coded = random_network(np.random.default_rng(0), [2, 3, 4, 5, 4, 3, 2, 4], 3)
+    for entries, all_entries in ((64, 1 << 18), (1 << 16, 200), (1 << 16, 1 << 18)):
+        program = compiled(coded, {}, entries=entries, all_entries=all_entries).program
+        tabled = program.kinds == plain.TABLE
+        assert tabled.any()
+        assert tabled.all() == (entries == 1 << 16 and all_entries == 1 << 18)
+        edges = np.append(program.table_at[tabled], len(program.thresholds) - 2)
+        assert edges[-1] <= all_entries
+        assert (np.diff(edges) <= entries).all()
+
+
 @pytest.mark.parametrize("name", ["LANES", "HIGHEST", "FAINT", "TABLE"])
 def test_twins_have_the_same_constants(name):
     assert getattr(kernels, name) == getattr(plain, name)
