@@ -142,3 +142,34 @@ def test_bnlearn_scores(shared_data, name, parents, kind):
         scores = FamilyScores(rows, Rule(rule))
         assert scores.rule.sign * scores.total(masks) == pytest.approx(value, rel=1e-9)
         assert sum(scores.parameters(v, mask) for v, mask in enumerate(masks)) == count
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_tables_of_more_cells_than_rows_are_summed_over_those_that_occur(name, monkeypatch):
+    rng = np.random.default_rng(2)
+    columns, sizes = [rng.integers(0, 40, 300) for _ in range(4)], [40] * 4
+    table, domains = table_of(columns, sizes)
+    rows = read_rows(table, domains=domains)
+    monkeypatch.setattr("fastbayes.networks.search_scores.DENSE", 10**9)
+    expected = FamilyScores(rows, Rule(name)).value(0, 6)
+    monkeypatch.setattr("fastbayes.networks.search_scores.DENSE", 1 << 16)
+    monkeypatch.setattr(FamilyScores, "_counted", None)  # no dense table is made
+    scores = FamilyScores(rows, Rule(name))
+    monkeypatch.setattr("fastbayes.networks.search_scores.SPARSE", 0)
+    monkeypatch.setattr("fastbayes.networks.search_scores.DENSE", 0)
+    assert scores.value(0, 6) == pytest.approx(expected, rel=1e-12)
+
+
+@given(seed=st.integers(0, 2**32), name=st.sampled_from(["mdl", "aic"]))
+@settings(max_examples=20, deadline=None)
+def test_what_is_hopeless_gains_nothing(seed, name):
+    rng = np.random.default_rng(seed)
+    columns, sizes = random_codes(rng, n_rows=int(rng.integers(2, 80)), n_nodes=5)
+    table, domains = table_of(columns, sizes)
+    scores = FamilyScores(read_rows(table, domains=domains), Rule(name))
+    parents = int(rng.integers(0, 4)) << 1
+    others = [3, 4]
+    found = scores.toggled([(0, parents, others)])[0]
+    here = scores.value(0, parents)
+    for value, vain in zip(found, scores.hopeless(0, parents, others), strict=True):
+        assert not vain or value <= here + 1e-9

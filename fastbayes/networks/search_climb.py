@@ -64,7 +64,8 @@ class Climber:
 
     Notes
     -----
-    `gain[u, v]` is what the score gains when u -> v is toggled. A move changes one column of it,
+    `gain[u, v]` is what the score gains when u -> v is toggled, -inf where the parameters of an
+    addition cost more than it could ever tell. A move changes one column of it,
     a reversal two, and the gain of a reversal is the sum of two entries: so a move costs the
     families of one or two nodes.
     """
@@ -79,13 +80,6 @@ class Climber:
         self.free: Flags = ~np.array(bits, np.bool_).reshape(n, n)
         self._columns: dict[tuple[int, int], Floats] = {}
         self.gain: Floats = np.zeros((n, n))
-        if not any(parents):
-            # The first step of all: every pair of columns in one go.
-            scores.need([1 << v for v in range(n)])
-            scores.need(
-                [1 << u | 1 << v for u in range(n) for v in range(u)],
-                {1 << u: list(range(u)) for u in range(1, n)},
-            )
         self.set(parents)
 
     def set(self, parents: list[int]) -> None:
@@ -95,22 +89,31 @@ class Climber:
         self.edge: Flags = np.array(
             [[mask >> u & 1 for mask in parents] for u in range(self.n)], np.bool_
         ).reshape(self.n, self.n)
-        for v in range(self.n):
-            if self.parents[v] != before[v]:
-                self._column(v)
+        self._update([v for v in range(self.n) if self.parents[v] != before[v]])
         self.score = self.scores.total(self.parents)
         self._order()
 
-    def _column(self, v: int) -> None:
-        key = v, self.parents[v]
-        if key not in self._columns:
-            full = self.parents[v].bit_count() >= self.limits.max_parents
-            able = self.allowed[:, v] & (~full | self.edge[:, v]) & (self.free[:, v])
-            others = np.flatnonzero(able).tolist()
+    def _update(self, nodes: list[int]) -> None:
+        """Work out the gains of the nodes whose parents changed, with one count for all."""
+        asked: list[tuple[int, int, list[int]]] = []
+        self.scores.need([s for v in nodes for s in (self.parents[v], self.parents[v] | 1 << v)])
+        for v in nodes:
+            above = self.parents[v]
+            if (v, above) in self._columns:
+                continue
+            drop = np.flatnonzero(self.edge[:, v] & self.free[:, v]).tolist()
+            add: list[int] = []
+            if above.bit_count() < self.limits.max_parents:
+                add = np.flatnonzero(self.allowed[:, v] & ~self.edge[:, v]).tolist()
+                vain = self.scores.hopeless(v, above, add)
+                add = [u for u, never in zip(add, vain, strict=True) if not never]
+            asked.append((v, above, drop + add))
+        for (v, above, others), found in zip(asked, self.scores.toggled(asked), strict=True):
             column = np.full(self.n, -np.inf)
-            column[others] = self.scores.toggled(v, self.parents[v], others)
-            self._columns[key] = column - self.scores.value(v, self.parents[v])
-        self.gain[:, v] = self._columns[key]
+            column[others] = found
+            self._columns[v, above] = column - self.scores.value(v, above)
+        for v in nodes:
+            self.gain[:, v] = self._columns[v, self.parents[v]]
 
     def _order(self) -> None:
         """Work out who is above whom: above[v, u] says that u is an ancestor of v."""
@@ -118,10 +121,11 @@ class Climber:
         waiting = [mask.bit_count() for mask in self.parents]
         ready = [v for v, count in enumerate(waiting) if not count]
         for v in ready:
-            for u in members(self.parents[v]):
-                self.above[v] |= self.above[u]
-                self.above[v, u] = True
-            for w in np.flatnonzero(self.edge[v]).tolist():
+            above = members(self.parents[v])
+            if above:
+                self.above[v] = self.above[above].any(axis=0)
+                self.above[v, above] = True
+            for w in self.edge[v].nonzero()[0].tolist():
                 waiting[w] -= 1
                 if not waiting[w]:
                     ready.append(w)
@@ -137,13 +141,13 @@ class Climber:
 
         frozen  pairs of nodes whose edge may only change if the move gains more than `over`
         """
-        count = self.edge.sum(axis=0)
-        room = count < self.limits.max_parents
+        room = self.edge.sum(axis=0) < self.limits.max_parents
         add = self.allowed & ~self.edge & ~self.above & room
         drop = self.edge & self.free
+        turn = drop & self.allowed.T & room[:, None]
         # Another way from u to v than the edge closes a circle once that is reversed.
-        around = self.edge.T.astype(np.float32) @ self.above.astype(np.float32) > 0
-        turn = drop & self.allowed.T & room[:, None] & ~around.T
+        us, vs = turn.nonzero()
+        turn[us, vs] = ~(self.edge[:, vs] & self.above[:, us]).any(axis=0)
         gains = np.full((3, self.n, self.n), -np.inf)
         gains[0][add] = self.gain[add]
         gains[1][drop] = self.gain[drop]
@@ -164,10 +168,17 @@ class Climber:
         if kind == "reverse":
             self.parents[u] |= 1 << v
             self.edge[v, u] = True
-            self._column(u)
-        self._column(v)
+        self._update([v, u] if kind == "reverse" else [v])
         self.score += gain
-        self._order()
+        if kind == "add":
+            # u, and who is above it, are now above v and all who are below that.
+            rows = self.above[:, v].copy()
+            rows[v] = True
+            higher = self.above[u].copy()
+            higher[u] = True
+            self.above[rows] |= higher
+        else:
+            self._order()
 
     def climb(self, watch: Watch) -> bool:
         """Make the best move as long as one gains; return False when told to stop."""

@@ -21,6 +21,8 @@ PART = 1 << 16
 # Joint values of a table's first nodes that may be numbered as they are; of more only those that
 # occur get numbers.
 DENSE = 1 << 16
+# Cells of a table for each row from which on rows are sorted to find those that occur.
+SPARSE = 64
 
 
 class Request(NamedTuple):
@@ -96,20 +98,59 @@ class FamilyScores:
         """Return the score of a graph, higher is better."""
         return float(np.sum(self.values(enumerate(parents))))
 
-    def toggled(self, node: int, parents: int, others: Sequence[int]) -> list[float]:
-        """Return the scores of a family with each of some nodes added, or taken away if there."""
+    def toggled(self, asked: Sequence[tuple[int, int, Sequence[int]]]) -> list[list[float]]:
+        """Return the scores of families with other nodes added, or taken away if they are there.
+
+        Parameters
+        ----------
+        asked
+            For each family its node, its parents, and the other nodes; all are counted together.
+        """
+        sets: list[int] = []
+        beside: dict[int, list[int]] = {}
+        for node, parents, others in asked:
+            here = 1 << node
+            for u in others:
+                above = parents ^ 1 << u
+                sets += (above, above | here)
+            added = [u for u in others if not parents >> u & 1]
+            beside.setdefault(parents | here, []).extend(added)
+            beside.setdefault(parents, []).extend(added)
+        self.need(sets, beside)
+        return [self._toggled(*one) for one in asked]
+
+    def _toggled(self, node: int, parents: int, others: Sequence[int]) -> list[float]:
+        below, here, sums = self._below(node), 1 << node, self._sums
+        price, q = self.price * (self.sizes[node] - 1), self.joint(parents)
+        result = []
+        for u in others:
+            above = parents ^ 1 << u
+            value = sums[above | here][0] - sums[above][below]
+            if price:
+                size = self.sizes[u]
+                value -= price * (q / size if parents >> u & 1 else q * size)
+            result.append(value)
+        return result
+
+    def hopeless(self, node: int, parents: int, others: Sequence[int]) -> list[bool]:
+        """Return which of some nodes cannot gain as further parents, whatever the counts.
+
+        They can tell no more than the family leaves untold, and no more than there is to tell of
+        them; against that stands what their parameters cost.
+        """
+        if not self.rule.penalised:
+            return [False] * len(others)
         family = parents | 1 << node
-        added = [u for u in others if not parents >> u & 1]
-        sets = [parents ^ 1 << u for u in others]
-        self.need(
-            [s for above in sets for s in (above, above | 1 << node)],
-            {family: added, parents: added},
-        )
-        return [self._value(node, above, above | 1 << node) for above in sets]
+        self.need([family, parents, *(1 << u for u in others)])
+        price, sums = self.price * self.parameters(node, parents), self._sums
+        untold, all_ = sums[parents][0] - sums[family][0], sums[0][0]
+        return [min(untold, all_ - sums[1 << u][0]) <= price * (self.sizes[u] - 1) for u in others]
+
+    def _below(self, node: int) -> int:
+        return 1 + self.kinds.index(self.sizes[node]) if self.rule.name == "k2" else 0
 
     def _value(self, node: int, parents: int, family: int) -> float:
-        below = 1 + self.kinds.index(self.sizes[node]) if self.rule.name == "k2" else 0
-        result = self._sums[family][0] - self._sums[parents][below]
+        result = self._sums[family][0] - self._sums[parents][self._below(node)]
         if self.rule.penalised:
             result -= self.price * self.parameters(node, parents)
         return result
@@ -137,7 +178,7 @@ class FamilyScores:
         beside
             Sets that some of them are, but for one more node: these are counted together.
         """
-        missing = {s for s in sets if s not in self._sums}
+        missing = set(sets).difference(self._sums)
         if not missing:
             return
         wanted: dict[int, list[int]] = {}
@@ -149,7 +190,13 @@ class FamilyScores:
         for s in sorted(missing):
             last = s.bit_length() - 1
             wanted.setdefault(s ^ 1 << last, []).append(last)
-        requests = [Request(tuple(members(b)), tuple(us)) for b, us in wanted.items()]
+        requests = []
+        for mask, us in wanted.items():
+            nodes = tuple(members(mask))
+            if sparse := [u for u in us if self._is_sparse(nodes, u)]:
+                self._count_sparse(nodes, sparse)
+            if dense := [u for u in us if u not in sparse]:
+                requests.append(Request(nodes, tuple(dense)))
         for some in self._runs(requests):
             self._count(some)
 
@@ -178,6 +225,25 @@ class FamilyScores:
                 cells += its
         if run:
             yield run
+
+    def _is_sparse(self, base: tuple[int, ...], u: int) -> bool:
+        """Return whether a table has so many cells that those that occur are better sought."""
+        rows = self.rows
+        if rows.columns is None:
+            return False
+        cells = self._width(base) * self.sizes[u]
+        return cells > max(SPARSE * len(rows.columns[0]), DENSE)
+
+    def _count_sparse(self, base: tuple[int, ...], others: Sequence[int]) -> None:
+        """Take the sums of tables by the joint values that occur."""
+        for u in others:
+            numbers, width = self._numbered((*base, u))
+            counts = np.bincount(numbers, weights=self.rows.weight, minlength=width)
+            out = np.zeros((1, len(self._sums[0])))
+            nodes = sum(1 << v for v in (*base, u))
+            self._sum(counts, np.array([0, width]), np.array([self.joint(nodes)]), out)
+            self._sums[nodes] = out[0].tolist()
+            self.tables += 1
 
     def _width(self, base: tuple[int, ...]) -> int:
         """Return how many joint values of these nodes have a number."""
@@ -237,7 +303,8 @@ class FamilyScores:
         """Count tables and take their sums."""
         places, counts = self._counted(requests)
         out = np.zeros((len(places.sets), len(self._sums[0])))
-        cells = np.array([self.joint(s) for s in places.sets])
+        every = self.rule.name == "bdeu"
+        cells = np.array([self.joint(s) if every else 1.0 for s in places.sets])
         self._sum(counts, places.bounds, cells, out)
         self._sums.update(zip(places.sets, out.tolist(), strict=True))
 
