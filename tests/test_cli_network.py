@@ -107,6 +107,8 @@ def test_learn__refuses(rows: Path) -> None:
     assert "asia" in fails(*told, folder / "m.bif", *both, folder=folder)
     (folder / "m.bif").write_text("mine")
     assert "exists" in fails(*told, folder / "m.bif", folder=folder)
+    none = ("network", "learn", folder / "none.parquet", "-o", folder / "m.bif")
+    assert "m.bif exists" in fails(*none, folder=folder)  # said before the work, not after it
     assert "order" in fails(*told, folder / "k.bif", "--search", "k2", folder=folder)
 
 
