@@ -11,7 +11,17 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 import fastbayes as fb
-from benchmarks import data, gaussian_cases, joint_cases, pair_cases, quadratic_cases, rivals
+from benchmarks import (
+    data,
+    gaussian_cases,
+    gibbs_cases,
+    joint_cases,
+    network_cases,
+    pair_cases,
+    quadratic_cases,
+    rivals,
+    search_cases,
+)
 from benchmarks.case import FLOOR, OURS, Case, Claim, Work, rows_of
 from benchmarks.measure import Side
 from fastbayes import _jit, engine, generate
@@ -326,5 +336,8 @@ CASES = {
         *quadratic_cases.CASES,
         *gaussian_cases.CASES,
         *joint_cases.CASES,
+        *search_cases.CASES,
+        *gibbs_cases.CASES,
+        *network_cases.CASES,
     )
 }

@@ -24,6 +24,7 @@ from fastbayes.classifiers.joint import JointBayes
 from fastbayes.classifiers.joint_gaussian import JointGaussian
 from fastbayes.classifiers.kdb import KDB
 from fastbayes.classifiers.naive_bayes import NaiveBayes
+from fastbayes.classifiers.network import NetworkClassifier
 from fastbayes.classifiers.spode import SPODE
 from fastbayes.classifiers.store import load, save
 from fastbayes.classifiers.tan import TAN
@@ -42,6 +43,7 @@ from fastbayes.errors import (
     SchemaError,
 )
 from fastbayes.evaluation import evaluate
+from fastbayes.networks.network import BayesianNetwork
 from fastbayes.planning import Plan, plan
 from fastbayes.sink import predict_to
 from fastbayes.statistics.bundle import Statistics
@@ -57,6 +59,7 @@ __all__ = [
     "KDB",
     "SPODE",
     "TAN",
+    "BayesianNetwork",
     "BernoulliNB",
     "CategoricalNB",
     "ComplementNB",
@@ -71,6 +74,7 @@ __all__ = [
     "MemoryLimitError",
     "MultinomialNB",
     "NaiveBayes",
+    "NetworkClassifier",
     "NotFittedError",
     "Plan",
     "SchemaError",

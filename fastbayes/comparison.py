@@ -17,6 +17,7 @@ from fastbayes.classifiers.joint import JointBayes
 from fastbayes.classifiers.joint_gaussian import JointGaussian
 from fastbayes.classifiers.kdb import KDB
 from fastbayes.classifiers.naive_bayes import NaiveBayes
+from fastbayes.classifiers.network import NetworkClassifier
 from fastbayes.classifiers.spode import SPODE
 from fastbayes.classifiers.tan import TAN
 from fastbayes.contest import Contest
@@ -35,6 +36,7 @@ class Candidate(NamedTuple):
     bins          whether it sees numeric columns in bins
     numeric_only  whether it is another model only where columns are numeric
     numbers       whether it takes numbers alone
+    asked_for     whether it takes part only where it is named: a search takes long
     """
 
     name: str
@@ -42,6 +44,7 @@ class Candidate(NamedTuple):
     bins: bool
     numeric_only: bool = False
     numbers: bool = False
+    asked_for: bool = False
 
 
 # One line for each model. The counts of one scan serve all; KDB, A2DE and the joint models count
@@ -67,6 +70,7 @@ CANDIDATES = (
         numeric_only=True,
         numbers=True,
     ),
+    Candidate("network", NetworkClassifier, bins=True, asked_for=True),
 )
 
 
@@ -105,9 +109,9 @@ def compare(
         By default "k_fold" where `folds` is given.
     models
         Names out of "naive-bayes", "naive-bayes-bins", "naive-bayes-auto", "spode", "tan", "kdb",
-        "aode", "a2de", "joint-bayes", "joint-gaussian", "gaussian-bayes", "gaussian-bayes-tied";
-        unfitted models with parameters of their own; or {name: model}. All that the columns allow
-        by default.
+        "aode", "a2de", "joint-bayes", "joint-gaussian", "gaussian-bayes", "gaussian-bayes-tied",
+        "network"; unfitted models with parameters of their own; or {name: model}. By default all
+        that the columns allow but "network", which searches for a graph.
     folds, seed
         As in `k_fold`; ten folds by default.
     sample_weight
@@ -196,7 +200,9 @@ def _wanted(
         models = [
             c.name
             for c in CANDIDATES
-            if (contest.numeric or not c.numeric_only) and not (contest.categorical and c.numbers)
+            if (contest.numeric or not c.numeric_only)
+            and not (contest.categorical and c.numbers)
+            and not c.asked_for
         ]
     if isinstance(models, (str, Classifier)):
         models = [models]

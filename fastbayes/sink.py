@@ -156,7 +156,7 @@ def predict_to(
     unseen = np.zeros(len(schema.categorical), dtype=np.int64)
     with (
         atomic(path, force=force) as temporary,
-        _writing(kind, temporary, answers.schema) as write,
+        writing(kind, temporary, answers.schema) as write,
     ):
         segments = opened.segments(BLOCK_ROWS)
         for batches, new, impossible in engine.in_order(score, segments, workers):
@@ -370,7 +370,7 @@ def _because(
 
 
 @contextlib.contextmanager
-def _writing(kind: str, path: Path, schema: pa.Schema) -> Iterator[Write]:
+def writing(kind: str, path: Path, schema: pa.Schema) -> Iterator[Write]:
     """Give a function that writes record batches, gathered into groups of some size."""
     try:
         writer = _opened(kind, path, schema)

@@ -95,6 +95,7 @@ CASES["joint-gaussian"] = (
     *("joint-gaussian", ["--cells", "naive", "--backoff", "3", "--tau", "loo"]),
     lambda: fb.JointGaussian(cells="naive", backoff=3.0, tau="loo"),
 )
+CASES["network"] = ("network", ["--max-parents", "2"], lambda: fb.NetworkClassifier(max_parents=2))
 CASES["a2de"] = ("a2de", ["--min-count", "2"], lambda: fb.A2DE(min_count=2.0))
 
 
@@ -298,7 +299,7 @@ def test_options__each_is_a_parameter_of_the_models_that_its_help_names() -> Non
         "alpha", "unseen", "covariance", "ddof", "shrinkage", "singular", "prior",
         "numeric", "variance", "discretize", "super_parent", "root", "prune", "k", "min_count",
         "weights", "subsumption", "smoothing", "m", "select", "criterion", "tau", "cells",
-        "backoff", "feature_averaging",
+        "backoff", "feature_averaging", "ess", "graph_score", "search", "order", "max_parents",
     }  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,10 @@ from making import batch_of, random_batch, random_table, shape_of
 import fastbayes as fb
 from fastbayes import engine
 from fastbayes.batch import Batch
-from fastbayes.errors import DataError, MemoryLimitError, SchemaError
+from fastbayes.errors import DataError, FileFormatError, MemoryLimitError, SchemaError
 from fastbayes.schema import Shape
 from fastbayes.statistics import FamilyCounts, PairCounts, ValueCounts
+from fastbayes.statistics.family_counts import ABOVE, APART, BELOW
 
 shapes = st.builds(
     shape_of,
@@ -188,3 +190,35 @@ def test_damaged_families__are_refused() -> None:
     for wrong in ([[0, -1], [1, 1]], [[0, -1], [2, 0]], [[-1, 0], [1, 0]], [[-1, -1], [1, 0]]):
         with pytest.raises(ValueError, match="families: they are no tuples"):
             FamilyCounts.from_arrays(shape, {**whole, "families": np.array(wrong)})
+
+
+def test_part_of_the_class__goes_with_its_family() -> None:
+    table = {"a": list("0101"), "b": list("0011"), "y": list("npnp")}
+    model = fb.NetworkClassifier([("a", "y"), ("b", "y"), ("y", "c")])
+    stats = model.fit({**table, "c": list("0110")}, "y").statistics_
+    part = stats.families
+    assert part.families == [(0,), (1,), (0, 1), (2,)]
+    assert part.class_is == (APART, APART, BELOW, ABOVE)
+    again = fb.Statistics.from_state(*stats.state(), "memory")
+    assert again == stats
+    assert again.families.class_is == part.class_is
+    assert (stats + stats - stats).families.class_is == part.class_is
+    # Other columns, in another order.
+    fewer = replace(stats.schema, features=stats.schema.features[1:][::-1])
+    taken = part.take(fewer.alignment(stats.schema))
+    assert list(zip(taken.families, taken.class_is, strict=True)) == [((1,), APART), ((0,), ABOVE)]
+    plain = FamilyCounts(part.shape, families=part.families)
+    assert plain.class_is == (ABOVE,) * 4
+    assert plain != part
+    with pytest.raises(SchemaError, match="different structures"):
+        plain + part
+
+
+@pytest.mark.parametrize("broken", [[0, 0, 2], [0, 0, 2, 3], [[0], [0], [2], [1]]])
+def test_part_of_the_class__that_does_not_fit_is_refused(broken: Any) -> None:
+    table = {"a": list("0101"), "b": list("0011"), "c": list("0110"), "y": list("npnp")}
+    model = fb.NetworkClassifier([("a", "y"), ("b", "y"), ("y", "c")]).fit(table, "y")
+    header, arrays = model.statistics_.state()
+    arrays = {**arrays, "families.class_is": np.array(broken, np.uint8)}
+    with pytest.raises(FileFormatError, match="class_is"):
+        fb.Statistics.from_state(header, arrays, "file")

@@ -100,6 +100,24 @@ CASES: dict[str, tuple[Callable[[], Any], Any]] = {
     "KDB, array": (lambda: fb.KDB(k=1), NUMBERS),
     "KDB, selected": (lambda: fb.KDB(select="leave_one_out", criterion="error"), MIXED),
     "AODE, selected": (lambda: fb.AODE(select="leave_one_out"), MIXED),
+    "NetworkClassifier": (fb.NetworkClassifier, MIXED),
+    "NetworkClassifier, other parameters": (
+        lambda: fb.NetworkClassifier(
+            {"class": ("p", "sky"), "heat": ("class", "p"), "q": ("heat",)},
+            smoothing="bdeu",
+            ess=np.float64(2),
+            discretize={"heat": [0.0, np.float64(1.5)]},
+            domains={"sky": ["sun", "rain", "snow"]},
+            categorical=["p"],
+            missing="category",
+            unseen="smooth",
+        ),
+        MIXED,
+    ),
+    "NetworkClassifier, array": (
+        lambda: fb.NetworkClassifier([("class", "x0"), ("x0", "x1")], alpha=np.float32(0.5)),
+        NUMBERS,
+    ),
     "A2DE": (fb.A2DE, MIXED),
     "A2DE, other parameters": (
         lambda: fb.A2DE(

@@ -28,7 +28,9 @@ def test_alpha__may_be_any_real_number(alpha: Any) -> None:
 
 @pytest.mark.parametrize("alpha", [-1, np.nan, np.inf, True, "much", None, [1.0]])
 def test_alpha__that_cannot_be_is_refused_at_fit(alpha: Any) -> None:
-    with pytest.raises(ValueError, match=r"alpha=.*: use a finite number >= 0, .* at most, or 'loo'"):
+    with pytest.raises(
+        ValueError, match=r"alpha=.*: use a finite number >= 0, .* at most, or 'loo'"
+    ):
         fb.NaiveBayes(alpha=alpha).fit(X, Y)
 
 

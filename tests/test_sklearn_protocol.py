@@ -36,7 +36,7 @@ from fastbayes.errors import DataError, FastBayesWarning, SchemaError
 DROP_INS = [BernoulliNB, CategoricalNB, ComplementNB, GaussianNB, MultinomialNB]
 SPARSE = [BernoulliNB, ComplementNB, MultinomialNB]
 SEMI_NAIVE = [fastbayes.SPODE, fastbayes.TAN, fastbayes.AODE, fastbayes.A2DE, fastbayes.KDB]
-JOINT = [fastbayes.JointBayes, fastbayes.JointGaussian]
+JOINT = [fastbayes.JointBayes, fastbayes.JointGaussian, fastbayes.NetworkClassifier]
 CLASSIFIERS = [*DROP_INS, fastbayes.NaiveBayes, *SEMI_NAIVE, fastbayes.GaussianBayes, *JOINT]
 COVARIANCES = ["tied", "diagonal", "spherical"]
 

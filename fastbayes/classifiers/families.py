@@ -17,6 +17,7 @@ from fastbayes.errors import SchemaError
 from fastbayes.plain.information import class_information
 from fastbayes.statistics import FamilyCounts, PairCounts
 from fastbayes.statistics.bundle import Statistics
+from fastbayes.statistics.family_counts import ABOVE
 
 Family = tuple[int, ...]
 
@@ -102,6 +103,11 @@ class FamilyCells(Cells):
     def __init__(self, stats: Statistics, k: int, *, missing: str, unseen: str) -> None:
         super().__init__(stats.values, no_pairs(stats), missing=missing, unseen=unseen)
         self._counts, names = stats.families, stats.schema.names
+        if {*self._counts.class_is} - {ABOVE}:
+            raise SchemaError(
+                "the families are those of a network in which some column does not depend on the "
+                "class: NetworkClassifier reads them"
+            )
         before: set[int] = set()
         self.families: list[Family] = []
         for *parents, j in self._counts.families:

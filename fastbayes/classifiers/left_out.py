@@ -13,12 +13,14 @@ from fastbayes.classifiers.kdb import KDB
 from fastbayes.classifiers.left_out_average import LeftOutAverage
 from fastbayes.classifiers.left_out_base import LeftOut
 from fastbayes.classifiers.left_out_cells import LeftOutCells
+from fastbayes.classifiers.left_out_graph import LeftOutGraph
 from fastbayes.classifiers.left_out_joint import LeftOutJoint
 from fastbayes.classifiers.left_out_naive import LeftOutNaive
 from fastbayes.classifiers.left_out_network import LeftOutNetwork
 from fastbayes.classifiers.left_out_quadratic import check_apart, left_out_gaussian_bayes
 from fastbayes.classifiers.left_out_tree import LeftOutTree
 from fastbayes.classifiers.naive_bayes import NaiveBayes
+from fastbayes.classifiers.network import NetworkClassifier
 from fastbayes.classifiers.tree import TreeClassifier
 from fastbayes.errors import SchemaError
 from fastbayes.statistics.bundle import Statistics
@@ -32,6 +34,7 @@ KINDS: tuple[tuple[type[Any], Callable[[Any], LeftOut]], ...] = (
     (GaussianBayes, left_out_gaussian_bayes),
     (JointBayes, LeftOutJoint),
     (JointGaussian, LeftOutCells),
+    (NetworkClassifier, LeftOutGraph),
 )
 
 
@@ -121,6 +124,6 @@ def kind_of(model: Any) -> Callable[[Any], LeftOut]:
             return made
     raise SchemaError(
         "leave_one_out takes counts apart: it knows NaiveBayes, SPODE, TAN, KDB, AODE, "
-        "GaussianBayes, JointBayes and JointGaussian; "
+        "GaussianBayes, JointBayes, JointGaussian and NetworkClassifier; "
         f"k_fold validates any classifier, {type(model).__name__} too"
     )

@@ -12,6 +12,8 @@ import pyarrow as pa
 
 from fastbayes import files
 from fastbayes.errors import FileFormatError, SchemaError
+from fastbayes.networks.dag import DAG
+from fastbayes.networks.network import BayesianNetwork
 from fastbayes.statistics.bundle import Statistics
 
 # Class name -> module: what a model file may name.
@@ -23,6 +25,7 @@ MODELS = {
     "A2DE": "fastbayes.classifiers.a2de",
     "KDB": "fastbayes.classifiers.kdb",
     "GaussianBayes": "fastbayes.classifiers.gaussian",
+    "NetworkClassifier": "fastbayes.classifiers.network",
     "JointBayes": "fastbayes.classifiers.joint",
     "JointGaussian": "fastbayes.classifiers.joint_gaussian",
     "CategoricalNB": "fastbayes.classifiers.drop_in",
@@ -31,6 +34,8 @@ MODELS = {
     "BernoulliNB": "fastbayes.classifiers.drop_in",
     "GaussianNB": "fastbayes.classifiers.drop_in",
 }
+# What else a model file may name: no classifiers.
+OTHERS = {"BayesianNetwork": "fastbayes.networks.network"}
 
 
 def save(model: Any, path: str | os.PathLike[str], *, force: bool = False) -> None:
@@ -39,7 +44,7 @@ def save(model: Any, path: str | os.PathLike[str], *, force: bool = False) -> No
     Parameters
     ----------
     model
-        A fitted classifier, or `Statistics`.
+        A fitted classifier, a `BayesianNetwork`, or `Statistics`.
     path
         The file to write.
     force
@@ -52,7 +57,7 @@ def save(model: Any, path: str | os.PathLike[str], *, force: bool = False) -> No
     DataError
         When the file exists and `force` is not set, or it cannot be written.
     """
-    if isinstance(model, Statistics):
+    if isinstance(model, (Statistics, BayesianNetwork)):
         model.save(path, force=force)
         return
     name = type(model).__name__
@@ -78,7 +83,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     Returns
     -------
-    Classifier or Statistics
+    Classifier, BayesianNetwork or Statistics
         What the file holds.
 
     Raises
@@ -90,12 +95,13 @@ def load(path: str | os.PathLike[str]) -> Any:
     if header.get("kind") == "statistics":
         return Statistics.from_state(header, arrays, str(path))
     name = header.get("class")
-    if header.get("kind") != "model" or not isinstance(name, str) or name not in MODELS:
+    known = MODELS | OTHERS
+    if header.get("kind") != "model" or not isinstance(name, str) or name not in known:
         raise FileFormatError(
             f"{path}: holds {name or header.get('kind')!r}, which this version does "
             "not know; read it with the version that wrote it"
         )
-    cls = getattr(importlib.import_module(MODELS[name]), name)
+    cls = getattr(importlib.import_module(known[name]), name)
     try:
         return cls.from_state(header["params"], header["state"], arrays, str(path))
     except (LookupError, TypeError, ValueError, AttributeError) as error:
@@ -116,6 +122,8 @@ def plain(value: Any) -> Any:
         return value.tolist()
     if isinstance(value, (pa.Array, pa.ChunkedArray)):
         return value.to_pylist()
+    if isinstance(value, DAG):  # of a network a model keeps the graph
+        return plain(value.parents)
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, Iterable):

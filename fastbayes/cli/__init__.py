@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 import fastbayes as fb
-from fastbayes.cli import compare, models, statistics, tools
+from fastbayes.cli import compare, models, network, statistics, tools
 from fastbayes.cli.show import remarks
 from fastbayes.cli.stopping import Stopped, stoppable
 from fastbayes.files import FULL
@@ -61,6 +61,7 @@ for command in (
     *models.COMMANDS,
     *compare.COMMANDS,
     *statistics.COMMANDS,
+    *network.COMMANDS,
     *tools.COMMANDS,
 ):
     main.add_command(command)

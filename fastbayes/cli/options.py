@@ -16,6 +16,8 @@ from click.core import ParameterSource
 import fastbayes as fb
 from fastbayes.errors import DataError
 from fastbayes.loss import loss_matrix
+from fastbayes.networks.learning import SEARCHES
+from fastbayes.networks.score import SCORES
 from fastbayes.numeric_kinds import KINDS
 
 MODELS = {
@@ -28,6 +30,7 @@ MODELS = {
     "gaussian-bayes": "GaussianBayes",
     "joint-bayes": "JointBayes",
     "joint-gaussian": "JointGaussian",
+    "network": "NetworkClassifier",
 }
 CHOOSE_ALPHA = ("naive-bayes", "spode", "tan")
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 2**10, "MI": 2**20, "GI": 2**30}
@@ -343,10 +346,31 @@ MODEL = together(
     ),
     of_models(
         "--smoothing",
-        type=click.Choice(["laplace", "m_estimate", "hdp"]),
+        type=click.Choice(["laplace", "m_estimate", "hdp", "bdeu"]),
         help="alpha for every cell (laplace, the default), m for every distribution (m_estimate: "
-        "averages alone), or drawn to fewer parents (hdp: the others).",
+        "averages alone), ess for every table (bdeu: network), or drawn to fewer parents (hdp: the "
+        "others).",
     ),
+    of_models(
+        "--ess", type=click.FloatRange(0), help="Equivalent sample size of bdeu; default: 1."
+    ),
+    of_models(
+        "--graph-score",
+        type=click.Choice(SCORES),
+        help="What the graph is best by; default: mdl.",
+    ),
+    of_models(
+        "--search",
+        type=click.Choice(SEARCHES),
+        help="How the graph is looked for; default: hill_climb.",
+    ),
+    of_models(
+        "--order",
+        callback=names,
+        metavar="A,B,...",
+        help="All columns and the class: edges only go from earlier to later ones.",
+    ),
+    of_models("--max-parents", type=click.IntRange(0), help="Most parents of a node."),
     of_models(
         "--covariance",
         type=click.Choice(["full", "tied", "diagonal", "spherical"]),

@@ -223,6 +223,10 @@ class NetworkScorer:
     def _tie(self) -> float:
         return max(self._complete._tie, self._summing._tie)
 
+    def _whole(self, method: str) -> Any:
+        """Return what gives this answer for rows in which nothing is hidden."""
+        return self._complete
+
     def log_joint(
         self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: Floats
     ) -> None:
@@ -244,9 +248,9 @@ class NetworkScorer:
     def _answer(self, method: str, batch_codes: Sequence[Codes], out: NDArray[Any]) -> int:
         hidden = self._network.rows(batch_codes, len(out))
         if not hidden.any():
-            return getattr(self._complete, method)(batch_codes, (), out) or 0
+            return getattr(self._whole(method), method)(batch_codes, (), out) or 0
         lost = 0
-        for scorer, rows in ((self._complete, ~hidden), (self._summing, hidden)):
+        for scorer, rows in ((self._whole(method), ~hidden), (self._summing, hidden)):
             some = np.flatnonzero(rows)
             codes = [group._replace(codes=group.codes[:, some]) for group in batch_codes]
             answer = np.empty((len(some), *out.shape[1:]), out.dtype)

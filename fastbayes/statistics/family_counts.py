@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +12,14 @@ from numpy.typing import NDArray
 from fastbayes import _jit
 from fastbayes.batch import Batch
 from fastbayes.errors import SchemaError
-from fastbayes.schema import Shape
+from fastbayes.schema import Alignment, Shape
 from fastbayes.statistics.packed_counts import Ints, PackedCounts
 
 Family = tuple[int, ...]
+
+# What the class is in a family: it has no part in it, is a parent as well, or is the child of all
+# features of it.
+APART, ABOVE, BELOW = 0, 1, 2
 
 
 def members_of(families: Sequence[Sequence[int]]) -> Ints:
@@ -74,6 +78,9 @@ class FamilyCounts(PackedCounts):
     families
         The features of each family, parents first, the feature itself last. Families keep their
         order and so do the features within: it may say which structure they belong to.
+    class_is
+        What the class is in each family of a structure, APART, ABOVE or BELOW; None for ABOVE.
+        Whatever it is, counts are of each class.
 
     Notes
     -----
@@ -84,16 +91,29 @@ class FamilyCounts(PackedCounts):
     name: ClassVar[str] = "families"
 
     def __init__(
-        self, shape: Shape, *, weighted: bool = False, families: Sequence[Sequence[int]] = ()
+        self,
+        shape: Shape,
+        *,
+        weighted: bool = False,
+        families: Sequence[Sequence[int]] = (),
+        class_is: Sequence[int] | None = None,
     ) -> None:
         super().__init__(shape, weighted, members_of(families))
+        self.class_is: tuple[int, ...] = (
+            (ABOVE,) * len(families) if class_is is None else tuple(class_is)
+        )
 
     @classmethod
     def zeros(
-        cls, shape: Shape, *, weighted: bool = False, families: Sequence[Sequence[int]] = ()
+        cls,
+        shape: Shape,
+        *,
+        weighted: bool = False,
+        families: Sequence[Sequence[int]] = (),
+        class_is: Sequence[int] | None = None,
     ) -> FamilyCounts:
         """Return the empty statistic."""
-        return cls(shape, weighted=weighted, families=families)
+        return cls(shape, weighted=weighted, families=families, class_is=class_is)
 
     @property
     def families(self) -> list[Family]:
@@ -125,9 +145,33 @@ class FamilyCounts(PackedCounts):
         axes = np.broadcast_to(np.arange(old.shape[1]), (len(kept), old.shape[1]))
         return members[kept], kept, axes
 
+    def take(self, to: Alignment) -> Self:
+        """Return the statistic with its cells moved to another shape; new cells are 0."""
+        result = super().take(to)
+        inverse = np.full(len(self.layout.sizes) + 1, -1)
+        inverse[to.categorical] = np.arange(len(to.categorical))
+        result.class_is = tuple(self.class_is[q] for q in self._among(inverse)[1].tolist())
+        return result
+
+    def _together(self, other: Self) -> tuple[Self, Self]:
+        both = super()._together(other)
+        if self.class_is != other.class_is:
+            raise SchemaError("the counts are of different structures; count both alike")
+        return both
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, FamilyCounts) and self.class_is != other.class_is:
+            return False
+        return super().__eq__(other)
+
+    __hash__ = None
+
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the statistic as named arrays."""
-        return super().arrays() | {"families": self.layout.members.copy()}
+        found = super().arrays() | {"families": self.layout.members.copy()}
+        if {*self.class_is} - {ABOVE}:
+            found["class_is"] = np.array(self.class_is, np.uint8)
+        return found
 
     @classmethod
     def from_arrays(cls, shape: Shape, arrays: Mapping[str, NDArray[Any]]) -> FamilyCounts:
@@ -141,5 +185,9 @@ class FamilyCounts(PackedCounts):
             for family in families
         ):
             raise ValueError("families: they are no tuples of different columns")
+        class_is = arrays.get("class_is", np.full(len(families), ABOVE, np.uint8))
+        if class_is.shape != (len(families),) or not np.isin(class_is, (APART, ABOVE, BELOW)).all():
+            raise ValueError("class_is: it does not fit the families")
         weighted = arrays["counts"].dtype == np.float64
-        return cls(shape, weighted=weighted, families=families)._filled(arrays)
+        told = {"families": families, "class_is": class_is.tolist()}
+        return cls(shape, weighted=weighted, **told)._filled(arrays)

@@ -1,0 +1,170 @@
+"""The cases of Gibbs sampling with evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks import alarm
+from benchmarks.case import OURS, Case, Claim, Work, rows_of
+from benchmarks.measure import Side
+from fastbayes import _jit
+from fastbayes.networks.blankets import ENTRIES, compiled
+from fastbayes.networks.coded import Coded
+from fastbayes.networks.gibbs import gibbs
+from fastbayes.networks.inference import joint_posterior
+from fastbayes.networks.starts import starts
+
+NUMPY, NAIVE = "numpy, all chains at once", "one chain in Python"
+Floats = NDArray[np.float64]
+Sweep = Callable[[int], Floats]
+
+# Eleven nodes without children: what is seen of a patient.
+LEAVES = tuple(sorted({*alarm.SIZES} - {p for above in alarm.PARENTS.values() for p in above}))
+TARGET = "INTUBATION"
+
+
+def coded() -> tuple[Coded, dict[int, int], int]:
+    """Return the network, evidence on all leaves, and the target."""
+    names, tables = tuple(alarm.SIZES), alarm.tables()
+    number = {name: at for at, name in enumerate(names)}
+    parents = [tuple(number[p] for p in alarm.PARENTS.get(name, ())) for name in names]
+    # No probability is near 0, where chains would hardly move.
+    mixed = [0.95 * tables[name] + 0.05 / alarm.SIZES[name] for name in names]
+    network = Coded(names, np.array([alarm.SIZES[name] for name in names]), parents, mixed)
+    return network, {number[name]: 0 for name in LEAVES}, number[TARGET]
+
+
+def by_hand(network: Coded, evidence: dict[int, int], target: int, chains: int) -> Sweep:
+    """Return P(target) after some sweeps, all chains at once, each factor looked up by numpy."""
+    children: list[list[int]] = [[] for _ in network.names]
+    for v, above in enumerate(network.parents):
+        for p in above:
+            children[p].append(v)
+
+    def run(sweeps: int) -> Floats:
+        random = np.random.default_rng(0)
+        x = starts(network, evidence, chains, random).astype(np.int64)
+        counts = np.zeros(network.sizes[target])
+        for _ in range(sweeps):
+            for v in range(len(x)):
+                if v in evidence:
+                    continue
+                states = np.arange(network.sizes[v])[:, None]
+                weights = np.ones((len(states), chains))
+                for f in (v, *children[v]):
+                    scope = (*network.parents[f], f)
+                    weights *= network.tables[f][tuple(states if u == v else x[u] for u in scope)]
+                cumulated = weights.cumsum(axis=0)
+                x[v] = (random.random(chains) * cumulated[-1] >= cumulated[:-1]).sum(axis=0)
+            counts += np.bincount(x[target], minlength=len(counts))
+        return np.asarray(counts / counts.sum())
+
+    return run
+
+
+def kernel(
+    network: Coded, evidence: dict[int, int], target: int, chains: int, entries: int = ENTRIES
+) -> Sweep:
+    """Return P(target) after some sweeps of the kernel on one thread."""
+    program = compiled(network, evidence, entries=entries).program
+    module = _jit.load("gibbs")
+    states = starts(network, evidence, chains, np.random.default_rng(0))
+    words = np.random.SeedSequence(0).generate_state(4 * chains, np.uint64).reshape(4, chains)
+
+    def run(sweeps: int) -> Floats:
+        counts = np.zeros((chains, network.sizes[target]), np.int64)
+        asked = np.array([target]), np.array([1])
+        module.run(program, states.copy(), words.copy(), sweeps, 1, *asked, counts)
+        return np.asarray(counts.sum(axis=0) / counts.sum())
+
+    return run
+
+
+def _sweeps(chains: int, entries: int = ENTRIES) -> Callable[[int, Path], Work]:
+    """Update so many nodes by kernels and by numpy, which gets a tenth to do."""
+
+    def build(rows: int, _: Path) -> Work:
+        network, evidence, target = coded()
+        free = len(network.names) - len(evidence)
+        ours = max(rows // (free * chains), 1)
+        few = max(ours * chains // 2560, 1)
+        run = kernel(network, evidence, target, chains, entries)
+        hand = by_hand(network, evidence, target, 256)
+        sides = {
+            OURS: Side(lambda: run(ours), float(ours * chains * free)),
+            NUMPY: Side(lambda: hand(few), float(few * 256 * free)),
+        }
+
+        def check(results: dict[str, Any]) -> None:
+            expected = joint_posterior(network, evidence, [target])[0]
+            for name, draws in ((OURS, ours * chains), (NUMPY, few * 256)):
+                error = np.abs(results[name] - expected).max()
+                # Ten independent draws' worth at least are in a hundred.
+                assert error < 0.02 + 5 * np.sqrt(0.25 / (draws / 10)), (name, error)
+
+        return Work(sides, check)
+
+    return build
+
+
+def _query(rows: int, _: Path) -> Work:
+    """Ask for a posterior with a tenth of the draws in burn-in, all threads."""
+    network, evidence, target = coded()
+    free = len(network.names) - len(evidence)
+    chains = 32
+    draws = max(rows // free, chains)
+
+    def ours() -> Any:
+        burn_in = draws // chains // 10
+        return gibbs(network, evidence, [target], draws=draws, burn_in=burn_in, seed=0)
+
+    def check(results: dict[str, Any]) -> None:
+        expected = joint_posterior(network, evidence, [target])[0]
+        found = results[OURS]
+        assert (np.abs(found.probabilities - expected) < 5 * found.mcse + 0.02).all()
+
+    return Work({OURS: Side(ours, float(draws * free))}, check)
+
+
+CASES = (
+    Case(
+        "gibbs-one",
+        "{rows} node updates of one Gibbs chain, 37 nodes, 11 observed, one thread",
+        rows_of(10_000_000, 3_000_000),
+        _sweeps(1),
+        (Claim(None, most=16.0), Claim(NUMPY)),
+        unit="node update",
+        threads="one",
+    ),
+    Case(
+        "gibbs-lanes",
+        "{rows} node updates of 32 Gibbs chains in lock step, 37 nodes, 11 observed, one thread",
+        rows_of(30_000_000, 10_000_000),
+        _sweeps(32),
+        (Claim(None, most=5.5), Claim(NUMPY, least=10)),
+        unit="node update",
+        threads="one",
+    ),
+    Case(
+        "gibbs-products",
+        "the same without tables, probabilities multiplied on-line",
+        rows_of(10_000_000, 3_000_000),
+        _sweeps(32, entries=0),
+        (Claim(None, most=25.0), Claim(NUMPY, least=3)),
+        unit="node update",
+        threads="one",
+    ),
+    Case(
+        "gibbs-query",
+        "a posterior from {rows} node updates: compile, start, burn in, 32 chains, its errors",
+        rows_of(30_000_000, 10_000_000),
+        _query,
+        (Claim(None, most=5.5),),
+        unit="node update",
+    ),
+)

@@ -1,0 +1,394 @@
+"""Commands about Bayesian networks: learn, query, sample, show."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from inspect import signature
+from typing import Any
+
+import click
+
+import fastbayes as fb
+from fastbayes.cli.network_options import (
+    EVIDENCE,
+    MODEL_SUFFIX,
+    NETWORK,
+    SEED,
+    by_suffix,
+    cuts,
+    edges,
+    file_of_network,
+    network_from,
+    node_of,
+    observed,
+)
+from fastbayes.cli.options import (
+    FORCE,
+    JSON,
+    MEMORY_LIMIT,
+    THREADS,
+    WEIGHT,
+    names,
+    of_columns,
+    together,
+)
+from fastbayes.cli.show import bar, fields, listed, say, show, table
+from fastbayes.files import check_target
+from fastbayes.networks.learning import SEARCHES
+from fastbayes.networks.score import SCORES
+from fastbayes.sink import format_of as rows_format
+
+
+def _default(option: str) -> Any:
+    """Return the default of an option of a query."""
+    return signature(fb.BayesianNetwork.query).parameters[option].default
+
+
+@click.group()
+def network() -> None:
+    """Bayesian networks: learn, query, sample, show.
+
+    NETWORK is a file: .bif, .xml (XMLBIF), a model (.fb), or with the extra `bn` .net, .dsl, .xdsl,
+    .uai or .o3prm.
+    """
+
+
+@network.command()
+@click.argument("data")
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(),
+    callback=by_suffix(file_of_network),
+    help="File to write: .bif, .xml, or .fb, which keeps numbers as numbers, too.",
+)
+@click.option("--score", type=click.Choice([*SCORES]), default="mdl", show_default=True)
+@click.option("--search", type=click.Choice([*SEARCHES]), default="hill_climb", show_default=True)
+@click.option("--max-parents", type=click.IntRange(0), help="Most parents of a node.")
+@click.option(
+    "--required",
+    multiple=True,
+    callback=edges,
+    metavar="A->B",
+    help="An edge that the graph must have.",
+)
+@click.option(
+    "--forbidden",
+    multiple=True,
+    callback=edges,
+    metavar="A->B",
+    help="An edge that it must not have.",
+)
+@click.option(
+    "--order",
+    callback=names,
+    metavar="A,B,...",
+    help="All nodes: edges only go from earlier to later ones. --search k2 needs it.",
+)
+@click.option(
+    "--restarts",
+    type=click.IntRange(0),
+    default=10,
+    show_default=True,
+    help="Further climbs, from graphs near the best one.",
+)
+@SEED
+@click.option(
+    "--time-limit",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="Stop climbing then.",
+)
+@click.option(
+    "--alpha",
+    type=click.FloatRange(0),
+    default=1.0,
+    show_default=True,
+    help="Pseudo-count of every cell of a table.",
+)
+@click.option(
+    "--prior",
+    type=click.Choice(["laplace", "bdeu"]),
+    default="laplace",
+    show_default=True,
+    help="Add alpha to every cell, or spread ess over the cells of each table.",
+)
+@click.option(
+    "--ess",
+    type=click.FloatRange(0, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="Equivalent sample size of bdeu, as score and as prior.",
+)
+@click.option("--columns", callback=names, metavar="A,B,...", help="Columns to read: the nodes.")
+@click.option(
+    "--categorical",
+    callback=names,
+    metavar="A,B,...",
+    help="Columns whose fractions are states.",
+)
+@click.option(
+    "--discretize",
+    callback=cuts,
+    metavar="quantile[:N]|width[:N]|FILE",
+    help="How other columns of fractions become bins.",
+)
+@click.option(
+    "--missing",
+    type=click.Choice(["complete", "category"]),
+    default="complete",
+    show_default=True,
+    help="Leave out rows with a missing value, or make it a state.",
+)
+@together(
+    WEIGHT,
+    click.option(
+        "--null-values", callback=names, metavar="A,B,...", help="Texts that mean missing."
+    ),
+    MEMORY_LIMIT,
+    THREADS,
+    FORCE,
+    JSON,
+)
+def learn(data: str, output: str, force: bool, as_json: bool, **options: Any) -> None:
+    """Learn graph and tables from DATA, every column of which is a node."""
+    check_target(output, force=force)
+    options["discretize"] = of_columns(options["discretize"], options["columns"])
+    with _steps() as progress:
+        found = fb.BayesianNetwork.learn(data, progress=progress, **options)
+    if output.lower().endswith(MODEL_SUFFIX):
+        found.save(output, force=force)
+    else:
+        found.write(output, force=force)
+    search = found.search_
+    if not search.finished:
+        say("note: the time limit ended the search; a longer one may find a better graph")
+    summary = {
+        "nodes": len(found.nodes),
+        "edges": found.edges,
+        "parameters": found.n_parameters(),
+        options["score"]: search.score,
+        "rows": search.rows,
+        "rows_left_out": search.left_out,
+        "steps": len(search.trace),
+        "finished": search.finished,
+        "output": output,
+    }
+    shown = {**summary, "edges": len(found.edges)}
+    show(summary, as_json, [*fields(shown), *_families(found)])
+
+
+@contextmanager
+def _steps() -> Iterator[Callable[[Any], object] | None]:
+    """Show the current score on a terminal; else nothing."""
+    quiet = click.get_current_context().find_root().params.get("quiet")
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from tqdm import tqdm
+
+    with tqdm(desc="learning", unit=" steps", ncols=80, nrows=24, file=sys.stderr) as shown:
+
+        def update(step: Any) -> None:
+            shown.set_postfix_str(f"score {step.score:,.6g}", refresh=False)
+            shown.update()
+
+        yield update
+
+
+def _families(network: fb.BayesianNetwork) -> Iterator[str]:
+    """Yield a line for each node that has parents."""
+    for node, above in network.parents.items():
+        if above:
+            yield f"  {node} given {listed([*map(str, above)])}"
+
+
+@network.command()
+@NETWORK
+@click.option(
+    "--target",
+    "-t",
+    "targets",
+    multiple=True,
+    required=True,
+    metavar="NODE",
+    help="A node asked for; of several the joint distribution.",
+)
+@EVIDENCE
+@click.option(
+    "--method",
+    "how",
+    type=click.Choice(["exact", "gibbs", "likelihood_weighting"]),
+    default="exact",
+    show_default=True,
+)
+@click.option(
+    "--draws", type=click.IntRange(1), help=f"Draws to retain; default: {_default('draws'):,}."
+)
+@click.option("--burn-in", type=click.IntRange(0), help="Sweeps before the first one; gibbs.")
+@click.option("--thin", type=click.IntRange(1), help="Retain one sweep of so many; gibbs.")
+@click.option("--chains", type=click.IntRange(1), help="Chains; gibbs.")
+@click.option("--seed", type=click.IntRange(0), help="Seed of the draws; default: 0.")
+@THREADS
+@JSON
+@click.pass_context
+def query(
+    ctx: click.Context,
+    /,
+    network: str,
+    targets: tuple[str, ...],
+    evidence: tuple[str, ...],
+    how: str,
+    as_json: bool,
+    threads: int | None,
+    **options: Any,
+) -> None:
+    """Say how probable the states of nodes are, given what is observed."""
+    told = {name: value for name, value in options.items() if value is not None}
+    alone = {"burn_in", "thin", "chains"} if how != "gibbs" else set()
+    for name in told if how == "exact" else told.keys() & alone:
+        option = f"--{name.replace('_', '-')}"
+        raise click.UsageError(f"{option} does not go with --method {how}", ctx)
+    held = network_from(network)
+    asked = [node_of(held, name) for name in targets]
+    given = observed(held, evidence)
+    random = {} if how == "exact" else {"seed": 0, "threads": threads, **told}
+    answer = held.query(asked, given, how, **random)
+    summary = {
+        "targets": answer.targets,
+        "evidence": given,
+        "method": answer.method,
+        "log_evidence": answer.log_evidence,
+        "answer": answer.table.to_pylist(),
+    }
+    lines = str(answer).splitlines()
+    if given and answer.log_evidence is not None:
+        lines.append(f"P(evidence)  {math.exp(answer.log_evidence):.6g}")
+    show(summary, as_json, lines)
+
+
+@network.command()
+@NETWORK
+@click.option("--rows", type=click.IntRange(0), required=True, help="Number of rows.")
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(),
+    callback=by_suffix(rows_format),
+    help="File to write: .parquet, .arrow or .csv.",
+)
+@EVIDENCE
+@SEED
+@THREADS
+@FORCE
+@JSON
+def sample(
+    network: str,
+    rows: int,
+    output: str,
+    evidence: tuple[str, ...],
+    seed: int,
+    threads: int | None,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Draw rows, of those in which the evidence holds; memory holds a few blocks of them.
+
+    The same seed draws the same rows.
+    """
+    check_target(output, force=force)
+    held = network_from(network)
+    given = observed(held, evidence)
+    with bar("drawing", rows) as progress:
+        held.sample_to(output, rows, given, seed, force=force, threads=threads, progress=progress)
+    summary = {"rows": rows, "columns": [*held.nodes], "evidence": given, "output": output}
+    show(summary, as_json, fields({**summary, "columns": len(held.nodes)}))
+
+
+@network.command("show")
+@NETWORK
+@click.option("--dot", is_flag=True, help="Print the graph for Graphviz.")
+@click.option(
+    "--separated",
+    nargs=2,
+    metavar="A B",
+    help="Say whether two nodes are independent by the graph.",
+)
+@click.option("--given", multiple=True, metavar="NODE", help="Given this node, too.")
+@JSON
+@click.pass_context
+def display(
+    ctx: click.Context,
+    /,
+    network: str,
+    dot: bool,
+    separated: tuple[str, str] | None,
+    given: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Show nodes, states, edges and parameters, the graph, or what is independent of what."""
+    if dot and (as_json or separated):
+        raise click.UsageError("--dot is alone: it prints the graph", ctx)
+    if given and not separated:
+        raise click.UsageError("--given goes with --separated", ctx)
+    held = network_from(network)
+    if dot:
+        click.echo(held.to_dot())
+        return
+    if separated:
+        x, y = (node_of(held, name) for name in separated)
+        z = [node_of(held, name) for name in given]
+        independent = held.d_separated([x], [y], z)
+        said = "independent" if independent else "dependent"
+        line = f"{x} and {y} are {said}" + (f" given {listed([*map(str, z)])}" if z else "")
+        show({"x": x, "y": y, "given": z, "independent": independent}, as_json, [line])
+        return
+    summary = {
+        "nodes": len(held.nodes),
+        "edges": held.edges,
+        "parameters": held.n_parameters() if held.tables else None,
+        "columns": {
+            str(node): {
+                "states": held.states.get(node),
+                "parents": held.parents[node],
+                "children": held.children[node],
+            }
+            for node in held.nodes
+        },
+    }
+    shown = {**summary, "edges": len(held.edges), "columns": None}
+    show(summary, as_json, [*fields(shown), *_nodes(held)])
+
+
+def _nodes(network: fb.BayesianNetwork) -> Iterator[str]:
+    if not network.nodes:
+        return
+    told = any(network.parents.values())
+    yield from table(
+        [
+            (
+                str(node),
+                *([_given(network, node)] if told else []),
+                *([_states(network, node)] if network.states else []),
+            )
+            for node in network.nodes
+        ]
+    )
+
+
+def _given(network: fb.BayesianNetwork, node: Any) -> str:
+    above = network.parents[node]
+    return f"given {listed([*map(str, above)])}" if above else ""
+
+
+def _states(network: fb.BayesianNetwork, node: Any) -> str:
+    states = [str(state) for state in network.states[node]]
+    return f"{len(states):,} state{'s' * (len(states) != 1)}: {listed(states)}"
+
+
+COMMANDS = (network,)

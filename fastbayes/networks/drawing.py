@@ -1,0 +1,219 @@
+"""Random rows of a network, given evidence or not."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from fastbayes import engine
+from fastbayes.batch import BLOCK_ROWS
+from fastbayes.engine import Progress
+from fastbayes.files import atomic, check_target
+from fastbayes.networks import inference
+from fastbayes.networks.answer import as_column
+from fastbayes.networks.tables import Tables
+from fastbayes.sink import format_of, writing
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+# Rows drawn from one seed sequence. Changing it changes every sample.
+CHUNK = BLOCK_ROWS
+
+
+class _Draw(NamedTuple):
+    """How one node is drawn.
+
+    given  nodes drawn before, and the places of their states in `steps`
+    steps  (joint states of the given nodes, n_states) cumulative probabilities; from the last
+           state that is possible on they are infinite
+    """
+
+    node: int
+    given: tuple[int, ...]
+    shape: tuple[int, ...]
+    steps: Floats
+
+    def codes(self, drawn: Mapping[int, Ints], uniform: Floats) -> Ints:
+        """Return the state in whose step a uniform number falls: one of probability 0 has none."""
+        row: Any = np.zeros(len(uniform), np.int64)
+        for v, size in zip(self.given, self.shape, strict=True):
+            row = row * size + drawn[v]
+        n = self.steps.shape[1]
+        if n <= 16:
+            code = np.zeros(len(uniform), np.int64)
+            for k in range(n - 1):
+                code += uniform >= self.steps[row, k]
+            return code
+        # The first step above the number, by halving.
+        code, step = np.zeros(len(uniform), np.int64), 1 << (n - 1).bit_length()
+        while step:
+            beyond = np.minimum(code + step, n)
+            fits = (code + step < n) & (self.steps[row, beyond - 1] <= uniform)
+            code = np.where(fits, code + step, code)
+            step >>= 1
+        return code
+
+
+def _steps(table: Floats) -> Floats:
+    """Return cumulative probabilities by row, infinite from the last possible state on."""
+    flat = table.reshape(-1, table.shape[-1])
+    steps = np.cumsum(flat, axis=1)
+    later = np.cumsum(flat[:, ::-1], axis=1)[:, ::-1]
+    above = np.concatenate([later[:, 1:], np.zeros((len(flat), 1))], axis=1)
+    return np.where(above > 0, steps, np.inf)
+
+
+class Drawing(Tables):
+    """A network from which rows can be drawn."""
+
+    def sample(
+        self,
+        n: int,
+        evidence: Mapping[str, Any] | None = None,
+        seed: int | None = None,
+        *,
+        threads: int | None = None,
+        max_cells: float = inference.LARGEST,
+    ) -> pa.Table:
+        """Draw rows from the network, or from those in which the evidence holds.
+
+        Parameters
+        ----------
+        n
+            Number of rows.
+        evidence
+            {node: its state}: rows are drawn from P(nodes | evidence), none is thrown away.
+        seed
+            Seed of the random numbers; the same seed gives the same rows.
+        threads
+            Worker threads; they never change a row.
+        max_cells
+            Numbers that the largest table of exact inference may have, which evidence takes.
+
+        Returns
+        -------
+        pyarrow.Table
+            A column for each node; text is dictionary-encoded.
+
+        Raises
+        ------
+        DataError
+            When the evidence is impossible.
+        MemoryLimitError
+            When the evidence takes a larger table.
+
+        Examples
+        --------
+        >>> from fastbayes.networks.network import BayesianNetwork
+        >>> states = {"rain": ["no", "yes"], "wet": ["no", "yes"]}
+        >>> tables = {"rain": [0.75, 0.25], "wet": [[0.5, 0.5], [0.0, 1.0]]}
+        >>> network = BayesianNetwork(states, {"wet": ["rain"]}, tables)
+        >>> network.sample(1000, {"wet": "no"}, seed=1)["rain"].unique().to_pylist()
+        ['no']
+        """
+        batches = self._batches(n, evidence, seed, threads, max_cells)
+        return pa.Table.from_batches(batches, self._columns())
+
+    def sample_to(
+        self,
+        path: str | os.PathLike[str],
+        n: int,
+        evidence: Mapping[str, Any] | None = None,
+        seed: int | None = None,
+        *,
+        format: str | None = None,
+        force: bool = False,
+        threads: int | None = None,
+        max_cells: float = inference.LARGEST,
+        progress: Progress | None = None,
+    ) -> None:
+        """Draw rows into a file, however many: memory holds a few blocks of them.
+
+        Parameters
+        ----------
+        path
+            A Parquet, Arrow IPC or CSV file.
+        n, evidence, seed
+            As in `sample`; the rows are the same.
+        format
+            "parquet", "ipc" or "csv", where the name does not say it.
+        force
+            Whether to replace a file that is there.
+        threads, max_cells
+            As in `sample`.
+        progress
+            Called with the number of rows done since the last call.
+
+        Raises
+        ------
+        DataError
+            When the evidence is impossible, or the file exists and `force` is not set.
+        SchemaError
+            When the format is unknown.
+        """
+        kind = format_of(path, format)
+        check_target(path, force=force)
+        batches = self._batches(n, evidence, seed, threads, max_cells)
+        schema = self._columns(plain=kind == "csv")
+        with (
+            atomic(path, force=force) as temporary,
+            writing(kind, temporary, schema) as write,
+        ):
+            for batch in batches:
+                write(batch if kind != "csv" else pa.Table.from_batches([batch]).cast(schema)
+                      .combine_chunks().to_batches()[0])  # fmt: skip
+                if progress is not None:
+                    progress(batch.num_rows)
+
+    def _columns(self, *, plain: bool = False) -> pa.Schema:
+        """Return the columns of samples; with `plain`, text as it is."""
+        fields = []
+        for node in self.nodes:
+            kind = as_column(self.states[node]).type
+            if pa.types.is_string(kind) and not plain:
+                kind = pa.dictionary(pa.int32(), kind)
+            fields.append(pa.field(str(node), kind))
+        return pa.schema(fields)
+
+    def _batches(
+        self,
+        n: int,
+        evidence: Mapping[str, Any] | None,
+        seed: int | None,
+        threads: int | None,
+        max_cells: float,
+    ) -> Iterator[pa.RecordBatch]:
+        self._check_fitted()
+        if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 0:
+            raise ValueError(f"n={n!r}: use a whole number >= 0")
+        steps = inference.drawing(self.coded(), self._evidence(evidence), max_cells)
+        draws = [
+            _Draw(s.node, s.given, s.table.shape[:-1], _steps(np.asarray(s.table))) for s in steps
+        ]
+        schema = self._columns()
+        values = [as_column(self.states[node]) for node in self.nodes]
+        entropy = np.random.SeedSequence(seed).entropy
+
+        def drawn(chunk: int) -> pa.RecordBatch:
+            rows = min(CHUNK, int(n) - chunk * CHUNK)
+            random = np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(chunk,)))
+            codes: dict[int, Ints] = {}
+            for draw in draws:
+                codes[draw.node] = draw.codes(codes, random.random(rows))
+            columns = []
+            for v, (known, field) in enumerate(zip(values, schema, strict=True)):
+                indices = pa.array(codes[v].astype(np.int32))
+                if pa.types.is_dictionary(field.type):
+                    columns.append(pa.DictionaryArray.from_arrays(indices, known))
+                else:
+                    columns.append(known.take(indices))
+            return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+        chunks = range(-(-int(n) // CHUNK))
+        return engine.in_order(drawn, chunks, engine.resolved_threads(threads))

@@ -1,0 +1,286 @@
+"""What a network learns from data: its tables, and how well its graph fits them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes.engine import Progress
+from fastbayes.errors import DataError
+from fastbayes.networks.door import counted, states_of
+from fastbayes.networks.parameters import Completed, Prior, by_expectation, ordered_table
+from fastbayes.networks.score import Rule, family_score
+from fastbayes.networks.tables import Tables
+from fastbayes.statistics.bundle import Statistics
+
+Ints = NDArray[np.int64]
+
+
+class Fitting(Tables):
+    """A network that learns its tables from data."""
+
+    def fit(
+        self,
+        data: Any,
+        *,
+        alpha: float = 1.0,
+        prior: str = "laplace",
+        ess: float = 1.0,
+        missing: str = "available",
+        discretize: Any = None,
+        sample_weight: Any = None,
+        domains: Mapping[str, Any] | None = None,
+        null_values: Sequence[str] | None = None,
+        filesystem: Any = None,
+        max_iter: int = 10_000,
+        threads: int | None = None,
+        memory_limit: int | None = None,
+        progress: Progress | None = None,
+    ) -> Self:
+        """Learn the tables of the graph.
+
+        Parameters
+        ----------
+        data
+            As `source` in `fastbayes.count`, a column for each node; other columns are not read.
+            Whole numbers are states as they are.
+        alpha
+            Added to every count (Laplace); 0 is maximum likelihood.
+        prior
+            "laplace", or "bdeu", which spreads `ess` over the cells of each table.
+        ess
+            Equivalent sample size of "bdeu", in weight units.
+        missing
+            "available" counts a row in those families in which it has no missing value; "em"
+            fills in missing values by expectation maximisation, exactly, which networks with few
+            missing values in a row can; "category" makes missing a state, None.
+        discretize
+            How columns of fractions become bins: "quantile", "width", ("quantile", n),
+            ("width", n), or {column: one of these or its cut points}. None refuses them.
+        sample_weight
+            Name of the weight column, or (n_rows,) weights.
+        domains
+            {node: its states}; those of a network that was made with states are declared so, and
+            others, observed. A value outside is an error.
+        null_values
+            Strings that mean missing.
+        filesystem
+            A pyarrow or fsspec file system for paths.
+        max_iter
+            Steps of expectation maximisation, at most.
+        threads
+            Worker threads; they never change a bit of the result.
+        memory_limit
+            Bytes that the counts may take.
+        progress
+            Called with the number of rows done since the last call.
+
+        Returns
+        -------
+        Self
+            This network, with `states`, `tables`, and `statistics_`, from which they come; after
+            "em" also `em_trace_`, the log-likelihood of each step.
+
+        Raises
+        ------
+        SchemaError
+            When a column is not there, or holds fractions that are not cut.
+        MemoryLimitError
+            When the counts do not fit, before they are allocated; the message names the family by
+            its last column.
+        DataError
+            When a value lies outside a declared domain, or steps did not settle.
+
+        Notes
+        -----
+        One scan; memory is that of the tables, and with "em" that of the different rows. A
+        configuration of parents that never occurs has the row of the prior, 1 / r.
+
+        References
+        ----------
+        Heckerman, Geiger, Chickering (1995), Learning Bayesian networks, section 5.
+
+        Examples
+        --------
+        >>> from fastbayes.networks.network import BayesianNetwork
+        >>> data = {"rain": ["no", "no", "no", "yes"], "wet": [False, True, False, True]}
+        >>> network = BayesianNetwork.from_edges([("rain", "wet")]).fit(data, alpha=0)
+        >>> network.tables["rain"].tolist()
+        [0.75, 0.25]
+        >>> network.query("rain", {"wet": True}).probability({"rain": "yes"})
+        0.5
+        """
+        rule = Prior(prior, alpha, ess)
+        rule.check()
+        if missing not in ("available", "em", "category"):
+            raise ValueError(f"missing={missing!r}: use 'available', 'em' or 'category'")
+        if isinstance(max_iter, bool) or not isinstance(max_iter, int) or max_iter < 1:
+            raise ValueError(f"max_iter={max_iter!r}: use a whole number >= 1")
+        if not self.nodes:
+            raise ValueError("the graph has no node: there is nothing to learn")
+        stats = counted(
+            data,
+            self.nodes,
+            [(*self.parents[node], node) for node in self.nodes],
+            cells=missing == "em",
+            discretize=discretize,
+            sample_weight=sample_weight,
+            domains={**self._known(), **(domains or {})},
+            missing="category" if missing == "category" else "marginalize",
+            null_values=null_values,
+            filesystem=filesystem,
+            threads=threads,
+            memory_limit=memory_limit,
+            progress=progress,
+        )
+        places = self._ordered_states(stats)[1]
+        if missing != "em":
+            return self._take(stats, rule)
+        cells = stats.cells
+        names = [stats.schema.names[j] for j in cells.columns]
+        codes = [_placed(cells.keys[:, names.index(n)], places[n]) for n in self.nodes]
+        place = {node: i for i, node in enumerate(self.nodes)}
+        even = Prior("bdeu", ess=1.0)
+        found, trace = by_expectation(
+            Completed(np.stack(codes, axis=1), cells.counts[:, 0]),
+            [str(node) for node in self.nodes],
+            [tuple(place[p] for p in self.parents[node]) for node in self.nodes],
+            # From where nothing is missing; no cell is closed from the start.
+            [even.table(self._counts(stats, q, places)) for q in range(len(self.nodes))],
+            rule,
+            max_iter=max_iter,
+        )
+        self._take(stats, rule, dict(zip(self.nodes, found, strict=True)))
+        self.em_trace_ = trace
+        return self
+
+    def _take(
+        self, stats: Statistics, rule: Prior, tables: Mapping[str, NDArray[Any]] | None = None
+    ) -> Self:
+        """Set states and tables, those of the counts unless given."""
+        states, places = self._ordered_states(stats)
+        if tables is None:
+            each = (self._counts(stats, q, places) for q in range(len(self.nodes)))
+            tables = {n: rule.table(counts) for n, counts in zip(self.nodes, each, strict=True)}
+        self._fill(states, tables)
+        self._cuts = {f.name: f.cuts for f in stats.schema.features if f.cuts is not None}
+        self.statistics_ = stats
+        return self
+
+    def _known(self) -> dict[str, list[Any]]:
+        """Return the declared states of each node, without the one that stands for missing."""
+        return {n: [v for v in s if v is not None] for n, s in self._declared.items()}
+
+    def _ordered_states(self, stats: Statistics) -> tuple[dict[str, list[Any]], dict[str, Ints]]:
+        """Return the states of each node, declared ones in their order, and their codes."""
+        found = states_of(stats)
+        states, places = {}, {}
+        for node in self.nodes:
+            listed = [v for v in self._declared.get(node, ()) if v in found[node]]
+            states[node] = [*listed, *(v for v in found[node] if v not in listed)]
+            places[node] = np.array([found[node].index(v) for v in states[node]], np.int64)
+        return states, places
+
+    def _counts(self, stats: Statistics, q: int, places: Mapping[str, Ints]) -> NDArray[Any]:
+        """Return the counts of the family of a node, states in the network's order."""
+        node = self.nodes[q]
+        family = (*self.parents[node], node)
+        counts = stats.families.group(q)[..., 0]
+        return ordered_table(counts, places, family)
+
+    def score(
+        self,
+        data: Any,
+        score: str = "mdl",
+        *,
+        ess: float = 1.0,
+        missing: str = "available",
+        discretize: Any = None,
+        sample_weight: Any = None,
+        domains: Mapping[str, Any] | None = None,
+        null_values: Sequence[str] | None = None,
+        filesystem: Any = None,
+        threads: int | None = None,
+        memory_limit: int | None = None,
+        progress: Progress | None = None,
+    ) -> float:
+        """Return how well the graph fits data; the tables play no part.
+
+        Parameters
+        ----------
+        data
+            As in `fit`.
+        score
+            "mdl", the description length, ½ ln N |B| - LL, which is -BIC; "aic", |B| - LL; both
+            are better where lower. "loglik", LL; "bdeu" and "k2", ln P(data | graph); these are
+            better where higher.
+        ess
+            Equivalent sample size of "bdeu".
+        missing
+            "available" or "category", as in `fit`.
+        discretize, sample_weight, domains, null_values, filesystem
+            As in `fit`.
+        threads, memory_limit, progress
+            As in `fit`.
+
+        Returns
+        -------
+        float
+            Nats. |B| counts all configurations of parents, those included that never occur.
+
+        Raises
+        ------
+        SchemaError
+            When a column is not there, or holds fractions that are not cut.
+        MemoryLimitError
+            When the counts do not fit; the message names the family by its last column.
+
+        References
+        ----------
+        Rissanen (1978); Schwarz (1978); Cooper, Herskovits (1992), equation 8; Heckerman, Geiger,
+        Chickering (1995), equation 28.
+
+        Examples
+        --------
+        >>> from fastbayes.networks.network import BayesianNetwork
+        >>> data = {"a": [0, 0, 1, 1], "b": [0, 0, 1, 1]}
+        >>> tied, apart = ([("a", "b")], []), ([], ["a", "b"])
+        >>> [round(BayesianNetwork.from_edges(*g).score(data), 3) for g in (tied, apart)]
+        [4.852, 6.931]
+        """
+        rule = Rule(score, ess)
+        if missing not in ("available", "category"):
+            raise ValueError(f"missing={missing!r}: use 'available' or 'category'")
+        if not self.nodes:
+            raise ValueError("the graph has no node: there is nothing to score")
+        stats = counted(
+            data,
+            self.nodes,
+            [(*self.parents[node], node) for node in self.nodes],
+            discretize=self._cuts if discretize is None and self._cuts else discretize,
+            sample_weight=sample_weight,
+            domains={**self._known(), **(domains or {})},
+            missing="category" if missing == "category" else "marginalize",
+            null_values=null_values,
+            filesystem=filesystem,
+            threads=threads,
+            memory_limit=memory_limit,
+            progress=progress,
+        )
+        _, places = self._ordered_states(stats)
+        total = float(stats.n_rows)
+        if not total > 0:
+            raise DataError("there are no rows: a score needs some")
+        families = (self._counts(stats, q, places) for q in range(len(self.nodes)))
+        return rule.sign * math.fsum(family_score(n, rule, total) for n in families)
+
+
+def _placed(codes: NDArray[Any], places: Ints) -> Ints:
+    """Return codes in another order of the values; -1, missing, stays."""
+    back = np.full(len(places) + 1, -1, np.int64)
+    back[places] = np.arange(len(places))
+    return back[codes]

@@ -1,0 +1,216 @@
+"""What a network says of every row of a table: posteriors of a node, ln P of the row."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes.batch import Batch
+from fastbayes.errors import DataError
+from fastbayes.networks import inference
+from fastbayes.networks.answer import as_column
+from fastbayes.networks.batch import RowPosteriors, columns_of
+from fastbayes.networks.row_evidence import RowEvidence
+from fastbayes.networks.rows import opened, scored
+from fastbayes.networks.tables import Tables
+
+Floats = NDArray[np.float64]
+
+logger = logging.getLogger("fastbayes")
+
+
+class Predicting(Tables):
+    """A network that answers for the rows of tables, files and streams."""
+
+    def predict_proba(
+        self,
+        data: Any,
+        target: str,
+        *,
+        unseen: str = "ignore",
+        impossible: str = "prior",
+        null_values: Sequence[str] | None = None,
+        filesystem: Any = None,
+        threads: int | None = None,
+        max_cells: float = inference.LARGEST,
+    ) -> Floats:
+        """Return P(target | row) of every row.
+
+        Parameters
+        ----------
+        data
+            As `source` in `fastbayes.count`. Columns that are nodes are the evidence; a missing
+            value, and a node without a column, is not observed. The target's own column and
+            columns that are no nodes are not read.
+        target
+            A node.
+        unseen
+            What a value does that is no state of its node: "ignore" takes it as missing, "error"
+            raises.
+        impossible
+            What a row of probability 0 gets: "prior", the target's distribution without evidence,
+            or "error".
+        null_values
+            Strings that mean missing.
+        filesystem
+            A pyarrow or fsspec file system for paths.
+        threads
+            Worker threads; they never change a bit of the result.
+        max_cells
+            Numbers that the tables of one row may have, where nodes are not observed.
+
+        Returns
+        -------
+        numpy.ndarray
+            (n_rows, states of the target); rows sum to 1. Of rows with a value in the whole Markov
+            blanket only that is looked at: such a row is impossible where the blanket is.
+
+        Raises
+        ------
+        DataError
+            When a value is no state, or a row impossible, and that is an error.
+        MemoryLimitError
+            When a row takes larger tables; the message names the nodes.
+        SchemaError
+            When no column is a node, or one is of another type than the states.
+
+        Notes
+        -----
+        What is observed cuts the target off from the rest of the network. What is left is one
+        table of posteriors where that is small, and a row a look-up; else rows are summed out
+        side by side, equal ones once.
+
+        Examples
+        --------
+        >>> from fastbayes.networks.network import BayesianNetwork
+        >>> data = {"rain": ["no", "no", "no", "yes"], "wet": [False, True, False, True]}
+        >>> network = BayesianNetwork.from_edges([("rain", "wet")]).fit(data, alpha=0)
+        >>> network.predict_proba({"wet": [True, None]}, "rain").round(12).tolist()
+        [[0.5, 0.5], [0.75, 0.25]]
+        """
+        self._check_fitted()
+        (name,) = self._named([target])
+        if impossible not in ("prior", "error"):
+            raise ValueError(f"impossible={impossible!r}: use 'prior' or 'error'")
+        rows = opened(
+            *(data, self.states, self._cuts),
+            without=name,
+            null_values=null_values,
+            filesystem=filesystem,
+        )
+        place = self.nodes.index(name)
+        nothing = np.full(len(self.states[name]), np.nan) if impossible == "error" else None
+        posteriors = RowPosteriors(self.coded(), place, rows.nodes, max_cells, nothing)
+
+        def score(batch: Batch, out: Floats) -> int:
+            codes = columns_of(batch.codes)
+            return posteriors.posterior({rows.nodes[j]: c for j, c in codes.items()}, out)
+
+        found, lost = scored(rows, score, len(self.states[name]), unseen=unseen, threads=threads)
+        if lost and impossible == "error":
+            first = int(np.flatnonzero(np.isnan(found[:, 0]))[0])
+            raise DataError(
+                f"row {first} is impossible, and {lost - 1:,} more: the network gives it "
+                "probability 0; drop it, smooth the tables, or use impossible='prior'"
+            )
+        if lost:
+            logger.info("%d rows are impossible: they have the prior of %r", lost, name)
+        return found
+
+    def predict(self, data: Any, target: str, **options: Any) -> NDArray[Any]:
+        """Return the most probable state of a node for every row.
+
+        Parameters
+        ----------
+        data, target
+            As in `predict_proba`.
+        **options
+            As in `predict_proba`.
+
+        Returns
+        -------
+        numpy.ndarray
+            (n_rows,) states; of equally probable ones the first.
+        """
+        best = self.predict_proba(data, target, **options).argmax(axis=1)
+        return np.asarray(as_column(self.states[target]).to_numpy(zero_copy_only=False))[best]
+
+    def log_evidences(
+        self,
+        data: Any,
+        *,
+        unseen: str = "ignore",
+        null_values: Sequence[str] | None = None,
+        filesystem: Any = None,
+        threads: int | None = None,
+    ) -> Floats:
+        """Return ln P(row) of every row.
+
+        Parameters
+        ----------
+        data
+            As in `predict_proba`; what is missing is summed out.
+        unseen, null_values, filesystem, threads
+            As in `predict_proba`.
+
+        Returns
+        -------
+        numpy.ndarray
+            (n_rows,) nats; -inf where a row is impossible.
+
+        Raises
+        ------
+        DataError
+            When a value is no state, and that is an error.
+        MemoryLimitError
+            When a row takes larger tables; the message names the nodes.
+        """
+        self._check_fitted()
+        options = {"null_values": null_values, "filesystem": filesystem}
+        rows = opened(data, self.states, self._cuts, **options)
+        evidence = RowEvidence(self.coded(), rows.nodes)
+
+        def score(batch: Batch, out: Floats) -> int:
+            codes = columns_of(batch.codes)
+            evidence.log_evidence({rows.nodes[j]: c for j, c in codes.items()}, out[:, 0])
+            return 0
+
+        found, _ = scored(rows, score, 1, unseen=unseen, threads=threads)
+        return found[:, 0]
+
+    def log_likelihood(self, data: Any, *, sample_weight: Any = None, **options: Any) -> float:
+        """Return the sum of ln P(row) over all rows.
+
+        Parameters
+        ----------
+        data
+            As in `predict_proba`; what is missing is summed out.
+        sample_weight
+            (n_rows,) weights, or None.
+        **options
+            As in `log_evidences`.
+
+        Returns
+        -------
+        float
+            Nats; -inf where a row is impossible.
+
+        Examples
+        --------
+        >>> from fastbayes.networks.network import BayesianNetwork
+        >>> data = {"rain": ["no", "no", "no", "yes"], "wet": [False, True, False, True]}
+        >>> network = BayesianNetwork.from_edges([("rain", "wet")]).fit(data, alpha=0)
+        >>> round(network.log_likelihood(data), 6)
+        -4.158883
+        """
+        each = self.log_evidences(data, **options)
+        if sample_weight is None:
+            return float(each.sum())
+        weight = np.asarray(sample_weight, np.float64)
+        if weight.shape != each.shape:
+            raise DataError(f"sample_weight has shape {weight.shape}; give {len(each)} weights")
+        return float((weight[weight > 0] * each[weight > 0]).sum())

@@ -1,0 +1,210 @@
+"""Posteriors for every row of a table, held against one query after the other."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastbayes.errors import DataError, MemoryLimitError, SchemaError
+from fastbayes.networks import batch
+from fastbayes.networks.network import BayesianNetwork
+from tests.networks_made import asia, random_network
+
+
+def rows_of(network: BayesianNetwork, seed: int, n: int, holes: float) -> pa.Table:
+    random = np.random.default_rng(seed)
+    columns = {}
+    for node in network.nodes:
+        states = np.array(network.states[node])
+        values = states[random.integers(0, len(states), n)]
+        columns[node] = pa.array(values, mask=random.random(n) < holes)
+    return pa.table(columns)
+
+
+def row_by_row(network: BayesianNetwork, data: pa.Table, target: str) -> tuple[Any, Any]:
+    """Return P(target | row) and ln P(row) by queries; the prior where a row is impossible."""
+    found, evidences = [], []
+    for row in data.to_pylist():
+        known = {n: v for n, v in row.items() if v is not None and n in network.nodes}
+        evidences.append(network.log_evidence(known))
+        known.pop(target, None)
+        try:
+            answer = network.query(target, known)
+        except DataError:
+            answer = network.query(target)
+        found.append(answer.probabilities)
+    return np.array(found), np.array(evidences)
+
+
+@settings(max_examples=30)
+@given(
+    seed=st.integers(0, 2**32),
+    n=st.integers(1, 9),
+    density=st.floats(0, 1),
+    holes=st.sampled_from([0.0, 0.1, 0.5]),
+    ready=st.sampled_from([0, 1 << 18]),
+    cells=st.sampled_from([8, 1 << 18]),
+    absent=st.booleans(),
+)
+def test_rows__are_answered_like_queries(
+    seed: int, n: int, density: float, holes: float, ready: int, cells: int, absent: bool
+) -> None:
+    network = random_network(seed, n, density)
+    data = rows_of(network, seed, 20, holes)
+    target = network.nodes[seed % n]
+    if absent and n > 2:
+        data = data.drop(network.nodes[(seed + 1) % n])
+    expected, evidences = row_by_row(network, data, target)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batch, "READY", ready)
+        patch.setattr(batch, "CELLS", cells)
+        found = network.predict_proba(data, target)
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+    np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-12)
+    np.testing.assert_allclose(network.log_evidences(data), evidences, atol=1e-10)
+    assert network.log_likelihood(data) == pytest.approx(evidences.sum())
+
+
+def test_rows__with_zeros_in_the_tables() -> None:
+    network = asia()
+    data = rows_of(network, 3, 400, 0.3)
+    for target in network.nodes:
+        expected, evidences = row_by_row(network, data, target)
+        found = network.predict_proba(data, target)
+        # A row is impossible where what tells of the target is: elsewhere nobody looks.
+        possible = ~np.isneginf(evidences)
+        np.testing.assert_allclose(found[possible], expected[possible], atol=1e-12)
+        assert np.isfinite(found).all()
+        np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-12)
+        np.testing.assert_array_equal(np.isneginf(network.log_evidences(data)), ~possible)
+    assert 0 < possible.sum() < 400
+
+
+def test_impossible_rows__take_the_prior_or_are_an_error() -> None:
+    network = asia()
+    data = pa.table({"lung": ["no", "yes"], "either": ["no", "no"]})
+    found = network.predict_proba(data, "tub")
+    np.testing.assert_allclose(found[1], network.query("tub").probabilities, atol=1e-15)
+    assert found[0].tolist() == [0.0, 1.0]
+    with pytest.raises(DataError, match="row 1 is impossible, and 0 more"):
+        network.predict_proba(data, "tub", impossible="error")
+    assert network.log_likelihood(data) == -math.inf
+    weighted = network.log_likelihood(data, sample_weight=[2, 0])
+    assert weighted == pytest.approx(2 * network.log_evidence({"lung": "no", "either": "no"}))
+
+
+def test_unseen_values__are_missing_or_an_error() -> None:
+    network = asia()
+    data = {"smoke": ["yes", "maybe", None], "other": [1, 2, 3]}
+    found = network.predict_proba(data, "lung")
+    margin = network.query("lung").probabilities
+    np.testing.assert_allclose(found, [[0.1, 0.9], margin, margin], atol=1e-15)
+    with pytest.raises(DataError, match=r"column 'smoke', row 1: value 'maybe'"):
+        network.predict_proba(data, "lung", unseen="error")
+    with pytest.raises(DataError, match=r"column 'smoke', row 1: value 'maybe'"):
+        network.log_evidences(data, unseen="error")
+    for options in ({"unseen": "smooth"}, {"impossible": "skip"}):
+        with pytest.raises(ValueError, match="use '"):
+            network.predict_proba(data, "lung", **options)
+
+
+def test_labels() -> None:
+    network = asia()
+    assert network.predict({"smoke": ["yes", "no"]}, "bronc").tolist() == ["yes", "no"]
+    with pytest.raises(SchemaError, match="no column is a node"):
+        network.predict({"x": [1]}, "bronc")
+    with pytest.raises(ValueError, match="'x' is not among the nodes"):
+        network.predict({"smoke": ["yes"]}, "x")
+    alone = network.predict_proba({"bronc": ["yes", "no", None]}, "bronc")
+    np.testing.assert_allclose(alone, [[0.45, 0.55]] * 3)
+
+
+def test_files_and_streams__give_the_same_bits(tmp_path: Path) -> None:
+    network = random_network(11, 8, 0.4)
+    data = rows_of(network, 1, 5000, 0.1)
+    target = network.nodes[0]
+    expected = network.predict_proba(data, target, threads=1)
+    pq.write_table(data, tmp_path / "rows.parquet", row_group_size=900)
+    assert np.array_equal(network.predict_proba(tmp_path / "rows.parquet", target), expected)
+    assert np.array_equal(network.predict_proba(data, target, threads=2), expected)
+    reader = pa.RecordBatchReader.from_batches(data.schema, data.to_batches(max_chunksize=777))
+    assert np.array_equal(network.predict_proba(reader, target), expected)
+    assert network.predict_proba(data.slice(0, 0), target).shape == (0, expected.shape[1])
+
+
+def test_missing_as_a_state__is_observed() -> None:
+    data = pa.table({"a": ["x", None, "x", None], "b": [1, 2, 2, 2]})
+    network = BayesianNetwork.from_edges([("a", "b")]).fit(data, missing="category", alpha=1)
+    found = network.predict_proba(data.select(["a"]), "b")
+    assert found[1] == pytest.approx(network.query("b", {"a": None}).probabilities, abs=1e-14)
+    assert network.log_evidences(data.select(["a"])) == pytest.approx([math.log(0.5)] * 4)
+
+
+def test_bins__are_read_from_numbers() -> None:
+    data = {"x": [0.5, 1.5, 2.5, 3.5], "y": ["a", "a", "b", "b"]}
+    network = BayesianNetwork.from_edges([("y", "x")]).fit(data, discretize={"x": [2.0]}, alpha=0)
+    assert network.predict({"x": [-9.0, 9.0]}, "y").tolist() == ["a", "b"]
+
+
+def test_states__of_a_thousand_and_of_one() -> None:
+    random = np.random.default_rng(2)
+    states = {"w": range(1000), "t": ["p", "q"], "one": ["only"], "end": [False, True]}
+    tables = {
+        "w": random.dirichlet(np.ones(1000)),
+        "t": random.dirichlet(np.ones(2), size=1000),
+        "one": np.ones((2, 1)),
+        "end": random.dirichlet(np.ones(2), size=(1, 1000)),
+    }
+    parents = {"t": ["w"], "one": ["t"], "end": ["one", "w"]}
+    network = BayesianNetwork(states, parents, tables)
+    data = pa.table(
+        {"end": [True, False, True], "one": ["only", None, "only"], "w": [999, 0, None]}
+    )
+    for target in ("t", "w"):
+        expected, evidences = row_by_row(network, data, target)
+        np.testing.assert_allclose(network.predict_proba(data, target), expected, atol=1e-13)
+    np.testing.assert_allclose(network.log_evidences(data), evidences, rtol=1e-12)
+
+
+def test_wide_tables__are_refused() -> None:
+    names = [f"n{i}" for i in range(12)]
+    tables: dict[str, Any] = {n: [0.5, 0.5] for n in names[:-1]}
+    tables["n11"] = np.full((2,) * 12, 0.5)
+    network = BayesianNetwork(dict.fromkeys(names, (0, 1)), {"n11": names[:-1]}, tables)
+    with pytest.raises(MemoryLimitError, match="a row in which 10 nodes are not observed takes"):
+        network.predict_proba({"n11": [0]}, "n0", max_cells=1000)
+    assert network.predict_proba({"n11": [0]}, "n0") == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("n", [1, 3, 8, 11, 16, 40])
+def test_rows__of_the_same_pattern_come_together(n: int) -> None:
+    flags = np.random.default_rng(n).random((n, 200)) < 0.1
+    seen: list[int] = []
+    for pattern, rows in batch._alike([*flags]):
+        assert (flags[:, rows] == pattern[:, None]).all()
+        assert len(rows) > 0
+        seen += rows.tolist()
+    assert sorted(seen) == list(range(200))
+
+
+def test_plan__leaves_out_what_says_nothing() -> None:
+    network = asia()
+    place = network.nodes.index
+
+    def told(target: str, *observed: str) -> set[str]:
+        rows = batch.RowPosteriors(network.coded(), place(target), [place(n) for n in observed])
+        plan = rows._plan(frozenset())
+        assert {network.nodes[v] for v in plan.columns} <= {*observed}
+        return {network.nodes[v] for v in plan.families}
+
+    assert told("smoke") == {"smoke"}
+    assert told("lung", "smoke", "bronc", "xray") == {"lung", "either", "tub", "asia", "xray"}
+    assert told("bronc", "smoke", "dysp", "either", "asia", "tub") == {"bronc", "dysp"}
