@@ -15,6 +15,7 @@ from fastbayes.networks import inference
 from fastbayes.networks.coded import Coded
 from fastbayes.networks.elimination import Factor, summed_out
 from fastbayes.networks.ordering import best_order
+from fastbayes.networks.sparse import SparseTable, logs_of
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -71,11 +72,8 @@ class RowPosteriors:
         self.coded, self.target, self.largest = coded, target, largest
         self.nodes = [v for v in nodes if v != target]
         self.children = coded.children
-        with np.errstate(divide="ignore"):
-            self.logs = [np.log(table) for table in coded.tables]
-        if stand_in is None:
-            stand_in = inference.joint_posterior(coded, {}, [target], largest)[0]
-        self.stand_in = stand_in
+        self.logs = [logs_of(table) for table in coded.tables]
+        self._stand_in = stand_in
         self._plans: dict[frozenset[int], _Plan] = {}
 
     def posterior(self, columns: Mapping[int, Column], out: Floats) -> int:
@@ -113,6 +111,13 @@ class RowPosteriors:
             else:
                 lost += self._told(plan, {v: c[at] for v, c in chosen.items()}, here, out)
         return lost
+
+    def _instead(self) -> Floats:
+        """Return what an impossible row gets: few networks need it, and it may take long."""
+        if self._stand_in is None:
+            found = inference.joint_posterior(self.coded, {}, [self.target], self.largest)
+            self._stand_in = found[0]
+        return self._stand_in
 
     # -- plans ---------------------------------------------------------------------------------
 
@@ -229,7 +234,8 @@ class RowPosteriors:
             top = joint.max(axis=1, keepdims=True)
             none = np.isneginf(top).ravel()
             joint = np.exp(joint - np.where(none[:, None], 0.0, top))
-            joint[none] = self.stand_in
+            if none.any():
+                joint[none] = self._instead()
             out[lo : lo + step] = joint / joint.sum(axis=1, keepdims=True)
             if none.any():
                 lost += int(none.sum())
@@ -244,13 +250,37 @@ class RowPosteriors:
         seen = [v for v in family if v in columns]
         alone = [v for v in family if v not in columns and v not in hidden and v != self.target]
         last = [self.target] if self.target in family else []
+        table = self.logs[child]
+        if isinstance(table, SparseTable):
+            return tuple(hidden), self._sparse_factor(table, family, hidden, columns)
         axes = [family.index(v) for v in (*alone, *seen, *hidden, *last)]
-        table = self.logs[child].transpose(axes)[(0,) * len(alone)]
+        table = table.transpose(axes)[(0,) * len(alone)]
         if seen:
             table = table[tuple(columns[v].astype(np.intp) for v in seen)]
         else:
             table = table[None]
         return tuple(hidden), table if last else table[..., None]
+
+    def _sparse_factor(
+        self,
+        table: SparseTable,
+        family: Sequence[int],
+        hidden: Sequence[int],
+        columns: Mapping[int, Column],
+    ) -> Floats:
+        """Return what `_factor` does of a table that keeps some of its rows."""
+        index: list[Any] = []
+        for v in family:
+            shape = [1] * (2 + len(hidden))
+            if v in columns:
+                shape[0] = -1
+                index.append(columns[v].reshape(shape))
+            elif v == self.target or v in hidden:
+                shape[-1 if v == self.target else 1 + hidden.index(v)] = -1
+                index.append(np.arange(int(self.coded.sizes[v])).reshape(shape))
+            else:
+                index.append(np.zeros(shape, np.int64))
+        return table.gathered(index)
 
 
 def _alike(flags: Sequence[NDArray[np.bool_]]) -> Iterator[tuple[NDArray[np.bool_], Ints]]:
