@@ -102,8 +102,8 @@ def gibbs(
     chains
         They go in lock step, 16 at a time, and each group on one thread.
     seed
-        Each chain has its own stream; the same seed gives the same bits on any number of threads,
-        and the streams of the first chains whatever the number of chains. None: another each time.
+        Each chain has its own stream; the same seed gives the same bits on any number of threads.
+        None: another each time.
     threads
         None: all processors.
     blocks
