@@ -108,7 +108,8 @@ class Predicting(Tables):
 
         def score(batch: Batch, out: Floats) -> int:
             codes = columns_of(batch.codes)
-            return posteriors.posterior({rows.nodes[j]: c for j, c in codes.items()}, out)
+            known = {rows.nodes[j]: c for j, c in codes.items()}
+            return posteriors.posterior(known, out, batch.cells)
 
         found, lost = scored(rows, score, len(self.states[name]), unseen=unseen, threads=threads)
         if lost and impossible == "error":
