@@ -89,8 +89,9 @@ def leave_one_out(
     Parameters
     ----------
     model
-        A `NaiveBayes`, `SPODE`, `TAN`, `KDB`, `AODE`, `JointBayes`, `GaussianBayes` or
-        `JointGaussian` with its parameters; it need not be fitted, and is left as it is.
+        A `NaiveBayes`, `SPODE`, `TAN`, `KDB`, `AODE`, `JointBayes`, `GaussianBayes`,
+        `JointGaussian`, or a `NetworkClassifier` whose class has no parents, with its parameters;
+        it need not be fitted, and is left as it is.
     stats
         The statistics of the rows, as `fastbayes.count` returns them.
     source

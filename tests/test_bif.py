@@ -20,6 +20,7 @@ from networks_made import asia, burglary, random_network, read_plain_bif
 from fastbayes.errors import DataError, FastBayesWarning, FileFormatError, NotFittedError
 from fastbayes.networks import bif
 from fastbayes.networks.network import BayesianNetwork
+from fastbayes.networks.sparse import SparseTable
 
 few = settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -344,18 +345,10 @@ HOSTILE = {
         variables([1000] * 4) + "probability (v0 | v1 v2 v3) { (0 0 0) 0.5, 0.5; }",
         "the row 2 numbers",
     ),
-    "a huge default": (
-        variables([2] + [1000] * 3) + "probability (v0 | v1 v2 v3) { default 0.5, 0.5; }",
-        "fills in 2,000,000,000 numbers",
-    ),
-    "many large defaults": (
-        variables([2] * 300)
-        + "".join(
-            f"probability (v{i} | {' '.join(f'v{j}' for j in range(i - 20, i))}) "
-            "{ default 0.5, 0.5; }\n"
-            for i in range(20, 300)
-        ),
-        "numbers that do not stand in the file",
+    "more joint states than can be numbered": (
+        variables([2] + [1000] * 21)
+        + f"probability (v0 | {' '.join(f'v{i}' for i in range(1, 22))}) {{ default 0.5, 0.5; }}",
+        "its parents have over 2^62 joint states",
     ),
     "many parents": (
         variables([2] * 100)
@@ -397,6 +390,57 @@ def test_hostile__is_refused_in_bounded_memory(tmp_path: Path, case: str) -> Non
         assert tracemalloc.get_traced_memory()[1] < 30e6 + 20 * len(text)
     finally:
         tracemalloc.stop()
+
+
+VAST = (
+    variables([2] + [1000] * 3)
+    + "probability (v0 | v1 v2 v3) { (9 8 7) 0.25 0.75; default 0.5, 0.5; (0 0 1) 1 0; }"
+    + "".join(f"probability (v{i}) {{ default {'0.001 ' * 1000}; }}" for i in (1, 2, 3))
+)
+
+
+def test_vast_default__keeps_the_rows_that_are_told(tmp_path: Path) -> None:
+    tracemalloc.start()
+    try:
+        network = read(tmp_path, VAST)
+        assert tracemalloc.get_traced_memory()[1] < 20e6
+    finally:
+        tracemalloc.stop()
+    table = network.tables["v0"]
+    assert isinstance(table, SparseTable)
+    assert table.shape == (1000, 1000, 1000, 2)
+    assert table.keys.tolist() == [1, 9_008_007]
+    assert table.rows.tolist() == [[1, 0], [0.25, 0.75], [0.5, 0.5]]
+    given_ = {"v1": "9", "v2": "8", "v3": "7"}
+    assert network.query("v0", given_).probability({"v0": "1"}) == 0.75
+    network.write_bif(tmp_path / "again.bif")
+    assert BayesianNetwork.read_bif(tmp_path / "again.bif") == network
+    for name in ("n.xmlbif", "n.net"):
+        with pytest.raises(DataError, match=r"table of 'v0' has 2,000,000,000 cells.*write \.bif"):
+            network.write(tmp_path / name)
+    text = VAST.replace("0.25 0.75", "0.25 0.7500004").replace("0.5, 0.5", "0.5, 0.5000003")
+    with pytest.warns(FastBayesWarning, match=r"2 of 6 rows .* is node 'v0' where 'v1' is '9'"):
+        read(tmp_path, text)
+    said = refused(tmp_path, VAST.replace("0.5, 0.5", "0.5, 0.6"))
+    assert said == "line 5: node 'v0' by default: the probabilities sum to 1.1"
+    said = refused(tmp_path, VAST.replace("(0 0 1)", "(9 8 7)"))
+    assert "node 'v0' where 'v1' is '9', 'v2' is '8', 'v3' is '7' has a second row" in said
+
+
+def test_many_wide_defaults__fill_a_few_tables_alone(tmp_path: Path) -> None:
+    text = variables([2] * 300) + "".join(
+        f"probability (v{i} | {' '.join(f'v{j}' for j in range(i - min(i, 18), i))}) "
+        "{ default 0.5, 0.5; }\n"
+        for i in range(300)
+    )
+    tracemalloc.start()
+    try:
+        network = read(tmp_path, text)
+        assert tracemalloc.get_traced_memory()[1] < 150e6
+    finally:
+        tracemalloc.stop()
+    sparse = [isinstance(table, SparseTable) for table in network.tables.values()]
+    assert sparse == [False] * sparse.index(True) + [True] * (300 - sparse.index(True))
 
 
 @few

@@ -24,8 +24,9 @@ import fastbayes as fb
 from fastbayes.classifiers.store import plain
 from fastbayes.cli import models, statistics
 from fastbayes.cli.models import fit
-from fastbayes.cli.options import MODELS, method, super_parents, takers
+from fastbayes.cli.options import MODELS, takers
 from fastbayes.cli.show import size
+from fastbayes.cli.values import method, super_parents
 
 ROWS = 3000
 

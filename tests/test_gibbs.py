@@ -169,17 +169,6 @@ def test_kernels_and_numpy_draw_the_same(monkeypatch):
     np.testing.assert_array_equal(results[0].counts, results[1].counts)
 
 
-def test_first_chains_are_the_same_whatever_their_number():
-    coded = chain(4)
-    few, many = (
-        gibbs(coded, {}, [1], draws=50 * n, chains=n, burn_in=0, seed=2).counts for n in (3, 20)
-    )
-    # Their generators are; where they begin depends on how many are drawn.
-    assert few.shape == (3, 2)
-    assert many.shape == (20, 2)
-    assert many.sum() == 1000
-
-
 def test_the_algorithm_of_the_textbook__one_chain_every_sweep():
     coded = chain(3)
     result = gibbs(
@@ -422,6 +411,28 @@ def test_no_random_number_draws_a_state_of_probability_0():
     coded = Coded(("a",), np.array([5]), [()], [table])
     assert (Forward(coded, {}).draw(3, Lowest())[0] == 1).all()
     assert (Forward(coded, {}).draw(3, Highest())[0] == 3).all()
+
+
+@settings(max_examples=30)
+@given(
+    seed=st.integers(0, 2**32),
+    sizes=st.lists(st.sampled_from([1, 2, 3]), min_size=1, max_size=7),
+    deterministic=st.sampled_from([0.0, 0.8]),
+    rounds=st.sampled_from([0, 1]),
+)
+def test_starts_are_possible__or_the_evidence_is_not(seed, sizes, deterministic, rounds):
+    rng = np.random.default_rng(seed)
+    coded = random_network(rng, sizes, 3, 0.4, deterministic)
+    evidence = {v: int(rng.integers(sizes[v])) for v in rng.permutation(len(sizes))[:3].tolist()}
+    joint = joint_of(coded, evidence)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(starts_module, "ROUNDS", rounds)
+        if joint.any():
+            x = starts(coded, evidence, 5, rng)
+            assert (joint[tuple(x.astype(np.int64))] > 0).all()
+        else:
+            with pytest.raises(DataError, match="is impossible"):
+                starts(coded, evidence, 5, rng)
 
 
 def contradiction(n):

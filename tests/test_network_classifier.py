@@ -349,10 +349,16 @@ def test_memory_limit__is_said_before_the_search() -> None:
 
 
 def test_statistics__are_counted_by_hand_too() -> None:
-    table, graph = draw(10), random_graph(10)
+    table, graph = draw(17), random_graph(10, 1.0)
     model = fb.NetworkClassifier(graph)
     stats = fb.count(table, "y", families=model.families(fb.count(table, "y")))
     assert_same_posterior(model.fit_statistics(stats), fitted(graph, table), table)
+    # In whatever order columns stand in a family, and families among themselves.
+    turned = [family[::-1] for family in model.families(stats)][::-1]
+    other = fb.count(table, "y", families=turned)
+    np.testing.assert_array_equal(
+        model.fit_statistics(other).log_joint(table), fitted(graph, table).log_joint(table)
+    )
     less = fb.count(table, "y", families=[("a",)])
     with pytest.raises(SchemaError, match="together; count again"):
         fb.NetworkClassifier(graph).fit_statistics(less)
@@ -416,6 +422,18 @@ def test_folds__learn_their_own_graphs() -> None:
     )
     (entry,) = [e for e in board.entries if e.name == "network"]
     assert entry.figures.accuracy == figures.accuracy
+
+
+def test_leaderboard__has_networks_where_they_are_named() -> None:
+    table = draw(18, 200)
+    board = fb.compare(table, "y", models=["network", fb.NetworkClassifier({"y": ("a",)})])
+    found = {entry.name: entry for entry in board.entries}
+    model = found["network"].model
+    alone = fb.leave_one_out(model, model.statistics_, table)
+    assert found["network"].figures.log_loss == pytest.approx(alone.log_loss, rel=1e-12)
+    (other,) = (entry for name, entry in found.items() if name != "network")
+    assert "the class has parents" in other.reason
+    assert "network" not in [entry.name for entry in fb.compare(table, "y").entries]
 
 
 # -- random rows -------------------------------------------------------------------------------

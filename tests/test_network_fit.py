@@ -209,10 +209,12 @@ def test_what_cannot_be_learned_from__is_refused() -> None:
         BayesianNetwork.from_edges([], nodes=["void"]).fit(pa.table({"void": pa.nulls(3)}))
     with pytest.raises(ValueError, match="the graph has no node"):
         BayesianNetwork.from_edges([]).fit(rows_of(1, 9))
-    names = [f"n{i}" for i in range(9)]
+    names = [f"n{i}" for i in range(12)]
     wide = pa.table({n: np.arange(50) for n in names})
-    with pytest.raises(MemoryLimitError, match=r"counting families.*column 'n8' with 50 values"):
-        BayesianNetwork.from_edges([(n, "n8") for n in names[:-1]]).fit(wide)
+    with pytest.raises(MemoryLimitError, match=r"counting families.*column 'n11' with 50 values"):
+        BayesianNetwork.from_edges([(n, "n11") for n in names[:-1]]).fit(wide)
+    with pytest.raises(MemoryLimitError, match=r"counting.*column 'n"):
+        BayesianNetwork.from_edges([], nodes=names).fit(wide, memory_limit=1000)
     assert not network.tables
 
 

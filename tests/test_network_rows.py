@@ -53,9 +53,17 @@ def row_by_row(network: BayesianNetwork, data: pa.Table, target: str) -> tuple[A
     ready=st.sampled_from([0, 1 << 18]),
     cells=st.sampled_from([8, 1 << 18]),
     absent=st.booleans(),
+    compiled=st.sampled_from(["always", "never"]),
 )
 def test_rows__are_answered_like_queries(
-    seed: int, n: int, density: float, holes: float, ready: int, cells: int, absent: bool
+    seed: int,
+    n: int,
+    density: float,
+    holes: float,
+    ready: int,
+    cells: int,
+    absent: bool,
+    compiled: str,
 ) -> None:
     network = random_network(seed, n, density)
     data = rows_of(network, seed, 20, holes)
@@ -66,6 +74,7 @@ def test_rows__are_answered_like_queries(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(batch, "READY", ready)
         patch.setattr(batch, "CELLS", cells)
+        patch.setenv("FASTBAYES_KERNELS", compiled)
         found = network.predict_proba(data, target)
     np.testing.assert_allclose(found, expected, atol=1e-12)
     np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-12)
@@ -73,7 +82,13 @@ def test_rows__are_answered_like_queries(
     assert network.log_likelihood(data) == pytest.approx(evidences.sum())
 
 
-def test_rows__with_zeros_in_the_tables() -> None:
+@pytest.mark.parametrize("ready", [0, 1 << 18])
+@pytest.mark.parametrize("most", [0, 1 << 23])
+def test_rows__with_zeros_in_the_tables(
+    monkeypatch: pytest.MonkeyPatch, ready: int, most: int
+) -> None:
+    monkeypatch.setattr(batch, "READY", ready)
+    monkeypatch.setattr(batch, "MULTIPLIED", most)
     network = asia()
     data = rows_of(network, 3, 400, 0.3)
     for target in network.nodes:
@@ -88,7 +103,11 @@ def test_rows__with_zeros_in_the_tables() -> None:
     assert 0 < possible.sum() < 400
 
 
-def test_impossible_rows__take_the_prior_or_are_an_error() -> None:
+@pytest.mark.parametrize("ready", [0, 1 << 18])
+def test_impossible_rows__take_the_prior_or_are_an_error(
+    monkeypatch: pytest.MonkeyPatch, ready: int
+) -> None:
+    monkeypatch.setattr(batch, "READY", ready)
     network = asia()
     data = pa.table({"lung": ["no", "yes"], "either": ["no", "no"]})
     found = network.predict_proba(data, "tub")

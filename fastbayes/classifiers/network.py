@@ -237,8 +237,8 @@ class NetworkClassifier(AsNetwork, OneDependence):
             raise SchemaError("a graph is learned from rows: call fit, or give network=")
         names, target = stats.schema.names, _target(stats)
         found = [tuple(names[j] for j in family) for family, _ in self._given(names, target)]
-        alike = {frozenset(family): family for family in reversed(found)}
-        return [family for family in found if alike[frozenset(family)] == family]
+        # The parents of the class may be a family of their own.
+        return [*{frozenset(family): family for family in reversed(found)}.values()][::-1]
 
     def _given(self, names: Sequence[str], target: str) -> Structure:
         """Return the structure of the given graph over these features and the class."""

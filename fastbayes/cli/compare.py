@@ -7,8 +7,9 @@ from typing import Any
 import click
 
 import fastbayes as fb
-from fastbayes.cli.options import DISCRETIZE, JSON, READING, names, of_columns
+from fastbayes.cli.options import DISCRETIZE, JSON, READING
 from fastbayes.cli.show import bar, show
+from fastbayes.cli.values import names, of_columns
 from fastbayes.comparison import CANDIDATES
 
 

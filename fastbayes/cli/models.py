@@ -21,13 +21,12 @@ from fastbayes.cli.options import (
     given,
     loss_from,
     model_from,
-    names,
-    of_columns,
     reading,
     statistics_from,
     unfitted,
 )
 from fastbayes.cli.show import MOST, bar, fields, learned, show
+from fastbayes.cli.values import names, of_columns
 from fastbayes.errors import SchemaError
 from fastbayes.files import check_target
 from fastbayes.learning import learn

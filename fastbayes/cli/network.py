@@ -31,20 +31,19 @@ from fastbayes.cli.options import (
     MEMORY_LIMIT,
     THREADS,
     WEIGHT,
-    names,
-    of_columns,
     together,
 )
 from fastbayes.cli.show import bar, fields, listed, say, show, table
+from fastbayes.cli.values import names, of_columns
 from fastbayes.files import check_target
 from fastbayes.networks.learning import SEARCHES
 from fastbayes.networks.score import SCORES
 from fastbayes.sink import format_of as rows_format
 
 
-def _default(option: str) -> Any:
-    """Return the default of an option of a query."""
-    return signature(fb.BayesianNetwork.query).parameters[option].default
+def _default(function: Any, option: str) -> Any:
+    """Return the library's default of an option."""
+    return signature(function).parameters[option].default
 
 
 @click.group()
@@ -92,7 +91,7 @@ def network() -> None:
 @click.option(
     "--restarts",
     type=click.IntRange(0),
-    default=10,
+    default=_default(fb.BayesianNetwork.learn, "restarts"),
     show_default=True,
     help="Further climbs, from graphs near the best one.",
 )
@@ -227,7 +226,9 @@ def _families(network: fb.BayesianNetwork) -> Iterator[str]:
     show_default=True,
 )
 @click.option(
-    "--draws", type=click.IntRange(1), help=f"Draws to retain; default: {_default('draws'):,}."
+    "--draws",
+    type=click.IntRange(1),
+    help=f"Draws to retain; default: {_default(fb.BayesianNetwork.query, 'draws'):,}.",
 )
 @click.option("--burn-in", type=click.IntRange(0), help="Sweeps before the first one; gibbs.")
 @click.option("--thin", type=click.IntRange(1), help="Retain one sweep of so many; gibbs.")

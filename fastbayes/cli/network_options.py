@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 import fastbayes as fb
-from fastbayes.cli.options import method
 from fastbayes.cli.show import listed
+from fastbayes.cli.values import method
 from fastbayes.errors import DataError
 from fastbayes.networks.filing import format_of
 

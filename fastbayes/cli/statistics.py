@@ -18,10 +18,10 @@ from fastbayes.cli.options import (
     NUMERIC,
     READING,
     THREADS,
-    of_columns,
     statistics_from,
 )
 from fastbayes.cli.show import bar, fields, learned, listed, show, size, table, text
+from fastbayes.cli.values import of_columns
 from fastbayes.data.source import open_source
 from fastbayes.domains import default_kind
 from fastbayes.errors import SchemaError

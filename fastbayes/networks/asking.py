@@ -103,7 +103,8 @@ class Asking(Tables):
         if method not in ("exact", "gibbs", "likelihood_weighting"):
             raise ValueError(f"method={method!r}: use 'exact', 'gibbs' or 'likelihood_weighting'")
         places = [self.nodes.index(name) for name in names]
-        coded, about = self.coded(), (tuple(names), tuple(self.states[n] for n in names))
+        coded = self.coded(sparse=method == "exact")
+        about = (tuple(names), tuple(self.states[n] for n in names))
         if method == "exact":
             return Answer(*about, *inference.joint_posterior(coded, given, places, max_cells))
         told: dict[str, Any] = {"draws": draws, "seed": seed, "threads": threads}
@@ -141,7 +142,7 @@ class Asking(Tables):
         MemoryLimitError
             When it takes a larger table.
         """
-        return inference.log_evidence(self.coded(), self._evidence(evidence), max_cells)
+        return inference.log_evidence(self.coded(sparse=True), self._evidence(evidence), max_cells)
 
     def most_probable(
         self,
@@ -178,5 +179,7 @@ class Asking(Tables):
         ----------
         Koller, Friedman (2009), algorithm 13.1.
         """
-        states, _ = inference.most_probable(self.coded(), self._evidence(evidence), max_cells)
+        states, _ = inference.most_probable(
+            self.coded(sparse=True), self._evidence(evidence), max_cells
+        )
         return {n: self.states[n][s] for n, s in zip(self.nodes, states, strict=True)}

@@ -10,11 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastbayes import _jit
+from fastbayes.batch import Codes
 from fastbayes.errors import MemoryLimitError
 from fastbayes.networks import inference
 from fastbayes.networks.coded import Coded
 from fastbayes.networks.elimination import Factor, summed_out
 from fastbayes.networks.ordering import best_order
+from fastbayes.networks.sparse import SparseTable, logs_of
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -22,6 +25,8 @@ Column = NDArray[np.unsignedinteger]
 
 # Numbers of a table of posteriors that is made ahead: 2 MiB stay in cache.
 READY = 1 << 18
+# Numbers of tables that are added up by look-ups: 64 MiB.
+MULTIPLIED = 1 << 23
 # Numbers worked on at a time.
 CELLS = 1 << 18
 
@@ -34,6 +39,8 @@ class _Plan:
     columns   observed nodes among them
     order     the other nodes among them but the target, in the order of being summed out
     cells     numbers that a row takes while they are
+    ready     posteriors of all joint states of the columns, and which of these are impossible
+    scorers   sums of look-ups for each family, where no other node is among them: by kind
     """
 
     families: list[int]
@@ -41,6 +48,7 @@ class _Plan:
     order: list[int]
     cells: float
     ready: tuple[Floats, NDArray[np.bool_]] | None = field(default=None)
+    scorers: dict[bool, Any] = field(default_factory=dict)
 
 
 class RowPosteriors:
@@ -71,14 +79,11 @@ class RowPosteriors:
         self.coded, self.target, self.largest = coded, target, largest
         self.nodes = [v for v in nodes if v != target]
         self.children = coded.children
-        with np.errstate(divide="ignore"):
-            self.logs = [np.log(table) for table in coded.tables]
-        if stand_in is None:
-            stand_in = inference.joint_posterior(coded, {}, [target], largest)[0]
-        self.stand_in = stand_in
+        self.logs = [logs_of(table) for table in coded.tables]
+        self._stand_in = stand_in
         self._plans: dict[frozenset[int], _Plan] = {}
 
-    def posterior(self, columns: Mapping[int, Column], out: Floats) -> int:
+    def posterior(self, columns: Mapping[int, Column], out: Floats, cells: float = 0.0) -> int:
         """Write P(target | row) of every row; return how many are impossible.
 
         Parameters
@@ -87,11 +92,18 @@ class RowPosteriors:
             Codes of each of `nodes`, (n_rows,); those beyond its states are no observations.
         out
             (n_rows, states of the target).
+        cells
+            Cells of the job, on which numpy or compiled kernels are chosen.
         """
-        return self._answer(columns, None, frozenset(), out) if len(out) else 0
+        return self._answer(columns, None, frozenset(), out, cells) if len(out) else 0
 
     def _answer(
-        self, columns: Mapping[int, Column], rows: Ints | None, gone: frozenset[int], out: Floats
+        self,
+        columns: Mapping[int, Column],
+        rows: Ints | None,
+        gone: frozenset[int],
+        out: Floats,
+        cells: float,
     ) -> int:
         """Answer rows in which some nodes are not observed; others may not be, too.
 
@@ -103,16 +115,24 @@ class RowPosteriors:
         sizes = self.coded.sizes
         some = [v for v, column in chosen.items() if int(column.max()) >= sizes[v]]
         if not some:
-            return self._told(plan, chosen, rows, out)
+            return self._told(plan, chosen, rows, out, cells)
         lost = 0
         for bit, at in _alike([chosen[v] >= sizes[v] for v in some]):
             here = at if rows is None else rows[at]
             if bit.any():
                 more = gone.union(v for v, b in zip(some, bit, strict=True) if b)
-                lost += self._answer(columns, here, more, out)
+                lost += self._answer(columns, here, more, out, cells)
             else:
-                lost += self._told(plan, {v: c[at] for v, c in chosen.items()}, here, out)
+                known = {v: c[at] for v, c in chosen.items()}
+                lost += self._told(plan, known, here, out, cells)
         return lost
+
+    def _instead(self) -> Floats:
+        """Return what an impossible row gets: few networks need it, and it may take long."""
+        if self._stand_in is None:
+            found = inference.joint_posterior(self.coded, {}, [self.target], self.largest)
+            self._stand_in = found[0]
+        return self._stand_in
 
     # -- plans ---------------------------------------------------------------------------------
 
@@ -152,7 +172,12 @@ class RowPosteriors:
     # -- answers -------------------------------------------------------------------------------
 
     def _told(
-        self, plan: _Plan, columns: Mapping[int, Column], rows: Ints | None, out: Floats
+        self,
+        plan: _Plan,
+        columns: Mapping[int, Column],
+        rows: Ints | None,
+        out: Floats,
+        job: float,
     ) -> int:
         """Answer rows in which all columns of a plan are observed."""
         n = len(out) if rows is None else len(rows)
@@ -162,7 +187,7 @@ class RowPosteriors:
             return self._looked_up(plan, columns, sizes, rows, out)
         if not plan.order:
             table = np.empty((n, out.shape[1]))
-            lost = self._computed(plan, columns, table)
+            lost = self._multiplied(plan, columns, table, job)
             out[slice(None) if rows is None else rows] = table
             return lost
         codes = np.array([columns[v] for v in plan.columns], np.int64).reshape(len(sizes), n)
@@ -210,6 +235,50 @@ class RowPosteriors:
             out[rows] = table.take(joint, axis=0)
         return int(impossible.take(joint).sum()) if impossible.any() else 0
 
+    def _multiplied(
+        self, plan: _Plan, columns: Mapping[int, Column], out: Floats, job: float
+    ) -> int:
+        """Write posteriors of rows in which the whole blanket is observed."""
+        kind = _jit.compiled(job)
+        if kind not in plan.scorers:
+            # Another thread may make the same meanwhile: it is no harm.
+            plan.scorers[kind] = self._scorer(plan, job)
+        scorer = plan.scorers[kind]
+        if scorer is None:
+            return self._computed(plan, columns, out)
+        codes = np.array([columns[v] for v in plan.columns])
+        sizes = self.coded.sizes[plan.columns]
+        lost = scorer.posterior([Codes(np.arange(len(codes)), codes, sizes + 2)], (), out)
+        # Impossible rows are rare; the scorer does not know what they get.
+        return self._computed(plan, columns, out) if lost else 0
+
+    def _scorer(self, plan: _Plan, job: float) -> Any:
+        """Return what adds up the families of a plan; None where their tables would be large."""
+        place = {v: j for j, v in enumerate(plan.columns)}
+        k, total = int(self.coded.sizes[self.target]), 0.0
+        prior, factors = np.zeros(k), []
+        for child in plan.families:
+            family, logs = (*self.coded.parents[child], child), self.logs[child]
+            seen = [v for v in family if v in place]
+            shape = [int(self.coded.sizes[v]) + 2 for v in seen]
+            total += k * math.prod(map(float, shape))
+            if isinstance(logs, SparseTable) or total > MULTIPLIED:
+                return None
+            alone = [v for v in family if v not in place and v != self.target]
+            # Below a node of one state a family may hold no target: it tells what is impossible.
+            last = [self.target] if self.target in family else []
+            axes = [family.index(v) for v in (*alone, *seen, *last)]
+            inner = logs.transpose(axes)[(0,) * len(alone)]
+            inner = inner if last else inner[..., None]
+            if not seen:
+                prior = prior + inner
+                continue
+            table = np.zeros((*shape, k))
+            table[tuple(slice(n - 2) for n in shape)] = inner
+            factors.append((tuple(place[v] for v in seen), table.reshape(-1, k)))
+        sizes = self.coded.sizes[plan.columns]
+        return _jit.load("factors", job).FactorScorer(prior, factors, sizes)
+
     def _computed(
         self,
         plan: _Plan,
@@ -229,7 +298,8 @@ class RowPosteriors:
             top = joint.max(axis=1, keepdims=True)
             none = np.isneginf(top).ravel()
             joint = np.exp(joint - np.where(none[:, None], 0.0, top))
-            joint[none] = self.stand_in
+            if none.any():
+                joint[none] = self._instead()
             out[lo : lo + step] = joint / joint.sum(axis=1, keepdims=True)
             if none.any():
                 lost += int(none.sum())
@@ -244,13 +314,37 @@ class RowPosteriors:
         seen = [v for v in family if v in columns]
         alone = [v for v in family if v not in columns and v not in hidden and v != self.target]
         last = [self.target] if self.target in family else []
+        table = self.logs[child]
+        if isinstance(table, SparseTable):
+            return tuple(hidden), self._sparse_factor(table, family, hidden, columns)
         axes = [family.index(v) for v in (*alone, *seen, *hidden, *last)]
-        table = self.logs[child].transpose(axes)[(0,) * len(alone)]
+        table = table.transpose(axes)[(0,) * len(alone)]
         if seen:
             table = table[tuple(columns[v].astype(np.intp) for v in seen)]
         else:
             table = table[None]
         return tuple(hidden), table if last else table[..., None]
+
+    def _sparse_factor(
+        self,
+        table: SparseTable,
+        family: Sequence[int],
+        hidden: Sequence[int],
+        columns: Mapping[int, Column],
+    ) -> Floats:
+        """Return what `_factor` does of a table that keeps some of its rows."""
+        index: list[Any] = []
+        for v in family:
+            shape = [1] * (2 + len(hidden))
+            if v in columns:
+                shape[0] = -1
+                index.append(columns[v].reshape(shape))
+            elif v == self.target or v in hidden:
+                shape[-1 if v == self.target else 1 + hidden.index(v)] = -1
+                index.append(np.arange(int(self.coded.sizes[v])).reshape(shape))
+            else:
+                index.append(np.zeros(shape, np.int64))
+        return table.gathered(index)
 
 
 def _alike(flags: Sequence[NDArray[np.bool_]]) -> Iterator[tuple[NDArray[np.bool_], Ints]]:

@@ -11,6 +11,7 @@ from typing import Any
 from fastbayes.errors import FileFormatError
 from fastbayes.files import atomic
 from fastbayes.networks.declared import Declared, Family, Parts, Row, brief, contents, names_of
+from fastbayes.networks.sparse import SparseTable, Table
 
 # White space and comments, then a word, a text in quotes, or a mark. The possessive `+` after a
 # repeat keeps the time linear whatever the text.
@@ -336,10 +337,19 @@ def _lines(network: Any) -> Iterator[str]:
         yield "}\n"
 
 
-def _configurations(states: list[list[str]], table: Any) -> Iterator[str]:
+def _configurations(states: list[list[str]], table: Table) -> Iterator[str]:
+    if isinstance(table, SparseTable):
+        yield f"  default {', '.join(map(repr, table.rows[-1].tolist()))};\n"
+        for key, row in zip(table.keys.tolist(), table.rows, strict=False):
+            given = []
+            for some in reversed(states):
+                key, code = divmod(key, len(some))
+                given.append(some[code])
+            yield f"  ({', '.join(reversed(given))}) {', '.join(map(repr, row.tolist()))};\n"
+        return
     rows = table.reshape(-1, table.shape[-1])
-    for given, row in zip(itertools.product(*states), rows, strict=True):
-        yield f"  ({', '.join(given)}) {', '.join(map(repr, row.tolist()))};\n"
+    for given_, row in zip(itertools.product(*states), rows, strict=True):
+        yield f"  ({', '.join(given_)}) {', '.join(map(repr, row.tolist()))};\n"
 
 
 def _quoted(name: str) -> str:

@@ -9,13 +9,14 @@ import reprlib
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.caution import caution
 from fastbayes.errors import DataError, FileFormatError
+from fastbayes.networks.sparse import SparseTable, Table, fits
 
 Floats = NDArray[np.float64]
 
@@ -23,8 +24,8 @@ Floats = NDArray[np.float64]
 WRITTEN = 1e-6
 # What sums of r numbers near 1 may miss it by, in units of r eps: they are as they should be.
 ROUNDING = 4 * float(np.finfo(np.float64).eps)
-# Numbers that rows called `default` may fill in, over the file; the others stand in it.
-MOST_DEFAULT = 1 << 25
+# Numbers that rows called `default` fill in, over the file; beyond, tables keep what stands in it.
+MOST_DEFAULT = 1 << 22
 # Axes of an array, one of them the node's own.
 MOST_PARENTS = 63
 
@@ -38,7 +39,7 @@ class Parts(NamedTuple):
 
     states: dict[str, tuple[str, ...]]
     parents: dict[str, tuple[str, ...]]
-    tables: dict[str, Floats]
+    tables: dict[str, Table]
 
 
 class Row(NamedTuple):
@@ -63,6 +64,27 @@ class Family:
     table: Row | None = None
     default: Row | None = None
     rows: list[Row] = field(default_factory=list)
+
+
+class Made(NamedTuple):
+    """Rows of a table, and which configuration of the parents each is about.
+
+    `places` is None where they are all in order; -1 stands for all others.
+    """
+
+    shape: list[int]
+    rows: Floats
+    places: list[int] | None = None
+
+    def place(self, row: int) -> int:
+        """Return which configuration a row is about."""
+        return row if self.places is None else self.places[row]
+
+    def table(self) -> Table:
+        """Return the table."""
+        if self.places is None:
+            return self.rows.reshape(self.shape)
+        return SparseTable(self.shape, np.array(self.places[:-1], np.int64), self.rows)
 
 
 class Declared:
@@ -139,21 +161,17 @@ class Declared:
             if node not in self._families:
                 raise self.fault(at, f"node {brief(node)} has no table")
         self._check_cycles()
-        filled = 0
-        for family in self._families.values():
-            filled += self._check_sizes(family)
-            if filled > MOST_DEFAULT:
-                raise self.fault(
-                    family.at,
-                    f"node {brief(family.node)}: `default` fills in {filled:,} numbers that do not "
-                    f"stand in the file, at most {MOST_DEFAULT:,} can be",
-                )
-        tables = {node: self._table(self._families[node]) for node in self._codes}
-        self._scale(tables)
+        room, made = MOST_DEFAULT, {}
+        filled = {node: self._check_sizes(family) for node, family in self._families.items()}
+        for node in self._codes:
+            whole = filled[node] <= room
+            room -= filled[node] if whole else 0
+            made[node] = self._made(self._families[node], whole)
+        self._scale(made)
         return Parts(
             {node: tuple(codes) for node, codes in self._codes.items()},
             {node: self._families[node].parents for node in self._codes},
-            tables,
+            {node: rows.table() for node, rows in made.items()},
         )
 
     def _check_cycles(self) -> None:
@@ -191,22 +209,22 @@ class Declared:
                 message = f"node {name} has {r:,} states, the row {len(row.numbers):,} numbers"
                 raise self.fault(row.at, message)
         if family.default:
+            if not fits(self._sizes(family)):
+                raise self.fault(family.at, f"node {name}: its parents have over 2^62 joint states")
             return max(q - len(family.rows), 0) * r
         if len(family.rows) < q:
             few = f"{len(family.rows):,} of {q:,} rows"
             raise self.fault(family.at, f"node {name}: its table has {few}, and no `default`")
         return 0
 
-    def _table(self, family: Family) -> Floats:
+    def _made(self, family: Family, whole: bool) -> Made:
+        """Return the rows of a table: all of them, or those that are told apart."""
         sizes = self._sizes(family)
         if family.table is not None:
             table = np.array(family.table.numbers, np.float64)
             if family.node_first:
-                return np.moveaxis(table.reshape([sizes[-1], *sizes[:-1]]), 0, -1).copy()
-            return table.reshape(sizes)
-        table = np.empty((math.prod(sizes[:-1]), sizes[-1]))
-        if family.default:
-            table[:] = family.default.numbers
+                table = np.ascontiguousarray(table.reshape(sizes[-1], -1).T)
+            return Made(sizes, table.reshape(-1, sizes[-1]))
         at: dict[int, Row] = {}
         for row in family.rows:
             place = self._place(family, row)
@@ -214,9 +232,17 @@ class Declared:
                 message = f"{self._given(family, place)} has a second row"
                 raise self.fault(row.at, message + self._first(at[place].at))
             at[place] = row
+        if not whole:
+            assert family.default is not None
+            places = sorted(at)
+            rows = [*(at[place].numbers for place in places), family.default.numbers]
+            return Made(sizes, np.array(rows, np.float64), [*places, -1])
+        table = np.empty((math.prod(sizes[:-1]), sizes[-1]))
+        if family.default:
+            table[:] = family.default.numbers
         if at:
             table[[*at]] = [row.numbers for row in at.values()]
-        return table.reshape(sizes)
+        return Made(sizes, table)
 
     def _place(self, family: Family, row: Row) -> int:
         """Return which configuration of the parents a row is about."""
@@ -234,41 +260,42 @@ class Declared:
 
     def _given(self, family: Family, place: int) -> str:
         """Return a configuration of a node's parents as messages name it."""
+        if place < 0:
+            return f"node {brief(family.node)} by default"
         words = []
         for parent in reversed(family.parents):
             place, code = divmod(place, len(self._codes[parent]))
             words.append(f"{brief(parent)} is {brief([*self._codes[parent]][code])}")
         return f"node {brief(family.node)}" + " where " * bool(words) + ", ".join(words[::-1])
 
-    def _scale(self, tables: Mapping[str, Floats]) -> None:
+    def _scale(self, made: Mapping[str, Made]) -> None:
         """Scale rows that miss 1 by what digits leave out; refuse those that miss it by more."""
         n_rows = n_off = 0
         worst, where = 0.0, ""
-        for node, table in tables.items():
-            family, r = self._families[node], table.shape[-1]
-            rows = table.reshape(-1, r)
+        for node, table in made.items():
+            family, rows, r = self._families[node], table.rows, table.shape[-1]
             if not (np.isfinite(rows).all() and (rows >= 0).all()):
                 wrong = ~(np.isfinite(rows) & (rows >= 0))
                 row, state = np.argwhere(wrong)[0].tolist()
-                message = (
-                    f"{self._given(family, row)}: {float(rows[row, state])!r} is no probability"
-                )
-                raise self.fault(self._row_at(family, row), message)
+                place, number = table.place(row), float(rows[row, state])
+                message = f"{self._given(family, place)}: {number!r} is no probability"
+                raise self.fault(self._row_at(family, place), message)
             with np.errstate(over="ignore"):
                 sums = rows.sum(axis=1)
             off = np.abs(sums - 1)
             row = int(off.argmax())
+            place = table.place(row)
             if off[row] > self._most_off:
-                message = f"{self._given(family, row)}: the probabilities sum to {sums[row]:.9g}"
+                message = f"{self._given(family, place)}: the probabilities sum to {sums[row]:.9g}"
                 if self._sums_otherwise(family):
                     message += "; a table counts the node's states slowest, its last parent's first"
-                raise self.fault(self._row_at(family, row), message)
+                raise self.fault(self._row_at(family, place), message)
             n_rows += len(rows)
             scaled = off > ROUNDING * r
             rows[scaled] /= sums[scaled, None]
             n_off += int(np.count_nonzero(scaled))
             if off[row] > worst:
-                worst, where = float(off[row]), self._given(family, row)
+                worst, where = float(off[row]), self._given(family, place)
         if n_off:
             caution(
                 f"{self._path}: {n_off:,} of {n_rows:,} rows do not sum to 1 and were scaled; "
@@ -308,6 +335,22 @@ def contents(path: str | os.PathLike[str]) -> bytes:
     except OSError as error:
         said = (error.strerror or str(error)).lower()
         raise FileFormatError(f"{name}: {said}; name a file of a network") from error
+
+
+def check_whole(network: Any, path: str | os.PathLike[str]) -> None:
+    """Raise where a table keeps some of its rows alone, which no format but BIF can say.
+
+    Raises
+    ------
+    DataError
+        The message names the node.
+    """
+    for node, table in network.tables.items():
+        if isinstance(table, SparseTable):
+            raise DataError(
+                f"{os.fspath(path)}: the table of {node!r} has {table.size:,} cells, of which "
+                f"{len(table.keys):,} rows are kept; only BIF can say so: write .bif"
+            )
 
 
 def names_of(

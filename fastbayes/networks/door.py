@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import logging
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -14,10 +16,16 @@ from fastbayes import engine
 from fastbayes.counting import opened_to_learn
 from fastbayes.discretization import numeric_cuts
 from fastbayes.engine import Progress
-from fastbayes.errors import SchemaError
+from fastbayes.errors import MemoryLimitError, SchemaError
+from fastbayes.networks.sparse import fits
 from fastbayes.schema import Feature, Schema
 from fastbayes.statistics.bundle import Statistics
 from fastbayes.statistics.family_counts import numbered
+
+logger = logging.getLogger("fastbayes")
+
+# Cells of a table that is never too wide.
+NARROW = 1 << 12
 
 
 def counted(
@@ -95,10 +103,9 @@ def counted(
         )
         encoder = learning(cuts=cuts)
     names = [feature.name for feature, _ in encoder.features]
-    wanted: dict[str, dict[str, Any]] = {
-        "values": {},
-        "families": {"families": numbered(families, names)},
-    }
+    wanted: dict[str, dict[str, Any]] = {"values": {}}
+    if together := numbered(families, names):
+        wanted["families"] = {"families": together}
     if cells:
         wanted["cells"] = {"columns": [names.index(n) for n in nodes]}
     return engine.scan(
@@ -109,6 +116,75 @@ def counted(
         memory_limit=memory_limit,
         progress=progress,
     )
+
+
+class Wide(NamedTuple):
+    """Cells of a family that occur.
+
+    codes   (n_cells, n_parents + 1) of the parents and the node; -1 where a value is missing
+    counts  (n_cells,)
+    """
+
+    codes: NDArray[np.int64]
+    counts: NDArray[Any]
+
+
+def counted_apart(
+    counting: Callable[..., Statistics],
+    families: Mapping[str, tuple[str, ...]],
+    memory_limit: int | None,
+    threads: int | None,
+) -> tuple[Statistics, dict[str, Wide]]:
+    """Return the counts of families, and apart the cells of those too wide for a whole table.
+
+    Parameters
+    ----------
+    counting
+        `counted` but for nodes and families.
+    families
+        {node: its parents and itself}.
+    memory_limit, threads
+        As in `counted`.
+
+    Raises
+    ------
+    MemoryLimitError
+        When counts do not fit though no family is wide, or the cells that occur do not.
+    """
+    try:
+        return counting(list(families), families.values()), {}
+    except MemoryLimitError as error:
+        # The data told how many values there are only by being read.
+        logger.info("%s; wide families are counted apart", error)
+        alone = counting(list(families), [])
+        sizes = {name: len(values) for name, values in states_of(alone).items()}
+        copies = 8.0 * (engine.resolved_threads(threads) + 1)
+        need = {
+            node: copies * math.prod(sizes[n] for n in family) for node, family in families.items()
+        }
+        limit = engine.default_limit() if memory_limit is None else memory_limit
+        wide: list[str] = []
+        for node in sorted(need, key=lambda n: -need[n]):
+            if sum(need[n] for n in families if n not in wide) <= limit / 2:
+                break
+            if need[node] > copies * NARROW:
+                wide.append(node)
+        if not wide:
+            raise
+        apart = {}
+        for node in wide:
+            family = families[node]
+            if not fits([sizes[n] for n in family]):
+                raise
+            cells = counting(list(family), [], cells=True)
+            names = [cells.schema.names[j] for j in cells.cells.columns]
+            keys = cells.cells.keys[:, [names.index(n) for n in family]].astype(np.int64)
+            if cells.schema.missing == "category":
+                own = {f.name: f.size for f in cells.schema.features}
+                keys = np.where(keys < 0, np.array([own[n] for n in family]), keys)
+            apart[node] = Wide(keys, cells.cells.counts[:, 0])
+        narrow = [family for node, family in families.items() if node not in apart]
+        return counting(list(families), narrow), apart
 
 
 def states_of(stats: Statistics) -> dict[str, list[Any]]:

@@ -16,6 +16,7 @@ from fastbayes.engine import Progress
 from fastbayes.files import atomic, check_target
 from fastbayes.networks import inference
 from fastbayes.networks.answer import as_column
+from fastbayes.networks.sparse import SparseTable
 from fastbayes.networks.tables import Tables
 from fastbayes.sink import format_of, writing
 
@@ -32,18 +33,23 @@ class _Draw(NamedTuple):
     given  nodes drawn before, and the places of their states in `steps`
     steps  (joint states of the given nodes, n_states) cumulative probabilities; from the last
            state that is possible on they are infinite
+    sparse the table that keeps some of its rows, which `steps` are of
     """
 
     node: int
     given: tuple[int, ...]
     shape: tuple[int, ...]
     steps: Floats
+    sparse: SparseTable | None = None
 
     def codes(self, drawn: Mapping[int, Ints], uniform: Floats) -> Ints:
         """Return the state in whose step a uniform number falls: one of probability 0 has none."""
         row: Any = np.zeros(len(uniform), np.int64)
-        for v, size in zip(self.given, self.shape, strict=True):
-            row = row * size + drawn[v]
+        if self.sparse is not None:
+            row = self.sparse.row([drawn[v] for v in self.given])
+        else:
+            for v, size in zip(self.given, self.shape, strict=True):
+                row = row * size + drawn[v]
         n = self.steps.shape[1]
         if n <= 16:
             code = np.zeros(len(uniform), np.int64)
@@ -58,6 +64,12 @@ class _Draw(NamedTuple):
             code = np.where(fits, code + step, code)
             step >>= 1
         return code
+
+
+def _draw(step: inference.Step) -> _Draw:
+    if isinstance(step.table, SparseTable):
+        return _Draw(step.node, step.given, (), _steps(step.table.rows), step.table)
+    return _Draw(step.node, step.given, step.table.shape[:-1], _steps(step.table))
 
 
 def _steps(table: Floats) -> Floats:
@@ -192,10 +204,8 @@ class Drawing(Tables):
         self._check_fitted()
         if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 0:
             raise ValueError(f"n={n!r}: use a whole number >= 0")
-        steps = inference.drawing(self.coded(), self._evidence(evidence), max_cells)
-        draws = [
-            _Draw(s.node, s.given, s.table.shape[:-1], _steps(np.asarray(s.table))) for s in steps
-        ]
+        steps = inference.drawing(self.coded(sparse=True), self._evidence(evidence), max_cells)
+        draws = [_draw(step) for step in steps]
         schema = self._columns()
         values = [as_column(self.states[node]) for node in self.nodes]
         entropy = np.random.SeedSequence(seed).entropy

@@ -63,7 +63,8 @@ class Filing(Tables):
         -----
         Rows of a table that miss 1 by 1e-6 or less are scaled, with one warning. A `table` counts
         the states of the node slowest, then those of the first parent. Properties are not kept.
-        Time and memory are those of the text.
+        Time and memory are those of the text: where a `default` stands for over four million
+        numbers, only the rows that the file tells apart are kept (`SparseTable`).
 
         References
         ----------
@@ -89,6 +90,7 @@ class Filing(Tables):
         Notes
         -----
         `read_bif` gives the same network, to the last bit, where its nodes and states are text.
+        Of a table that keeps some rows alone, these and the `default` of the others are written.
         """
         self._write(bif, path, force)
 

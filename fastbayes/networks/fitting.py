@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -11,9 +12,10 @@ from numpy.typing import NDArray
 
 from fastbayes.engine import Progress
 from fastbayes.errors import DataError
-from fastbayes.networks.door import counted, states_of
+from fastbayes.networks.door import Wide, counted, counted_apart, states_of
 from fastbayes.networks.parameters import Completed, Prior, by_expectation, ordered_table
 from fastbayes.networks.score import Rule, family_score
+from fastbayes.networks.sparse import from_counts, rows_of
 from fastbayes.networks.tables import Tables
 from fastbayes.statistics.bundle import Statistics
 
@@ -90,15 +92,17 @@ class Fitting(Tables):
         SchemaError
             When a column is not there, or holds fractions that are not cut.
         MemoryLimitError
-            When the counts do not fit, before they are allocated; the message names the family by
-            its last column.
+            When the counts do not fit, before they are allocated, and a family alone takes them;
+            the message names it by its last column.
         DataError
             When a value lies outside a declared domain, or steps did not settle.
 
         Notes
         -----
         One scan; memory is that of the tables, and with "em" that of the different rows. A
-        configuration of parents that never occurs has the row of the prior, 1 / r.
+        configuration of parents that never occurs has the row of the prior, 1 / r. Where the
+        counts of all families do not fit, the widest ones are counted apart, in a scan each, and
+        only configurations that occur are kept (`SparseTable`): `statistics_` is without these.
 
         References
         ----------
@@ -122,11 +126,10 @@ class Fitting(Tables):
             raise ValueError(f"max_iter={max_iter!r}: use a whole number >= 1")
         if not self.nodes:
             raise ValueError("the graph has no node: there is nothing to learn")
-        stats = counted(
+        families = {node: (*self.parents[node], node) for node in self.nodes}
+        counting = partial(
+            counted,
             data,
-            self.nodes,
-            [(*self.parents[node], node) for node in self.nodes],
-            cells=missing == "em",
             discretize=discretize,
             sample_weight=sample_weight,
             domains={**self._known(), **(domains or {})},
@@ -137,9 +140,11 @@ class Fitting(Tables):
             memory_limit=memory_limit,
             progress=progress,
         )
-        places = self._ordered_states(stats)[1]
         if missing != "em":
-            return self._take(stats, rule)
+            stats, wide = counted_apart(counting, families, memory_limit, threads)
+            return self._take(stats, rule, wide=wide)
+        stats = counting(self.nodes, families.values(), cells=True)
+        places = self._ordered_states(stats)[1]
         cells = stats.cells
         names = [stats.schema.names[j] for j in cells.columns]
         codes = [_placed(cells.keys[:, names.index(n)], places[n]) for n in self.nodes]
@@ -150,7 +155,7 @@ class Fitting(Tables):
             [str(node) for node in self.nodes],
             [tuple(place[p] for p in self.parents[node]) for node in self.nodes],
             # From where nothing is missing; no cell is closed from the start.
-            [even.table(self._counts(stats, q, places)) for q in range(len(self.nodes))],
+            [even.table(self._counts(stats, n, q, places)) for q, n in enumerate(self.nodes)],
             rule,
             max_iter=max_iter,
         )
@@ -159,17 +164,46 @@ class Fitting(Tables):
         return self
 
     def _take(
-        self, stats: Statistics, rule: Prior, tables: Mapping[str, NDArray[Any]] | None = None
+        self,
+        stats: Statistics,
+        rule: Prior,
+        tables: Mapping[str, NDArray[Any]] | None = None,
+        wide: Mapping[str, Wide] | None = None,
     ) -> Self:
         """Set states and tables, those of the counts unless given."""
         states, places = self._ordered_states(stats)
         if tables is None:
-            each = (self._counts(stats, q, places) for q in range(len(self.nodes)))
-            tables = {n: rule.table(counts) for n, counts in zip(self.nodes, each, strict=True)}
+            tables = {n: self._learned(stats, n, places, rule, wide or {}) for n in self.nodes}
         self._fill(states, tables)
         self._cuts = {f.name: f.cuts for f in stats.schema.features if f.cuts is not None}
         self.statistics_ = stats
         return self
+
+    def _learned(
+        self,
+        stats: Statistics,
+        node: str,
+        places: Mapping[str, Ints],
+        rule: Prior,
+        wide: Mapping[str, Wide],
+    ) -> Any:
+        """Return the table of a node, one that keeps some rows where its family is wide."""
+        if node not in wide:
+            narrow = [n for n in self.nodes if n not in wide]
+            return rule.table(self._counts(stats, node, narrow.index(node), places))
+        shape, codes, counts = self._cells(wide[node], node, places)
+        return from_counts(shape, codes, counts, rule.of_cell(math.prod(shape)))
+
+    def _cells(
+        self, wide: Wide, node: str, places: Mapping[str, Ints]
+    ) -> tuple[list[int], Ints, NDArray[Any]]:
+        """Return shape, codes and counts of the cells of a wide family that are known."""
+        family = [*self.parents[node], node]
+        shape = [len(places[n]) for n in family]
+        codes = np.stack([_placed(column, places[n]) for column, n in
+                          zip(wide.codes.T, family, strict=True)], axis=1)  # fmt: skip
+        known = (codes >= 0).all(axis=1)
+        return shape, codes[known], wide.counts[known]
 
     def _known(self) -> dict[str, list[Any]]:
         """Return the declared states of each node, without the one that stands for missing."""
@@ -185,9 +219,10 @@ class Fitting(Tables):
             places[node] = np.array([found[node].index(v) for v in states[node]], np.int64)
         return states, places
 
-    def _counts(self, stats: Statistics, q: int, places: Mapping[str, Ints]) -> NDArray[Any]:
-        """Return the counts of the family of a node, states in the network's order."""
-        node = self.nodes[q]
+    def _counts(
+        self, stats: Statistics, node: str, q: int, places: Mapping[str, Ints]
+    ) -> NDArray[Any]:
+        """Return the counts of a node's family, the q-th counted, states in the network's order."""
         family = (*self.parents[node], node)
         counts = stats.families.group(q)[..., 0]
         return ordered_table(counts, places, family)
@@ -257,10 +292,10 @@ class Fitting(Tables):
             raise ValueError(f"missing={missing!r}: use 'available' or 'category'")
         if not self.nodes:
             raise ValueError("the graph has no node: there is nothing to score")
-        stats = counted(
+        families = {node: (*self.parents[node], node) for node in self.nodes}
+        counting = partial(
+            counted,
             data,
-            self.nodes,
-            [(*self.parents[node], node) for node in self.nodes],
             discretize=self._cuts if discretize is None and self._cuts else discretize,
             sample_weight=sample_weight,
             domains={**self._known(), **(domains or {})},
@@ -271,12 +306,21 @@ class Fitting(Tables):
             memory_limit=memory_limit,
             progress=progress,
         )
+        stats, wide = counted_apart(counting, families, memory_limit, threads)
         _, places = self._ordered_states(stats)
         total = float(stats.n_rows)
         if not total > 0:
             raise DataError("there are no rows: a score needs some")
-        families = (self._counts(stats, q, places) for q in range(len(self.nodes)))
-        return rule.sign * math.fsum(family_score(n, rule, total) for n in families)
+        narrow = [node for node in self.nodes if node not in wide]
+        parts = [
+            family_score(self._counts(stats, node, q, places), rule, total)
+            for q, node in enumerate(narrow)
+        ]
+        for node in wide:
+            shape, codes, counts = self._cells(wide[node], node, places)
+            table = rows_of(shape, codes, counts)[1]
+            parts.append(family_score(table, rule, total, math.prod(shape[:-1])))
+        return rule.sign * math.fsum(parts)
 
 
 def _placed(codes: NDArray[Any], places: Ints) -> Ints:

@@ -10,7 +10,15 @@ import numpy as np
 
 from fastbayes.errors import DataError, FileFormatError
 from fastbayes.files import atomic
-from fastbayes.networks.declared import Declared, Family, Parts, Row, contents, names_of
+from fastbayes.networks.declared import (
+    Declared,
+    Family,
+    Parts,
+    Row,
+    check_whole,
+    contents,
+    names_of,
+)
 
 # Hugin, GeNIe, UAI, O3PRM. Formats that run what they hold, such as pickle, are not among them.
 SUFFIXES = (".net", ".dsl", ".xdsl", ".uai", ".o3prm")
@@ -84,6 +92,7 @@ def write(network: Any, path: str | os.PathLike[str], *, force: bool = False) ->
     DataError
         When pyagrum is not installed, the format cannot hold the network, or the file exists.
     """
+    check_whole(network, path)
     gum = _pyagrum(path)
     names, states = names_of(network.nodes, network.states)
     made = gum.BayesNet()

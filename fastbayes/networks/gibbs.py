@@ -102,8 +102,8 @@ def gibbs(
     chains
         They go in lock step, 16 at a time, and each group on one thread.
     seed
-        Each chain has its own stream; the same seed gives the same bits on any number of threads,
-        and the streams of the first chains whatever the number of chains. None: another each time.
+        Each chain has its own stream; the same seed gives the same bits on any number of threads.
+        None: another each time.
     threads
         None: all processors.
     blocks
@@ -127,9 +127,17 @@ def gibbs(
 
     Notes
     -----
-    Time is draws (+ burn-in, times thin) times nodes. Warns of nodes that are tied without being
-    in a block: chains then stay in a part of what is possible, and nothing in the draws of one
-    chain shows it; R-hat over several chains may.
+    Time is draws (+ burn-in, times thin) times nodes, about 3 ns each on one thread where tables
+    of the blankets fit the cache. These are right to 2**-32: a state less probable than that given
+    its blanket may never be drawn. Warns of nodes that are tied without being in a block: chains
+    then stay in a part of what is possible, and nothing in the draws of one chain shows it; R-hat
+    over several chains may.
+
+    References
+    ----------
+    Geman and Geman 1984; Pearl 1987, Evidential reasoning using stochastic simulation of causal
+    models; Jensen, Kong and Kjærulff 1995, Blocking Gibbs sampling in very large probabilistic
+    expert systems.
     """
     for name, value, least in (
         ("draws", draws, 1),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fastbayes.errors import DataError, MemoryLimitError
 from fastbayes.networks.coded import Coded
 from fastbayes.networks.ordering import Order, Scope, best_order
+from fastbayes.networks.sparse import SparseTable, cells_at
 
 Floats = NDArray[np.float64]
 
@@ -61,13 +62,34 @@ def factors_of(coded: Coded, evidence: Mapping[int, int], among: Iterable[int]) 
     result = []
     for node in among:
         family = (*coded.parents[node], node)
-        table = coded.tables[node][tuple(evidence.get(v, slice(None)) for v in family)]
         free = [v for v in family if v not in evidence]
+        table: Any = coded.tables[node]
+        if isinstance(table, SparseTable):
+            table = _at_evidence(coded, node, family, evidence, free)
+        else:
+            table = table[tuple(evidence.get(v, slice(None)) for v in family)]
         # Nodes of one state have no axis: numpy's arrays have no more than 64.
         wide = [v for v in free if coded.sizes[v] > 1]
         table = table.reshape([int(coded.sizes[v]) for v in wide])
         result.append(Factor(tuple(sorted(wide)), table.transpose(np.argsort(wide))))
     return result
+
+
+def _at_evidence(
+    coded: Coded, node: int, family: Sequence[int], evidence: Mapping[int, int], free: Sequence[int]
+) -> Floats:
+    """Return the rows of a sparse table at the evidence."""
+    cells = math.prod(float(coded.sizes[v]) for v in free)
+    if cells > LARGEST:
+        names = ", ".join(repr(coded.names[v]) for v in free[:6])
+        raise MemoryLimitError(
+            f"node {coded.names[node]!r} has {cells:,.0f} cells, over {LARGEST:,}, as long as the "
+            f"nodes {names} are not known: give more of them as evidence"
+        )
+    grid = iter(np.ix_(*(np.arange(int(coded.sizes[v])) for v in free)))
+    return cells_at(
+        coded.tables[node], [evidence[v] if v in evidence else next(grid) for v in family]
+    )
 
 
 def joint_posterior(

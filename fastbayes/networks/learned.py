@@ -30,7 +30,7 @@ class Learning(Fitting):
         forbidden: Edges = (),
         order: Sequence[str] | None = None,
         start: Any = None,
-        restarts: int = 10,
+        restarts: int = 20,
         seed: int = 0,
         time_limit: float | None = None,
         alpha: float = 1.0,

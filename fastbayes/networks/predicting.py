@@ -104,11 +104,12 @@ class Predicting(Tables):
         )
         place = self.nodes.index(name)
         nothing = np.full(len(self.states[name]), np.nan) if impossible == "error" else None
-        posteriors = RowPosteriors(self.coded(), place, rows.nodes, max_cells, nothing)
+        posteriors = RowPosteriors(self.coded(sparse=True), place, rows.nodes, max_cells, nothing)
 
         def score(batch: Batch, out: Floats) -> int:
             codes = columns_of(batch.codes)
-            return posteriors.posterior({rows.nodes[j]: c for j, c in codes.items()}, out)
+            known = {rows.nodes[j]: c for j, c in codes.items()}
+            return posteriors.posterior(known, out, batch.cells)
 
         found, lost = scored(rows, score, len(self.states[name]), unseen=unseen, threads=threads)
         if lost and impossible == "error":
@@ -172,7 +173,7 @@ class Predicting(Tables):
         self._check_fitted()
         options = {"null_values": null_values, "filesystem": filesystem}
         rows = opened(data, self.states, self._cuts, **options)
-        evidence = RowEvidence(self.coded(), rows.nodes)
+        evidence = RowEvidence(self.coded(sparse=True), rows.nodes)
 
         def score(batch: Batch, out: Floats) -> int:
             codes = columns_of(batch.codes)

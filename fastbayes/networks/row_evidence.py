@@ -14,6 +14,7 @@ from fastbayes.errors import MemoryLimitError
 from fastbayes.networks.coded import Coded
 from fastbayes.networks.inference import LARGEST
 from fastbayes.networks.scorer import Network
+from fastbayes.networks.sparse import SparseTable, logs_of
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -36,8 +37,7 @@ class RowEvidence:
     def __init__(self, coded: Coded, nodes: Sequence[int]) -> None:
         self.coded, self.nodes = coded, list(nodes)
         self.absent = sorted({*range(len(coded))} - {*nodes})
-        with np.errstate(divide="ignore"):
-            self.logs = [np.log(table) for table in coded.tables]
+        self.logs = [logs_of(table) for table in coded.tables]
         self._network: Network | None = None
 
     def log_evidence(self, columns: Mapping[int, NDArray[Any]], out: Floats) -> None:
@@ -72,10 +72,14 @@ class RowEvidence:
         """Return ln P of rows in which all is observed: the sum of a look-up for each node."""
         total: Any = 0.0
         for node, above in enumerate(self.coded.parents):
+            table = self.logs[node]
+            if isinstance(table, SparseTable):
+                total = total + table.gathered([columns[v] for v in (*above, node)])
+                continue
             cell: Any = 0
             for v in (*above, node):
                 cell = cell * int(self.coded.sizes[v]) + columns[v].astype(np.int64)
-            total = total + self.logs[node].ravel().take(cell)
+            total = total + table.ravel().take(cell)
         return np.asarray(total)
 
     def _summed(self, columns: Mapping[int, NDArray[Any]], n_rows: int) -> Floats:
@@ -98,14 +102,15 @@ class RowEvidence:
             family = (*coded.parents[v], v)
             shape = [int(coded.sizes[u]) + 2 for u in family]
             cells = math.prod(map(float, shape))
-            if cells > LARGEST:
+            logs = self.logs[v]
+            if cells > LARGEST or isinstance(logs, SparseTable):
                 raise MemoryLimitError(
                     f"node {coded.names[v]!r}: its table, with places for missing values, takes "
                     f"{cells:,.0f} numbers, over {LARGEST:,}: it has too many parents for rows in "
                     "which something is missing"
                 )
             table = np.zeros((*shape, 1))
-            table[tuple(slice(n - 2) for n in shape)] = self.logs[v][..., None]
+            table[tuple(slice(n - 2) for n in shape)] = logs[..., None]
             families.append(family)
             tables.append(table)
         hidden = [np.arange(int(n) + 2) >= n for n in coded.sizes]

@@ -107,7 +107,12 @@ class Rule:
         return np.full((len(cells), 1), -1.0)
 
 
-def family_score(counts: NDArray[Any], rule: Rule, total: float | None = None) -> float:
+def family_score(
+    counts: NDArray[Any],
+    rule: Rule,
+    total: float | None = None,
+    configurations: int | None = None,
+) -> float:
     """Return the score of one family from its counts, higher is better.
 
     Parameters
@@ -118,6 +123,8 @@ def family_score(counts: NDArray[Any], rule: Rule, total: float | None = None) -
         The score.
     total
         N of the penalty; the sum of the counts by default.
+    configurations
+        Configurations of the parents, where `counts` leaves out some that never occur.
 
     Returns
     -------
@@ -135,12 +142,13 @@ def family_score(counts: NDArray[Any], rule: Rule, total: float | None = None) -
     counts = np.asarray(counts)
     r = counts.shape[-1]
     table = counts.reshape(-1, r)
-    pair = [_sums(table, rule, table.size, r), _sums(table.sum(axis=1), rule, len(table), r)]
+    q = len(table) if configurations is None else configurations
+    pair = [_sums(table, rule, q * r, r), _sums(table.sum(axis=1), rule, q, r)]
     kind = 1 if rule.name == "k2" else 0
     result = pair[0][0] - pair[1][kind]
     if rule.penalised:
         total = float(table.sum()) if total is None else total
-        result -= rule.per_parameter(total) * len(table) * (r - 1)
+        result -= rule.per_parameter(total) * q * (r - 1)
     return float(result)
 
 

@@ -203,9 +203,15 @@ class FamilyScores:
     def _runs(self, requests: list[Request]) -> Iterable[list[Request]]:
         """Yield requests whose tables fit in memory together."""
         run: list[Request] = []
-        cells = 0
+        cells, alone = 0, False
         for base, others in requests:
             width = self._width(base)
+            # Numbers of joint values take as much memory as rows: those of one base at a time.
+            wide = self._is_wide(base)
+            if run and (wide or alone):
+                yield run
+                run, cells = [], 0
+            alone = wide
             for u in others:
                 its = width * self.sizes[u]
                 if its > self.room:
@@ -225,6 +231,13 @@ class FamilyScores:
                 cells += its
         if run:
             yield run
+
+    def _is_wide(self, base: tuple[int, ...]) -> bool:
+        """Return whether only those joint values that occur have a number."""
+        cells = 1
+        for v in base:
+            cells *= self.sizes[v]
+        return cells > DENSE and self.rows.columns is not None
 
     def _is_sparse(self, base: tuple[int, ...], u: int) -> bool:
         """Return whether a table has so many cells that those that occur are better sought."""
@@ -247,12 +260,12 @@ class FamilyScores:
 
     def _width(self, base: tuple[int, ...]) -> int:
         """Return how many joint values of these nodes have a number."""
+        if self._is_wide(base):
+            return self._numbered(base)[1]
         cells = 1
         for v in base:
             cells *= self.sizes[v]
-        if cells <= DENSE or self.rows.columns is None:
-            return cells
-        return self._numbered(base)[1]
+        return cells
 
     def _numbered(self, base: tuple[int, ...]) -> tuple[NDArray[Any], int]:
         """Return numbers of the joint values that occur, for each row, and how many there are."""
@@ -350,7 +363,7 @@ class FamilyScores:
         cells = 1
         for v in base:
             cells *= self.sizes[v]
-        if cells > DENSE and begin >= 0:
+        if self._is_wide(base):
             return np.ascontiguousarray(self._numbered(base)[0][begin : begin + n])
         if len(base) == 1:
             return columns[base[0]]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +20,8 @@ Rule = tuple[tuple[int, ...], Bools]
 
 # Rows drawn from the root down, and how often, until enough of them agree with the evidence.
 ROWS, ROUNDS = 256, 16
-# States that the search tries before it gives up.
-STEPS = 20_000
+# States that the search tries, for all chains together, before it gives up.
+STEPS = 4_000
 
 
 def starts(
@@ -29,9 +30,9 @@ def starts(
     """Return a state of positive probability for every chain, (n_nodes, chains).
 
     Rows are drawn from the root down, and those that contradict the evidence thrown away. Where
-    that finds too few, a search assigns node by node, in random order of the states, and takes
-    back what leaves another node no state; chains for which its steps do not suffice begin where
-    others do.
+    that finds too few, a search assigns the nodes above the evidence one by one, in random order
+    of the states, and takes back what leaves another node no state; chains for which its steps do
+    not suffice begin where others do.
 
     Raises
     ------
@@ -58,14 +59,16 @@ def _searched(
 ) -> States:
     """Return the states known so far and those that a search finds, one or more."""
     names = ", ".join(f"{coded.names[v]!r}" for v in evidence)
-    for v, (above, table) in enumerate(zip(coded.parents, coded.tables, strict=True)):
-        given = [evidence.get(u, 0 if coded.sizes[u] == 1 else -1) for u in (*above, v)]
+    for v, (parents, table) in enumerate(zip(coded.parents, coded.tables, strict=True)):
+        given = [evidence.get(u, 0 if coded.sizes[u] == 1 else -1) for u in (*parents, v)]
         if min(given) >= 0 and table[tuple(given)] == 0:
             raise DataError(
                 f"the evidence on {names} is impossible: node {coded.names[v]!r} has probability "
                 "0 of its state there; change the evidence"
             )
-    rules = [(scope, table > 0) for scope, table in free_factors(coded, evidence)]
+    above = _ancestors(coded, evidence)
+    factors = free_factors(coded, evidence)
+    rules = [(scope, table > 0) for scope, table in factors if above.issuperset(scope)]
     found, left = [known], STEPS
     while sum(some.shape[1] for some in found) < chains and left > 0:
         values, steps = search(rules, coded.sizes.tolist(), rng, left)
@@ -76,10 +79,7 @@ def _searched(
                 "other nodes with it; change the evidence"
             )
         if values is not None:
-            x = np.zeros((len(coded), 1), np.uint16)
-            for v, state in {**values, **evidence}.items():
-                x[v] = state
-            found.append(x)
+            found.append(Forward(coded, {**values, **evidence}).draw(1, rng)[0])
     result = np.concatenate(found, axis=1)
     if not result.shape[1]:
         raise DataError(
@@ -88,6 +88,17 @@ def _searched(
             "be impossible, which exact inference can tell"
         )
     return result
+
+
+def _ancestors(coded: Coded, nodes: Iterable[int]) -> set[int]:
+    """Return some nodes, and those above them."""
+    found = {*nodes}
+    waiting = list(found)
+    while waiting:
+        new = set(coded.parents[waiting.pop()]) - found
+        found |= new
+        waiting += new
+    return found
 
 
 def search(
@@ -111,18 +122,19 @@ def search(
     for rule in rules:
         for v in rule[0]:
             having.setdefault(v, []).append(rule)
-    domains = {v: np.ones(sizes[v], np.bool_) for v in having}
+    domains = {v: _Domain(np.ones(sizes[v], np.bool_), sizes[v]) for v in having}
     taken = 1
     if not _narrow(domains, having, rules):
         return None, taken
     # Each level of the search: domains as they were, the node, its states not tried yet.
-    levels: list[tuple[dict[int, Bools], int, list[int]]] = []
+    levels: list[tuple[dict[int, _Domain], int, list[int]]] = []
     while True:
-        open_nodes = [v for v, domain in domains.items() if domain.sum() > 1]
+        open_nodes = [(domain.left, v) for v, domain in domains.items() if domain.left > 1]
         if not open_nodes:
-            return {v: int(domain.argmax()) for v, domain in domains.items()}, taken
-        v = min(open_nodes, key=lambda u: (int(domains[u].sum()), u))
-        levels.append((domains, v, rng.permutation(np.flatnonzero(domains[v])).tolist()))
+            return {v: int(domain.allowed.argmax()) for v, domain in domains.items()}, taken
+        _, v = min(open_nodes)
+        states = np.flatnonzero(domains[v].allowed)
+        levels.append((domains, v, rng.permutation(states).tolist()))
         while True:
             if not levels or taken >= steps:
                 return None, taken
@@ -132,13 +144,20 @@ def search(
                 continue
             taken += 1
             domains = dict(before)
-            domains[v] = np.arange(sizes[v]) == untried.pop()
+            domains[v] = _Domain(np.arange(sizes[v]) == untried.pop(), 1)
             if _narrow(domains, having, having[v]):
                 break
 
 
+class _Domain(NamedTuple):
+    """Which states a node has left, and how many."""
+
+    allowed: Bools
+    left: int
+
+
 def _narrow(
-    domains: dict[int, Bools], having: Mapping[int, list[Rule]], changed: Sequence[Rule]
+    domains: dict[int, _Domain], having: Mapping[int, list[Rule]], changed: Sequence[Rule]
 ) -> bool:
     """Take states away that no rule allows with the states left of the others.
 
@@ -151,12 +170,13 @@ def _narrow(
         for axis, v in enumerate(scope):
             shape = [1] * len(scope)
             shape[axis] = -1
-            allowed = allowed & domains[v].reshape(shape)
+            allowed = allowed & domains[v].allowed.reshape(shape)
         for axis, v in enumerate(scope):
             left = np.asarray(allowed.any(axis=tuple(a for a in range(len(scope)) if a != axis)))
-            if not left.any():
+            n = int(np.count_nonzero(left))
+            if not n:
                 return False
-            if left.sum() < domains[v].sum():
-                domains[v] = left
+            if n < domains[v].left:
+                domains[v] = _Domain(left, n)
                 waiting += [rule for rule in having[v] if rule[0] != scope]
     return True

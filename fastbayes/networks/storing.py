@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from fastbayes import files
+from fastbayes.networks.sparse import SparseTable
 from fastbayes.networks.tables import Tables
 from fastbayes.statistics.bundle import Statistics
 
@@ -60,9 +61,12 @@ class Storing(Tables):
                 for n in self.nodes
             ],
         }
-        arrays: dict[str, Any] = {
-            f"table.{i}": self.tables[node] for i, node in enumerate(self.nodes) if self.tables
-        }
+        arrays: dict[str, Any] = {}
+        for i, table in enumerate(self.tables.values()):
+            if isinstance(table, SparseTable):
+                arrays |= {f"keys.{i}": table.keys, f"rows.{i}": table.rows}
+            else:
+                arrays[f"table.{i}"] = table
         arrays |= {f"cuts.{place[node]}": np.asarray(cuts) for node, cuts in self._cuts.items()}
         if hasattr(self, "statistics_"):
             header["statistics"], more = self.statistics_.state()
@@ -107,7 +111,13 @@ class Storing(Tables):
         }
         if header["states"]:
             states = dict(zip(nodes, header["states"], strict=True))
-            tables = {node: arrays[f"table.{i}"] for i, node in enumerate(nodes)}
+            tables: dict[str, Any] = {}
+            for i, node in enumerate(nodes):
+                if f"keys.{i}" in arrays:
+                    shape = [len(states[n]) for n in (*above[node], node)]
+                    tables[node] = SparseTable(shape, arrays[f"keys.{i}"], arrays[f"rows.{i}"])
+                else:
+                    tables[node] = arrays[f"table.{i}"]
             network = cls(states, above, tables)
         else:
             network = cls._of(above)

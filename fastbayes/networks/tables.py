@@ -12,10 +12,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
-from fastbayes.errors import not_fitted
+from fastbayes.errors import MemoryLimitError, not_fitted
 from fastbayes.networks.answer import as_column
 from fastbayes.networks.coded import Coded
 from fastbayes.networks.dag import DAG
+from fastbayes.networks.sparse import SparseTable, Table, cells_at
 from fastbayes.statistics.bundle import Statistics
 
 Floats = NDArray[np.float64]
@@ -66,25 +67,29 @@ class Tables(DAG):
             codes[node] = {value: code for code, value in enumerate(values)}
             if not values or len(codes[node]) < len(values):
                 raise ValueError(f"node {node!r}: its states {list(values)} are not distinct")
-        filled = {node: self._table(node, known, tables) for node in self.nodes}
+        filled = {node: self._checked(node, known, tables) for node in self.nodes}
         self.states: dict[str, tuple[Any, ...]] = known
-        self.tables: dict[str, Floats] = filled
+        # A SparseTable where a family has too many configurations to keep a row for each.
+        self.tables: dict[str, Any] = filled
         self._codes = codes
 
-    def _table(
-        self, node: str, states: Mapping[str, Sequence[Any]], tables: Mapping[str, ArrayLike]
-    ) -> Floats:
+    def _checked(
+        self, node: str, states: Mapping[str, Sequence[Any]], tables: Mapping[str, Any]
+    ) -> Table:
         if node not in tables:
             raise ValueError(f"node {node!r} has no table")
-        table = np.array(tables[node], np.float64)
+        given = tables[node]
+        table = given if isinstance(given, SparseTable) else np.array(given, np.float64)
+        rows: Floats = given.rows if isinstance(given, SparseTable) else np.asarray(table)
         shape = tuple(len(states[n]) for n in (*self.parents[node], node))
         if table.shape != shape:
             raise ValueError(f"node {node!r}: its table is {table.shape}, its states ask {shape}")
-        if not (np.isfinite(table).all() and (table >= 0).all()):
+        if not (np.isfinite(rows).all() and (rows >= 0).all()):
             raise ValueError(f"node {node!r}: its table holds what is no probability")
-        if (off := np.abs(table.sum(axis=-1) - 1)).max() > ROUNDING:
+        if (off := np.abs(rows.sum(axis=-1) - 1)).max() > ROUNDING:
             raise ValueError(f"node {node!r}: a row of its table misses 1 by {off.max():.3g}")
-        table.setflags(write=False)
+        if isinstance(table, np.ndarray):
+            table.setflags(write=False)
         return table
 
     def __repr__(self) -> str:
@@ -100,7 +105,7 @@ class Tables(DAG):
             and self.parents == other.parents
             and self.states == other.states
             and self.tables.keys() == other.tables.keys()
-            and all(np.array_equal(t, other.tables[n]) for n, t in self.tables.items())
+            and all(_same(t, other.tables[n]) for n, t in self.tables.items())
         )
 
     __hash__ = None  # type: ignore[assignment]
@@ -109,15 +114,30 @@ class Tables(DAG):
         if not self.tables and self.nodes:
             raise not_fitted("BayesianNetwork")
 
-    def coded(self) -> Coded:
+    def coded(self, *, sparse: bool = False) -> Coded:
         """Return the network as numbers, nodes in the order of `nodes`.
+
+        Parameters
+        ----------
+        sparse
+            Whether tables may be `SparseTable`.
 
         Raises
         ------
         NotFittedError
             When the tables are not known yet.
+        MemoryLimitError
+            When a table keeps some of its rows alone, and that is not allowed.
         """
         self._check_fitted()
+        if not sparse:
+            for node, table in self.tables.items():
+                if isinstance(table, SparseTable):
+                    raise MemoryLimitError(
+                        f"node {node!r}: its table of {table.size:,} cells keeps "
+                        f"{len(table.keys):,} rows alone; random draws of all nodes take whole "
+                        "tables: use exact inference, or fewer parents"
+                    )
         place = {node: i for i, node in enumerate(self.nodes)}
         return Coded(
             tuple(map(str, self.nodes)),
@@ -157,17 +177,21 @@ class Tables(DAG):
         Returns
         -------
         pyarrow.Table
-            A column for each parent and for the node, and `probability`.
+            A column for each parent and for the node, and `probability`. Of a `SparseTable` the
+            rows that are kept.
         """
         self._check_fitted()
         self._named([node])
-        family = [*self.parents[node], node]
-        codes = np.indices(self.tables[node].shape).reshape(len(family), -1)
+        family, table = [*self.parents[node], node], self.tables[node]
+        if isinstance(table, SparseTable):
+            codes, cells = table.kept()
+        else:
+            codes, cells = np.indices(table.shape).reshape(len(family), -1), table.ravel()
         columns = {
             name: as_column(self.states[name]).take(pa.array(code))
             for name, code in zip(family, codes, strict=True)
         }
-        return pa.table({**columns, _free("probability", family): self.tables[node].ravel()})
+        return pa.table({**columns, _free("probability", family): cells})
 
     @classmethod
     def from_tables(cls, tables: Mapping[str, Any]) -> Self:
@@ -255,7 +279,7 @@ class Tables(DAG):
         codes = dict(zip(given, np.broadcast_arrays(*given.values()), strict=True))
         with np.errstate(divide="ignore"):
             terms = [
-                np.log(self.tables[node][tuple(codes[n] for n in (*self.parents[node], node))])
+                np.log(cells_at(self.tables[node], [codes[n] for n in (*self.parents[node], node)]))
                 for node in self.order
             ]
         return np.asarray(np.sum(terms, axis=0))
@@ -282,6 +306,12 @@ class Tables(DAG):
         self._named(given)
         place = {node: i for i, node in enumerate(self.nodes)}
         return {place[node]: self._code(node, value) for node, value in given.items()}
+
+
+def _same(table: Table, other: Table) -> bool:
+    if isinstance(table, SparseTable) and isinstance(other, SparseTable):
+        return table == other
+    return type(table) is type(other) and np.array_equal(table, other)
 
 
 def _free(name: str, taken: Sequence[str]) -> str:

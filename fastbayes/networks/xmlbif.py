@@ -11,7 +11,16 @@ from xml.sax.saxutils import escape
 
 from fastbayes.errors import DataError
 from fastbayes.files import atomic
-from fastbayes.networks.declared import Declared, Family, Parts, Row, brief, contents, names_of
+from fastbayes.networks.declared import (
+    Declared,
+    Family,
+    Parts,
+    Row,
+    brief,
+    check_whole,
+    contents,
+    names_of,
+)
 
 # Without a document type: not all programs that read the format can go past one.
 HEAD = """<?xml version="1.0" encoding="UTF-8"?>
@@ -196,6 +205,7 @@ def write(network: Any, path: str | os.PathLike[str], *, force: bool = False) ->
     DataError
         When the file exists, two nodes or states are the same as text, or XML cannot hold one.
     """
+    check_whole(network, path)
     names, states = names_of(network.nodes, network.states)
     for text in (*names.values(), *(s for some in states.values() for s in some)):
         if UNTOLD.search(text):

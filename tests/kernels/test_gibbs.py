@@ -187,20 +187,23 @@ def test_first_and_last_words__no_state_of_probability_0(module, entries, highes
 def test_products_too_small_for_a_float__the_same_states(module):
     # Forty children, each with a probability of 1e-12 or 2e-12: products of 1e-480.
     rng = np.random.default_rng(0)
-    child = np.array([[1e-12, 1 - 1e-12], [2e-12, 1 - 2e-12]])
+    child = np.array([[2e-12, 1 - 2e-12], [1e-12, 1 - 1e-12]])
     coded = Coded(
         tuple(f"x{v}" for v in range(41)),
         np.full(41, 2),
         [()] + [(0,)] * 40,
-        [np.array([0.999, 0.001])] + [child] * 40,
+        [np.array([0.001, 0.999])] + [child] * 40,
     )
     program = compiled(coded, dict.fromkeys(range(1, 41), 0), entries=0).program
     weights = plain.products(program, 0, np.zeros((41, 1), np.int64))[0]
-    np.testing.assert_allclose(weights[1] / weights[0], 2.0**40 * 0.001 / 0.999, rtol=1e-9)
+    np.testing.assert_allclose(weights[0] / weights[1], 2.0**40 * 0.001 / 0.999, rtol=1e-9)
     streams = rng.integers(1, 2**63, (4, 16)).astype(np.uint64)
-    x, counts = np.zeros((41, 16), np.uint16), np.zeros((16, 2), np.int64)
-    module.run(program, x, streams, 50, 1, np.array([0]), np.array([1]), counts)
-    assert counts[:, 1].sum() == 800
+    x = np.zeros((41, 16), np.uint16)
+    for chains in (1, 16):
+        counts = np.zeros((chains, 2), np.int64)
+        some = x[:, :chains].copy(), streams[:, :chains].copy()
+        module.run(program, *some, 50, 1, np.array([0]), np.array([1]), counts)
+        assert (counts == [50, 0]).all()
 
 
 @pytest.mark.parametrize("module", MODULES)
