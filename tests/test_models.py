@@ -353,3 +353,13 @@ def test_warnings__point_at_the_line_of_the_caller() -> None:
             warnings.simplefilter("always")
             call()
         assert [w.filename for w in seen] == [__file__]
+
+
+def test_score__reads_the_classes_of_whatever_fit_reads(tmp_path: Path) -> None:
+    columns = {"a": list("uuvv") * 3, "y": list("nnpp") * 3}
+    pd.DataFrame(columns).to_parquet(tmp_path / "t.parquet")
+    for source in (columns, pd.DataFrame(columns), tmp_path / "t.parquet"):
+        model = fb.NaiveBayes().fit(source, "y")
+        assert model.score(source, "y") == 1.0
+        with pytest.raises(fb.SchemaError, match="no column 'z'"):
+            model.score(source, "z")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -67,19 +69,19 @@ def feature_names(X: Any) -> NDArray[np.object_] | None:
 
 
 def split_target(X: Any, y: Any) -> tuple[Any, Any]:
-    """Return features and target where the target is named as a column of the frame X.
+    """Return features and target where the target is named as a column of X.
 
     Parameters
     ----------
     X
-        A frame or table, or anything else when y is no string.
+        A frame, a table, a dictionary of columns or a path; anything else when y is no string.
     y
         The name of the class column; anything else is handed back as it came.
 
     Returns
     -------
     tuple
-        X without the column, and the column.
+        X without the column, or as it is where other columns are not read, and the column.
 
     Raises
     ------
@@ -90,6 +92,12 @@ def split_target(X: Any, y: Any) -> tuple[Any, Any]:
         return X, y
     import pyarrow as pa
 
+    if isinstance(X, (str, os.PathLike, Mapping)):
+        from fastbayes.data.source import open_source
+
+        source = open_source(X, columns=[y])
+        pieces = [rows.column(y) for part in source.segments(ROWS) for rows in part.batches()]
+        return X, pa.chunked_array(pieces, source.schema.field(y).type)
     if not hasattr(X, "__arrow_c_stream__"):
         raise SchemaError(f"y={y!r} names a column, but X is a {type(X).__name__}, not a frame")
     table = pa.table(X)
