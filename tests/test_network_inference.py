@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastbayes.errors import DataError, MemoryLimitError, NotFittedError
+from fastbayes.errors import DataError, MemoryLimitError
 from fastbayes.networks import inference, ordering
 from fastbayes.networks.network import BayesianNetwork
 from fastbayes.networks.ordering import best_order
@@ -282,7 +282,7 @@ def test_graph_alone__answers_nothing() -> None:
     network = BayesianNetwork.from_edges([("a", "b")])
     assert repr(network) == "<BayesianNetwork: 2 nodes, 1 edges, without tables>"
     assert network.d_separated("a", []) is True
-    with pytest.raises(NotFittedError, match="call 'fit'"):
+    with pytest.raises(ValueError, match="call 'fit'"):
         network.query("a")
 
 
