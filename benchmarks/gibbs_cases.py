@@ -15,7 +15,7 @@ from benchmarks.measure import Side
 from fastbayes import _jit
 from fastbayes.networks.blankets import ENTRIES, compiled
 from fastbayes.networks.coded import Coded
-from fastbayes.networks.gibbs import gibbs
+from fastbayes.networks.gibbs import asked_of, gibbs
 from fastbayes.networks.inference import joint_posterior
 from fastbayes.networks.starts import starts
 
@@ -78,8 +78,8 @@ def kernel(
 
     def run(sweeps: int) -> Floats:
         counts = np.zeros((chains, network.sizes[target]), np.int64)
-        asked = np.array([target]), np.array([1])
-        module.run(program, states.copy(), words.copy(), sweeps, 1, *asked, counts)
+        asked = asked_of(network, [[target]])
+        module.run(program, states.copy(), words.copy(), sweeps, 1, asked, counts)
         return np.asarray(counts.sum(axis=0) / counts.sum())
 
     return run

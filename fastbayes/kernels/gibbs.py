@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fastbayes._jit import kernel, reads, writes
 from fastbayes.kernels.memory import borrow
-from fastbayes.plain.gibbs import Program
+from fastbayes.plain.gibbs import Groups, Program
 
 _PROGRAM = (
     *(reads("int64"),) * 5,
@@ -26,7 +26,7 @@ _PROGRAM = (
     *(reads("int64"),) * 7,
     reads("float64"),
 )
-_ASKED = ("int64", "int64", reads("int64"), reads("int64"))
+_ASKED = ("int64", "int64", *(reads("int64"),) * 4)
 
 SIGNATURES = {
     "sample_chain": [
@@ -46,7 +46,7 @@ SIGNATURES = {
             writes("uint16", 2),
             writes("uint64", 2),
             *_ASKED,
-            writes("int64", 2),
+            writes("uint16", 2),
             writes("float64"),
             writes("int64"),
             writes("uint16"),
@@ -68,8 +68,10 @@ TABLE = 0
 
 # Fewer chains than this go one by one, more in lock step with idle ones beside them.
 FEW = 5
-# Thresholds up to which all are compared.
+# Thresholds up to which all are compared, and states of a node up to which all are counted.
 COMPARED = 12
+# Draws that can be counted in 16 bits.
+COUNTED = 2**16 - 1
 
 U16, U32, U64 = np.uint16, np.uint32, np.uint64
 _SCRATCH = (
@@ -84,46 +86,47 @@ def run(
     streams: NDArray[np.uint64],
     draws: int,
     thin: int,
-    targets: NDArray[np.int64],
-    steps: NDArray[np.int64],
+    groups: Groups,
     counts: NDArray[np.int64],
 ) -> None:
-    """Sweep `draws` times `thin` times over all units; count the targets after every `thin`.
+    """Sweep `draws` times `thin` times over all units; count all groups after every `thin`.
 
-    counts[chain, sum of step * x[target, chain]] += 1
+    counts[chain, cell_at + sum of step * x[target, chain]] += 1
 
     program  IN
     x        IN, OUT  (n_nodes, n_chains) uint16   a state of positive probability
     streams  IN, OUT  (4, n_chains) uint64   state of each chain's generator
-    targets  IN       (n_targets,) int64   nodes
-    steps    IN       (n_targets,) int64
+    groups   IN
     counts   OUT      (n_chains, n_cells) int64
     """
     n_chains = x.shape[1]
     most = int(program.states.max(initial=1))
     weights = borrow("gibbs weights", (most,), np.float64)
     exponents = borrow("gibbs exponents", (most,), np.int64)
-    asked = (draws, thin, _readonly(targets), _readonly(steps))
+    asked = [_readonly(array) for array in groups]
     for first in range(0, n_chains, LANES):
         some = slice(first, min(first + LANES, n_chains))
         n = some.stop - first
         if n <= FEW:
+            told = (draws, thin, *asked)
             for chain in range(first, some.stop):
                 states, words = x[:, chain].copy(), streams[:, chain].copy()
-                sample_chain(*program, states, words, *asked, counts[chain], weights, exponents)
+                sample_chain(*program, states, words, *told, counts[chain], weights, exponents)
                 x[:, chain], streams[:, chain] = states, words
             continue
         # Idle lanes repeat the others.
         lanes = first + np.arange(LANES) % n
         states, words = np.take(x, lanes, axis=1), np.take(streams, lanes, axis=1)
-        found = np.zeros((LANES, counts.shape[1]), np.int64)
         scratch = [
             *(borrow(f"gibbs {name}", (LANES,), kind) for name, kind in _SCRATCH),
             borrow("gibbs joint", (most, LANES), np.float64),
         ]
-        sample_lanes(*program, states, words, *asked, found, weights, exponents, *scratch)
+        for done in range(0, draws, COUNTED):
+            told = (min(COUNTED, draws - done), thin, *asked)
+            hits = np.zeros((counts.shape[1], LANES), np.uint16)
+            sample_lanes(*program, states, words, *told, hits, weights, exponents, *scratch)
+            counts[some] += hits[:, :n].T
         x[:, some], streams[:, some] = states[:, :n], words[:, :n]
-        counts[some] += found[:n]
 
 
 def _readonly(array: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -210,19 +213,19 @@ def rank(thresholds, at, n, share):
 def sample_chain(
     kinds, states, member_at, members, value_at, values, outer_at, outer, outer_step, table_at,
     thresholds, factor_at, table_of, offset_at, offsets, factor_outer_at, factor_outer,
-    factor_step, probabilities, x, streams, draws, thin, targets, steps, counts, weights, exponents,
+    factor_step, probabilities, x, streams, draws, thin, target_at, targets, steps, cell_at, counts,
+    weights, exponents,
 ):  # fmt: skip
     """Sweep one chain over all units, `draws` times `thin` times; count after every `thin`.
 
-    counts[sum of step * x[target]] += 1
+    counts[cell_at + sum of step * x[target]] += 1
 
     kinds ... probabilities  IN  the fields of Program
     x        IN, OUT  (n_nodes,) uint16
     streams  IN, OUT  (4,) uint64
     draws    IN       int64
     thin     IN       int64
-    targets  IN       (n_targets,) int64
-    steps    IN       (n_targets,) int64
+    target_at ... cell_at  IN  the fields of Groups
     counts   OUT      (n_cells,) int64
     weights, exponents  scratch  (most states,) float64, int64
     """
@@ -267,10 +270,11 @@ def sample_chain(
                     for m in range(member_at[u], member_at[u + 1]):
                         x[U64(members[U64(m)])] = values[U64(at + found)]
                         at += n_states
-        cell = 0
-        for t in range(targets.size):
-            cell += steps[t] * np.int64(x[targets[t]])
-        counts[U64(cell)] += 1
+        for g in range(target_at.size - 1):
+            cell = U64(cell_at[g])
+            for t in range(target_at[g], target_at[g + 1]):
+                cell += U64(steps[U64(t)]) * U64(x[U64(targets[U64(t)])])
+            counts[cell] += 1
     streams[0], streams[1], streams[2], streams[3] = s0, s1, s2, s3
 
 
@@ -278,21 +282,20 @@ def sample_chain(
 def sample_lanes(
     kinds, states, member_at, members, value_at, values, outer_at, outer, outer_step, table_at,
     thresholds, factor_at, table_of, offset_at, offsets, factor_outer_at, factor_outer,
-    factor_step, probabilities, x, streams, draws, thin, targets, steps, counts, weights,
-    exponents, row, share, state, word, place, total, joint,
+    factor_step, probabilities, x, streams, draws, thin, target_at, targets, steps, cell_at, counts,
+    weights, exponents, row, share, state, word, place, total, joint,
 ):  # fmt: skip
     """Sweep LANES chains over all units, `draws` times `thin` times; count after every `thin`.
 
-    counts[lane, sum of step * x[target, lane]] += 1
+    counts[cell_at + sum of step * x[target, lane], lane] += 1
 
     kinds ... probabilities  IN  the fields of Program
     x        IN, OUT  (n_nodes, LANES) uint16
     streams  IN, OUT  (4, LANES) uint64
-    draws    IN       int64
+    draws    IN       int64   at most COUNTED
     thin     IN       int64
-    targets  IN       (n_targets,) int64
-    steps    IN       (n_targets,) int64
-    counts   OUT      (LANES, n_cells) int64
+    target_at ... cell_at  IN  the fields of Groups
+    counts   OUT      (n_cells, LANES) uint16
     weights, exponents  scratch  (most states,) float64, int64
     row, share, state, word  scratch  (LANES,) uint16, uint32, uint16, uint64
     place, total  scratch  (LANES,) uint64, float64
@@ -396,8 +399,21 @@ def sample_lanes(
                         for c in range(LANES):
                             of[c] = values[U64(at_value) + U64(state[c])]
                         at_value += n_states
-        for c in range(LANES):
-            cell = 0
-            for t in range(targets.size):
-                cell += steps[t] * np.int64(x[targets[t], c])
-            counts[U64(c), U64(cell)] += 1
+        for g in range(target_at.size - 1):
+            first, last = target_at[g], target_at[g + 1]
+            begin, end = cell_at[g], cell_at[g + 1]
+            if last - first == 1 and end - begin <= COMPARED:
+                of = x[U64(targets[first])]
+                for v in range(U64(end - begin)):
+                    hits, value = counts[U64(begin) + v], U16(v)
+                    for c in range(LANES):
+                        hits[c] += U16(of[c] == value)
+                continue
+            for c in range(LANES):
+                place[c] = U64(begin)
+            for t in range(first, last):
+                far, of = U64(steps[U64(t)]), x[U64(targets[U64(t)])]
+                for c in range(LANES):
+                    place[c] += far * U64(of[c])
+            for c in range(LANES):
+                counts[place[c], U64(c)] += U16(1)

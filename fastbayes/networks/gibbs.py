@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from fastbayes.networks.blankets import check_evidence, compiled, steps_of
 from fastbayes.networks.coded import Coded
 from fastbayes.networks.estimates import Estimates, batch_lengths, estimates
 from fastbayes.networks.starts import starts
-from fastbayes.plain.gibbs import LANES
+from fastbayes.plain.gibbs import LANES, Groups
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -63,9 +64,33 @@ class Sampled:
 
 
 def gibbs(
+    coded: Coded, evidence: Mapping[int, int], targets: Sequence[int], **options: Any
+) -> Sampled:
+    """Estimate the joint distribution of some nodes given the states of others.
+
+    Parameters
+    ----------
+    coded
+        The network.
+    evidence
+        {node: state}, both as numbers.
+    targets
+        Nodes, no two the same, one or more; observed ones are allowed.
+    **options
+        Those of `gibbs_of_groups`, of which this is one group.
+
+    Returns
+    -------
+    Sampled
+        Take `probabilities`, `mcse`, `ess` and `r_hat` for an answer.
+    """
+    return gibbs_of_groups(coded, evidence, [targets], **options)[0]
+
+
+def gibbs_of_groups(
     coded: Coded,
     evidence: Mapping[int, int],
-    targets: Sequence[int],
+    groups: Sequence[Sequence[int]],
     *,
     draws: int = 1_000_000,
     burn_in: int = 1_000,
@@ -75,8 +100,8 @@ def gibbs(
     threads: int | None = None,
     blocks: bool = True,
     max_block: int = 1024,
-) -> Sampled:
-    """Estimate the joint distribution of some nodes given the states of others.
+) -> list[Sampled]:
+    """Estimate the joint distribution of each of several groups of nodes, from the same sweeps.
 
     A sweep resamples every node that is not observed from its distribution given its Markov
     blanket. P(targets = q | evidence) is estimated by n_q / T, T the sweeps that are retained.
@@ -90,8 +115,8 @@ def gibbs(
         The network.
     evidence
         {node: state}, both as numbers.
-    targets
-        Nodes, no two the same, one or more; observed ones are allowed.
+    groups
+        Nodes of each group, in it no two the same, one or more; observed ones are allowed.
     draws
         Sweeps to retain, of all chains together; every chain retains as many, so that a few more
         are if `chains` does not divide them.
@@ -113,25 +138,25 @@ def gibbs(
 
     Returns
     -------
-    Sampled
-        Take `probabilities`, `mcse`, `ess` and `r_hat` for an answer.
+    list
+        A `Sampled` for each group, with the counts of a run that is asked for that group alone.
 
     Raises
     ------
     DataError
         When the evidence is impossible, or nothing possible was found with it.
     MemoryLimitError
-        When the targets have too many joint states, or a node too many states.
+        When the groups have too many joint states, or a node too many states.
     ValueError
         When a number is out of range.
 
     Notes
     -----
     Time is draws (+ burn-in, times thin) times nodes, about 3 ns each on one thread where tables
-    of the blankets fit the cache. These are right to 2**-32: a state less probable than that given
-    its blanket may never be drawn. Warns of nodes that are tied without being in a block: chains
-    then stay in a part of what is possible, and nothing in the draws of one chain shows it; R-hat
-    over several chains may.
+    of the blankets fit the cache, and draws times nodes that are counted, about 1 ns each. Tables
+    are right to 2**-32: a state less probable than that given its blanket may never be drawn. Warns
+    of nodes that are tied without being in a block: chains then stay in a part of what is possible,
+    and nothing in the draws of one chain shows it; R-hat over several chains may.
 
     References
     ----------
@@ -148,20 +173,21 @@ def gibbs(
     ):
         if value < least:
             raise ValueError(f"{name}={value}: it must be {least} or more")
-    check_targets(coded, targets)
+    for targets in groups:
+        check_targets(coded, targets)
     check_evidence(coded, evidence)
     each = -(-draws // chains)
-    check_cells(coded, targets, chains * 4)
-    sizes = [int(coded.sizes[v]) for v in targets]
-    cells = math.prod(sizes)
-    lengths = batch_lengths(each, chains, COUNTS // (cells * chains))
+    check_cells(coded, groups, chains * 4)
+    asked = asked_of(coded, groups)
+    cells = int(asked.cell_at[-1])
+    lengths = batch_lengths(each, chains, COUNTS // (max(cells, 1) * chains))
     program = compiled(coded, evidence, blocks=blocks, max_block=max_block)
     if program.left:
         _warn(coded, program.left, blocks, max_block)
     sequences = np.random.SeedSequence(seed).spawn(chains + 1)
     x = starts(coded, evidence, chains, np.random.default_rng(sequences[0]))
     streams = np.array([s.generate_state(4, np.uint64) for s in sequences[1:]]).T
-    nodes, steps = np.array(targets, np.int64), np.array(steps_of(sizes), np.int64)
+    nothing = asked_of(coded, [])
     units = len(program.program.kinds)
     # numpy takes as long for one chain as for a few dozen.
     kernel = _jit.load("gibbs", float(each * thin + burn_in) * units * max(chains, LANES))
@@ -170,25 +196,42 @@ def gibbs(
         some = slice(first, first + LANES)
         states, words = x[:, some].copy(), streams[:, some].copy()
         counts = np.zeros((len(lengths), states.shape[1], cells), np.int64)
-        none, nowhere = nodes[:0], np.zeros((states.shape[1], 1), np.int64)
+        nowhere = counts[0, :, :0]
         # In pieces: a key that interrupts is heard between two calls.
         for sweeps in _pieces(burn_in, units):
-            kernel.run(program.program, states, words, 1, sweeps, none, none, nowhere)
+            kernel.run(program.program, states, words, 1, sweeps, nothing, nowhere)
         for batch, length in zip(counts, lengths.tolist(), strict=True):
             for piece in _pieces(length, thin * units):
-                kernel.run(program.program, states, words, piece, thin, nodes, steps, batch)
+                kernel.run(program.program, states, words, piece, thin, asked, batch)
         return counts.transpose(1, 0, 2)
 
-    groups = range(0, chains, LANES)
-    counts = np.concatenate(
-        list(engine.in_order(sampled, groups, engine.resolved_threads(threads)))
-    )
-    found = Estimates(*(some.reshape(sizes) for some in estimates(counts, lengths)))
-    return Sampled(
-        *found,
-        draws=each * chains,
-        counts=counts.sum(axis=1).reshape(chains, *sizes),
-        blocks=tuple(program.blocks),
+    lanes = range(0, chains, LANES)
+    counts = np.concatenate(list(engine.in_order(sampled, lanes, engine.resolved_threads(threads))))
+    figures, hits = estimates(counts, lengths), counts.sum(axis=1)
+    results = []
+    for targets, first, last in zip(groups, asked.cell_at, asked.cell_at[1:], strict=False):
+        sizes = [int(coded.sizes[v]) for v in targets]
+        found = Estimates(*(some[first:last].reshape(sizes) for some in figures))
+        results.append(
+            Sampled(
+                *found,
+                draws=each * chains,
+                counts=hits[:, first:last].reshape(chains, *sizes),
+                blocks=tuple(program.blocks),
+            )
+        )
+    return results
+
+
+def asked_of(coded: Coded, groups: Sequence[Sequence[int]]) -> Groups:
+    """Return groups of nodes as kernels count them."""
+    sizes = [[int(coded.sizes[v]) for v in targets] for targets in groups]
+    cells = [math.prod(some) for some in sizes]
+    return Groups(
+        np.cumsum([0, *map(len, groups)], dtype=np.int64),
+        np.array([v for targets in groups for v in targets], np.int64),
+        np.array([step for some in sizes for step in steps_of(some)], np.int64),
+        np.cumsum([0, *cells], dtype=np.int64),
     )
 
 
@@ -200,20 +243,23 @@ def check_targets(coded: Coded, targets: Sequence[int]) -> None:
         raise ValueError(f"target {unknown[0]} is no node of {len(coded)}")
 
 
-def check_cells(coded: Coded, targets: Sequence[int], copies: int) -> None:
-    """Raise where counts of the targets' joint states would take too much memory.
+def check_cells(coded: Coded, groups: Sequence[Sequence[int]], copies: int) -> None:
+    """Raise where counts of the groups' joint states would take too much memory.
 
     Raises
     ------
     MemoryLimitError
-        The message names the targets and how many states they have.
+        The message names the group with the most states and how many they are.
     """
-    cells = math.prod(float(coded.sizes[v]) for v in targets)
-    if cells * copies > COUNTS:
+    cells = [math.prod(float(coded.sizes[v]) for v in targets) for targets in groups]
+    if sum(cells) * copies > COUNTS:
+        most, targets = max(zip(cells, groups, strict=True), key=lambda pair: pair[0])
         names = ", ".join(repr(coded.names[v]) for v in targets)
+        others = f", with those of other groups {sum(cells):,.0f}" if len(groups) > 1 else ""
         raise MemoryLimitError(
-            f"the joint states of {names} are {cells:,.0f}, counted {copies:,} times, which takes "
-            f"more than {COUNTS:,} counts; ask for fewer targets at a time, or take fewer chains"
+            f"the joint states of {names} are {most:,.0f}{others}, counted {copies:,} times, which "
+            f"takes more than {COUNTS:,} counts; ask for fewer targets at a time, or take fewer "
+            "chains"
         )
 
 

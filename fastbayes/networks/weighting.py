@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes import engine
 from fastbayes.errors import DataError
-from fastbayes.networks.blankets import check_evidence, steps_of
+from fastbayes.networks.blankets import check_evidence
 from fastbayes.networks.coded import Coded
 from fastbayes.networks.forward import Forward
-from fastbayes.networks.gibbs import Sampled, check_cells, check_targets
+from fastbayes.networks.gibbs import Sampled, asked_of, check_cells, check_targets
 
 Floats = NDArray[np.float64]
 
@@ -22,15 +24,30 @@ ROWS = 4096
 
 
 def likelihood_weighting(
+    coded: Coded, evidence: Mapping[int, int], targets: Sequence[int], **options: Any
+) -> Sampled:
+    """Estimate the joint distribution of some nodes given the states of others.
+
+    Parameters
+    ----------
+    coded, evidence, targets
+        As in `gibbs`.
+    **options
+        Those of `weighting_of_groups`, of which this is one group.
+    """
+    return weighting_of_groups(coded, evidence, [targets], **options)[0]
+
+
+def weighting_of_groups(
     coded: Coded,
     evidence: Mapping[int, int],
-    targets: Sequence[int],
+    groups: Sequence[Sequence[int]],
     *,
     draws: int = 1_000_000,
     seed: int | None = None,
     threads: int | None = None,
-) -> Sampled:
-    """Estimate the joint distribution of some nodes given the states of others.
+) -> list[Sampled]:
+    """Estimate the joint distribution of each of several groups of nodes, from the same rows.
 
     Nodes that are not observed are drawn given their parents, w is the product of the observed
     ones' probabilities given theirs, and P(q | evidence) ≈ sum w 1[q] / sum w. Rows do not
@@ -39,8 +56,8 @@ def likelihood_weighting(
 
     Parameters
     ----------
-    coded, evidence, targets
-        As in `gibbs`.
+    coded, evidence, groups
+        As in `gibbs_of_groups`.
     draws
         Rows.
     seed
@@ -50,16 +67,17 @@ def likelihood_weighting(
 
     Returns
     -------
-    Sampled
-        `ess` is that of the weights, (sum w)² / sum w², for every probability; `mcse` has one
-        over that where no row or every row that counts has the state. `r_hat` is None.
+    list
+        A `Sampled` for each group. `ess` is that of the weights, (sum w)² / sum w², for every
+        probability; `mcse` has one over that where no row or every row that counts has the state.
+        `r_hat` is None.
 
     Raises
     ------
     DataError
         When no row agrees with the evidence.
     MemoryLimitError
-        When the targets have too many joint states.
+        When the groups have too many joint states.
     ValueError
         When a number is out of range.
 
@@ -70,11 +88,12 @@ def likelihood_weighting(
     """
     if draws < 1:
         raise ValueError(f"draws={draws}: it must be 1 or more")
-    check_targets(coded, targets)
+    for targets in groups:
+        check_targets(coded, targets)
     check_evidence(coded, evidence)
-    check_cells(coded, targets, 4)
-    sizes = [int(coded.sizes[v]) for v in targets]
-    cells, steps = math.prod(sizes), np.array(steps_of(sizes), np.int64)
+    check_cells(coded, groups, 4)
+    asked = asked_of(coded, groups)
+    edges, cells = asked.target_at.tolist(), int(asked.cell_at[-1])
     forward = Forward(coded, evidence)
     chunks = -(-draws // ROWS)
 
@@ -85,8 +104,13 @@ def likelihood_weighting(
         x, log_weight = forward.draw(n, np.random.default_rng(sequence))
         largest = float(log_weight.max())
         w = np.exp(log_weight - largest) if largest > -np.inf else np.zeros(n)
-        cell = steps @ x[list(targets)].astype(np.int64)
-        return largest, np.array([np.bincount(cell, some, cells) for some in (w, w * w)])
+        found, squared = np.empty((2, cells)), w * w
+        for g, (first, last) in enumerate(itertools.pairwise(edges)):
+            nodes, some = asked.targets[first:last], slice(*asked.cell_at[g : g + 2])
+            cell = asked.steps[first:last] @ x[nodes].astype(np.int64)
+            for sums, weights in zip(found[:, some], (w, squared), strict=True):
+                sums[:] = np.bincount(cell, weights, len(sums))
+        return largest, found
 
     entropy = np.random.SeedSequence(seed).entropy
     highest, sums = -np.inf, np.zeros((2, cells))
@@ -103,7 +127,16 @@ def likelihood_weighting(
             f"none of {draws:,} rows agrees with the evidence on {names}: it is impossible, or too "
             "improbable for likelihood weighting; use exact inference or Gibbs sampling"
         )
-    (weights, squares), (all_weights, all_squares) = sums, sums.sum(axis=1)
+    return [
+        _sampled(some.reshape(2, *coded.sizes[list(targets)]), highest, draws)
+        for targets, some in zip(groups, np.split(sums, asked.cell_at[1:-1], axis=1), strict=True)
+    ]
+
+
+def _sampled(sums: Floats, log_scale: float, draws: int) -> Sampled:
+    """Return what sums of w and of w² tell, (2, sizes of targets ...), the scale of w left out."""
+    weights, squares = sums
+    all_weights, all_squares = (float(some.ravel().sum()) for some in sums)
     p = weights / all_weights
     ess = all_weights**2 / all_squares
     variance = np.square(1 - p) * squares + np.square(p) * (all_squares - squares)
@@ -111,11 +144,11 @@ def likelihood_weighting(
     mcse = np.where(same, 1 / ess, np.sqrt(np.maximum(variance, 0)) / all_weights)
     spread = max(all_squares / all_weights**2 - 1 / draws, 0.0)
     return Sampled(
-        p.reshape(sizes),
-        mcse.reshape(sizes),
-        np.full(sizes, ess),
+        p,
+        mcse,
+        np.full(p.shape, ess),
         None,
         draws,
-        log_evidence=highest + math.log(all_weights / draws),
+        log_evidence=log_scale + math.log(all_weights / draws),
         log_evidence_error=math.sqrt(spread),
     )

@@ -72,33 +72,52 @@ class Program(NamedTuple):
 TABLE, PRODUCT = 0, 1
 
 
+class Groups(NamedTuple):
+    """Groups of nodes whose joint states are counted, each group apart from the others.
+
+    target_at  (n_groups + 1,) int64   where the nodes of each group begin
+    targets    (...) int64   nodes
+    steps      (...) int64   cell = cell_at + sum of step * value
+    cell_at    (n_groups + 1,) int64   where the cells of each group begin
+    """
+
+    target_at: Ints
+    targets: Ints
+    steps: Ints
+    cell_at: Ints
+
+
 def run(
     program: Program,
     x: States,
     streams: Words,
     draws: int,
     thin: int,
-    targets: Ints,
-    steps: Ints,
+    groups: Groups,
     counts: Ints,
 ) -> None:
-    """Sweep `draws` times `thin` times over all units; count the targets after every `thin`.
+    """Sweep `draws` times `thin` times over all units; count all groups after every `thin`.
 
-    counts[chain, sum of step * x[target, chain]] += 1
+    counts[chain, cell_at + sum of step * x[target, chain]] += 1
 
     program  IN
     x        IN, OUT  (n_nodes, n_chains) uint16   a state of positive probability
     streams  IN, OUT  (4, n_chains) uint64   state of each chain's generator
-    targets  IN       (n_targets,) int64   nodes
-    steps    IN       (n_targets,) int64
+    groups   IN
     counts   OUT      (n_chains, n_cells) int64
     """
     chains, now = np.arange(x.shape[1]), x.astype(np.int64)
+    edges = groups.target_at.tolist()
+    asked = [
+        (at, groups.targets[first:last], groups.steps[first:last])
+        for at, first, last in zip(groups.cell_at.tolist(), edges, edges[1:], strict=False)
+    ]
     for _ in range(draws):
         for _ in range(thin):
             for unit in range(len(program.kinds)):
                 _resample(program, unit, now, next_words(streams))
-        counts[chains, steps @ now[targets]] += 1
+        for at, targets, steps in asked:
+            counts[chains, at + steps @ now[targets]] += 1
     x[:] = now
 
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from fastbayes.networks.blankets import compiled
 from fastbayes.networks.coded import Coded
+from fastbayes.networks.gibbs import asked_of
 
 TWO = Coded(
     ("a", "b"),
@@ -25,7 +26,6 @@ def exercise(gibbs):
                 np.arange(4 * n_chains, dtype=np.uint64).reshape(4, n_chains) + 1,
                 3,
                 2,
-                np.array([1]),
-                np.array([1]),
-                np.zeros((n_chains, 3), np.int64),
+                asked_of(TWO, [[1], [1, 0]]),
+                np.zeros((n_chains, 9), np.int64),
             )

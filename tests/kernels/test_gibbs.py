@@ -10,6 +10,7 @@ from sampling_cases import joint_of, random_network
 from fastbayes.kernels import gibbs as kernels
 from fastbayes.networks.blankets import ENTRIES, compiled, thresholds
 from fastbayes.networks.coded import Coded
+from fastbayes.networks.gibbs import asked_of
 from fastbayes.networks.starts import starts
 from fastbayes.plain import gibbs as plain
 
@@ -98,14 +99,14 @@ def test_states_and_counts_equal_the_naive_ones(case, entries, chains):
     program = compiled(coded, evidence, entries=entries).program
     begun = starts(coded, evidence, chains, np.random.default_rng(0))
     words = np.random.default_rng(1).integers(1, 2**63, (4, chains)).astype(np.uint64)
-    targets = np.arange(len(coded))[::-1][:2]
-    sizes = coded.sizes[targets]
-    steps = np.array([np.prod(sizes[1:]), 1][: len(targets)])
-    expected = naive.run(program, begun, words, 3, 2, targets, steps, int(np.prod(sizes)))
+    nodes = list(range(len(coded)))
+    groups = asked_of(coded, [nodes[::-1][:2], *([v] for v in nodes), nodes[:3], nodes[-1:]])
+    cells = int(groups.cell_at[-1])
+    expected = naive.run(program, begun, words, 3, 2, groups, cells)
     for module in (kernels, plain):
         x, streams = begun.copy(), words.copy()
-        counts = np.zeros((chains, int(np.prod(sizes))), np.int64)
-        module.run(program, x, streams, 3, 2, targets, steps, counts)
+        counts = np.zeros((chains, cells), np.int64)
+        module.run(program, x, streams, 3, 2, groups, counts)
         for ours, theirs in zip((x, streams, counts), expected, strict=True):
             np.testing.assert_array_equal(ours, theirs)
 
@@ -122,7 +123,7 @@ def test_a_block_of_one_possible_state__nothing_to_draw(module, chains):
     x = starts(coded, {}, chains, np.random.default_rng(0))
     streams = np.random.default_rng(1).integers(1, 2**63, (4, chains)).astype(np.uint64)
     counts = np.zeros((chains, 2), np.int64)
-    module.run(program, x, streams, 20, 1, np.array([2]), np.array([1]), counts)
+    module.run(program, x, streams, 20, 1, asked_of(coded, [[2]]), counts)
     assert (counts == [0, 20]).all()
 
 
@@ -178,7 +179,7 @@ def test_first_and_last_words__no_state_of_probability_0(module, entries, highes
         counts = np.zeros((16, len(weights)), np.int64)
         drawn = int(plain.next_words(streams.copy())[0])
         assert drawn >> 33 == highest >> 33
-        module.run(program, x, streams, 1, 1, np.array([0]), np.array([1]), counts)
+        module.run(program, x, streams, 1, 1, asked_of(coded, [[0]]), counts)
         expected = np.flatnonzero(weights)[0 if highest == 0 else -1]
         assert (x == expected).all()
 
@@ -202,7 +203,7 @@ def test_products_too_small_for_a_float__the_same_states(module):
     for chains in (1, 16):
         counts = np.zeros((chains, 2), np.int64)
         some = x[:, :chains].copy(), streams[:, :chains].copy()
-        module.run(program, *some, 50, 1, np.array([0]), np.array([1]), counts)
+        module.run(program, *some, 50, 1, asked_of(coded, [[0]]), counts)
         assert (counts == [50, 0]).all()
 
 
@@ -216,7 +217,7 @@ def test_a_thousand_states(module):
         streams = rng.integers(1, 2**63, (4, 32)).astype(np.uint64)
         counts = np.zeros((32, 1000), np.int64)
         x = np.zeros((2, 32), np.uint16)
-        module.run(program, x, streams, 400, 1, np.array([0]), np.array([1]), counts)
+        module.run(program, x, streams, 400, 1, asked_of(coded, [[0]]), counts)
         expected = prior * coded.tables[1][:, 0]
         expected /= expected.sum()
         big = expected.argsort()[-20:]

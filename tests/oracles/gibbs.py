@@ -77,7 +77,7 @@ def moved(program, unit, state, row):
     return row
 
 
-def run(program, x, streams, draws, thin, targets, steps, n_cells):
+def run(program, x, streams, draws, thin, groups, n_cells):
     """Return states, generators and counts of the chains after `draws` times `thin` sweeps."""
     rows, words = x.T.tolist(), [[int(w) for w in s] for s in streams.T]
     counts = np.zeros((len(rows), n_cells), np.int64)
@@ -86,7 +86,10 @@ def run(program, x, streams, draws, thin, targets, steps, n_cells):
             for _ in range(thin):
                 for unit in range(len(program.kinds)):
                     row[:] = moved(program, unit, drawn(program, unit, next_word(s), row), row)
-            counts[chain, sum(int(d) * row[t] for t, d in zip(targets, steps, strict=True))] += 1
+            for g, cell in enumerate(groups.cell_at[:-1].tolist()):
+                for t in range(groups.target_at[g], groups.target_at[g + 1]):
+                    cell += int(groups.steps[t]) * row[groups.targets[t]]
+                counts[chain, cell] += 1
     return np.array(rows, np.uint16).T, np.array(words, np.uint64).T, counts
 
 
