@@ -151,6 +151,28 @@ def test_query__by_random_draws(file: Path, how: str) -> None:
     assert again["answer"] != said["answer"]
 
 
+@pytest.mark.parametrize("how", ["exact", "gibbs"])
+def test_query__of_each_node_by_itself(file: Path, how: str) -> None:
+    told = ("network", "query", file, "-e", "dysp=yes", "--method", how)
+    options: dict[str, Any] = {} if how == "exact" else {"draws": 2000, "seed": 5}
+    words = [w for name, n in options.items() for w in (f"--{name}", n)]
+    expected = asia().marginals({"dysp": "yes"}, method=how, **options)
+    said = answer(*told, *words)
+    assert said == answer(*told, *words, "--marginals")
+    assert said == {
+        "targets": [node for node in asia().nodes if node != "dysp"],
+        "evidence": {"dysp": "yes"},
+        "method": how,
+        "log_evidence": expected.log_evidence,
+        "answer": expected.table.to_pylist(),
+    }
+    assert run(*told, *words).stdout.startswith(f"{expected}\n")
+    some = answer(*told, *words, "--marginals", "-t", "tub", "-t", "dysp")
+    assert some["targets"] == ["tub", "dysp"]
+    found = [row["probability"] for row in some["answer"]]
+    assert found == pytest.approx([*expected["tub"].probabilities, 1, 0], rel=1e-12)
+
+
 def test_query__takes_names_with_equals_signs_and_states_that_are_no_text(tmp_path: Path) -> None:
     half = [[0.5, 0.5], [0.25, 0.75]]
     states: dict[str, Any] = {"a": [1, 2], "a=b": ["c=d", "e"], "t": [True, None]}

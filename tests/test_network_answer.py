@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fastbayes.networks.answer import Answer, as_column
+from fastbayes.networks.answer import Answer, Answers, as_column
 from fastbayes.networks.coded import Coded
 
 JOINT = np.array([[0.1, 0.2, 0.0], [0.3, 0.15, 0.25]])
@@ -46,6 +46,47 @@ def test_table__of_a_node_called_probability() -> None:
 def test_text__stops_after_some_rows() -> None:
     wide = Answer(("a",), (tuple(range(1000)),), np.full(1000, 1e-3))
     assert str(wide).endswith("... and 980 more")
+
+
+def marginals(**more: object) -> Answers:
+    a = Answer(("a",), (("x", "y"),), np.array([0.25, 0.75]), **more)  # type: ignore[arg-type]
+    b = Answer(("b",), (("z", None),), np.array([0.5, 0.5]), **more)  # type: ignore[arg-type]
+    return Answers([a, b])
+
+
+def test_answers__are_a_mapping_with_a_table() -> None:
+    answers = marginals()
+    assert [*answers] == ["a", "b"]
+    assert answers["b"].probability({"b": "z"}) == 0.5
+    with pytest.raises(KeyError):
+        answers["c"]
+    assert answers.table.to_pydict() == {
+        "node": ["a", "a", "b", "b"],
+        "state": ["x", "y", "z", None],
+        "probability": [0.25, 0.75, 0.5, 0.5],
+    }
+    told = marginals(method="gibbs", mcse=np.ones(2), ess=np.array([9, 8]), r_hat=np.ones(2))
+    assert told.table.column_names == ["node", "state", "probability", "mcse", "ess", "r_hat"]
+    assert told.table["ess"].to_pylist() == [9, 8, 9, 8]
+    assert str(told).splitlines()[1] == "a     x         0.250000     1    9  1.000"
+    assert repr(told) == "<Answers: 2 nodes, gibbs>"
+
+
+def test_answers__states_of_several_types_and_no_node_at_all() -> None:
+    numbers = Answer(("n",), ((1, 2),), np.array([0.5, 0.5]))
+    assert Answers([numbers]).table["state"].to_pylist() == [1, 2]
+    mixed = Answers([numbers, marginals()["b"]])
+    assert mixed.table["state"].to_pylist() == ["1", "2", "z", None]
+    none = Answers([], -1.5)
+    assert none.table.to_pydict() == {"node": [], "state": [], "probability": []}
+    assert str(none) == "node  state  probability"
+    assert none.log_evidence == -1.5
+
+
+def test_answers__text_stops_after_some_rows_or_does_not() -> None:
+    wide = Answers([Answer(("a",), (tuple(range(1000)),), np.full(1000, 1e-3))])
+    assert str(wide).endswith("... and 980 more")
+    assert len(wide.text().splitlines()) == 1001
 
 
 def test_states_of_several_types__are_text() -> None:

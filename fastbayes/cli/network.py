@@ -213,9 +213,13 @@ def _families(network: fb.BayesianNetwork) -> Iterator[str]:
     "-t",
     "targets",
     multiple=True,
-    required=True,
     metavar="NODE",
-    help="A node asked for; of several the joint distribution.",
+    help="A node asked for; of several the joint distribution. Default: --marginals.",
+)
+@click.option(
+    "--marginals",
+    is_flag=True,
+    help="Each node by itself: the targets, or all nodes that are not observed.",
 )
 @EVIDENCE
 @click.option(
@@ -242,6 +246,7 @@ def query(
     /,
     network: str,
     targets: tuple[str, ...],
+    marginals: bool,
     evidence: tuple[str, ...],
     how: str,
     as_json: bool,
@@ -258,18 +263,19 @@ def query(
     asked = [node_of(held, name) for name in targets]
     given = observed(held, evidence)
     random = {} if how == "exact" else {"seed": 0, "threads": threads, **told}
-    answer = held.query(asked, given, how, **random)
-    summary = {
-        "targets": answer.targets,
-        "evidence": given,
-        "method": answer.method,
-        "log_evidence": answer.log_evidence,
-        "answer": answer.table.to_pylist(),
-    }
-    lines = str(answer).splitlines()
-    if given and answer.log_evidence is not None:
-        lines.append(f"P(evidence)  {math.exp(answer.log_evidence):.6g}")
-    show(summary, as_json, lines)
+    if marginals or not asked:
+        found = held.marginals(given, asked or None, how, **random)
+        about: dict[str, Any] = {"targets": [*found]}
+        log_evidence = found.log_evidence
+        rows, lines = found.table, found.text().splitlines()
+    else:
+        answer = held.query(asked, given, how, **random)
+        about, log_evidence = {"targets": answer.targets}, answer.log_evidence
+        rows, lines = answer.table, str(answer).splitlines()
+    about |= {"evidence": given, "method": how, "log_evidence": log_evidence}
+    if given and log_evidence is not None:
+        lines.append(f"P(evidence)  {math.exp(log_evidence):.6g}")
+    show({**about, "answer": rows.to_pylist()}, as_json, lines)
 
 
 @network.command()

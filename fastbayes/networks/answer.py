@@ -1,9 +1,9 @@
-"""What a query of a network answers: how probable each joint state of some nodes is."""
+"""What a query of a network answers: how probable each state of some nodes is."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,8 @@ Floats = NDArray[np.float64]
 
 # Rows of an answer that are printed.
 SHOWN = 20
+# How each figure is printed.
+FORMS = {"probability": ".6f", "mcse": ".2g", "ess": ".0f", "r_hat": ".3f"}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -101,40 +103,128 @@ class Answer:
             name: column.take(pa.array(code))
             for name, column, code in zip(self.targets, columns, codes, strict=True)
         }
-        for name in ("probability", "mcse", "ess", "r_hat"):
-            figures = self.probabilities if name == "probability" else getattr(self, name)
-            if figures is not None:
-                while name in found:
-                    name += "_"
-                found[name] = pa.array(np.ascontiguousarray(figures).ravel())
+        for name, figures in self.figures.items():
+            while name in found:
+                name += "_"
+            found[name] = pa.array(np.ascontiguousarray(figures).ravel())
         return pa.table(found)
 
+    @property
+    def figures(self) -> dict[str, Floats]:
+        """What is known of each joint state: `probability`, of estimates also `mcse` and others."""
+        found = {name: getattr(self, name) for name in FORMS if name != "probability"}
+        known = {name: values for name, values in found.items() if values is not None}
+        return {"probability": self.probabilities, **known}
+
     def __str__(self) -> str:
-        figures = {"probability": (self.probabilities, ".6f")}
-        for name, form in (("mcse", ".2g"), ("ess", ".0f"), ("r_hat", ".3f")):
-            if getattr(self, name) is not None:
-                figures[name] = getattr(self, name), form
-        lines = [[*self.targets, *figures]]
-        joint = itertools.product(*self.states)
-        flat = [(values.ravel(), form) for values, form in figures.values()]
-        for row, states in enumerate(itertools.islice(joint, SHOWN)):
-            lines.append([*map(str, states), *(f"{values[row]:{form}}" for values, form in flat)])
-        width = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        left = len(self.targets)
-        text = [
-            "  ".join(
-                word.ljust(n) if j < left else word.rjust(n)
-                for j, (word, n) in enumerate(zip(line, width, strict=True))
-            ).rstrip()
-            for line in lines
-        ]
+        lines = [[*self.targets, *self.figures], *itertools.islice(self.rows(), SHOWN)]
+        text = aligned(lines, len(self.targets))
         if self.probabilities.size > SHOWN:
             text.append(f"... and {self.probabilities.size - SHOWN:,} more")
         return "\n".join(text)
 
+    def rows(self) -> Iterator[list[str]]:
+        """Yield the joint states and what is known of each, as words."""
+        flat = [(values.ravel(), FORMS[name]) for name, values in self.figures.items()]
+        for row, states in enumerate(itertools.product(*self.states)):
+            yield [*map(str, states), *(f"{values[row]:{form}}" for values, form in flat)]
+
     def __repr__(self) -> str:
         of = ", ".join(map(str, self.targets))
         return f"<Answer: P({of} | evidence), {self.probabilities.size:,} states, {self.method}>"
+
+
+class Answers(Mapping[str, Answer]):
+    """P(node | evidence) of several nodes, each by itself: a mapping from nodes to answers.
+
+    Parameters
+    ----------
+    answers
+        One for each node, all by the same method.
+    log_evidence
+        ln P(evidence) in nats; None where the method does not give it.
+
+    Examples
+    --------
+    >>> rain = Answer(("rain",), (("no", "yes"),), np.array([0.75, 0.25]))
+    >>> wet = Answer(("wet",), (("no", "yes"),), np.array([0.5, 0.5]))
+    >>> answers = Answers([rain, wet])
+    >>> answers["rain"].probability({"rain": "yes"})
+    0.25
+    >>> print(answers)
+    node  state  probability
+    rain  no        0.750000
+    rain  yes       0.250000
+    wet   no        0.500000
+    wet   yes       0.500000
+    """
+
+    def __init__(self, answers: Iterable[Answer], log_evidence: float | None = None) -> None:
+        self._answers = {answer.targets[0]: answer for answer in answers}
+        self.log_evidence = log_evidence
+
+    def __getitem__(self, node: str) -> Answer:
+        return self._answers[node]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._answers)
+
+    def __len__(self) -> int:
+        return len(self._answers)
+
+    @property
+    def table(self) -> pa.Table:
+        """One row per state of each node: `node`, `state`, `probability`.
+
+        Of estimates also `mcse`, `ess` and `r_hat`. States are text unless those of all nodes have
+        one type.
+        """
+        states = [as_column(answer.states[0]) for answer in self.values()]
+        if len({column.type for column in states}) > 1:
+            states = [_as_text(answer.states[0]) for answer in self.values()]
+        sizes = [answer.probabilities.size for answer in self.values()]
+        number = pa.array(np.repeat(np.arange(len(self)), sizes))
+        found: dict[str, Any] = {
+            "node": as_column([*self]).take(number),
+            "state": pa.chunked_array(states, None if states else pa.null()),
+        }
+        for name in self._figures:
+            found[name] = np.concatenate(
+                [np.empty(0), *(answer.figures[name] for answer in self.values())]
+            )
+        return pa.table(found)
+
+    @property
+    def _figures(self) -> list[str]:
+        first = next(iter(self.values()), None)
+        return [*first.figures] if first else ["probability"]
+
+    def text(self, most: int | None = None) -> str:
+        """Return a table of words: a line for each state of each node, or the first few of them."""
+        rows = ([str(node), *row] for node, answer in self.items() for row in answer.rows())
+        lines = aligned([["node", "state", *self._figures], *itertools.islice(rows, most)], 2)
+        if left := sum(1 for _ in rows):
+            lines.append(f"... and {left:,} more")
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.text(SHOWN)
+
+    def __repr__(self) -> str:
+        method = next((answer.method for answer in self.values()), "nothing asked")
+        return f"<Answers: {len(self):,} nodes, {method}>"
+
+
+def aligned(lines: Sequence[Sequence[str]], left: int) -> list[str]:
+    """Return lines of words as columns, so many of them at the left of their column."""
+    width = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return [
+        "  ".join(
+            word.ljust(n) if j < left else word.rjust(n)
+            for j, (word, n) in enumerate(zip(line, width, strict=True))
+        ).rstrip()
+        for line in lines
+    ]
 
 
 def as_column(states: Sequence[Any]) -> pa.Array:
@@ -142,4 +232,8 @@ def as_column(states: Sequence[Any]) -> pa.Array:
     try:
         return pa.array(states)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
-        return pa.array([None if state is None else str(state) for state in states])
+        return _as_text(states)
+
+
+def _as_text(states: Sequence[Any]) -> pa.Array:
+    return pa.array([None if state is None else str(state) for state in states], pa.string())

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastbayes.networks import inference
-from fastbayes.networks.answer import Answer
+from fastbayes.networks.answer import Answer, Answers
+from fastbayes.networks.coded import Coded
 from fastbayes.networks.dag import Names
+from fastbayes.networks.marginals import marginals
 from fastbayes.networks.tables import Tables
 
 
@@ -100,25 +103,133 @@ class Asking(Tables):
         names = self._named(targets)
         if not names:
             raise ValueError("there is no target: name a node")
-        if method not in ("exact", "gibbs", "likelihood_weighting"):
-            raise ValueError(f"method={method!r}: use 'exact', 'gibbs' or 'likelihood_weighting'")
-        places = [self.nodes.index(name) for name in names]
+        _check_method(method)
+        groups = [[self.nodes.index(name) for name in names]]
         coded = self.coded(sparse=method == "exact")
-        about = (tuple(names), tuple(self.states[n] for n in names))
         if method == "exact":
-            return Answer(*about, *inference.joint_posterior(coded, given, places, max_cells))
+            found = inference.joint_posterior(coded, given, groups[0], max_cells)
+            return self._answer(names, *found)
         told: dict[str, Any] = {"draws": draws, "seed": seed, "threads": threads}
         if method == "gibbs":
             told |= {"burn_in": burn_in, "thin": thin, "chains": chains}
             told |= {"blocks": blocks, "max_block": max_block}
-        # Imported here: samplers are not needed to ask what can be computed.
-        from fastbayes.networks.gibbs import gibbs
-        from fastbayes.networks.weighting import likelihood_weighting
+        return self._drawn([names], coded, given, method, told)[0]
 
-        draw = gibbs if method == "gibbs" else likelihood_weighting
-        found = draw(coded, given, places, **told)
-        figures = found.mcse, found.ess, found.r_hat
-        return Answer(*about, found.probabilities, found.log_evidence, method, *figures)
+    def marginals(
+        self,
+        evidence: Mapping[str, Any] | None = None,
+        targets: Names | None = None,
+        method: str = "exact",
+        *,
+        draws: int = 1_000_000,
+        burn_in: int = 1_000,
+        thin: int = 1,
+        chains: int = 32,
+        seed: int | None = None,
+        blocks: bool = True,
+        max_block: int = 1024,
+        threads: int | None = None,
+        max_cells: float = inference.LARGEST,
+    ) -> Answers:
+        """Return P(node | evidence) of every node that is not observed, or of some nodes.
+
+        Parameters
+        ----------
+        evidence
+            {node: its state}.
+        targets
+            A node or several, observed or not; None: all that are not observed.
+        method, draws, burn_in, thin, chains, seed, blocks, max_block, threads, max_cells
+            As in `query`. Random draws are the same as those of a query with the same seed.
+
+        Returns
+        -------
+        Answers
+            {node: `Answer`}; `table` has a row for each state of each node.
+
+        Raises
+        ------
+        DataError
+            When the evidence is impossible.
+        MemoryLimitError
+            When exact inference takes a larger table; the message names its nodes.
+        ValueError
+            When a name is no node, or a state is none of its states.
+
+        Notes
+        -----
+        All nodes are answered from one elimination, or one run of the sampler: it hardly takes
+        longer than the query of one node.
+
+        Examples
+        --------
+        >>> from fastbayes.networks.network import BayesianNetwork
+        >>> states = {"rain": ["no", "yes"], "wet": ["no", "yes"], "slip": ["no", "yes"]}
+        >>> tables = {"rain": [0.75, 0.25], "wet": [[0.5, 0.5], [0.0, 1.0]]}
+        >>> tables["slip"] = [[1.0, 0.0], [0.5, 0.5]]
+        >>> network = BayesianNetwork(states, {"wet": ["rain"], "slip": ["wet"]}, tables)
+        >>> answers = network.marginals({"wet": "yes"})
+        >>> answers["slip"].probability({"slip": "yes"})
+        0.5
+        >>> print(answers)
+        node  state  probability
+        rain  no        0.600000
+        rain  yes       0.400000
+        slip  no        0.500000
+        slip  yes       0.500000
+        """
+        given = self._evidence(evidence)
+        _check_method(method)
+        if targets is None:
+            names = [n for v, n in enumerate(self.nodes) if v not in given]
+        elif not (names := self._named(targets)):
+            raise ValueError("there is no target: name a node, or leave out targets")
+        coded = self.coded(sparse=method == "exact")
+        if not names:
+            # All is observed: there is nothing to ask, but whether it is possible.
+            if (log_evidence := inference.log_evidence(coded, given, max_cells)) == -math.inf:
+                raise inference.impossible(coded, given)
+            return Answers([], log_evidence)
+        if method == "exact":
+            nodes = [self.nodes.index(name) for name in names]
+            found, log_evidence = marginals(coded, given, nodes, max_cells)
+            pairs = zip(names, found, strict=True)
+            return Answers(
+                (self._answer([name], p, log_evidence) for name, p in pairs), log_evidence
+            )
+        told: dict[str, Any] = {"draws": draws, "seed": seed, "threads": threads}
+        if method == "gibbs":
+            told |= {"burn_in": burn_in, "thin": thin, "chains": chains}
+            told |= {"blocks": blocks, "max_block": max_block}
+        drawn = self._drawn([[name] for name in names], coded, given, method, told)
+        return Answers(drawn, drawn[0].log_evidence)
+
+    def _answer(self, names: Sequence[str], *figures: Any) -> Answer:
+        return Answer(tuple(names), tuple(self.states[name] for name in names), *figures)
+
+    def _drawn(
+        self,
+        groups: Sequence[Sequence[str]],
+        coded: Coded,
+        given: Mapping[int, int],
+        method: str,
+        told: Mapping[str, Any],
+    ) -> list[Answer]:
+        """Return the answer for each group of nodes from one run of a sampler."""
+        # Imported here: samplers are not needed to ask what can be computed.
+        from fastbayes.networks.gibbs import gibbs_of_groups
+        from fastbayes.networks.weighting import weighting_of_groups
+
+        draw = gibbs_of_groups if method == "gibbs" else weighting_of_groups
+        place = {name: v for v, name in enumerate(self.nodes)}
+        results = draw(coded, given, [[place[n] for n in names] for names in groups], **told)
+        return [
+            self._answer(
+                *(names, found.probabilities, found.log_evidence, method),
+                *(found.mcse, found.ess, found.r_hat),
+            )
+            for names, found in zip(groups, results, strict=True)
+        ]
 
     def log_evidence(
         self, evidence: Mapping[str, Any], *, max_cells: float = inference.LARGEST
@@ -183,3 +294,8 @@ class Asking(Tables):
             self.coded(sparse=True), self._evidence(evidence), max_cells
         )
         return {n: self.states[n][s] for n, s in zip(self.nodes, states, strict=True)}
+
+
+def _check_method(method: str) -> None:
+    if method not in ("exact", "gibbs", "likelihood_weighting"):
+        raise ValueError(f"method={method!r}: use 'exact', 'gibbs' or 'likelihood_weighting'")

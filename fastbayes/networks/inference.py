@@ -170,6 +170,13 @@ def impossible(coded: Coded, evidence: Mapping[int, int]) -> DataError:
     )
 
 
+def order_of(coded: Coded, factors: Sequence[Factor], kept: Sequence[int]) -> Order:
+    """Return an order in which to sum out all but the nodes kept."""
+    scopes = [factor.scope for factor in factors]
+    sizes = {v: int(coded.sizes[v]) for scope in scopes for v in scope}
+    return best_order(scopes, sizes, {*sizes} - {*kept})
+
+
 def checked_order(
     coded: Coded, factors: Sequence[Factor], kept: Sequence[int], largest: float
 ) -> Order:
@@ -180,9 +187,7 @@ def checked_order(
     MemoryLimitError
         When it takes a larger table.
     """
-    scopes = [factor.scope for factor in factors]
-    sizes = {v: int(coded.sizes[v]) for scope in scopes for v in scope}
-    order = best_order(scopes, sizes, {*sizes} - {*kept})
+    order = order_of(coded, factors, kept)
     answer = math.prod(float(coded.sizes[v]) for v in kept)
     cells, scope = max((order.cells, order.scope), (answer, tuple(kept)))
     if cells > largest:
@@ -362,14 +367,45 @@ def drawing(coded: Coded, evidence: Mapping[int, int], largest: float = LARGEST)
         When a table would be larger.
     """
     above = ancestral(coded, evidence) if evidence else []
-    factors = factors_of(coded, evidence, above)
+    steps, _ = conditionals(coded, evidence, above, largest)
+    done = {*above}
+    below = (v for v in coded.order if v not in done)
+    return [*steps, *(Step(v, coded.parents[v], coded.tables[v]) for v in below)]
+
+
+def conditionals(
+    coded: Coded, evidence: Mapping[int, int], among: Sequence[int], largest: float
+) -> tuple[list[Step], float]:
+    """Return how nodes are distributed given evidence and those before, and ln P(evidence).
+
+    Parameters
+    ----------
+    coded, evidence, largest
+        As in `drawing`.
+    among
+        The nodes, and with each all nodes above it.
+
+    Returns
+    -------
+    tuple
+        Nodes that are known come first, then those that are not, the last that is summed out
+        before the others; and nats.
+
+    Raises
+    ------
+    DataError
+        When the evidence is impossible.
+    MemoryLimitError
+        When a table would be larger.
+    """
+    factors = factors_of(coded, evidence, among)
     order = checked_order(coded, factors, (), largest)
     logs = [Factor(f.scope, _log(f.table)) for f in factors]
     total, joints = _log_eliminated(logs, order.nodes, ())
     if total == -np.inf:
         raise impossible(coded, evidence)
     steps = []
-    for v in above:
+    for v in among:
         if v in evidence:
             one = np.zeros(int(coded.sizes[v]))
             one[evidence[v]] = 1.0
@@ -380,8 +416,6 @@ def drawing(coded: Coded, evidence: Mapping[int, int], largest: float = LARGEST)
         top = joint.max(axis=-1, keepdims=True)
         # What cannot come before is never looked up.
         table = np.exp(joint - np.where(np.isneginf(top), 0.0, top))
-        total = table.sum(axis=-1, keepdims=True)
-        steps.append(Step(v, given, table / np.where(total == 0, 1.0, total)))
-    done = {*above}
-    below = (v for v in coded.order if v not in done)
-    return [*steps, *(Step(v, coded.parents[v], coded.tables[v]) for v in below)]
+        share = table.sum(axis=-1, keepdims=True)
+        steps.append(Step(v, given, table / np.where(share == 0, 1.0, share)))
+    return steps, float(total)

@@ -11,11 +11,12 @@ Scope = tuple[int, ...]
 
 
 class Order(NamedTuple):
-    """An order of elimination, and the largest table that it makes."""
+    """An order of elimination, the largest table that it makes, and the cells of all tables."""
 
     nodes: list[int]
     cells: float
     scope: Scope
+    total: float
 
 
 def best_order(
@@ -105,7 +106,7 @@ def _greedy(
     cost: Callable[[_Graph, int], tuple[float, float]],
 ) -> Order:
     graph, order = _Graph(scopes, logs), []
-    most, widest = 0.0, Scope()
+    most, widest, total = 0.0, Scope(), 0.0
     waiting = {v: cost(graph, v) for v in gone}
     heap = [(*price, v) for v, price in waiting.items()]
     heapq.heapify(heap)
@@ -115,10 +116,17 @@ def _greedy(
             continue
         del waiting[v]
         order.append(v)
-        if (bits := graph.bits(v)) >= most:
+        bits = graph.bits(v)
+        total += _cells(bits)
+        if bits >= most:
             most, widest = bits, tuple(sorted({v, *graph.near[v]}))
         for u in graph.eliminate(v):
             if u in waiting:
                 waiting[u] = cost(graph, u)
                 heapq.heappush(heap, (*waiting[u], u))
-    return Order(order, 2.0**most, widest)
+    return Order(order, _cells(most), widest, total)
+
+
+def _cells(bits: float) -> float:
+    """Return 2**bits, or a number that is as much too large and can be added up."""
+    return float(2.0 ** min(bits, 1000.0))
