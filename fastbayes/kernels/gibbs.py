@@ -46,7 +46,7 @@ SIGNATURES = {
             writes("uint16", 2),
             writes("uint64", 2),
             *_ASKED,
-            writes("uint16", 2),
+            writes("uint16"),
             writes("float64"),
             writes("int64"),
             writes("uint16"),
@@ -123,9 +123,10 @@ def run(
         ]
         for done in range(0, draws, COUNTED):
             told = (min(COUNTED, draws - done), thin, *asked)
-            hits = np.zeros((counts.shape[1], LANES), np.uint16)
-            sample_lanes(*program, states, words, *told, hits, weights, exponents, *scratch)
-            counts[some] += hits[:, :n].T
+            hits = np.zeros((counts.shape[1] + 3, LANES), np.uint16)
+            told = (*told, hits.reshape(-1))
+            sample_lanes(*program, states, words, *told, weights, exponents, *scratch)
+            counts[some] += hits[:-3, :n].T
         x[:, some], streams[:, some] = states[:, :n], words[:, :n]
 
 
@@ -287,7 +288,7 @@ def sample_lanes(
 ):  # fmt: skip
     """Sweep LANES chains over all units, `draws` times `thin` times; count after every `thin`.
 
-    counts[cell_at + sum of step * x[target, lane], lane] += 1
+    counts[(cell_at + sum of step * x[target, lane]) * LANES + lane] += 1
 
     kinds ... probabilities  IN  the fields of Program
     x        IN, OUT  (n_nodes, LANES) uint16
@@ -295,7 +296,7 @@ def sample_lanes(
     draws    IN       int64   at most COUNTED
     thin     IN       int64
     target_at ... cell_at  IN  the fields of Groups
-    counts   OUT      (n_cells, LANES) uint16
+    counts   OUT      ((n_cells + 3) * LANES,) uint16   the last three cells stay empty
     weights, exponents  scratch  (most states,) float64, int64
     row, share, state, word  scratch  (LANES,) uint16, uint32, uint16, uint64
     place, total  scratch  (LANES,) uint64, float64
@@ -404,10 +405,15 @@ def sample_lanes(
             begin, end = cell_at[g], cell_at[g + 1]
             if last - first == 1 and end - begin <= COMPARED:
                 of = x[U64(targets[first])]
-                for v in range(U64(end - begin)):
-                    hits, value = counts[U64(begin) + v], U16(v)
-                    for c in range(LANES):
-                        hits[c] += U16(of[c] == value)
+                # Four at a time, by vectors: a state that the node has not is never met.
+                for v in range(U64(0), U64(end - begin), U64(4)):
+                    at, value = (U64(begin) + v) * U64(LANES), U16(v)
+                    for c in range(U64(LANES)):
+                        over = U16(of[c] - value)
+                        counts[at + c] += U16(over == U16(0))
+                        counts[at + U64(LANES) + c] += U16(over == U16(1))
+                        counts[at + U64(2 * LANES) + c] += U16(over == U16(2))
+                        counts[at + U64(3 * LANES) + c] += U16(over == U16(3))
                 continue
             for c in range(LANES):
                 place[c] = U64(begin)
@@ -416,4 +422,4 @@ def sample_lanes(
                 for c in range(LANES):
                     place[c] += far * U64(of[c])
             for c in range(LANES):
-                counts[place[c], U64(c)] += U16(1)
+                counts[place[c] * U64(LANES) + U64(c)] += U16(1)
