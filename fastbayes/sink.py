@@ -195,6 +195,11 @@ def schema_of(model: Any, job: str) -> Any:
     if not hasattr(model, "_check_fitted"):
         raise SchemaError(f"{job} needs a fitted model, not {type(model).__name__}")
     model._check_fitted()
+    if hasattr(model, "markov_blanket"):
+        raise SchemaError(
+            f"{job} needs a class, and a network has none: ask its predict_proba(data, node), or "
+            "fit a NetworkClassifier to this graph"
+        )
     if not hasattr(model, "schema_"):
         raise SchemaError(
             f"{job} needs a model of named columns, such as NaiveBayes; {type(model).__name__} "

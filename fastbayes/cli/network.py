@@ -355,6 +355,11 @@ def display(
         line = f"{x} and {y} are {said}" + (f" given {listed([*map(str, z)])}" if z else "")
         show({"x": x, "y": y, "given": z, "independent": independent}, as_json, [line])
         return
+    describe(held, as_json)
+
+
+def describe(held: fb.BayesianNetwork, as_json: bool) -> None:
+    """Show nodes, states, edges and parameters of a network."""
     summary = {
         "nodes": len(held.nodes),
         "edges": held.edges,

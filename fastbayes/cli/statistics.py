@@ -10,6 +10,7 @@ import click
 import pyarrow as pa
 
 import fastbayes as fb
+from fastbayes.cli.network import describe
 from fastbayes.cli.options import (
     DISCRETIZE,
     FORCE,
@@ -158,6 +159,9 @@ def inspect(path: str, target: str | None, as_json: bool, **planning: Any) -> No
         show(summary, as_json, _data_lines(summary))
         return
     held = fb.load(path)
+    if isinstance(held, fb.BayesianNetwork):
+        describe(held, as_json)
+        return
     stats = held if isinstance(held, fb.Statistics) else held.statistics_
     summary = _statistics(stats)
     found = {} if held is stats else learned(held)

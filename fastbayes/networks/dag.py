@@ -356,8 +356,8 @@ class DAG:
         each = sum(math.comb(max(n - 2, 0), k) for k in range(most + 1))
         if math.comb(n, 2) * each > MOST_STATEMENTS:
             raise MemoryLimitError(
-                f"{n} nodes make {math.comb(n, 2) * each:,} statements of independence, over "
-                f"{MOST_STATEMENTS:,}: set max_given, or ask d_separated"
+                f"{n:,} nodes with up to {most:,} given make over {MOST_STATEMENTS:,} statements "
+                "of independence: set max_given, lower than that, or ask d_separated"
             )
         return list(self._statements(most))
 

@@ -13,10 +13,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fastbayes import engine
+from fastbayes.batch import BLOCK_ROWS
 from fastbayes.counting import opened_to_learn
+from fastbayes.data.source import open_source
 from fastbayes.discretization import numeric_cuts
 from fastbayes.engine import Progress
-from fastbayes.errors import MemoryLimitError, SchemaError
+from fastbayes.errors import DataError, MemoryLimitError, SchemaError
 from fastbayes.networks.sparse import fits
 from fastbayes.schema import Feature, Schema
 from fastbayes.statistics.bundle import Statistics
@@ -34,6 +36,7 @@ def counted(
     families: Iterable[Sequence[str]],
     *,
     cells: bool = False,
+    categorical: Sequence[str] = (),
     discretize: Any = None,
     sample_weight: Any = None,
     domains: Mapping[str, Any] | None = None,
@@ -56,9 +59,11 @@ def counted(
         Tuples of these, parents first.
     cells
         Whether to count the joint values of all of them, too.
+    categorical
+        Columns whose fractions are categories.
     discretize
-        How columns of fractions become bins: "quantile", "width", ("quantile", n), ("width", n),
-        or {column: one of these or cut points}; None refuses them.
+        How other columns of fractions become bins: "quantile", "width", ("quantile", n),
+        ("width", n), or {column: one of these or cut points}; None refuses them.
     sample_weight, domains, missing, null_values, filesystem, threads, memory_limit, progress
         As in `fastbayes.count`.
 
@@ -66,6 +71,8 @@ def counted(
     ------
     SchemaError
         When a column is not there, or holds fractions that are not cut; the message names it.
+    DataError
+        When there are no rows, or all weigh nothing.
     MemoryLimitError
         When the counts do not fit; the message names the family by its last column.
     """
@@ -75,6 +82,7 @@ def counted(
         None,
         sample_weight=sample_weight,
         domains=domains,
+        categorical=categorical,
         missing=missing,
         columns=list(nodes),
         null_values=null_values,
@@ -82,7 +90,7 @@ def counted(
     )
     kinds = {n: opened.source.schema.field(n).type for n in opened.source.schema.names}
     whole = [n for n in nodes if pa.types.is_integer(kinds[n]) and n not in told]
-    learning = partial(opened.learning, categorical=whole)
+    learning = partial(opened.learning, categorical=[*whole, *categorical])
     encoder = learning()
     numbers = [feature.name for feature, book in encoder.features if book is None]
     if unknown := [n for n in told if n not in kinds]:
@@ -91,8 +99,7 @@ def counted(
     for name in bare:
         raise SchemaError(
             f"column {name!r} holds fractions; the nodes of a network are discrete: cut it with "
-            "discretize='quantile', 'width' or {column: cut points}, or declare its values in "
-            "`domains`"
+            "discretize='quantile', 'width' or {column: cut points}, or name it in `categorical`"
         )
     if numbers:
         cuts = numeric_cuts(
@@ -108,7 +115,7 @@ def counted(
         wanted["families"] = {"families": together}
     if cells:
         wanted["cells"] = {"columns": [names.index(n) for n in nodes]}
-    return engine.scan(
+    stats = engine.scan(
         opened.source,
         encoder,
         wanted,
@@ -116,6 +123,19 @@ def counted(
         memory_limit=memory_limit,
         progress=progress,
     )
+    if not stats.n_rows:
+        why = "every weight is zero" if stats.weighted else "there are no rows"
+        raise DataError(f"{opened.source.description}: nothing to count, {why}")
+    return stats
+
+
+def held(data: Any) -> Any:
+    """Return data that can be read more than once: streams as a table, others as they are."""
+    if not isinstance(data, pa.RecordBatchReader) and not hasattr(data, "__next__"):
+        return data
+    opened = open_source(data)
+    parts = [block for part in opened.segments(BLOCK_ROWS) for block in part.batches()]
+    return pa.Table.from_batches(parts, opened.schema)
 
 
 class Wide(NamedTuple):

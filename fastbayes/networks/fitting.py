@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
 from functools import partial
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastbayes.counting import several
 from fastbayes.engine import Progress
-from fastbayes.errors import DataError
-from fastbayes.networks.door import Wide, counted, counted_apart, states_of
+from fastbayes.networks.door import Wide, counted, counted_apart, held, states_of
 from fastbayes.networks.parameters import Completed, Prior, by_expectation, ordered_table
-from fastbayes.networks.score import Rule, family_score
+from fastbayes.networks.score import Rule, family_score, masks_of
+from fastbayes.networks.search_rows import read_rows
+from fastbayes.networks.search_scores import FamilyScores
 from fastbayes.networks.sparse import from_counts, rows_of
 from fastbayes.networks.tables import Tables
 from fastbayes.statistics.bundle import Statistics
@@ -33,6 +36,7 @@ class Fitting(Tables):
         prior: str = "laplace",
         ess: float = 1.0,
         missing: str = "available",
+        categorical: Iterable[str] | None = None,
         discretize: Any = None,
         sample_weight: Any = None,
         domains: Mapping[str, Any] | None = None,
@@ -60,8 +64,10 @@ class Fitting(Tables):
             "available" counts a row in those families in which it has no missing value; "em"
             fills in missing values by expectation maximisation, exactly, which networks with few
             missing values in a row can; "category" makes missing a state, None.
+        categorical
+            Names of columns whose fractions are states.
         discretize
-            How columns of fractions become bins: "quantile", "width", ("quantile", n),
+            How other columns of fractions become bins: "quantile", "width", ("quantile", n),
             ("width", n), or {column: one of these or its cut points}. None refuses them.
         sample_weight
             Name of the weight column, or (n_rows,) weights.
@@ -95,7 +101,8 @@ class Fitting(Tables):
             When the counts do not fit, before they are allocated, and a family alone takes them;
             the message names it by its last column.
         DataError
-            When a value lies outside a declared domain, or steps did not settle.
+            When there are no rows, or all weigh nothing; when a value lies outside a declared
+            domain, or steps did not settle.
 
         Notes
         -----
@@ -130,6 +137,7 @@ class Fitting(Tables):
         counting = partial(
             counted,
             data,
+            categorical=self._as_states(categorical),
             discretize=discretize,
             sample_weight=sample_weight,
             domains={**self._known(), **(domains or {})},
@@ -209,6 +217,15 @@ class Fitting(Tables):
         """Return the declared states of each node, without the one that stands for missing."""
         return {n: [v for v in s if v is not None] for n, s in self._declared.items()}
 
+    def _as_states(self, categorical: Iterable[str] | None = None) -> list[str]:
+        """Return the nodes whose fractions are states: those named, and those that have such."""
+        fractions = [
+            node
+            for node, states in self.states.items()
+            if node not in self._cuts and any(isinstance(v, (float, Decimal)) for v in states)
+        ]
+        return [*dict.fromkeys([*fractions, *map(str, several(categorical))])]
+
     def _ordered_states(self, stats: Statistics) -> tuple[dict[str, list[Any]], dict[str, Ints]]:
         """Return the states of each node, declared ones in their order, and their codes."""
         found = states_of(stats)
@@ -233,7 +250,8 @@ class Fitting(Tables):
         score: str = "mdl",
         *,
         ess: float = 1.0,
-        missing: str = "available",
+        missing: str = "complete",
+        categorical: Iterable[str] | None = None,
         discretize: Any = None,
         sample_weight: Any = None,
         domains: Mapping[str, Any] | None = None,
@@ -256,8 +274,9 @@ class Fitting(Tables):
         ess
             Equivalent sample size of "bdeu".
         missing
-            "available" or "category", as in `fit`.
-        discretize, sample_weight, domains, null_values, filesystem
+            "complete" leaves out rows with a missing value, as `learn` does: scores of several
+            graphs are of the same rows then. "available" and "category" are as in `fit`.
+        categorical, discretize, sample_weight, domains, null_values, filesystem
             As in `fit`.
         threads, memory_limit, progress
             As in `fit`.
@@ -271,8 +290,14 @@ class Fitting(Tables):
         ------
         SchemaError
             When a column is not there, or holds fractions that are not cut.
+        DataError
+            When there are no rows, or none is complete.
         MemoryLimitError
             When the counts do not fit; the message names the family by its last column.
+
+        Notes
+        -----
+        One scan; with "complete", and values that are missing, two more.
 
         References
         ----------
@@ -288,29 +313,32 @@ class Fitting(Tables):
         [4.852, 6.931]
         """
         rule = Rule(score, ess)
-        if missing not in ("available", "category"):
-            raise ValueError(f"missing={missing!r}: use 'available' or 'category'")
+        if missing not in ("complete", "available", "category"):
+            raise ValueError(f"missing={missing!r}: use 'complete', 'available' or 'category'")
         if not self.nodes:
             raise ValueError("the graph has no node: there is nothing to score")
         families = {node: (*self.parents[node], node) for node in self.nodes}
-        counting = partial(
-            counted,
-            data,
-            discretize=self._cuts if discretize is None and self._cuts else discretize,
-            sample_weight=sample_weight,
-            domains={**self._known(), **(domains or {})},
-            missing="category" if missing == "category" else "marginalize",
-            null_values=null_values,
-            filesystem=filesystem,
-            threads=threads,
-            memory_limit=memory_limit,
-            progress=progress,
-        )
+        if missing == "complete":
+            data = held(data)
+        told: dict[str, Any] = {
+            "categorical": self._as_states(categorical),
+            "discretize": self._cuts if discretize is None and self._cuts else discretize,
+            "sample_weight": sample_weight,
+            "domains": {**self._known(), **(domains or {})},
+            "null_values": null_values,
+            "filesystem": filesystem,
+            "threads": threads,
+            "memory_limit": memory_limit,
+        }
+        how = "category" if missing == "category" else "marginalize"
+        counting = partial(counted, data, missing=how, progress=progress, **told)
         stats, wide = counted_apart(counting, families, memory_limit, threads)
+        if missing == "complete" and stats.values.missing.any():
+            rows = read_rows(data, columns=list(self.nodes), **told)
+            scores = FamilyScores(rows, rule, threads=threads, memory_limit=memory_limit)
+            return rule.sign * scores.total(masks_of(self.parents, rows.names))
         _, places = self._ordered_states(stats)
         total = float(stats.n_rows)
-        if not total > 0:
-            raise DataError("there are no rows: a score needs some")
         narrow = [node for node in self.nodes if node not in wide]
         parts = [
             family_score(self._counts(stats, node, q, places), rule, total)
@@ -320,7 +348,7 @@ class Fitting(Tables):
             shape, codes, counts = self._cells(wide[node], node, places)
             table = rows_of(shape, codes, counts)[1]
             parts.append(family_score(table, rule, total, math.prod(shape[:-1])))
-        return rule.sign * math.fsum(parts)
+        return rule.sign * math.fsum(parts) + 0.0  # never -0
 
 
 def _placed(codes: NDArray[Any], places: Ints) -> Ints:

@@ -401,7 +401,7 @@ def _result(
         names=tuple(columns),
         states={name: states[name] for name in columns},
         parents=found,
-        score=scores.rule.sign * scores.total(parents),
+        score=scores.rule.sign * scores.total(parents) + 0.0,  # never -0
         trace=tuple(watch.trace),
         statistics=statistics,
         rows=rows.total,

@@ -81,8 +81,11 @@ class Rule:
         return self.name in ("mdl", "aic")
 
     def per_parameter(self, total: float) -> float:
-        """Return what a free parameter costs among rows of this total weight, in nats."""
-        return {"mdl": 0.5 * math.log(total), "aic": 1.0}.get(self.name, 0.0)
+        """Return what a free parameter costs among rows of this total weight, in nats.
+
+        Less than one row is as one: no parameter pays for being there.
+        """
+        return {"mdl": 0.5 * math.log(max(total, 1.0)), "aic": 1.0}.get(self.name, 0.0)
 
     def offsets(self, cells: Floats, kinds: Sequence[int]) -> Floats:
         """Return what to ask of `add_set_sums` about tables of so many cells each.

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from fastbayes import engine
 from fastbayes.batch import BLOCK_ROWS
+from fastbayes.caution import caution
 from fastbayes.counting import declared, open_labelled, several
 from fastbayes.data.apply import as_told
 from fastbayes.data.encode import Encoder
@@ -220,13 +221,25 @@ def _held(
                 weight[kept : kept + n] = its
         kept += n
         left_out += incomplete
+    if not total and not left_out:
+        why = "every weight is zero" if stats.weighted and n_rows else "there are no rows"
+        raise DataError(f"{opened.description}: nothing to score, {why}")
     if not total:
         raise DataError(
             f"{opened.description}: no row is complete, so there is nothing to score; leave out "
             "columns that are mostly missing, or use missing='category'"
         )
     if left_out:
-        logger.info("%d of %d rows have missing values: they are left out", left_out, n_rows)
+        said = f"{left_out:,} of {n_rows:,} rows have missing values: they are left out"
+        if 2 * left_out <= n_rows:
+            logger.info("%s", said)
+        else:
+            caution(f"{said} of the scores; use missing='category', or leave out columns")
+    if stats.weighted and total <= 1:
+        caution(
+            f"the weights sum to {total:.3g}, and count as so many rows: parameters cost nothing "
+            "among so few; scale them to sum to the number of rows"
+        )
     columns, distinct = [column[:kept] for column in held], False
     weight = None if weight is None else weight[:kept]
     if fits:

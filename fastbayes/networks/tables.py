@@ -166,6 +166,12 @@ class Tables(DAG):
             states = {node: len(values) for node, values in known.items()}
         return super().n_parameters(states)
 
+    @property
+    def n_parameters_(self) -> int:
+        """Free parameters of the tables, as classifiers have them."""
+        self._check_fitted()
+        return self.n_parameters()
+
     def table(self, node: str) -> pa.Table:
         """Return P(node | parents) with a row for each joint state.
 
@@ -302,6 +308,8 @@ class Tables(DAG):
     def _evidence(self, evidence: Mapping[str, Any] | None) -> dict[int, int]:
         """Return {place of a node: code of its state}, or raise where one is unknown."""
         self._check_fitted()
+        if not isinstance(evidence, Mapping | None):
+            raise ValueError(f"evidence={evidence!r}: use {{node: state}}")
         given = dict(evidence or {})
         self._named(given)
         place = {node: i for i, node in enumerate(self.nodes)}
