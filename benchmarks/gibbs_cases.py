@@ -13,13 +13,15 @@ from benchmarks import alarm
 from benchmarks.case import OURS, Case, Claim, Work, rows_of
 from benchmarks.measure import Side
 from fastbayes import _jit
-from fastbayes.networks.blankets import ENTRIES, compiled
+from fastbayes.networks.blankets import ENTRIES, compiled, free_nodes
 from fastbayes.networks.coded import Coded
-from fastbayes.networks.gibbs import asked_of, gibbs
+from fastbayes.networks.gibbs import asked_of, gibbs, gibbs_of_groups
 from fastbayes.networks.inference import joint_posterior
+from fastbayes.networks.marginals import marginals
 from fastbayes.networks.starts import starts
 
-NUMPY, NAIVE = "numpy, all chains at once", "one chain in Python"
+NUMPY = "numpy, all chains at once"
+ONE_BY_ONE = "a run for each node"
 Floats = NDArray[np.float64]
 Sweep = Callable[[int], Floats]
 
@@ -68,24 +70,34 @@ def by_hand(network: Coded, evidence: dict[int, int], target: int, chains: int) 
 
 
 def kernel(
-    network: Coded, evidence: dict[int, int], target: int, chains: int, entries: int = ENTRIES
+    network: Coded,
+    evidence: dict[int, int],
+    target: int,
+    chains: int,
+    entries: int = ENTRIES,
+    *,
+    all_counted: bool = False,
 ) -> Sweep:
     """Return P(target) after some sweeps of the kernel on one thread."""
     program = compiled(network, evidence, entries=entries).program
     module = _jit.load("gibbs")
     states = starts(network, evidence, chains, np.random.default_rng(0))
     words = np.random.SeedSequence(0).generate_state(4 * chains, np.uint64).reshape(4, chains)
+    others = [[v] for v in free_nodes(network, evidence) if v != target and all_counted]
+    asked = asked_of(network, [[target], *others])
 
     def run(sweeps: int) -> Floats:
-        counts = np.zeros((chains, network.sizes[target]), np.int64)
-        asked = asked_of(network, [[target]])
+        counts = np.zeros((chains, asked.cell_at[-1]), np.int64)
         module.run(program, states.copy(), words.copy(), sweeps, 1, asked, counts)
-        return np.asarray(counts.sum(axis=0) / counts.sum())
+        found = counts[:, : network.sizes[target]].sum(axis=0)
+        return np.asarray(found / found.sum())
 
     return run
 
 
-def _sweeps(chains: int, entries: int = ENTRIES) -> Callable[[int, Path], Work]:
+def _sweeps(
+    chains: int, entries: int = ENTRIES, *, all_counted: bool = False
+) -> Callable[[int, Path], Work]:
     """Update so many nodes by kernels and by numpy, which gets a tenth to do."""
 
     def build(rows: int, _: Path) -> Work:
@@ -93,7 +105,7 @@ def _sweeps(chains: int, entries: int = ENTRIES) -> Callable[[int, Path], Work]:
         free = len(network.names) - len(evidence)
         ours = max(rows // (free * chains), 1)
         few = max(ours * chains // 2560, 1)
-        run = kernel(network, evidence, target, chains, entries)
+        run = kernel(network, evidence, target, chains, entries, all_counted=all_counted)
         hand = by_hand(network, evidence, target, 256)
         sides = {
             OURS: Side(lambda: run(ours), float(ours * chains * free)),
@@ -131,6 +143,46 @@ def _query(rows: int, _: Path) -> Work:
     return Work({OURS: Side(ours, float(draws * free))}, check)
 
 
+def _marginals(rows: int, _: Path) -> Work:
+    """Ask for the posteriors of all nodes at once, or for those of two nodes one by one."""
+    network, evidence, target = coded()
+    free = free_nodes(network, evidence)
+    chains = 32
+    draws = max(rows // len(free), chains)
+    options = {"draws": draws, "burn_in": draws // chains // 10, "seed": 0}
+    two = [target, next(v for v in free if v != target)]
+
+    def ours() -> Any:
+        return dict(
+            zip(
+                free,
+                gibbs_of_groups(network, evidence, [[v] for v in free], **options),
+                strict=True,
+            )
+        )
+
+    def one_by_one() -> Any:
+        return {v: gibbs(network, evidence, [v], **options) for v in two}
+
+    def check(results: dict[str, Any]) -> None:
+        expected = dict(zip(free, marginals(network, evidence, free)[0], strict=True))
+        for found in results.values():
+            for v, sampled in found.items():
+                off = np.abs(sampled.probabilities - expected[v])
+                assert (off < 5 * sampled.mcse + 0.02).all(), (network.names[v], off)
+        for v in two:
+            alone, together = (results[name][v].counts for name in (ONE_BY_ONE, OURS))
+            assert np.array_equal(alone, together)
+
+    return Work(
+        {
+            OURS: Side(ours, float(draws * len(free))),
+            ONE_BY_ONE: Side(one_by_one, float(draws * len(two))),
+        },
+        check,
+    )
+
+
 CASES = (
     Case(
         "gibbs-one",
@@ -166,5 +218,31 @@ CASES = (
         _query,
         (Claim(None, most=5.5),),
         unit="node update",
+    ),
+    Case(
+        "gibbs-one-marginals",
+        "{rows} node updates of one Gibbs chain, the states of all 26 nodes counted, one thread",
+        rows_of(10_000_000, 3_000_000),
+        _sweeps(1, all_counted=True),
+        (Claim(None, most=16.0), Claim(NUMPY)),
+        unit="node update",
+        threads="one",
+    ),
+    Case(
+        "gibbs-lanes-marginals",
+        "{rows} of 32 chains in lock step, the states of all 26 nodes counted, one thread",
+        rows_of(30_000_000, 10_000_000),
+        _sweeps(32, all_counted=True),
+        (Claim(None, most=5.5), Claim(NUMPY, least=10)),
+        unit="node update",
+        threads="one",
+    ),
+    Case(
+        "gibbs-marginals",
+        "posteriors of 26 nodes in one run of Gibbs sampling, {rows} states drawn and counted",
+        rows_of(30_000_000, 10_000_000),
+        _marginals,
+        (Claim(None, most=5.5), Claim(ONE_BY_ONE, least=10)),
+        unit="state",
     ),
 )
