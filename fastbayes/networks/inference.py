@@ -367,51 +367,55 @@ def drawing(coded: Coded, evidence: Mapping[int, int], largest: float = LARGEST)
         When a table would be larger.
     """
     above = ancestral(coded, evidence) if evidence else []
-    steps, _ = conditionals(coded, evidence, above, largest)
+    factors = factors_of(coded, evidence, above)
+    order = checked_order(coded, factors, (), largest)
+    steps, _ = conditionals(coded, evidence, factors, order)
+    known = [
+        Step(v, (), certain(coded, evidence, v))
+        for v in above
+        if v in evidence or coded.sizes[v] == 1
+    ]
     done = {*above}
     below = (v for v in coded.order if v not in done)
-    return [*steps, *(Step(v, coded.parents[v], coded.tables[v]) for v in below)]
+    return [*known, *steps, *(Step(v, coded.parents[v], coded.tables[v]) for v in below)]
+
+
+def certain(coded: Coded, evidence: Mapping[int, int], v: int) -> Floats:
+    """Return the distribution of a node that is observed or has one state."""
+    result = np.zeros(int(coded.sizes[v]))
+    result[evidence.get(v, 0)] = 1.0
+    return result
 
 
 def conditionals(
-    coded: Coded, evidence: Mapping[int, int], among: Sequence[int], largest: float
+    coded: Coded, evidence: Mapping[int, int], factors: Sequence[Factor], order: Order
 ) -> tuple[list[Step], float]:
-    """Return how nodes are distributed given evidence and those before, and ln P(evidence).
+    """Return how each node of an order is distributed given nodes behind it, and ln P(evidence).
 
     Parameters
     ----------
-    coded, evidence, largest
-        As in `drawing`.
-    among
-        The nodes, and with each all nodes above it.
+    coded, evidence
+        The network, and what is known of it.
+    factors
+        Tables at the evidence, of nodes and of all above them.
+    order
+        An order in which to sum out all their nodes.
 
     Returns
     -------
     tuple
-        Nodes that are known come first, then those that are not, the last that is summed out
-        before the others; and nats.
+        A step for each node, from the last of the order to the first; and nats.
 
     Raises
     ------
     DataError
         When the evidence is impossible.
-    MemoryLimitError
-        When a table would be larger.
     """
-    factors = factors_of(coded, evidence, among)
-    order = checked_order(coded, factors, (), largest)
     logs = [Factor(f.scope, _log(f.table)) for f in factors]
     total, joints = _log_eliminated(logs, order.nodes, ())
     if total == -np.inf:
         raise impossible(coded, evidence)
     steps = []
-    for v in among:
-        if v in evidence:
-            one = np.zeros(int(coded.sizes[v]))
-            one[evidence[v]] = 1.0
-            steps.append(Step(v, (), one))
-        elif coded.sizes[v] == 1:
-            steps.append(Step(v, (), np.ones(1)))
     for v, given, joint in reversed(joints):
         top = joint.max(axis=-1, keepdims=True)
         # What cannot come before is never looked up.

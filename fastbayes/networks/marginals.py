@@ -11,6 +11,7 @@ from fastbayes.networks.coded import Coded
 from fastbayes.networks.inference import (
     LARGEST,
     ancestral,
+    certain,
     conditionals,
     factors_of,
     joint_posterior,
@@ -65,12 +66,12 @@ def marginals(
     ----------
     Koller, Friedman (2009), Probabilistic graphical models, sections 10.2 and 10.3.
     """
-    among = ancestral(coded, [*targets, *evidence])
-    order = order_of(coded, factors_of(coded, evidence, among), ())
+    factors = factors_of(coded, evidence, ancestral(coded, [*targets, *evidence]))
+    order = order_of(coded, factors, ())
     if len(targets) == 1 or order.total > largest:
         answers = [joint_posterior(coded, evidence, [v], largest) for v in targets]
         return [found for found, _ in answers], answers[0][1]
-    steps, log_total = conditionals(coded, evidence, among, largest)
+    steps, log_total = conditionals(coded, evidence, factors, order)
     place = {step.node: at for at, step in enumerate(steps)}
     joints: list[Floats] = []
     for step in steps:
@@ -85,10 +86,11 @@ def marginals(
         left = [v for v in scope if v in step.given]
         given = given.transpose([left.index(v) for v in step.given])
         joints.append(given[..., None] * step.table)
-    return [_alone(joints[place[v]]) for v in targets], log_total if evidence else 0.0
-
-
-def _alone(joint: Floats) -> Floats:
-    """Return the distribution of the last node of a joint table."""
-    share = joint.reshape(-1, joint.shape[-1]).sum(axis=0)
-    return np.asarray(share / share.sum())
+    found = []
+    for v in targets:
+        if v not in place:
+            found.append(certain(coded, evidence, v))
+            continue
+        share = joints[place[v]].reshape(-1, int(coded.sizes[v])).sum(axis=0)
+        found.append(share / share.sum())
+    return found, log_total if evidence else 0.0
