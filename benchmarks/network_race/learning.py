@@ -1,0 +1,192 @@
+"""Graphs learned from data: wall time and the description length reached, and from files."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+import fastbayes as fb
+from benchmarks import alarm
+from benchmarks.network_race.common import (
+    Found,
+    Options,
+    Side,
+    Turn,
+    as_table,
+    interleaved,
+    network,
+    progress,
+    short,
+    without,
+)
+from benchmarks.processes import fresh
+
+CLIMB, TABU, AGAIN = "hill climbing", "tabu", ", 20 restarts"
+SEARCHES = ((CLIMB, "hill_climb"), (TABU, "tabu"))
+# From so many rows on there is one turn: pyAgrum takes a minute for each search of a million.
+MANY = 500_000
+# With restarts, what may be lost against the graph that made the data, in nats per row.
+LOST = 1e-3
+
+
+def description_length(
+    codes: Mapping[str, NDArray[Any]], parents: Mapping[str, Sequence[str]]
+) -> float:
+    """Return ½ ln N |B| - LL in nats, counted by numpy; the states are those of `alarm.SIZES`.
+
+    >>> column = {"CVP": np.array([0, 1, 2, 2])}
+    >>> round(description_length(column, {}) / math.log(2), 12)
+    8.0
+    """
+    length, n = 0.0, len(next(iter(codes.values())))
+    for node, values in codes.items():
+        size, cell, q = alarm.SIZES[node], values.astype(np.int64), 1
+        for parent in parents.get(node, ()):
+            cell = cell + codes[parent].astype(np.int64) * (q * size)
+            q *= alarm.SIZES[parent]
+        counts = np.bincount(cell, minlength=q * size).reshape(q, size)
+        given = np.repeat(counts.sum(axis=1, keepdims=True), size, axis=1)
+        seen = counts > 0
+        length -= float((counts[seen] * np.log(counts[seen] / given[seen])).sum())
+        length += 0.5 * math.log(n) * q * (size - 1)
+    return length
+
+
+def part(options: Options) -> Found:
+    """Measure searches of a graph, and the description length that they reach."""
+    lines, kept = [], {}
+    for rows in sorted({options.pgmpy_rows, *options.rows} - {0}):
+        codes = alarm.codes(rows)
+        best = description_length(codes, alarm.PARENTS)
+        sides = _sides(options, codes, pgmpy=rows <= options.pgmpy_rows)
+        interleaved(sides, 1 if rows >= MANY else options.turns)
+        for name, side in sides.items():
+            _check(name, side, codes, best)
+        told = {name: [without(t, "parents") for t in side.turns] for name, side in sides.items()}
+        kept[f"{rows}"] = {"true": best, **told}
+        title = (
+            f"Learning a network like ALARM from {rows:,} rows; the true graph's description "
+            f"length is {best:,.1f} nats"
+        )
+        lines += [
+            title,
+            "",
+            "| | wall | nats over the true graph's | ours, same search | ours, 20 restarts |",
+            "|---|--:|--:|--:|--:|",
+            *(_line(name, side, sides) for name, side in sides.items()),
+            "",
+        ]
+    return lines, kept
+
+
+def _sides(options: Options, codes: Mapping[str, NDArray[Any]], *, pgmpy: bool) -> dict[str, Side]:
+    table, csv = as_table(codes, network().states), options.folder / "samples.csv"
+    text = pa.table({name: table[name].cast(pa.string()) for name in table.column_names})
+    pc.write_csv(text, csv, pc.WriteOptions(quoting_style="none"))
+    fb.BayesianNetwork.learn(table)  # compiled
+
+    def ours(search: str, restarts: int, _: int) -> Turn:
+        """Learn from an Arrow table, which is read, and learn the tables of the graph, too."""
+        start = time.perf_counter()
+        found = fb.BayesianNetwork.learn(table, search=search, restarts=restarts)
+        spent = time.perf_counter() - start
+        parents = {node: list(above) for node, above in found.parents.items()}
+        return {"seconds": spent, "units": 1, "parents": parents, "score": found.search_.score}
+
+    def theirs(action: str, search: str, _: int) -> Turn:
+        return {"units": 1, **options.ask(action, csv=str(csv), search=search)}
+
+    sides = {
+        f"fastbayes, {name}{more}": Side(functools.partial(ours, search, restarts), True)
+        for name, search in SEARCHES
+        for more, restarts in (("", 0), (AGAIN, 20))
+    }
+    if options.has("pyAgrum"):
+        for name, search in SEARCHES:
+            sides[f"pyAgrum, {name}"] = Side(functools.partial(theirs, "agrum_learn", search))
+    if options.has("pgmpy") and pgmpy:
+        sides[f"pgmpy, {CLIMB}"] = Side(functools.partial(theirs, "pgmpy_learn", "hill_climb"))
+    return sides
+
+
+def _check(name: str, side: Side, codes: Mapping[str, NDArray[Any]], best: float) -> None:
+    """Score what was found; raise where fastbayes scored it otherwise, or lost much."""
+    for turn in side.turns:
+        length = description_length(codes, turn["parents"])
+        turn["above"] = length - best
+        if side.ours:
+            assert abs(turn["score"] - length) <= 1e-9 * best, (name, turn["score"], length)
+        if name.endswith(AGAIN):
+            rows = len(next(iter(codes.values())))
+            assert turn["above"] <= LOST * rows, (name, turn["above"])
+
+
+def _line(name: str, side: Side, sides: Mapping[str, Side]) -> str:
+    compared = ["", ""]
+    if not side.ours:
+        mine = f"fastbayes, {name.split(', ')[1]}"
+        compared = [f"{short(side.slower(sides[mine + more]))} × as fast" for more in ("", AGAIN)]
+    wall, above = short(side.median("seconds")), round(side.median("above"), 1) + 0.0
+    return f"| {' | '.join([name, f'{wall} s', f'{above:+,.1f}', *compared])} |"
+
+
+# -- out of core -------------------------------------------------------------------------------
+
+LEARN = """
+import json, time
+from benchmarks.measure import peak_bytes
+from fastbayes.cli import main
+start = time.perf_counter()
+try:
+    main({arguments!r})
+except SystemExit as end:
+    assert not end.code, end
+print()
+print(json.dumps([time.perf_counter() - start, peak_bytes()]))
+"""
+
+
+def scan(options: Options) -> Found:
+    """Measure `fastbayes network learn` from Parquet: time and memory of its process."""
+    folder, rows = options.folder / "long", options.scan_rows
+    folder.mkdir()
+    step = min(rows, 1_000_000)
+    for place, first in enumerate(range(0, rows, step)):
+        codes = alarm.codes(min(step, rows - first), seed=100 + place)
+        pq.write_table(as_table(codes, network().states), folder / f"part-{place:03d}.parquet")
+    size = sum(file.stat().st_size for file in folder.iterdir())
+    true = fb.BayesianNetwork.from_edges(network().edges).score(folder)
+    title = (
+        f"`fastbayes network learn`, {rows:,} × 37 from {size / 1e9:.2f} GB of Parquet, 20 "
+        "restarts, in a process of its own"
+    )
+    lines = [
+        title,
+        "",
+        "| `--memory-limit` | wall | peak memory | nats over the true graph's |",
+        "|---|--:|--:|--:|",
+    ]
+    kept: dict[str, Any] = {"true": true}
+    for limit in options.memory_limits:
+        output = options.folder / "learned.bif"
+        words = ["network", "learn", str(folder), "-o", str(output), "--memory-limit", limit]
+        spent = fresh(LEARN.format(arguments=[*words, "--force"]))
+        wall, peak = json.loads(spent.output.splitlines()[-1])
+        progress(f"{limit}: {wall:.3g} s")
+        found = fb.BayesianNetwork.read(output)
+        above = fb.BayesianNetwork.from_edges(found.edges, found.nodes).score(folder) - true
+        assert above <= LOST * rows, (limit, above)
+        kept[limit] = {"seconds": wall, "peak_bytes": peak, "above": above}
+        told = f"{short(wall)} s | {peak / 2**30:.2f} GiB | {round(above, 1) + 0.0:+,.1f}"
+        lines.append(f"| {limit} | {told} |")
+    return [*lines, ""], kept
