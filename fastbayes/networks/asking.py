@@ -38,7 +38,8 @@ class Asking(Tables):
         Parameters
         ----------
         targets
-            A node, or several of which the joint distribution is wanted.
+            A node, or several of which the joint distribution is wanted; `marginals` answers
+            each by itself.
         evidence
             {node: its state}.
         method
