@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,8 +13,8 @@ from fastbayes.networks.score import Floats, members
 from fastbayes.networks.search_scores import FamilyScores
 
 Flags = NDArray[np.bool_]
+Places = NDArray[np.intp]
 
-MOVES = ("add", "drop", "reverse")
 # Moves that gain less than this share of the score are rounding, and gains that differ by less
 # are equal.
 TIE = 1e-12
@@ -80,6 +80,9 @@ class Climber:
         self.free: Flags = ~np.array(bits, np.bool_).reshape(n, n)
         self._columns: dict[tuple[int, int], Floats] = {}
         self.gain: Floats = np.zeros((n, n))
+        # What the best edge into each node gains, and where that is to be worked out again.
+        self._most: Floats = np.full(n, -np.inf)
+        self.stale: Flags = np.ones(n, np.bool_)
         self.set(parents)
 
     def set(self, parents: list[int]) -> None:
@@ -92,28 +95,28 @@ class Climber:
         self._update([v for v in range(self.n) if self.parents[v] != before[v]])
         self.score = self.scores.total(self.parents)
         self._order()
+        self.stale[:] = True
 
     def _update(self, nodes: list[int]) -> None:
         """Work out the gains of the nodes whose parents changed, with one count for all."""
-        asked: list[tuple[int, int, list[int]]] = []
+        asked: list[tuple[int, int, NDArray[np.int64]]] = []
         self.scores.need([s for v in nodes for s in (self.parents[v], self.parents[v] | 1 << v)])
         for v in nodes:
             above = self.parents[v]
             if (v, above) in self._columns:
                 continue
-            drop = np.flatnonzero(self.edge[:, v] & self.free[:, v]).tolist()
-            add: list[int] = []
+            others = np.flatnonzero(self.edge[:, v] & self.free[:, v])
             if above.bit_count() < self.limits.max_parents:
-                add = np.flatnonzero(self.allowed[:, v] & ~self.edge[:, v]).tolist()
-                vain = self.scores.hopeless(v, above, add)
-                add = [u for u, never in zip(add, vain, strict=True) if not never]
-            asked.append((v, above, drop + add))
+                add = np.flatnonzero(self.allowed[:, v] & ~self.edge[:, v])
+                others = np.append(others, add[~self.scores.hopeless(v, above, add)])
+            asked.append((v, above, others))
         for (v, above, others), found in zip(asked, self.scores.toggled(asked), strict=True):
             column = np.full(self.n, -np.inf)
             column[others] = found
             self._columns[v, above] = column - self.scores.value(v, above)
         for v in nodes:
             self.gain[:, v] = self._columns[v, self.parents[v]]
+        self.stale[nodes] = True
 
     def _order(self) -> None:
         """Work out who is above whom: above[v, u] says that u is an ancestor of v."""
@@ -141,24 +144,68 @@ class Climber:
 
         frozen  pairs of nodes whose edge may only change if the move gains more than `over`
         """
-        room = self.edge.sum(axis=0) < self.limits.max_parents
-        add = self.allowed & ~self.edge & ~self.above & room
-        drop = self.edge & self.free
-        turn = drop & self.allowed.T & room[:, None]
-        # Another way from u to v than the edge closes a circle once that is reversed.
-        us, vs = turn.nonzero()
-        turn[us, vs] = ~(self.edge[:, vs] & self.above[:, us]).any(axis=0)
-        gains = np.full((3, self.n, self.n), -np.inf)
-        gains[0][add] = self.gain[add]
-        gains[1][drop] = self.gain[drop]
-        gains[2][turn] = (self.gain + self.gain.T)[turn]
-        if frozen is not None:
-            gains[np.broadcast_to(frozen, gains.shape) & (gains <= over)] = -np.inf
-        most = gains.max(initial=-np.inf)
+        add = self._most_added(frozen, over)
+        # One row of flags is gone through many times as fast as a matrix.
+        us, vs = np.divmod(np.flatnonzero(self.edge), self.n)
+        drop, turn = self._changes(us, vs, frozen, over)
+        most = max(add.max(initial=-np.inf), drop.max(initial=-np.inf))
+        turned = []
+        for i in np.argsort(-turn, kind="stable").tolist():
+            if turn[i] == -np.inf or turn[i] < most - self.rounding:
+                break
+            # Another way from u to v than the edge closes a circle once that is reversed.
+            if not self.above[members(self.parents[vs[i]]), us[i]].any():
+                turned.append(i)
+                most = max(most, turn[i])
         if most == -np.inf:
             return None
-        kind, u, v = np.unravel_index(int((gains >= most - self.rounding).argmax()), gains.shape)
-        return Move(MOVES[kind], int(u), int(v), float(gains[kind, u, v]))
+        least = most - self.rounding
+        if (into := np.flatnonzero(add >= least)).size:
+            gains = self._added(into, frozen, over)
+            u, k = np.argwhere(gains >= least)[0]
+            return Move("add", int(u), int(into[k]), float(gains[u, k]))
+        if (equal := np.flatnonzero(drop >= least)).size:
+            i = int(equal[0])
+            return Move("drop", int(us[i]), int(vs[i]), float(drop[i]))
+        i = min(i for i in turned if turn[i] >= least)
+        return Move("reverse", int(us[i]), int(vs[i]), float(turn[i]))
+
+    def _added(self, into: Places, frozen: Flags | None, over: float) -> Floats:
+        """Return what edges into some nodes gain, -inf where they may not be added."""
+        may = self.allowed[:, into] & ~self.edge[:, into] & ~self.above[:, into]
+        may &= self._room()[into]
+        gains = np.where(may, self.gain[:, into], -np.inf)
+        if frozen is not None:
+            gains[frozen[:, into] & (gains <= over)] = -np.inf
+        return gains
+
+    def _room(self) -> Flags:
+        """Return which nodes may have one more parent."""
+        return np.array([mask.bit_count() < self.limits.max_parents for mask in self.parents])
+
+    def _most_added(self, frozen: Flags | None, over: float) -> Floats:
+        """Return what the best edge into each node gains; few change from move to move."""
+        if (stale := np.flatnonzero(self.stale)).size:
+            self._most[stale] = self._added(stale, None, over).max(axis=0, initial=-np.inf)
+            self.stale[:] = False
+        if frozen is None or not (some := np.flatnonzero(frozen.any(axis=0))).size:
+            return self._most
+        most = self._most.copy()
+        most[some] = self._added(some, frozen, over).max(axis=0, initial=-np.inf)
+        return most
+
+    def _changes(
+        self, us: Places, vs: Places, frozen: Flags | None, over: float
+    ) -> tuple[Floats, Floats]:
+        """Return what dropping and reversing edges gains, -inf where they may not be."""
+        free, here = self.free[us, vs], self.gain[us, vs]
+        drop = np.where(free, here, -np.inf)
+        may = free & self.allowed[vs, us] & self._room()[us]
+        turn = np.where(may, here + self.gain[vs, us], -np.inf)
+        if frozen is not None:
+            for gains in (drop, turn):
+                gains[frozen[us, vs] & (gains <= over)] = -np.inf
+        return drop, turn
 
     def make(self, move: Move) -> None:
         """Make a move that `best` found."""
@@ -177,8 +224,11 @@ class Climber:
             higher = self.above[u].copy()
             higher[u] = True
             self.above[rows] |= higher
+            self.stale |= higher
         else:
+            before = self.above
             self._order()
+            self.stale |= (before != self.above).any(axis=0)
 
     def climb(self, watch: Watch) -> bool:
         """Make the best move as long as one gains; return False when told to stop."""
@@ -223,20 +273,32 @@ class Climber:
         reached so (Chickering 1995), and from each other additions are in sight (Castelo, Kočka
         2003).
         """
-        parents = list(self.parents)
+        parents, children = list(self.parents), [0] * self.n
+        for v, mask in enumerate(parents):
+            for u in members(mask):
+                children[u] |= 1 << v
+        edges = ((v, u) for v, mask in enumerate(parents) for u in members(mask))
+        covered = [edge for edge in edges if self._is_covered(parents, *edge)]
         for _ in range(times):
-            covered = [
-                (u, v)
-                for v, mask in enumerate(parents)
-                for u in members(mask)
-                if mask == parents[u] | 1 << u and self.free[u, v] and self.allowed[v, u]
-            ]
             if not covered:
                 break
-            u, v = covered[int(random.integers(len(covered)))]
+            v, u = covered[int(random.integers(len(covered)))]
             parents[v] ^= 1 << u
             parents[u] |= 1 << v
+            children[u] ^= 1 << v
+            children[v] |= 1 << u
+            # Edges of these two may be covered now, or no more; others are as they were.
+            near = {(w, x) for w in (u, v) for x in members(parents[w])}
+            near |= {(x, w) for w in (u, v) for x in members(children[w])}
+            covered = [edge for edge in covered if u not in edge and v not in edge]
+            covered += [edge for edge in near if self._is_covered(parents, *edge)]
+            covered.sort()
         return parents
+
+    def _is_covered(self, parents: Sequence[int], v: int, u: int) -> bool:
+        """Return whether an edge u -> v is covered, and may be reversed."""
+        same = parents[v] == parents[u] | 1 << u
+        return bool(same and self.free[u, v] and self.allowed[v, u])
 
     def shaken(self, random: np.random.Generator) -> list[int]:
         """Return a graph that lacks an eighth to a half of the edges, in an equivalent one.

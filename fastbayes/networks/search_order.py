@@ -39,7 +39,9 @@ def along_order(
             else:
                 others = [u for u in free if above >> u & 1 and not limits.required[v] >> u & 1]
             full = adding and above.bit_count() >= limits.max_parents
-            found = [] if full or not others else scores.toggled([(v, above, others)])[0]
+            found: list[float] = []
+            if others and not full:
+                found = scores.toggled([(v, above, others)])[0].tolist()
             near = TIE * max(abs(score), 1.0)
             most = max(found, default=-np.inf)
             if most <= best + near:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from fastbayes import _jit, engine
 from fastbayes.errors import MemoryLimitError
 from fastbayes.networks.score import Floats, Rule, members
 from fastbayes.networks.search_rows import Columns, Read, Rows
+from fastbayes.networks.search_tables import Places, Request
 
 Ints = NDArray[np.int64]
 
@@ -23,17 +25,6 @@ PART = 1 << 16
 DENSE = 1 << 16
 # Cells of a table for each row from which on rows are sorted to find those that occur.
 SPARSE = 64
-
-
-class Request(NamedTuple):
-    """Tables n(base, other), one for each of some others.
-
-    base    nodes that all tables have
-    others  the node that each has beside them; -1 for none
-    """
-
-    base: tuple[int, ...]
-    others: tuple[int, ...]
 
 
 class FamilyScores:
@@ -56,7 +47,8 @@ class FamilyScores:
     scored by the sums of k + 1 nodes and of k, and all k + 1 nodes share the first. A step of a
     search asks for all families that differ in one parent: their tables n(family, other) share
     the joint code of the family, and are counted as pairs of columns are, by bit rows where the
-    columns have few values and joint codes where not.
+    columns have few values and joint codes where not. The sums of one base with each other node
+    stand in one array: of a thousand nodes there are millions of sets.
     """
 
     def __init__(
@@ -76,6 +68,11 @@ class FamilyScores:
         empty = np.zeros((1, n_sums))
         self._sum(np.array([rows.total]), np.array([0, 1]), np.ones(1), empty)
         self._sums[0] = empty[0].tolist()
+        # Sums of a set and each other node, (n_sums, n_nodes), NaN where not counted; and the
+        # nodes that go with a set to make one of these.
+        self._beside: dict[int, Floats] = {}
+        self._beyond: dict[int, list[int]] = {}
+        self._states = np.array(self.sizes, np.float64)
         self._compact: dict[tuple[int, ...], tuple[NDArray[Any], int]] = {}
         # A search looks at every pair of columns and more: that is the size of the job.
         self.cells = rows.cells * len(self.sizes)
@@ -98,7 +95,7 @@ class FamilyScores:
         """Return the score of a graph, higher is better."""
         return float(np.sum(self.values(enumerate(parents))))
 
-    def toggled(self, asked: Sequence[tuple[int, int, Sequence[int]]]) -> list[list[float]]:
+    def toggled(self, asked: Sequence[tuple[int, int, Sequence[int] | Ints]]) -> list[Floats]:
         """Return the scores of families with other nodes added, or taken away if they are there.
 
         Parameters
@@ -107,44 +104,51 @@ class FamilyScores:
             For each family its node, its parents, and the other nodes; all are counted together.
         """
         sets: list[int] = []
-        beside: dict[int, list[int]] = {}
+        beside: dict[int, list[Ints]] = {}
+        parts: list[tuple[NDArray[np.bool_], Ints]] = []
         for node, parents, others in asked:
             here = 1 << node
-            for u in others:
-                above = parents ^ 1 << u
-                sets += (above, above | here)
-            added = [u for u in others if not parents >> u & 1]
-            beside.setdefault(parents | here, []).extend(added)
-            beside.setdefault(parents, []).extend(added)
-        self.need(sets, beside)
-        return [self._toggled(*one) for one in asked]
+            us = np.asarray(others, np.int64)
+            there = np.isin(us, members(parents))
+            for u in us[there].tolist():
+                sets += (parents ^ 1 << u, parents ^ 1 << u | here)
+            for base in (parents | here, parents):
+                beside.setdefault(base, []).append(us[~there])
+            parts.append((there, us))
+        self.need(sets, {base: np.concatenate(some) for base, some in beside.items()})
+        return [self._toggled(v, above, *part) for (v, above, _), part in
+                zip(asked, parts, strict=True)]  # fmt: skip
 
-    def _toggled(self, node: int, parents: int, others: Sequence[int]) -> list[float]:
+    def _toggled(self, node: int, parents: int, there: NDArray[np.bool_], us: Ints) -> Floats:
         below, here, sums = self._below(node), 1 << node, self._sums
         price, q = self.price * (self.sizes[node] - 1), self.joint(parents)
-        result = []
-        for u in others:
-            above = parents ^ 1 << u
-            value = sums[above | here][0] - sums[above][below]
-            if price:
-                size = self.sizes[u]
-                value -= price * (q / size if parents >> u & 1 else q * size)
-            result.append(value)
+        result, added = np.empty(len(us)), us[~there]
+        result[~there] = (
+            self._beside[parents | here][0, added] - self._beside[parents][below, added]
+        )
+        result[there] = [
+            sums[parents ^ 1 << u | here][0] - sums[parents ^ 1 << u][below]
+            for u in us[there].tolist()
+        ]
+        if price:
+            result -= price * np.where(there, q / self._states[us], q * self._states[us])
         return result
 
-    def hopeless(self, node: int, parents: int, others: Sequence[int]) -> list[bool]:
+    def hopeless(self, node: int, parents: int, others: Ints) -> NDArray[np.bool_]:
         """Return which of some nodes cannot gain as further parents, whatever the counts.
 
         They can tell no more than the family leaves untold, and no more than there is to tell of
         them; against that stands what their parameters cost.
         """
+        us = np.asarray(others, np.int64)
         if not self.rule.penalised:
-            return [False] * len(others)
+            return np.zeros(len(us), np.bool_)
         family = parents | 1 << node
-        self.need([family, parents, *(1 << u for u in others)])
+        self.need([family, parents], {0: us})
         price, sums = self.price * self.parameters(node, parents), self._sums
         untold, all_ = sums[parents][0] - sums[family][0], sums[0][0]
-        return [min(untold, all_ - sums[1 << u][0]) <= price * (self.sizes[u] - 1) for u in others]
+        most = np.minimum(untold, all_ - self._beside[0][0, us])
+        return np.asarray(most <= price * (self._states[us] - 1))
 
     def _below(self, node: int) -> int:
         return 1 + self.kinds.index(self.sizes[node]) if self.rule.name == "k2" else 0
@@ -168,37 +172,87 @@ class FamilyScores:
 
     # -- sums ----------------------------------------------------------------------------------
 
-    def need(self, sets: Iterable[int], beside: Mapping[int, Sequence[int]] | None = None) -> None:
+    def need(self, sets: Iterable[int], beside: Mapping[int, Ints] | None = None) -> None:
         """See to it that the sums of sets of nodes are there.
 
         Parameters
         ----------
         sets
-            Sets of bits.
+            Sets of bits, whose sums are in `_sums` then.
         beside
-            Sets that some of them are, but for one more node: these are counted together.
+            For sets of bits other nodes: the sums of the set and each of these are in `_beside`.
         """
-        missing = set(sets).difference(self._sums)
-        if not missing:
-            return
-        wanted: dict[int, list[int]] = {}
-        for base, others in (beside or {}).items():
-            for u in others:
-                if (s := base | 1 << u) in missing:
-                    missing.discard(s)
-                    wanted.setdefault(base, []).append(u)
+        wanted = {base: self._unknown(base, us) for base, us in (beside or {}).items()}
+        # A set that two bases make is counted with the first.
+        wanted = {base: us for base, us in wanted.items() if us}
+        again = []
+        for base, us in wanted.items():
+            for v in members(base):
+                for u in self._beyond[base ^ 1 << v]:
+                    other = base ^ 1 << v ^ 1 << u
+                    if u in us and other != base and v in wanted.get(other, ()):
+                        del us[u]
+                        again.append((base, u, other, v))
+        missing = {s for s in sets if s not in self._sums and not self._found(s)}
         for s in sorted(missing):
-            last = s.bit_length() - 1
-            wanted.setdefault(s ^ 1 << last, []).append(last)
+            if not any(u in wanted.get(s ^ 1 << u, ()) for u in members(s)):
+                last = s.bit_length() - 1
+                wanted.setdefault(s ^ 1 << last, {})[last] = None
         requests = []
-        for mask, us in wanted.items():
-            nodes = tuple(members(mask))
-            if sparse := [u for u in us if self._is_sparse(nodes, u)]:
-                self._count_sparse(nodes, sparse)
-            if dense := [u for u in us if u not in sparse]:
-                requests.append(Request(nodes, tuple(dense)))
-        for some in self._runs(requests):
-            self._count(some)
+        for mask, some in wanted.items():
+            if not some:
+                continue
+            nodes, others = tuple(members(mask)), np.array([*some], np.int64)
+            sparse = self._are_sparse(nodes, others)
+            if sparse.any():
+                self._count_sparse(nodes, others[sparse].tolist())
+            if not sparse.all():
+                requests.append(Request(nodes, tuple(others[~sparse].tolist())))
+        for run in self._runs(requests):
+            self._count(run)
+        for base, u, other, v in reversed(again):
+            self._beside[base][:, u] = self._beside[other][:, v]
+        for s in missing.difference(self._sums):
+            self._found(s)
+
+    def _unknown(self, base: int, us: Ints) -> dict[int, None]:
+        """Return the nodes whose sums with a base are not known; others are looked up."""
+        if base not in self._beside:
+            self._beside[base] = np.full((len(self._sums[0]), len(self.sizes)), np.nan)
+            for v in members(base):
+                self._beyond.setdefault(base ^ 1 << v, []).append(v)
+        sums = self._beside[base]
+        gone = np.isnan(sums[0]).tolist()
+        for v in members(base):
+            core = base ^ 1 << v
+            # The base and u are the core and u, and v.
+            for u in self._beyond[core]:
+                if gone[u] and not base >> u & 1:
+                    sums[:, u] = self._beside[core | 1 << u][:, v]
+        unknown: dict[int, None] = {}
+        for u in us[np.isnan(sums[0, us])].tolist():
+            if (known := self._sums.get(base | 1 << u)) is None:
+                unknown[u] = None
+            else:
+                sums[:, u] = known
+        return unknown
+
+    def _found(self, nodes: int) -> bool:
+        """Return whether the sums of a set are known from those of a base; take them over."""
+        for u in members(nodes):
+            sums = self._beside.get(nodes ^ 1 << u)
+            if sums is not None and not np.isnan(sums[0, u]):
+                self._sums[nodes] = sums[:, u].tolist()
+                return True
+        return False
+
+    def _keep(self, base: tuple[int, ...], us: Sequence[int], sums: Floats) -> None:
+        """Keep the sums of a base and each of some nodes, (n_nodes, n_sums)."""
+        mask = sum(1 << v for v in base)
+        if mask in self._beside:
+            self._beside[mask][:, list(us)] = sums.T
+        else:
+            self._sums.update(zip((mask | 1 << u for u in us), sums.tolist(), strict=True))
 
     def _runs(self, requests: list[Request]) -> Iterable[list[Request]]:
         """Yield requests whose tables fit in memory together."""
@@ -212,23 +266,21 @@ class FamilyScores:
                 yield run
                 run, cells = [], 0
             alone = wide
-            for u in others:
-                its = width * self.sizes[u]
-                if its > self.room:
-                    names = [self.rows.names[v] for v in (*base, u)]
-                    raise MemoryLimitError(
-                        f"the counts of {names} together need {8 * its:,} bytes in each of "
-                        f"{self.threads + 3} sets, over half of the memory limit: set max_parents, "
-                        "group values, or raise memory_limit"
-                    )
-                if run and cells + its > self.room:
-                    yield run
-                    run, cells = [], 0
-                if run and run[-1].base == base:
-                    run[-1] = Request(base, (*run[-1].others, u))
-                else:
-                    run.append(Request(base, (u,)))
+            each = [width * self.sizes[u] for u in others]
+            if (its := max(each)) > self.room:
+                names = [self.rows.names[v] for v in (*base, others[each.index(its)])]
+                raise MemoryLimitError(
+                    f"the counts of {names} together need {8 * its:,} bytes in each of "
+                    f"{self.threads + 3} sets, over half of the memory limit: set max_parents, "
+                    "group values, or raise memory_limit"
+                )
+            begin = 0
+            for at, its in enumerate(each):
+                if cells + its > self.room and (run or at > begin):
+                    yield [*run, Request(base, others[begin:at])] if at > begin else run
+                    run, cells, begin = [], 0, at
                 cells += its
+            run.append(Request(base, others[begin:]))
         if run:
             yield run
 
@@ -239,13 +291,13 @@ class FamilyScores:
             cells *= self.sizes[v]
         return cells > DENSE and self.rows.columns is not None
 
-    def _is_sparse(self, base: tuple[int, ...], u: int) -> bool:
-        """Return whether a table has so many cells that those that occur are better sought."""
-        rows = self.rows
-        if rows.columns is None:
-            return False
-        cells = self._width(base) * self.sizes[u]
-        return cells > max(SPARSE * len(rows.columns[0]), DENSE)
+    def _are_sparse(self, base: tuple[int, ...], us: Ints) -> NDArray[np.bool_]:
+        """Return which tables have so many cells that those that occur are better sought."""
+        columns = self.rows.columns
+        if columns is None:
+            return np.zeros(len(us), np.bool_)
+        cells = self._width(base) * self._states[us]
+        return np.asarray(cells > max(SPARSE * len(columns[0]), DENSE))
 
     def _count_sparse(self, base: tuple[int, ...], others: Sequence[int]) -> None:
         """Take the sums of tables by the joint values that occur."""
@@ -255,7 +307,7 @@ class FamilyScores:
             out = np.zeros((1, len(self._sums[0])))
             nodes = sum(1 << v for v in (*base, u))
             self._sum(counts, np.array([0, width]), np.array([self.joint(nodes)]), out)
-            self._sums[nodes] = out[0].tolist()
+            self._keep(base, [u], out)
             self.tables += 1
 
     def _width(self, base: tuple[int, ...]) -> int:
@@ -301,25 +353,27 @@ class FamilyScores:
                 result.append(counts[begin:end].reshape(-1, self.sizes[u]))
         return result
 
-    def _counted(self, requests: list[Request]) -> tuple[_Places, NDArray[Any]]:
+    def _counted(self, requests: list[Request]) -> tuple[Places, NDArray[Any]]:
         """Return tables, end to end, and where each stands."""
-        places = _Places.of(requests, [self._width(r.base) for r in requests], self.sizes)
+        places = Places.of(requests, [self._width(r.base) for r in requests], self.sizes)
         counts = np.zeros(places.bounds[-1], np.float64 if self.rows.weighted else np.int64)
         one = partial(self._part, requests, places)
         for some in engine.in_order(one, self._parts(len(counts)), self.threads):
             counts += some
         self.scans += 1
-        self.tables += len(places.sets)
+        self.tables += len(places.second)
         return places, counts
 
     def _count(self, requests: list[Request]) -> None:
         """Count tables and take their sums."""
         places, counts = self._counted(requests)
-        out = np.zeros((len(places.sets), len(self._sums[0])))
-        every = self.rule.name == "bdeu"
-        cells = np.array([self.joint(s) if every else 1.0 for s in places.sets])
+        out = np.zeros((len(places.second), len(self._sums[0])))
+        ends = np.cumsum([len(request.others) for request in requests])
+        joint = [math.prod(self._states[v] for v in request.base) for request in requests]
+        cells = np.repeat(joint, np.diff(ends, prepend=0)) * self._states[places.second]
         self._sum(counts, places.bounds, cells, out)
-        self._sums.update(zip(places.sets, out.tolist(), strict=True))
+        for request, some in zip(requests, np.split(out, ends[:-1]), strict=True):
+            self._keep(request.base, request.others, some)
 
     def _sum(self, counts: NDArray[Any], bounds: Ints, cells: Floats, out: Floats) -> None:
         offsets = self.rule.offsets(cells, self.kinds)
@@ -337,7 +391,7 @@ class FamilyScores:
             yield begin, partial(_stretch, rows.columns, rows.weight, begin, begin + step)
 
     def _part(
-        self, requests: list[Request], places: _Places, part: tuple[int, Read]
+        self, requests: list[Request], places: Places, part: tuple[int, Read]
     ) -> NDArray[Any]:
         begin, read = part
         columns, weight, _ = read()
@@ -373,35 +427,6 @@ class FamilyScores:
             code *= kind(self.sizes[v] % (1 << 8 * code.itemsize))
             code += columns[v].astype(kind, copy=False)
         return code
-
-
-class _Places(NamedTuple):
-    """Where the tables of requests stand, end to end.
-
-    sets    set of bits of each
-    widths  joint values of the base of each request
-    first   column of each table's base, after those of the nodes
-    second  column of its other node
-    bounds  (n_tables + 1,) first cell of each
-    """
-
-    sets: list[int]
-    widths: list[int]
-    first: Ints
-    second: Ints
-    bounds: Ints
-
-    @classmethod
-    def of(cls, requests: list[Request], widths: list[int], sizes: list[int]) -> _Places:
-        sets, first, second, cells = [], [], [], [0]
-        for q, (base, others) in enumerate(requests):
-            mask = sum(1 << v for v in base)
-            for u in others:
-                sets.append(mask | 1 << u)
-                first.append(len(sizes) + q)
-                second.append(u)
-                cells.append(widths[q] * sizes[u])
-        return cls(sets, widths, np.array(first), np.array(second), np.cumsum(cells))
 
 
 def _stretch(
