@@ -107,7 +107,7 @@ class RowEvidence:
                 raise MemoryLimitError(
                     f"node {coded.names[v]!r}: its table, with places for missing values, takes "
                     f"{cells:,.0f} numbers, over {LARGEST:,}: it has too many parents for rows in "
-                    "which something is missing"
+                    "which something is missing; leave these out, or learn with max_parents"
                 )
             table = np.zeros((*shape, 1))
             table[tuple(slice(n - 2) for n in shape)] = logs[..., None]

@@ -61,6 +61,11 @@ class Network:
         self.summed = self.tables if summed is None else list(summed)
         self.hidden, self.states, self.names = list(hidden), states, names
         self._inner = {p for family in families for p in family[:-1]}
+        # Families of each feature.
+        self._with: dict[int, list[int]] = {}
+        for q, family in enumerate(families):
+            for feature in family:
+                self._with.setdefault(feature, []).append(q)
 
     def observed(self) -> list[Floats]:
         """Return the tables with 0 where a parent is no observation."""
@@ -150,14 +155,20 @@ class Network:
         """Yield hidden features that hang together, their families, and the rows where so."""
         label = self._labels(needed, gone)
         told = np.array([~gone[f[-1]] | needed[f[-1]] for f in self.families])
-        for root in sorted(self._inner):
-            part = label == root
-            rows = np.flatnonzero(part[root])
-            if not len(rows):
-                continue
-            for pattern, alike in _alike(part[:, rows]):
-                hidden, same = tuple(np.flatnonzero(pattern).tolist()), rows[alike]
-                touched = [q for q, f in enumerate(self.families) if not {*f}.isdisjoint(hidden)]
+        # Cells that are summed out, by the first of those that they hang together with: others,
+        # which may be nearly all, cost nothing.
+        features, at = (label >= 0).nonzero()
+        roots = label[features, at]
+        order = np.argsort(roots, kind="stable")
+        ends = np.flatnonzero(np.diff(roots[order])) + 1
+        for some in np.split(order, ends) if len(order) else ():
+            nodes, which = np.unique(features[some], return_inverse=True)
+            rows, where = np.unique(at[some], return_inverse=True)
+            part = np.zeros((len(nodes), len(rows)), np.bool_)
+            part[which, where] = True
+            for pattern, alike in _alike(part):
+                hidden, same = tuple(nodes[pattern].tolist()), rows[alike]
+                touched = sorted({q for h in hidden for q in self._with[h]})
                 says = told[touched][:, same]
                 # A family whose child is not observed has factor 1: as long as nothing becomes
                 # large by it, it is taken along where other rows need it.
