@@ -4,8 +4,9 @@ python -m benchmarks.network_rivals --peers-python VENV/bin/python -o table.md -
 
 JAGS is found by its command, pyAgrum and pgmpy in the interpreter that is named; who is absent is
 left out and said to be. Sides take turns; a figure is a median over them, a ratio the median of
-those within a turn. What is timed is checked: marginals against exact inference, scores against
-another count, posteriors against each other. It takes about seven minutes.
+those within a turn, but of searches that of the fastest turns. What is timed is checked: marginals
+against exact inference, scores against another count, posteriors against each other. It takes about
+seven minutes.
 
 Doubts go to the peers: reading data, compiling a model and burning in are not counted against them,
 while ours are whole calls of public functions.

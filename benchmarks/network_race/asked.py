@@ -68,11 +68,12 @@ def agrum_gibbs(network: str, evidence: dict[str, str], seconds: float, seed: in
     return {"seconds": spent, "sweeps": sampler.nbrIterations(), "marginals": marginals}
 
 
-def agrum_learn(csv: str, search: str) -> Reply:
+def agrum_learn(csv: str, search: str, threads: int) -> Reply:
     """Search for the graph of the best BIC; reading the file is not measured."""
     import pyagrum
 
     learner = pyagrum.BNLearner(csv)
+    learner.setNumberOfThreads(threads)
     learner.useScoreBIC()
     learner.useNoPrior()
     if search == "tabu":

@@ -61,6 +61,9 @@ class Side:
     def median(self, key: str) -> float:
         return statistics.median(turn[key] for turn in self.turns)
 
+    def fastest(self) -> float:
+        return min(turn["seconds"] for turn in self.turns)
+
     def per_second(self) -> float:
         return statistics.median(turn["units"] / turn["seconds"] for turn in self.turns)
 
