@@ -189,7 +189,7 @@ def scan(options: Options) -> Found:
     size = sum(file.stat().st_size for file in folder.iterdir())
     true = fb.BayesianNetwork.from_edges(network().edges).score(folder)
     title = (
-        f"`fastbayes network learn`, {rows:,} × 37 from {size / 1e9:.2f} GB of Parquet, 20 "
+        f"`fastbayes network learn`, {rows:,} × 37 from {size / 1e6:,.0f} MB of Parquet, 20 "
         "restarts, in a process of its own"
     )
     lines = [
