@@ -90,8 +90,8 @@ def leave_one_out(
     ----------
     model
         A `NaiveBayes`, `SPODE`, `TAN`, `KDB`, `AODE`, `JointBayes`, `GaussianBayes`,
-        `JointGaussian`, or a `NetworkClassifier` whose class has no parents, with its parameters;
-        it need not be fitted, and is left as it is.
+        `JointGaussian` or `NetworkClassifier`, with its parameters; it need not be fitted, and is
+        left as it is.
     stats
         The statistics of the rows, as `fastbayes.count` returns them.
     source

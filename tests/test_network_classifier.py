@@ -405,9 +405,33 @@ def test_leave_one_out__is_refitting(seed: int, alpha: float, weights: Any) -> N
         np.testing.assert_allclose(found.proba, expected, rtol=0, atol=1e-12)
 
 
-def test_class_with_parents__does_not_come_apart() -> None:
+@pytest.mark.parametrize("weights", [None, (0.3, 1.0, 2.0)])
+@pytest.mark.parametrize("smoothing", ["laplace", "bdeu"])
+@FEW
+@given(seed=st.integers(0, 2**32))
+def test_leave_one_out__of_a_class_with_parents_is_refitting(
+    seed: int, smoothing: str, weights: Any
+) -> None:
+    table = random_rows(seed, weights=weights)
+    rng = np.random.default_rng(seed)
+    names = ["x0", "x1", "x2", "rare"]
+    first, *rest = (str(name) for name in rng.permutation(names))
+    order = [first, *(str(name) for name in rng.permutation([*rest, TARGET]))]
+    graph = {n: tuple(p for p in order[:i] if rng.random() < 0.6) for i, n in enumerate(order)}
+    graph[TARGET] = graph[TARGET] or (first,)
+    model = fb.NetworkClassifier(graph, alpha=0.5, ess=3, smoothing=smoothing)
+    weight = None if weights is None else "w"
+    families = model.families(fb.count(table.select([*names, TARGET]), TARGET))
+    stats = fb.count(table, TARGET, sample_weight=weight, families=families)
+    found = fb.leave_one_out(model, stats, table, sample_weight=weight)
+    expected = refitted(model, table, families=families)
+    np.testing.assert_allclose(found.proba, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("options", [{"alpha": 0}, {"class_prior": "uniform"}])
+def test_prior_of_a_class_with_parents__does_not_come_apart(options: dict[str, Any]) -> None:
     table = draw(12)
-    model = fitted({"y": ("a",)}, table)
+    model = fb.NetworkClassifier({"y": ("a",)}, **options).fit(table, "y")
     with pytest.raises(SchemaError, match=r"the class has parents.*use k_fold"):
         fb.leave_one_out(model, model.statistics_, table)
     assert fb.k_fold(model, table, "y", folds=3).accuracy > 0.3
@@ -426,13 +450,17 @@ def test_folds__learn_their_own_graphs() -> None:
 
 def test_leaderboard__has_networks_where_they_are_named() -> None:
     table = draw(18, 200)
-    board = fb.compare(table, "y", models=["network", fb.NetworkClassifier({"y": ("a",)})])
+    below = {"y": ("a",)}
+    models = {"below": fb.NetworkClassifier(below), "given": fb.NetworkClassifier(below, alpha=0)}
+    board = fb.compare(table, "y", models={"network": fb.NetworkClassifier(), **models})
     found = {entry.name: entry for entry in board.entries}
-    model = found["network"].model
-    alone = fb.leave_one_out(model, model.statistics_, table)
-    assert found["network"].figures.log_loss == pytest.approx(alone.log_loss, rel=1e-12)
-    (other,) = (entry for name, entry in found.items() if name != "network")
-    assert "the class has parents" in other.reason
+    for name in ("network", "below"):
+        model = found[name].model
+        alone = fb.leave_one_out(model, model.statistics_, table)
+        assert found[name].figures.log_loss == pytest.approx(alone.log_loss, rel=1e-12)
+    assert "the class has parents" in found["given"].reason
+    named = fb.compare(table, "y", models=["network"]).entries
+    assert [entry.figures.log_loss for entry in named] == [found["network"].figures.log_loss]
     assert "network" not in [entry.name for entry in fb.compare(table, "y").entries]
 
 

@@ -142,9 +142,17 @@ class NetworkCells(FamilyCells):
 
     def of_class(self, smoothing: Smoothing) -> Floats:
         """Return P(c | parents), (S_p + 2, ..., K)."""
-        n = self._laid_out(self._below, self.above)
+        n = self.class_counts()
+        return self.class_ratio(smoothing, n, n.sum(axis=-1, keepdims=True))
+
+    def class_counts(self) -> Floats:
+        """Return n(parents, c) of a class with parents, (S_p + 2, ..., K); 0 if not counted."""
+        return self._laid_out(self._below, self.above)
+
+    def class_ratio(self, smoothing: Smoothing, n: Floats, total: Floats) -> Floats:
+        """Return (n + mass) / (total + K mass) of cells of the family of the class."""
         rule = _spread(smoothing, math.prod(self.choices[list(self.above)].tolist()))
-        return rule.ratio(n, n.sum(axis=-1, keepdims=True), self.n_classes)
+        return rule.ratio(n, total, self.n_classes)
 
     def margin(self, tables: Sequence[Floats], of_class: Floats, names: Sequence[str]) -> Floats:
         """Return P(c) of a class with parents, which are summed out.

@@ -26,6 +26,8 @@ class ClassNetwork(Network):
         (S_1 + 2, ..., n_classes) ln [P(c | parents) / P(c)].
     families, tables, hidden, states, names, summed
         As in `Network`.
+    says_summed
+        Stands for `says` where a parent of the class is hidden; None for this.
     """
 
     def __init__(
@@ -38,17 +40,18 @@ class ClassNetwork(Network):
         states: Ints,
         names: Sequence[str],
         summed: Sequence[Floats] | None = None,
+        says_summed: Floats | None = None,
     ) -> None:
         self.told = len(hidden)
-        table = np.zeros((*says.shape[:-1], 3, says.shape[-1]))
-        table[..., 0, :] = says
+        table = _as_child(says)
+        last = table if says_summed is None else _as_child(says_summed)
         super().__init__(
             [*families, (*above, self.told)],
             [*tables, table],
             [*hidden, np.array([False, True, True])],
             np.append(states, 1),
             [*names, "the class"],
-            None if summed is None else [*summed, table],
+            None if summed is None else [*summed, last],
         )
 
     def rows(self, batch_codes: Sequence[Codes], n_rows: int) -> Bools:
@@ -68,6 +71,13 @@ class ClassNetwork(Network):
             return list(batch_codes)
         codes = np.zeros((1, n_rows), np.uint8)
         return [*batch_codes, Codes(np.array([self.told]), codes, np.array([3]))]
+
+
+def _as_child(says: Floats) -> Floats:
+    """Return the table of a feature of one code, and of places for no observation."""
+    table = np.zeros((*says.shape[:-1], 3, says.shape[-1]))
+    table[..., 0, :] = says
+    return table
 
 
 class ClassScorer(NetworkScorer):
