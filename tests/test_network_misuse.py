@@ -102,6 +102,8 @@ def test_one_row__scores_nothing_rather_than_less() -> None:
     network = BayesianNetwork.learn(row)
     for score in (network.search_.score, network.score(row), tied().score(row)):
         assert str(score) == "0.0"
+    with pytest.warns(FastBayesWarning, match="2 of 3 rows have missing"):
+        assert str(tied().score({"a": ["x", None, "x"], "b": ["u", "u", None]})) == "0.0"
 
 
 def test_most_rows_incomplete__is_a_caution() -> None:

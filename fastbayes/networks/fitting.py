@@ -336,7 +336,7 @@ class Fitting(Tables):
         if missing == "complete" and stats.values.missing.any():
             rows = read_rows(data, columns=list(self.nodes), **told)
             scores = FamilyScores(rows, rule, threads=threads, memory_limit=memory_limit)
-            return rule.sign * scores.total(masks_of(self.parents, rows.names))
+            return rule.sign * scores.total(masks_of(self.parents, rows.names)) + 0.0  # never -0
         _, places = self._ordered_states(stats)
         total = float(stats.n_rows)
         narrow = [node for node in self.nodes if node not in wide]
