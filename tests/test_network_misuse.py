@@ -119,9 +119,12 @@ def test_most_rows_incomplete__is_a_caution() -> None:
 @pytest.mark.parametrize("total", [1.0, 1e-3, 1e-300])
 def test_weights_that_sum_to_one__are_a_caution(total: float) -> None:
     # So few rows speak for nothing; a negative price would ask for as many parameters as can be.
-    with pytest.warns(FastBayesWarning, match="weights sum to .*scale them"):
+    with pytest.warns(FastBayesWarning, match="weights of 40 rows sum to .*scale them"):
         network = BayesianNetwork.learn(T, sample_weight=np.full(40, total / 40), restarts=0)
     assert network.search_.score >= 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        BayesianNetwork.learn(T, sample_weight=[1] + [0] * 39)  # one row, in fact
     more, none = BayesianNetwork.from_edges([("a", "b")]), BayesianNetwork.from_edges([], "ab")
     weight = np.full(40, total / 40)
     assert more.score(T, sample_weight=weight) <= none.score(T, sample_weight=weight) + 1e-12

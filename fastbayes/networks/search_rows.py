@@ -210,10 +210,11 @@ def _held(
     fits = 2 * needed <= limit
     held = [np.empty(n_rows if fits else 0, kind) for kind in kinds]
     weight = np.empty(n_rows if fits else 0) if stats.weighted else None
-    kept, total, left_out = 0, 0.0, 0
+    kept, heavy, total, left_out = 0, 0, 0.0, 0
     for some, its, incomplete in engine.in_order(_read, scan(), engine.resolved_threads(threads)):
         n = len(some[0])
         total += n if its is None else float(its.sum())
+        heavy += n if its is None else int(np.count_nonzero(its))
         if fits:
             for column, codes in zip(held, some, strict=True):
                 column[kept : kept + n] = codes
@@ -235,10 +236,10 @@ def _held(
             logger.info("%s", said)
         else:
             caution(f"{said} of the scores; use missing='category', or leave out columns")
-    if stats.weighted and total <= 1:
+    if heavy > 1 and total <= 1:
         caution(
-            f"the weights sum to {total:.3g}, and count as so many rows: parameters cost nothing "
-            "among so few; scale them to sum to the number of rows"
+            f"the weights of {heavy:,} rows sum to {total:.3g}, and count as so many rows: "
+            "parameters cost nothing among so few; scale them to sum to the number of rows"
         )
     columns, distinct = [column[:kept] for column in held], False
     weight = None if weight is None else weight[:kept]
