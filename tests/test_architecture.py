@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "fastbayes"
 
 FLOORS = {
     "errors": 0, "_jit": 0, "_registry": 0,
-    "caution": 1, "kernels": 1, "plain": 1, "domains": 1, "schema": 1, "batch": 1,
+    "caution": 1, "kernels": 1, "plain": 1, "domains": 1, "schema": 1, "batch": 1, "layout": 1,
     "loss": 1, "decisions": 1, "ranks": 1,
     "statistics": 2, "data": 2, "files": 2, "checkpoint": 2,
     "engine": 3, "folding": 3, "remarks": 3, "discretization": 3,
@@ -29,6 +29,8 @@ SIDEWAYS = {
     ("kernels", "plain"),
     ("kernels", "batch"),
     ("plain", "batch"),
+    ("kernels", "layout"),
+    ("plain", "layout"),
     ("decisions", "loss"),
     ("schema", "domains"),
     ("statistics", "files"),
