@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
 
+from fastbayes.calibration import Calibrated
 from fastbayes.classifiers.a2de import A2DE
 from fastbayes.classifiers.aode import AODE
 from fastbayes.classifiers.drop_in import (
@@ -61,6 +62,7 @@ __all__ = [
     "TAN",
     "BayesianNetwork",
     "BernoulliNB",
+    "Calibrated",
     "CategoricalNB",
     "ComplementNB",
     "DataError",

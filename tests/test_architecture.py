@@ -21,7 +21,7 @@ FLOORS = {
     "validation": 5, "evaluation": 5, "environment": 5, "generate": 5,
     "scoring": 5, "fold_training": 5, "cross_validation": 5,
     "both_ways": 5, "contest": 5, "comparison": 5, "leaderboard": 5, "export": 5, "engines": 5,
-    "learning": 5, "calibration": 5,
+    "learning": 5, "calibration": 5, "held_out_posteriors": 5,
     "__init__": 6, "cli": 6, "report": 6, "__main__": 6,
 }  # fmt: skip
 
@@ -50,7 +50,9 @@ SIDEWAYS = {
     ("cross_validation", "fold_training"),
     ("cross_validation", "scoring"),
     ("cross_validation", "validation"),
-    ("calibration", "fold_training"),
+    ("held_out_posteriors", "fold_training"),
+    ("held_out_posteriors", "scoring"),
+    ("calibration", "held_out_posteriors"),
     ("calibration", "scoring"),
     ("leaderboard", "cross_validation"),
     ("contest", "both_ways"),
