@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.batch import Batch
-from fastbayes.classifiers.answers import Explanation
 from fastbayes.classifiers.base import Classifier
 from fastbayes.classifiers.calibrated_isotonic import Isotonic
 from fastbayes.classifiers.calibrated_rows import Kept, Losses
@@ -190,7 +189,14 @@ class Calibrated(TableRows):
                 f"{of.__name__}; use scikit-learn's CalibratedClassifierCV for arrays"
             )
 
-    def _unfitted(self) -> Any:
+    def unfitted(self) -> Any:
+        """Return a copy of the model that is to be fitted.
+
+        Returns
+        -------
+        Classifier
+            One with the same parameters.
+        """
         if self.model is None:
             return NaiveBayes()
         return type(self.model)(**self.model.get_params(deep=False))
@@ -222,7 +228,7 @@ class Calibrated(TableRows):
             When the data can be read only once, or the model is none that can be validated so.
         """
         self._check_parameters()
-        model = self._unfitted()
+        model = self.unfitted()
         if self.validation == "leave_one_out":
             kind_of(model)  # else there is no use in fitting it
         if hasattr(X, "__next__"):
@@ -347,21 +353,6 @@ class Calibrated(TableRows):
         drawn: dict[str, Any] = self.model_._drawn(codes, random)
         return drawn
 
-    def explain(self, X: Any) -> Explanation:
-        """Return what each feature adds to the log joint of each class, before the map.
-
-        Parameters
-        ----------
-        X
-            As in `predict`.
-
-        Returns
-        -------
-        Explanation
-            That of the model.
-        """
-        return super().explain(X)
-
     def _scorer(self, cells: float) -> CalibratedScorer:
         scorer = self.model_._scorer(cells)
         return CalibratedScorer(scorer, self.calibration_, self._log_prior())
@@ -426,7 +417,7 @@ class Calibrated(TableRows):
             named = {n: a for n, a in arrays.items() if n.startswith(start)}
             return {name.removeprefix(start): array for name, array in named.items()}
 
-        like = self._unfitted()
+        like = self.unfitted()
         model = like.from_state(
             like.get_params(deep=False), header["model"], under("model."), source
         )

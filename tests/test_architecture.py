@@ -54,6 +54,7 @@ SIDEWAYS = {
     ("held_out_posteriors", "scoring"),
     ("calibration", "held_out_posteriors"),
     ("calibration", "scoring"),
+    ("learning", "calibration"),
     ("leaderboard", "cross_validation"),
     ("contest", "both_ways"),
     ("contest", "cross_validation"),

@@ -95,6 +95,19 @@ def learned(model: Any) -> dict[str, Any]:
     return found
 
 
+def calibration(model: Any) -> dict[str, Any]:
+    """Return how the posteriors of a calibrated model were mapped; nothing of another."""
+    if not hasattr(model, "calibration_"):
+        return {}
+    before, after = model.log_loss_
+    return {
+        "calibrated_by": model.calibration_.method,
+        "temperature": getattr(model.calibration_, "temperature", None),
+        "held_out_by": model.validation_,
+        "log_loss": {"before": before, "after": after},
+    }
+
+
 def size(n_bytes: int) -> str:
     """Return a number of bytes as people read it."""
     value, unit = float(n_bytes), "B"
