@@ -32,6 +32,8 @@ from fastbayes.classifiers.tan import TAN
 from fastbayes.comparison import compare
 from fastbayes.counting import count
 from fastbayes.cross_validation import k_fold, leave_one_out
+from fastbayes.crossing import Crossover, crossover
+from fastbayes.curve_table import LearningCurve
 from fastbayes.decisions import bayes_risk, conditional_risk, minimum_risk
 from fastbayes.environment import show_versions, warmup
 from fastbayes.errors import (
@@ -44,6 +46,7 @@ from fastbayes.errors import (
     SchemaError,
 )
 from fastbayes.evaluation import evaluate
+from fastbayes.learning_curves import learning_curve
 from fastbayes.networks.network import BayesianNetwork
 from fastbayes.planning import Plan, plan
 from fastbayes.sink import predict_to
@@ -65,6 +68,7 @@ __all__ = [
     "Calibrated",
     "CategoricalNB",
     "ComplementNB",
+    "Crossover",
     "DataError",
     "FastBayesError",
     "FastBayesWarning",
@@ -73,6 +77,7 @@ __all__ = [
     "GaussianNB",
     "JointBayes",
     "JointGaussian",
+    "LearningCurve",
     "MemoryLimitError",
     "MultinomialNB",
     "NaiveBayes",
@@ -85,8 +90,10 @@ __all__ = [
     "compare",
     "conditional_risk",
     "count",
+    "crossover",
     "evaluate",
     "k_fold",
+    "learning_curve",
     "leave_one_out",
     "load",
     "minimum_risk",

@@ -171,6 +171,7 @@ def scores(
     threads: int | None = None,
     progress: Progress | None = None,
     strict: bool = True,
+    ranks: bool = True,
 ) -> tuple[list[Score], Floats]:
     """Score all rows by all models in one scan; return their scores and the weight of each class.
 
@@ -192,12 +193,14 @@ def scores(
         Called with the number of rows done since the last call.
     strict
         Whether a model that cannot score a row ends it all, rather than itself.
+    ranks
+        Whether to keep what the AUC needs.
     """
     n_classes = len(contestants[0].classes)
 
     def begun() -> list[Score]:
         def summary(c: Contestant) -> Any:
-            made = Evaluator(c.classes, loss=loss)
+            made = Evaluator(c.classes, loss=loss, ranks=ranks)
             return made if c.summary is None else c.summary()
 
         return [Score([summary(c) for _ in c.scorers]) for c in contestants]
