@@ -11,10 +11,14 @@ from hypothesis import strategies as st
 from oracles import gradient as naive
 
 from fastbayes.batch import Batch, Codes
+from fastbayes.kernels import gradient as compiled
 from fastbayes.layout import Layout
 from fastbayes.plain import gradient as plain
 
-MODULES = [pytest.param(plain, id="plain")]
+MODULES = [
+    pytest.param(compiled, id="kernels", marks=pytest.mark.compiled),
+    pytest.param(plain, id="plain"),
+]
 WIDTHS = {1: np.uint8, 2: np.uint16, 4: np.uint32}
 
 

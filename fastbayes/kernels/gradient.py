@@ -1,0 +1,405 @@
+"""Passes of logistic regression over rows: margins, loss, gradient and Hessian.
+
+Columns are joined, a few into one code, once for all passes. A pass adds up each row's cells of
+tables of sums of coefficients, turns these margins into factors, and adds the factors to cells of
+the same groups; what cells come to is then taken apart into the coefficients' own sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes._jit import kernel, readonly, reads, writes
+from fastbayes.batch import Batch
+from fastbayes.kernels import gradient_cells as cells
+from fastbayes.kernels import gradient_steps as steps
+from fastbayes.kernels import lanes
+from fastbayes.kernels.gradient_plan import Packed, Plan, absent_in, columns_of, packed_by, plan_of
+from fastbayes.kernels.joint_tables import aligned
+from fastbayes.layout import Layout
+
+Floats = NDArray[np.float64]
+U = np.uint64
+
+# Rows at a time of one output, and outputs times rows of more: they stay in the cache.
+SINGLE_ROWS, LANE_CELLS = 2_048, 8_192
+# Groups at a time whose tables are read for a row.
+GROUPS = 16
+
+# What a sweep adds up, or writes.
+RESIDUALS, PRODUCTS, CURVATURE, MARGINS = range(4)
+
+_INT, _FLOAT = "int64", "float64"
+_INTS, _FLOATS = reads(_INT), reads(_FLOAT)
+_ACC, _MATRIX = writes(_FLOAT), writes(_FLOAT, 2)
+_PLAN = (*[_INTS] * 5, reads(_INT, 2), _INTS)
+SIGNATURES: dict[str, list[tuple[str, ...]]] = {
+    name: [
+        (
+            _INT,
+            *(reads("uint16", 2), reads("uint32", 2), _INTS),
+            *(_FLOATS, _FLOATS),
+            *[reads(_FLOAT, 2)] * 4,
+            *(reads(classes), _FLOATS, _INT),
+            *(_MATRIX, _ACC, _MATRIX, _ACC, _MATRIX),
+        )
+    ]
+    for name, classes in {
+        "sweep_single": "uint8",
+        "sweep_lanes_4": "uint16",
+        "sweep_lanes_8": "uint16",
+        "sweep_lanes_16": "uint16",
+    }.items()
+} | {
+    "fill_cells": [(reads(_FLOAT, 2), _INT, _INT, *_PLAN, _ACC)],
+    "take_apart": [(_ACC, _INT, _INT, *_PLAN, _MATRIX)],
+}
+
+
+class Gradient:
+    """Loss, gradient and Hessian of logistic regression over rows; immutable, thread-safe.
+
+    Parameters
+    ----------
+    layout
+        Where the coefficients stand.
+
+    Notes
+    -----
+    A pass is made for some coefficients and takes packed rows; many threads may use it at once.
+    With one output, the margin m is the log-odds of class 1 and a row's loss ln(1 + eᵐ) - y m.
+    With one output per class, it is ln Σ_k e^{m_k} - m_y. All sums are weighted and unpenalised.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        outputs = layout.n_outputs
+        self.width = 1 if outputs == 1 else 4 if outputs <= 4 else 8 if outputs <= 8 else 16
+        self._plans: dict[bytes, Plan] = {}
+
+    def packed(self, batch: Batch, weight: Floats | None) -> Packed:
+        """Return a copy of a batch's rows, of these weights, for the passes.
+
+        Parameters
+        ----------
+        batch
+            Encoded rows; its own weights are not looked at.
+        weight
+            (n_rows,), or None where every row weighs 1.
+        """
+        columns = columns_of(batch)
+        absent = absent_in(self.layout, columns)
+        key = absent.tobytes()
+        # Two threads may make the same plan at once: either will do.
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._plans[key] = plan_of(self.layout, absent, self.width)
+        return packed_by(plan, self.layout, columns, batch, weight)
+
+    def loss_gradient(
+        self, theta: Floats, exact: bool = True
+    ) -> Callable[[Packed], tuple[float, Floats]]:
+        """Return the pass that gives the loss and its gradient (P, M).
+
+        Parameters
+        ----------
+        theta
+            (P, M) coefficients.
+        exact
+            Whether all is float64: it is, float32 measured no faster.
+        """
+        sweep = _Sweep(self, RESIDUALS, theta)
+
+        def run(packed: Packed) -> tuple[float, Floats]:
+            assert packed.classes is not None
+            loss, sums = sweep(packed)
+            return float(loss[0] + loss[1]), sums
+
+        return run
+
+    def hessian_product(self, theta: Floats, direction: Floats) -> Callable[[Packed], Floats]:
+        """Return the pass that gives the Hessian's product with a direction (P, M)."""
+        sweep = _Sweep(self, PRODUCTS, theta, direction)
+        return lambda packed: sweep(packed)[1]
+
+    def curvature(self, theta: Floats) -> Callable[[Packed], Floats]:
+        """Return the pass that gives the diagonal of the Hessian (P, M)."""
+        sweep = _Sweep(self, CURVATURE, theta)
+        return lambda packed: sweep(packed)[1]
+
+    def margins(self, theta: Floats) -> Callable[[Packed], Floats]:
+        """Return the pass that gives every row's margins (n_rows, M)."""
+        sweep = _Sweep(self, MARGINS, theta)
+        return lambda packed: sweep(packed)[1]
+
+
+class _Sweep:
+    """One pass: coefficients (and a direction) as tables, of each plan when it first comes."""
+
+    def __init__(self, gradient: Gradient, kind: int, *coefficients: Floats) -> None:
+        self._layout, self._width, self._kind = gradient.layout, gradient.width, kind
+        self._coefficients = [readonly(np.array(c, np.float64)) for c in coefficients]
+        self._tiles = -(-self._layout.n_outputs // self._width)
+        first = self._layout.rows.numeric
+        last = first + self._layout.n_numeric
+        # Without a direction the coefficients stand in for it, and nobody looks.
+        both = self._coefficients[0], self._coefficients[-1]
+        self._slopes = [readonly(c[first:last].copy()) for c in both]
+        self._intercepts = readonly(np.stack([c[0] for c in both]))
+        self._tables: dict[int, tuple[Plan, list[Floats]]] = {}
+
+    def __call__(self, packed: Packed) -> tuple[Floats, Floats]:
+        """Return loss and compensation (2,), and the sums (P, M) or the margins (n_rows, M)."""
+        layout, width, n = self._layout, self._width, packed.n_rows
+        outputs, length = layout.n_outputs, int(packed.plan.start[-1]) * width
+        tables = self._filled(packed.plan)
+        if width == 1:
+            sweep, rows, scratch = sweep_single, SINGLE_ROWS, 2
+        else:
+            sweep = {4: sweep_lanes_4, 8: sweep_lanes_8, 16: sweep_lanes_16}[width]
+            height = self._tiles * width
+            rows = max(LANE_CELLS // height // 8 * 8, 8)
+            scratch = 2 * height + 3
+        rows = min(rows, max(-(-n // 8) * 8, 8))
+        writes_margins = self._kind == MARGINS
+        out = np.empty((n if writes_margins else 0, outputs))
+        acc = _zeros(0 if writes_margins else self._tiles * length)
+        sums, loss = np.zeros((1 + layout.n_numeric, outputs)), np.zeros(2)
+        classes = packed.classes
+        if classes is None:
+            classes = readonly(np.empty(0, np.uint8 if outputs == 1 else np.uint16))
+        sweep(
+            self._kind,
+            *(packed.codes, packed.wide, packed.plan.start),
+            *(tables[0], tables[-1], packed.numbers, *self._slopes, self._intercepts),
+            *(classes, packed.weight, n),
+            # One cache line more, lest all outputs of a row fall into the same cache set.
+            *(np.empty((scratch, rows + 8)), acc, sums, loss, out),
+        )
+        if writes_margins:
+            return loss, out
+        result = np.zeros((layout.n_rows, outputs))
+        result[0] = sums[0]
+        result[layout.rows.numeric : layout.rows.numeric + layout.n_numeric] = sums[1:]
+        for tile in range(self._tiles):
+            part = acc[tile * length : (tile + 1) * length]
+            take_apart(part, width, tile * width, *_members(packed.plan), result)
+        return loss, result
+
+    def _filled(self, plan: Plan) -> list[Floats]:
+        found = self._tables.get(id(plan))
+        if found is None:
+            length = int(plan.start[-1]) * self._width
+            tables = []
+            for theta in self._coefficients:
+                table = aligned(self._tiles * length, np.float64)
+                for tile in range(self._tiles):
+                    part = table[tile * length : (tile + 1) * length]
+                    fill_cells(theta, self._width, tile * self._width, *_members(plan), part)
+                tables.append(readonly(table))
+            # The plan is kept with its tables, lest another take its place in memory.
+            found = self._tables[id(plan)] = plan, tables
+        return found[1]
+
+
+def _members(plan: Plan) -> tuple[Any, ...]:
+    return (
+        *(plan.bounds, plan.size, plan.known, plan.row, plan.radix),
+        *(plan.pairs, plan.start),
+    )
+
+
+def _zeros(length: int) -> Floats:
+    result: Floats = aligned(length, np.float64).view(np.float64)
+    result[:] = 0.0
+    return result
+
+
+@kernel
+def fill_cells(theta, width, first, bounds, size, known, row, radix, pairs, start, table):
+    """Write sums of coefficients into cells: see `gradient_cells.fill`."""
+    cells.fill(theta, width, first, bounds, size, known, row, radix, pairs, start, table)
+
+
+@kernel
+def take_apart(acc, width, first, bounds, size, known, row, radix, pairs, start, out):
+    """Add cells up to each coefficient's sum: see `gradient_cells.take`."""
+    cells.take(acc, width, first, bounds, size, known, row, radix, pairs, start, out)
+
+
+@kernel
+def sweep_single(
+    kind, codes, wide, start, table, other, numbers, slopes, other_slopes, intercepts, classes,
+    weight, rows, scratch, acc, sums, loss, out,
+):  # fmt: skip
+    """Pass over rows of one output: margins to factors, factors to sums of cells and columns.
+
+    kind           IN   what is added up: RESIDUALS, PRODUCTS or CURVATURE; or written: MARGINS
+    codes          IN   (narrow groups, >= rows up to fours) uint16
+    wide           IN   (wide groups, >= rows up to fours) uint32
+    start          IN   (groups + 1,) int64   first cell of each group, and the number of all
+    table, other   IN   (cells,) float64   sums of coefficients, and of the direction's
+    numbers        IN   (p, rows) float64
+    slopes, other_slopes  IN   (p, 1) float64   coefficients of the numbers, and the direction's
+    intercepts     IN   (2, 1) float64   of the coefficients and of the direction
+    classes        IN   (rows,) uint8, or empty where residuals are not asked for
+    weight         IN   (rows,) float64, or empty
+    scratch        OUT  (2, any) float64
+    acc            OUT  (cells,) float64   += sums of the cells
+    sums           OUT  (1 + p, 1) float64   += sums of the intercept and of the numbers
+    loss           OUT  (2,) float64   the loss, and what is to be added to it
+    out            OUT  (rows, 1) float64, or empty where margins are not asked for
+    """
+    narrow = codes.shape[0]
+    for lo in range(0, rows, scratch.shape[1]):
+        n = min(scratch.shape[1], rows - lo)
+        m, v = scratch[0, :n], scratch[1, :n]
+        m[:] = intercepts[0, 0]
+        steps.add_single(codes, start, table, lo, m)
+        steps.add_wide(wide, start[narrow:], table, 1, lo, n, 1, scratch[:1])
+        steps.add_numbers(numbers, slopes, 0, lo, m)
+        if kind == MARGINS:
+            out[lo : lo + n, 0] = m
+            continue
+        if kind == RESIDUALS:
+            steps.residuals_of_odds(m, classes[lo : lo + n], v)
+            steps.add_loss(v, weight, lo, loss)
+        else:
+            steps.variances_of_odds(m)
+        if kind == PRODUCTS:
+            v[:] = intercepts[1, 0]
+            steps.add_single(codes, start, other, lo, v)
+            steps.add_wide(wide, start[narrow:], other, 1, lo, n, 1, scratch[1:])
+            steps.add_numbers(numbers, other_slopes, 0, lo, v)
+            for r in range(n):
+                m[r] *= v[r]
+        steps.scale_by(m, weight, lo)
+        steps.scatter_single(codes, start, acc, lo, m)
+        steps.scatter_wide(wide, start[narrow:], acc, 1, lo, n, 1, scratch)
+        sums[0, 0] += steps.sum_of(m)
+        steps.add_products(numbers, kind == CURVATURE, lo, m, 0, sums)
+
+
+def _lanes_of(width: int) -> Any:
+    @kernel
+    def sweep_lanes(
+        kind, codes, wide, start, table, other, numbers, slopes, other_slopes, intercepts, classes,
+        weight, rows, scratch, acc, sums, loss, out,
+    ):  # fmt: skip
+        """Pass over rows of k outputs, `width` of which are a tile of a cell.
+
+        As `sweep_single`, but table, other, acc (tiles * cells * width,); slopes (p, k);
+        intercepts (2, k); sums (1 + p, k); classes uint16; out (rows, k) or empty; scratch
+        (2 * tiles * width + 3, eight more than rows at a time).
+        """
+        k = slopes.shape[1]
+        tiles = (k + width - 1) // width
+        height = tiles * width
+        narrow = codes.shape[0]
+        most = scratch.shape[1] - 8
+        stride, size = U(scratch.shape[1]), U(width)
+        length = start[start.size - 1] * width
+        flat = codes.reshape(-1)
+        step = U(codes.shape[1])
+        best, others, own = scratch[2 * height], scratch[2 * height + 1], scratch[2 * height + 2]
+        for lo in range(0, rows, most):
+            n = min(most, rows - lo)
+            padded = (n + 3) // 4 * 4
+            for part in range(2 if kind == PRODUCTS else 1):
+                t, s = (other, other_slopes) if part else (table, slopes)
+                x = scratch[part * height : (part + 1) * height]
+                for c in range(height):
+                    x[c, :padded] = intercepts[part, c] if c < k else 0.0
+                for tile in range(tiles):
+                    for g0 in range(0, narrow, GROUPS):
+                        g1 = U(min(g0 + GROUPS, narrow))
+                        to = U(tile * width) * stride
+                        r = U(0)
+                        while r < U(padded):
+                            s0 = lanes.zero(t, width)
+                            s1 = s0
+                            s2 = s0
+                            s3 = s0
+                            g = U(g0)
+                            at = g * step + U(lo) + r
+                            while g < g1:
+                                b = U(tile * length) + U(start[g]) * size
+                                s0 = lanes.add(s0, lanes.load(t, b + U(flat[at]) * size, width))
+                                b1 = b + U(flat[at + U(1)]) * size
+                                s1 = lanes.add(s1, lanes.load(t, b1, width))
+                                b2 = b + U(flat[at + U(2)]) * size
+                                s2 = lanes.add(s2, lanes.load(t, b2, width))
+                                b3 = b + U(flat[at + U(3)]) * size
+                                s3 = lanes.add(s3, lanes.load(t, b3, width))
+                                g += U(1)
+                                at += step
+                            lanes.add_columns(x, to + r, stride, s0, s1, s2, s3)
+                            r += U(4)
+                    first = tile * width
+                    steps.add_wide(
+                        wide, start[narrow:], t[tile * length :], width, lo, n,
+                        min(k - first, width), x[first:],
+                    )  # fmt: skip
+                for c in range(k):
+                    steps.add_numbers(numbers, s, c, lo, x[c, :n])
+            m = scratch[:height]
+            if kind == MARGINS:
+                for c in range(k):
+                    out[lo : lo + n, c] = m[c, :n]
+                continue
+            if kind == RESIDUALS:
+                for r_ in range(n):
+                    own[r_] = m[classes[lo + r_], r_]
+            steps.shares_of(m, k, n, best, others)
+            if kind == RESIDUALS:
+                steps.residuals_of_shares(m, classes, lo, n, best, others, own)
+                steps.add_loss(own[:n], weight, lo, loss)
+            elif kind == PRODUCTS:
+                steps.products_of_shares(m, scratch[height:], k, n, own)
+            else:
+                for c in range(k):
+                    x_ = m[c, :n]
+                    for r_ in range(n):
+                        x_[r_] *= 1.0 - x_[r_]
+            for c in range(k):
+                m[c, n:padded] = 0.0
+                steps.scale_by(m[c, :n], weight, lo)
+                sums[0, c] += steps.sum_of(m[c, :n])
+                steps.add_products(numbers, kind == CURVATURE, lo, m[c, :n], c, sums)
+            for tile in range(tiles):
+                for g0 in range(0, narrow, GROUPS):
+                    g1 = U(min(g0 + GROUPS, narrow))
+                    r = U(0)
+                    while r < U(padded):
+                        x0, x1, x2, x3 = lanes.load_rows(
+                            scratch, U(tile * width) * stride + r, stride, width
+                        )
+                        g = U(g0)
+                        at = g * step + U(lo) + r
+                        while g < g1:
+                            b = U(tile * length) + U(start[g]) * size
+                            b0 = b + U(flat[at]) * size
+                            lanes.store(acc, b0, lanes.add(lanes.load(acc, b0, width), x0))
+                            b1 = b + U(flat[at + U(1)]) * size
+                            lanes.store(acc, b1, lanes.add(lanes.load(acc, b1, width), x1))
+                            b2 = b + U(flat[at + U(2)]) * size
+                            lanes.store(acc, b2, lanes.add(lanes.load(acc, b2, width), x2))
+                            b3 = b + U(flat[at + U(3)]) * size
+                            lanes.store(acc, b3, lanes.add(lanes.load(acc, b3, width), x3))
+                            g += U(1)
+                            at += step
+                        r += U(4)
+                first = tile * width
+                steps.scatter_wide(
+                    wide, start[narrow:], acc[tile * length :], width, lo, n,
+                    min(k - first, width), m[first:],
+                )  # fmt: skip
+
+    return sweep_lanes
+
+
+sweep_lanes_4, sweep_lanes_8, sweep_lanes_16 = (_lanes_of(width) for width in (4, 8, 16))
