@@ -24,6 +24,7 @@ from fastbayes.classifiers.gaussian import GaussianBayes
 from fastbayes.classifiers.joint import JointBayes
 from fastbayes.classifiers.joint_gaussian import JointGaussian
 from fastbayes.classifiers.kdb import KDB
+from fastbayes.classifiers.logistic import LogisticRegression
 from fastbayes.classifiers.naive_bayes import NaiveBayes
 from fastbayes.classifiers.network import NetworkClassifier
 from fastbayes.classifiers.spode import SPODE
@@ -51,6 +52,7 @@ from fastbayes.networks.network import BayesianNetwork
 from fastbayes.planning import Plan, plan
 from fastbayes.sink import predict_to
 from fastbayes.statistics.bundle import Statistics
+from fastbayes.statistics.loss_gradient import LossGradient
 
 try:
     __version__ = version("fastbayes")
@@ -78,6 +80,8 @@ __all__ = [
     "JointBayes",
     "JointGaussian",
     "LearningCurve",
+    "LogisticRegression",
+    "LossGradient",
     "MemoryLimitError",
     "MultinomialNB",
     "NaiveBayes",

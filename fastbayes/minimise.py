@@ -27,12 +27,15 @@ POOR = 0.5
 class Objective(Protocol):
     """A convex function of (P, M) coefficients that is a sum over rows, and perhaps a penalty.
 
-    total   what a gradient is divided by, the weight of all rows
-    passes  times that all rows have been gone over so far
+    total  what a gradient is divided by, the weight of all rows
     """
 
     total: float
-    passes: float
+
+    @property
+    def passes(self) -> float:
+        """Times that all rows have been gone over."""
+        ...
 
     def value_gradient(self, theta: Floats) -> tuple[float, Floats]:
         """Return the value and the gradient."""
@@ -139,7 +142,7 @@ def newton(
         (P, M) where to begin.
     tol
         Largest derivative, by the weight of the rows, at which to stop. The value is then within
-        1e-4 `tol` of the minimum, relatively, as the last step foretells.
+        1e-6 `tol` of the minimum, relatively, as the last step foretells.
     max_iter
         Steps at most.
     sample
@@ -170,7 +173,7 @@ def newton(
     while True:
         spent = 0.0 if sample is None else share * (sample.passes - before)
         recorder.note(value, norm, spent)
-        close = gap <= 1e-4 * tol * max(1.0, abs(value))
+        close = gap <= 1e-6 * tol * max(1.0, abs(value))
         if (norm <= tol and (close or norm <= 1e-3 * tol)) or norm <= ratio * first:
             reason = ""
             break

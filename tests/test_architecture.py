@@ -39,6 +39,8 @@ SIDEWAYS = {
     ("schema", "domains"),
     ("statistics", "files"),
     ("discretization", "engine"),
+    ("packed_rows", "engine"),
+    ("packed_rows", "equal_rows"),
     ("engine", "folding"),
     ("checkpoint", "files"),
     ("checkpoint", "statistics"),

@@ -113,8 +113,8 @@ class Coefficients:
             tables[offsets[j] : offsets[j] + size] = wide[at : at + size]
         for i, ((a, b), at) in enumerate(zip(layout.pairs, rows.pairs, strict=True), d):
             known = wide[at : at + layout.sizes[a] * layout.sizes[b]]
-            cells = tables[offsets[i] : offsets[i + 1]].reshape(sizes[a], sizes[b], -1)
-            cells[:-2, :-2] = known.reshape(layout.sizes[a], layout.sizes[b], -1)
+            cells = tables[offsets[i] : offsets[i + 1]].reshape(sizes[a], sizes[b], wide.shape[1])
+            cells[:-2, :-2] = known.reshape(layout.sizes[a], layout.sizes[b], wide.shape[1])
         slope = wide[rows.numeric : rows.numeric + layout.n_numeric] / layout.scale[:, None]
         return cls.of(wide[0], tables, offsets, layout.center, slope, pairs=layout.pairs)
 
@@ -173,13 +173,14 @@ class Coefficients:
 
     def _blocks(self, *, common: bool = True) -> tuple[Floats, Floats, Floats]:
         """Return coefficients of values, numbers and pairs, each (any, n_outputs)."""
-        tables = np.split(self.tables, self.offsets[1:-1])
+        # Of nothing, numpy splits off one part all the same.
+        tables = np.split(self.tables, self.offsets[1:-1])[: len(self.offsets) - 1]
         d = len(self.sizes)
         nothing = np.empty((0, len(self.prior)))
         values = [nothing, *(table[:-2] for table in tables[:d])]
         cells = [nothing]
         for (a, b), table in zip(self.pairs, tables[d:], strict=True):
-            grid = table.reshape(self.sizes[a] + 2, self.sizes[b] + 2, -1)
+            grid = table.reshape(self.sizes[a] + 2, self.sizes[b] + 2, len(self.prior))
             cells.append(grid[:-2, :-2].reshape(-1, len(self.prior)))
         numbers = self.slope + self.common[1:, None] if common else self.slope
         return (

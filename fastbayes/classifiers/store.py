@@ -28,6 +28,7 @@ MODELS = {
     "NetworkClassifier": "fastbayes.classifiers.network",
     "JointBayes": "fastbayes.classifiers.joint",
     "JointGaussian": "fastbayes.classifiers.joint_gaussian",
+    "LogisticRegression": "fastbayes.classifiers.logistic",
     "CategoricalNB": "fastbayes.classifiers.drop_in",
     "MultinomialNB": "fastbayes.classifiers.drop_in",
     "ComplementNB": "fastbayes.classifiers.drop_in",

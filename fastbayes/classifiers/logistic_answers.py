@@ -1,0 +1,280 @@
+"""What a fitted logistic regression answers and how it is kept, however it came about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes import engine
+from fastbayes.batch import Batch
+from fastbayes.classifiers.base import Classifier
+from fastbayes.classifiers.inputs import open_training
+from fastbayes.classifiers.linear import Coefficients
+from fastbayes.classifiers.log_space import Floats, log_sum_exp
+from fastbayes.classifiers.logistic_model import Fit, names_of
+from fastbayes.classifiers.methods import absent
+from fastbayes.classifiers.prior_shift import shifted_prior
+from fastbayes.errors import SchemaError
+from fastbayes.layout import Layout
+from fastbayes.packed_rows import Reading
+from fastbayes.schema import Schema, labels
+from fastbayes.statistics.bundle import Statistics
+from fastbayes.statistics.loss_gradient import LossGradient
+
+# A class that new rows do not hold keeps this share.
+LEAST_SHARE = 1e-12
+
+
+class LogisticAnswers(Classifier):
+    """A model whose class scores are linear in values and numbers."""
+
+    _reads_rows: ClassVar[bool] = True  # counts are not all that it learns from
+
+    coefficients_: Coefficients
+    coef_: Floats
+    intercept_: Floats
+    coef_names_: list[tuple[Any, Any]]
+    converged_: bool | None
+    n_iter_: int
+    gradient_norm_: float
+    objective_: float
+    trace_: Floats
+    _fit: Fit
+
+    fit_statistics = absent(
+        "LogisticRegression learns from rows, which no counts replace: use fit, or "
+        "NaiveBayes.to_logistic for what counts can say"
+    )
+    log_evidence = absent(
+        "LogisticRegression models P(c | x), not P(x): there is no evidence; use NaiveBayes"
+    )
+    sample = absent(
+        "LogisticRegression models P(c | x), not P(x): there is nothing to draw rows from; use "
+        "NaiveBayes"
+    )
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def _read(self, stats: Statistics) -> dict[str, Any]:
+        return self._attributes(stats.schema)
+
+    def _attributes(self, schema: Schema) -> dict[str, Any]:
+        fit = self._fit
+        return {
+            "coefficients_": fit.coefficients,
+            "coef_": fit.coefficients.coef,
+            "intercept_": fit.coefficients.intercept,
+            "coef_names_": names_of(fit.coefficients, schema),
+            "converged_": fit.converged,
+            "n_iter_": fit.n_iter,
+            "gradient_norm_": fit.norm,
+            "objective_": fit.objective,
+            "trace_": fit.trace,
+        }
+
+    def _converted(
+        self, schema: Schema, coefficients: Coefficients, statistics: Statistics | None
+    ) -> Self:
+        """Take coefficients that came about otherwise."""
+        self._fit = Fit(coefficients)
+        self.statistics_ = statistics  # type: ignore[assignment]
+        self.schema_, self.classes_ = schema, labels(schema.classes)
+        for name, value in self._attributes(schema).items():
+            setattr(self, name, value)
+        return self
+
+    def _copy_with(self, **params: Any) -> Self:
+        copy = type(self)(**{**self.get_params(deep=False), **params})
+        copy._set_features(vars(self).get("feature_names_in_"), self.n_features_in_)
+        copy._converted(self.schema_, self.coefficients_, self.statistics_)
+        return copy._taking(self._fit)
+
+    def _taking(self, fit: Fit) -> Self:
+        """Take a fit to the rows that the statistics are of."""
+        self._fit = fit
+        for name, value in self._attributes(self.schema_).items():
+            setattr(self, name, value)
+        return self
+
+    @property
+    def n_parameters_(self) -> int:
+        """Free parameters: K - 1 times 1, S_j - 1 per column, 1 per number, products of pairs."""
+        self._check_fitted()
+        sizes = np.maximum(self.coefficients_.sizes - 1, 0)
+        pairs = sum(int(sizes[a] * sizes[b]) for a, b in self.coefficients_.pairs)
+        each = 1 + int(sizes.sum()) + len(self.coefficients_.center) + pairs
+        return (len(self.classes_) - 1) * each
+
+    # -- answers -------------------------------------------------------------------------------
+
+    def _log_prior(self) -> Floats:
+        prior = self.coefficients_.prior
+        return np.asarray(prior - log_sum_exp(prior[None])[0])
+
+    def _explained_prior(self) -> Floats:
+        return self.coefficients_.prior
+
+    def _scorer(self, cells: float) -> Any:
+        return self.coefficients_.scorer(cells)
+
+    def _contributions(self, batch: Batch, out: Floats) -> None:
+        features = self.schema_.features
+        places = {
+            kind: [i for i, f in enumerate(features) if f.kind == kind]
+            for kind in ("categorical", "numeric")
+        }
+        self.coefficients_.contributions(batch, places, out)
+
+    def adapt_prior(self, X: Any, *, tolerance: float = 1e-9, max_iter: int = 10_000) -> Self:
+        """Return a copy whose intercepts fit unlabelled rows, by expectation maximisation.
+
+        Parameters
+        ----------
+        X
+            Rows whose classes are unknown, as in `predict`.
+        tolerance
+            Stop when no prior changes by more than this.
+        max_iter
+            Stop with an error after so many steps.
+
+        Returns
+        -------
+        Self
+            A fitted model whose intercepts are moved by the logarithm of how much more, or less,
+            frequent each class is than among the rows it learned from; this one is left as it was.
+
+        Raises
+        ------
+        DataError
+            When there are no rows, or the steps did not settle.
+        SchemaError
+            When the model was converted, and knows no frequencies of classes.
+
+        References
+        ----------
+        Saerens, Latinne, Decaestecker (2002), Adjusting the outputs of a classifier to new a
+        priori probabilities, Neural Computation 14, eq. 2.
+        """
+        self._check_fitted()
+        if self.statistics_ is None:
+            raise SchemaError(
+                "the model was converted without its rows' classes, whose frequencies are what "
+                "changes: fit it, or adapt the prior before converting"
+            )
+        counts = np.asarray(self.statistics_.values.class_counts, np.float64)
+        weight = self._class_weights(self.statistics_)
+        counts = counts if weight is None else counts * weight
+        prior = np.maximum(counts / counts.sum(), LEAST_SHARE)
+        found = shifted_prior(self.predict_proba(X), prior, tolerance, max_iter)
+        moved = np.log(np.maximum(found, LEAST_SHARE)) - np.log(prior)
+        moved -= moved[0] if len(moved) == 2 else moved.mean()
+        fit = self._fit
+        copy = self._copy_with()
+        shifted = replace(fit.coefficients, prior=fit.coefficients.prior + moved)
+        return copy._taking(replace(fit, coefficients=shifted))
+
+    def _class_weights(self, stats: Statistics) -> Floats | None:
+        """Return what the weights of each class's rows are multiplied by."""
+        raise NotImplementedError
+
+    def loss_gradient(self, X: Any, y: Any, *, sample_weight: Any = None) -> LossGradient:
+        """Return the loss of rows and its gradient at the model's coefficients.
+
+        Parameters
+        ----------
+        X
+            Rows, as in `fit`; values unseen at fit add nothing.
+        y
+            As in `fit`.
+        sample_weight
+            As in `fit`.
+
+        Returns
+        -------
+        LossGradient
+            Sums over the rows, without the penalty: those of parts of the rows add up to those of
+            all, so that any engine that maps and merges can take gradient steps.
+        """
+        self._check_fitted()
+        opened = open_training(self, X, y, sample_weight, reset=False)
+        c, k = self.coefficients_, len(self.classes_)
+        layout = Layout.of(c.sizes, k, center=c.center, scale=np.ones(len(c.center)), pairs=c.pairs)
+        stats = self.statistics_
+        reading = Reading(
+            source=opened.source,
+            schema=self.schema_,
+            layout=layout,
+            target=opened.target,
+            weight=opened.weight,
+            class_weight=None if stats is None else self._class_weights(stats),
+            threads=engine.resolved_threads(self.threads),
+            limit=0.0,
+        )
+        theta = c.theta(layout)
+        loss, gradient, rows, total = reading.sums(lambda gradient: gradient.loss_gradient(theta))
+        numeric = slice(layout.rows.numeric, layout.rows.numeric + layout.n_numeric)
+        # From derivatives by slopes around the center to those by slopes around 0.
+        gradient[numeric] += c.center[:, None] * gradient[0]
+        return LossGradient(rows, total, loss, gradient, at=LossGradient.mark(theta))
+
+    # -- saving --------------------------------------------------------------------------------
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return a JSON-able header and named arrays from which `from_state` rebuilds.
+
+        Returns
+        -------
+        tuple
+            Header and arrays.
+        """
+        self._check_fitted()
+        known = self.statistics_ is not None
+        stats = self.statistics_ if known else Statistics(self.schema_, {})
+        header, arrays = stats.state()
+        told, more = self._fit.state()
+        header |= {"named": "feature_names_in_" in vars(self), "counted": known, "fit": told}
+        return header, {**arrays, **more}
+
+    @classmethod
+    def from_state(
+        cls,
+        params: Mapping[str, Any],
+        header: Mapping[str, Any],
+        arrays: Mapping[str, NDArray[Any]],
+        source: str,
+    ) -> Self:
+        """Return the model that `state` described.
+
+        Parameters
+        ----------
+        params
+            Constructor parameters.
+        header, arrays
+            From `state`.
+        source
+            Name of the file, for messages.
+
+        Returns
+        -------
+        Self
+            The fitted model.
+
+        Raises
+        ------
+        FileFormatError, SchemaError, KeyError, TypeError, ValueError
+            When header and arrays do not fit together; `fastbayes.load` names the file then.
+        """
+        model = cls(**params)
+        stats = Statistics.from_state(header, arrays, source)
+        schema, fit = stats.schema, Fit.from_state(header["fit"], arrays)
+        shape = len(schema.categorical), len(schema.numeric), len(schema.classes)
+        c = fit.coefficients
+        if (len(c.sizes), len(c.center), len(c.prior)) != shape:
+            raise ValueError("the coefficients are not of the columns and classes")
+        model._set_features(schema.names if header["named"] else None, len(schema.names))
+        model._converted(schema, c, stats if header["counted"] else None)
+        return model._taking(fit)
