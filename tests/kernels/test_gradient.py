@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import gradient as naive
 
-from fastbayes.batch import Batch, Codes
+from fastbayes.batch import Batch, Codes, taken
 from fastbayes.kernels import gradient as compiled
 from fastbayes.layout import Layout
 from fastbayes.plain import gradient as plain
@@ -128,3 +130,172 @@ def test_passes_equal_the_naive_ones(module, case):
     close(product, naive.hessian_product(layout, theta, case.direction, batch, weight), 1e-5)
     diagonal = gradient.curvature(theta)(packed)
     close(diagonal, naive.curvature(layout, theta, batch, weight), 1e-5)
+
+
+def passes_of(module, case, theta=None):
+    """Return margins, loss, gradient, Hessian product and curvature of a case."""
+    theta = case.theta if theta is None else theta
+    gradient = module.Gradient(case.layout)
+    packed = gradient.packed(case.batch, case.weight)
+    return (
+        gradient.margins(theta)(packed),
+        *gradient.loss_gradient(theta)(packed),
+        gradient.hessian_product(theta, case.direction)(packed),
+        gradient.curvature(theta)(packed),
+    )
+
+
+@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("n_classes", [2, 3, 5])
+def test_derivatives_are_differences(module, n_classes):
+    case = problem(
+        3, 200, n_classes, [3, 4, 2, 5], p=3, pairs=[(0, 1), (2, 0)], weighted=True, absent=0.1
+    )
+    gradient = module.Gradient(case.layout)
+    packed = gradient.packed(case.batch, case.weight)
+
+    def at(step):
+        return gradient.loss_gradient(case.theta + step * case.direction)(packed)
+
+    h = 1e-4
+    (above, up), (below, down) = at(h), at(-h)
+    slope = (gradient.loss_gradient(case.theta)(packed)[1] * case.direction).sum()
+    assert (above - below) / (2 * h) == pytest.approx(slope, rel=1e-7)
+    product = gradient.hessian_product(case.theta, case.direction)(packed)
+    close((up - down) / (2 * h), product, 1e-6)
+    unit = np.zeros_like(case.theta)
+    unit[7, -1] = 1.0
+    own = gradient.hessian_product(case.theta, unit)(packed)[7, -1]
+    assert gradient.curvature(case.theta)(packed)[7, -1] == pytest.approx(own, rel=1e-9)
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(
+    ("n_rows", "n_classes", "sizes", "pairs"),
+    [
+        (70_001, 2, [4] * 11 + [2, 300], [(0, 1), (0, 12), (3, 3)]),
+        (4_099, 2, [100_000, 3, 65_600, 3], [(1, 3), (0, 1), (1, 2)]),
+        (9_001, 3, [4] * 20, [(0, 19), (0, 1), (5, 5)]),
+        (1_025, 4, [70_000, 3, 2, 9, 9, 9, 9], [(0, 1)]),
+        (3_001, 7, [4] * 70, []),
+        (2_003, 16, [9] * 5, [(0, 4)]),
+        (1_001, 37, [9, 70_000, 5], [(0, 2)]),
+        (300, 300, [3, 4], []),
+    ],
+)
+def test_many_rows__kernels_equal_plain(n_rows, n_classes, sizes, pairs, weighted):
+    # Blocks end somewhere in the middle; columns make several groups, some of very many values.
+    case = problem(
+        5, n_rows, n_classes, sizes, p=5, pairs=pairs, weighted=weighted, absent=0.01, scale=0.5
+    )
+    for found, expected in zip(passes_of(compiled, case), passes_of(plain, case), strict=True):
+        if np.ndim(found):
+            close(found, expected, 1e-10)
+        else:
+            assert found == pytest.approx(expected, rel=1e-13)
+
+
+@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("n_classes", [2, 3, 20])
+def test_huge_margins__nothing_overflows(module, n_classes):
+    case = problem(7, 500, n_classes, [3, 4, 5], p=2, absent=0.1)
+    margins, loss, slope, product, diagonal = passes_of(module, case, case.theta * 1e4)
+    assert np.abs(margins).max() > 1e4
+    expected, gradient = naive.loss_gradient(case.layout, case.theta * 1e4, case.batch, None)
+    assert loss == pytest.approx(expected, rel=1e-12)
+    close(slope, gradient, 1e-9)
+    assert np.isfinite(product).all()
+    assert (diagonal >= 0).all()
+
+
+@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("n_classes", [2, 3, 20])
+def test_small_losses_are_not_rounded_away(module, n_classes):
+    # Every row is of class 1 and far on its side; ln(1 + e) of e below 2⁻⁵³ is e.
+    n = 40
+    layout = Layout.of([1], n_classes)
+    codes = (Codes(np.array([0]), np.zeros((1, n), np.uint8), np.array([1])),)
+    y = np.ones(n, np.uint8)
+    batch = Batch(n, y, n_classes, codes, np.zeros(1, np.bool_), (), None, 0.0)
+    theta = np.zeros((layout.n_rows, layout.n_outputs))
+    theta[0, -1 if n_classes == 2 else 1] = 25.0
+    theta[1, -1 if n_classes == 2 else 1] = 25.0
+    gradient = module.Gradient(layout)
+    loss, slope = gradient.loss_gradient(theta)(gradient.packed(batch, None))
+    expected = n * np.exp(-50.0) * (n_classes - 1)
+    assert loss == pytest.approx(expected, rel=1e-12)
+    close(slope[0, 0 if n_classes == 2 else 1], -expected, 1e-12)
+
+
+@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_no_rows__all_zero(module, n_classes):
+    case = problem(1, 0, n_classes, [3, 70_000], p=2)
+    margins, loss, *sums = passes_of(module, case)
+    assert margins.shape == (0, case.layout.n_outputs)
+    assert loss == 0
+    for found in sums:
+        assert found.shape == case.theta.shape
+        assert not found.any()
+
+
+@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_weight_two_is_twice_the_row(module, n_classes):
+    case = problem(2, 50, n_classes, [3, 4], p=2, absent=0.1)
+    case.weight = np.arange(50.0) % 3
+    weighted = passes_of(module, case)
+    case.batch = taken(case.batch, np.repeat(np.arange(50), case.weight.astype(int)))
+    case.weight = None
+    for found, expected in zip(weighted[1:], passes_of(module, case)[1:], strict=True):
+        close(found, expected, 1e-12)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_rows_without_classes_have_margins(module):
+    case = problem(2, 9, 3, [3], p=1)
+    batch = replace(case.batch, classes=None)
+    gradient = module.Gradient(case.layout)
+    found = gradient.margins(case.theta)(gradient.packed(batch, None))
+    close(found, naive.margins(case.layout, case.theta, batch))
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_packed_rows_outlive_the_batch(module):
+    case = problem(4, 30, 2, [3], p=1, weighted=True)
+    gradient = module.Gradient(case.layout)
+    packed = gradient.packed(case.batch, case.weight)
+    before = gradient.loss_gradient(case.theta)(packed)
+    for array in (case.batch.codes[0].codes, case.batch.classes, case.batch.numeric[0]):
+        array[:] = 0
+    case.weight[:] = 0
+    after = gradient.loss_gradient(case.theta)(packed)
+    assert before[0] == after[0]
+    assert (before[1] == after[1]).all()
+
+
+@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("n_classes", [2, 5])
+def test_one_pass_on_many_threads__same_bits(module, n_classes):
+    # Which values are absent differs, so each block has groups of its own.
+    cases = [problem(s, 700, n_classes, [4] * 9, p=2, absent=0.001 * (s % 4)) for s in range(12)]
+    gradient = module.Gradient(cases[0].layout)
+    for case in cases:
+        case.batch = replace(case.batch, numeric=cases[0].batch.numeric)
+    packed = [gradient.packed(case.batch, None) for case in cases]
+    theta, direction = cases[0].theta, cases[0].direction
+    alone = [gradient.hessian_product(theta, direction)(rows) for rows in packed]
+    run = gradient.hessian_product(theta, direction)
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(run, packed))
+    for one, other in zip(alone, together, strict=True):
+        assert (one == other).all()
+
+
+@pytest.mark.compiled
+def test_joined_codes_take_a_third_of_a_one_hot_matrix():
+    case = problem(1, 1_000, 2, [4] * 24)
+    packed = compiled.Gradient(case.layout).packed(case.batch, None)
+    one_hot = case.batch.n_rows * 24 * (8 + 4)
+    assert packed.nbytes <= one_hot / 3
