@@ -111,6 +111,7 @@ def sparse_newton(
             recorder.note(value, norm)
             reason = "" if norm <= tol else AT_ROUNDING
             break
+    theta = theta + 0.0  # no coefficient is -0
     return Found(theta, value, norm, not reason, n_iter, tuple(recorder.steps), reason)
 
 
