@@ -32,6 +32,7 @@ from fastbayes.classifiers.logistic_model import (
     theta_by_name,
 )
 from fastbayes.classifiers.logistic_objective import rows_before
+from fastbayes.classifiers.observed_information import check_wald, with_information
 from fastbayes.errors import DataError, MemoryLimitError
 from fastbayes.packed_rows import Reading, rereadable
 from fastbayes.schema import Schema, labels
@@ -71,6 +72,9 @@ class LogisticRegression(LogisticAnswers):
         Steps at most.
     warm_start
         Whether `fit` begins at the coefficients that the model has.
+    standard_errors
+        Whether `fit` goes over the rows once more, for the second derivatives of which
+        `coefficients` makes standard errors: of up to 2,000 coefficients, not with "l1".
     domains
         Declared values by column name: other values are an error.
     categorical
@@ -168,6 +172,7 @@ class LogisticRegression(LogisticAnswers):
         tol: float = 1e-6,
         max_iter: int = 200,
         warm_start: bool = False,
+        standard_errors: bool = False,
         domains: Mapping[str, Any] | None = None,
         categorical: Iterable[str | int] | None = None,
         missing: str = "marginalize",
@@ -185,6 +190,7 @@ class LogisticRegression(LogisticAnswers):
         self.tol = tol
         self.max_iter = max_iter
         self.warm_start = warm_start
+        self.standard_errors = standard_errors
         self.domains = domains
         self.categorical = categorical
         self.missing = missing
@@ -270,6 +276,8 @@ class LogisticRegression(LogisticAnswers):
         weight = self._class_weights(whole)
         limit = engine.default_limit() if self.memory_limit is None else int(self.memory_limit)
         self._check_room(layout.n_rows * layout.n_outputs, schema, limit)
+        if self.standard_errors:
+            check_wald(layout, first=scans.first)
         encoder = scans.learning(cuts=scans.cuts)
         assert encoder.target is not None
         reading = Reading(
@@ -299,7 +307,8 @@ class LogisticRegression(LogisticAnswers):
             max_iter=int(self.max_iter),
         )
         solution = solve(reading, n_rows, whole, theta, options, memory)
-        return self._told(solution, whole)
+        fit = self._told(solution, whole)
+        return with_information(fit, reading, options, whole) if self.standard_errors else fit
 
     def _told(self, solution: Solution, stats: Statistics) -> Fit:
         found = solution.found

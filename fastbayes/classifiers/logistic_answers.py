@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from fastbayes import engine
@@ -18,6 +19,7 @@ from fastbayes.classifiers.log_space import Floats, log_sum_exp
 from fastbayes.classifiers.logistic_model import Fit, names_of
 from fastbayes.classifiers.methods import absent
 from fastbayes.classifiers.prior_shift import shifted_prior
+from fastbayes.classifiers.wald import wald_table
 from fastbayes.errors import SchemaError
 from fastbayes.layout import Layout
 from fastbayes.packed_rows import Reading
@@ -220,6 +222,46 @@ class LogisticAnswers(Classifier):
         # From derivatives by slopes around the center to those by slopes around 0.
         gradient[numeric] += c.center[:, None] * gradient[0]
         return LossGradient(rows, total, loss, gradient, at=LossGradient.mark(theta))
+
+    def coefficients(self, *, level: float = 0.95) -> pa.Table:
+        """Return the coefficients as a table, with Wald intervals where they were asked for.
+
+        Parameters
+        ----------
+        level
+            Probability of an interval.
+
+        Returns
+        -------
+        pyarrow.Table
+            A line for each coefficient and class: `feature` ("(intercept)", the column, or two as
+            a:b), `value` (of a categorical column), `class`, `reference` and `reference_class`
+            (what is compared with), `coefficient`, `odds_ratio`; of a model that was fitted with
+            `standard_errors=True` also `standard_error`, `z`, `p_value` (two-sided, of a
+            coefficient of 0), `lower`, `upper`, `odds_ratio_lower`, `odds_ratio_upper`.
+
+        Raises
+        ------
+        ValueError
+            When the level is not between 0 and 1.
+
+        Notes
+        -----
+        Without a penalty only differences of the values of a column mean something. With
+        standard errors each value is then compared with the most frequent one, and each of
+        more than two classes with the first one: the numbers of treatment coding, where the
+        intercept is a row of references and zeros. With "l2" the coefficients are as they are, and
+        their intervals those of a posterior: of a normal prior of variance C about 0, as a normal
+        density about its peak (Laplace's approximation); as confidence intervals they cover too
+        little where the penalty has pulled coefficients away.
+
+        References
+        ----------
+        Wald (1943), Tests of statistical hypotheses concerning several parameters when the number
+        of observations is large, Transactions of the American Mathematical Society 54.
+        """
+        self._check_fitted()
+        return wald_table(self._fit, self.schema_, level)
 
     # -- saving --------------------------------------------------------------------------------
 

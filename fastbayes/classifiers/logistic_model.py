@@ -41,6 +41,9 @@ class Fit:
     norm          gradient norm
     objective     value at the end
     trace         (any, 4)
+    information   (M, M, P, P) second derivatives of the objective, where they were asked for
+    references    (d,) value of each categorical column that others are compared with; of
+                  coefficients that a penalty tells apart none
     """
 
     coefficients: Coefficients
@@ -51,6 +54,8 @@ class Fit:
     norm: float = 0.0
     objective: float = 0.0
     trace: Floats = field(default_factory=lambda: np.zeros((0, 4)))
+    information: Floats | None = None
+    references: NDArray[np.int64] | None = None
 
     @classmethod
     def of_one_class(cls, stats: Statistics, pairs: Sequence[tuple[int, int]]) -> Self:
@@ -71,6 +76,9 @@ class Fit:
             "coefficients": self.coefficients.arrays(),
             "told": {"trace": self.trace},
         }
+        for name in ("information", "references"):
+            if getattr(self, name) is not None:
+                parts["told"] = {**parts["told"], name: getattr(self, name)}
         if self.layout is not None:
             parts["layout"] = {
                 "sizes": self.layout.sizes,
@@ -111,7 +119,17 @@ class Fit:
             )
             if layout is None or memory.theta.shape != (layout.n_rows, layout.n_outputs):
                 raise ValueError("what is remembered of earlier rows is of another layout")
-        return cls(coefficients, layout, memory, **header, trace=parts["told"]["trace"])
+        told = parts["told"]
+        if (bent := told.get("information")) is not None:
+            m, size = coefficients.n_outputs, 0 if layout is None else layout.n_rows
+            if bent.shape != (m, m, size, size):
+                raise ValueError("the second derivatives are not those of the coefficients")
+        if (references := told.get("references")) is not None:
+            if references.shape != (len(coefficients.sizes),):
+                raise ValueError("the values to compare with are not those of the columns")
+            if (references >= coefficients.sizes).any():
+                raise ValueError("a value to compare with is none of its column")
+        return cls(coefficients, layout, memory, **header, **told)
 
 
 def check_options(model: Any) -> None:
@@ -143,6 +161,11 @@ def check_options(model: Any) -> None:
         raise ValueError(
             f"penalty='l1' has corners, where solver={model.solver!r} finds no gradient: use "
             "solver='newton-cg', which takes proximal steps there"
+        )
+    if model.standard_errors and model.penalty == "l1":
+        raise ValueError(
+            "penalty='l1' has corners, where its coefficients are and no second derivative is: "
+            "there are no standard errors; use penalty='l2' or None"
         )
     weight = model.class_weight
     if isinstance(weight, str) and weight != "balanced":
