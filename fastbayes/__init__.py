@@ -30,6 +30,7 @@ from fastbayes.classifiers.network import NetworkClassifier
 from fastbayes.classifiers.spode import SPODE
 from fastbayes.classifiers.store import load, save
 from fastbayes.classifiers.tan import TAN
+from fastbayes.classifiers.weighted_naive_bayes import WeightedNaiveBayes
 from fastbayes.comparison import compare
 from fastbayes.counting import count
 from fastbayes.cross_validation import k_fold, leave_one_out
@@ -90,6 +91,7 @@ __all__ = [
     "Plan",
     "SchemaError",
     "Statistics",
+    "WeightedNaiveBayes",
     "bayes_risk",
     "compare",
     "conditional_risk",

@@ -35,6 +35,7 @@ MODELS = {
     "BernoulliNB": "fastbayes.classifiers.drop_in",
     "GaussianNB": "fastbayes.classifiers.drop_in",
     "Calibrated": "fastbayes.calibration",
+    "WeightedNaiveBayes": "fastbayes.classifiers.weighted_naive_bayes",
 }
 # What else a model file may name: no classifiers.
 OTHERS = {"BayesianNetwork": "fastbayes.networks.network"}
