@@ -20,6 +20,8 @@ NOISE = 64 * 2.0**-52
 MOST_PRODUCTS, MOST_HALVINGS = 250, 40
 # Residual of conjugate gradients where the curvature is that of a sample: what it is off by anyway.
 SAMPLED = 0.05
+# The farthest that a coordinate is sent by its own derivatives.
+FARTHEST = 1e4
 # A sample's curvature that leaves more than this share of the gradient is given up.
 POOR = 0.5
 
@@ -180,7 +182,7 @@ def newton(
         if n_iter >= max_iter:
             break
         curved = objective if sample is None else sample
-        scale = preconditioner(curved.curvature(theta))
+        scale = preconditioner(curved.curvature(theta), gradient)
         now = sized(gradient, scale)
         if size < math.inf:
             # The faster the gradient falls, the more exactly a step is worth solving.
@@ -205,10 +207,15 @@ def newton(
     return Found(theta, value, norm, not reason, n_iter, tuple(recorder.steps), reason)
 
 
-def preconditioner(diagonal: Floats) -> Floats:
-    """Return a diagonal without zeros: where nothing curves, nothing pulls either."""
+def preconditioner(diagonal: Floats, gradient: Floats) -> Floats:
+    """Return a diagonal with which no coordinate takes a step that has no sense.
+
+    Where nothing curves, nothing pulls either; where hardly anything does, rows are so far on one
+    side that derivatives say little.
+    """
     least = 1e-12 * float(diagonal.max(initial=0.0))
-    return np.where(diagonal > least, diagonal, max(least, 1e-300))
+    scale = np.maximum(diagonal, np.maximum(least, np.abs(gradient) / FARTHEST))
+    return np.where(scale > 0.0, scale, 1.0)
 
 
 def sized(gradient: Floats, scale: Floats) -> float:
@@ -343,7 +350,8 @@ def by_scipy(objective: Objective, theta: Floats, solver: str, *, tol: float, ma
             "solver='newton-cg'"
         ) from error
     recorder, shape = Recorder(objective), theta.shape
-    unit = 1.0 / np.sqrt(preconditioner(objective.curvature(theta)) / objective.total)
+    pull = objective.value_gradient(theta)[1]
+    unit = 1.0 / np.sqrt(preconditioner(objective.curvature(theta), pull) / objective.total)
     # A coordinate in which hardly anything curves at first must not run away.
     unit = np.minimum(unit, 1e3 * np.median(unit))
     known: dict[bytes, tuple[float, Floats]] = {}

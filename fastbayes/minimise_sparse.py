@@ -93,7 +93,7 @@ def sparse_newton(
         if n_iter >= max_iter:
             break
         n_iter += 1
-        scale = preconditioner(objective.curvature(theta))
+        scale = preconditioner(objective.curvature(theta), gradient)
         moved = False
         near = _proximal(objective, theta, smooth, gradient, weight, scale, bold)
         if near is not None:

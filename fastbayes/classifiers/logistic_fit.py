@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,8 +23,9 @@ SAMPLED, LEAST_SAMPLE, STEP = 64, 1 << 16, 4
 NESTED = 8
 # How far the gradient of a sample is worth taking down, where that of all rows then differs.
 LOOSE = 0.02
-# A row of this loss or less has its own class as the most probable one.
-RIGHT = math.log(2)
+# Least variance within the classes, of the overall one, with which naive Bayes is a beginning:
+# rows that are surer than sure have no curvature.
+LEAST_VARIANCE = 0.02
 # A coefficient whose curvature is this share of that at even odds has run away.
 RUN_AWAY = 1e-5
 
@@ -132,7 +132,7 @@ def naive_bayes_start(stats: Statistics, layout: Layout, class_weight: Floats | 
         theta[at : at + size] = np.log(here / here.sum(axis=0))
     n = moments.count * weight
     variance = (moments.scatter * weight).sum(axis=1) / np.maximum(n.sum(axis=1), 1e-300)
-    variance = np.maximum(variance / layout.scale**2, 1e-6)
+    variance = np.maximum(variance / layout.scale**2, LEAST_VARIANCE)
     apart = ((moments.mean - layout.center[:, None]) + moments.rest) / layout.scale[:, None]
     apart = np.where(moments.count > 0, apart, 0.0)
     numeric = layout.rows.numeric
