@@ -276,6 +276,25 @@ def test_a_fit_that_starts_from_it__ends_where_others_do(k):
     np.testing.assert_allclose(warm.coef_, cold.coef_, atol=1e-5)
 
 
+def test_more_rows__need_a_loss_of_the_earlier_ones():
+    train, *_ = mixed(8, 2)
+    logistic = fb.NaiveBayes(variance="shared").fit(train, "y").to_logistic()
+    with pytest.raises(fb.DataError, match="warm_start=True"):
+        logistic.partial_fit(train, "y")
+
+
+def test_the_prior_of_other_rows():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 4000)
+    X = rng.integers(0, 4, (4000, 2)) + y[:, None]
+    rows = X[(y == 1) | (rng.random(4000) < 0.2)]
+    for model in (fb.CategoricalNB(), fb.MultinomialNB(), fb.NaiveBayes(categorical=[0, 1])):
+        model.fit(X, y)
+        expected = model.adapt_prior(rows).predict_proba(rows)
+        found = model.to_logistic().adapt_prior(rows).predict_proba(rows)
+        np.testing.assert_allclose(found, expected, atol=2e-3)
+
+
 def test_the_model_is_left_alone():
     train, rows, _ = mixed(9, 2)
     model = fb.NaiveBayes(variance="shared").fit(train, "y")

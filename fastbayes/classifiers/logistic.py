@@ -227,13 +227,20 @@ class LogisticRegression(LogisticAnswers):
         Raises
         ------
         DataError
-            When the data cannot be used, or there is a new class.
+            When the data cannot be used, there is a new class, or the model was converted: it knows
+            no loss of earlier rows.
 
         Notes
         -----
         One batch gives what `fit` gives. Of several, the loss of earlier ones is approximated
         around the coefficients that they had led to, so that their order matters a little.
         """
+        if self.__sklearn_is_fitted__() and self.converged_ is None:
+            raise DataError(
+                "the model was converted from another one and knows no loss of its rows, to which "
+                "that of more rows could be added: use fit with warm_start=True, which begins at "
+                "its coefficients, or let the other model learn the rows and convert it again"
+            )
         return super().partial_fit(X, y, classes=classes, sample_weight=sample_weight)
 
     def _scanned(self, scans: Scans) -> Statistics:

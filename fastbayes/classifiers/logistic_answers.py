@@ -20,7 +20,6 @@ from fastbayes.classifiers.logistic_model import Fit, names_of
 from fastbayes.classifiers.methods import absent
 from fastbayes.classifiers.prior_shift import shifted_prior
 from fastbayes.classifiers.wald import wald_table
-from fastbayes.errors import SchemaError
 from fastbayes.layout import Layout
 from fastbayes.packed_rows import Reading
 from fastbayes.schema import Schema, labels
@@ -78,12 +77,11 @@ class LogisticAnswers(Classifier):
             "trace_": fit.trace,
         }
 
-    def _converted(
-        self, schema: Schema, coefficients: Coefficients, statistics: Statistics | None
-    ) -> Self:
-        """Take coefficients that came about otherwise."""
+    def _converted(self, coefficients: Coefficients, statistics: Statistics) -> Self:
+        """Take coefficients that came about otherwise, and what is known of the rows."""
         self._fit = Fit(coefficients)
-        self.statistics_ = statistics  # type: ignore[assignment]
+        schema = statistics.schema
+        self.statistics_ = statistics
         self.schema_, self.classes_ = schema, labels(schema.classes)
         for name, value in self._attributes(schema).items():
             setattr(self, name, value)
@@ -92,7 +90,7 @@ class LogisticAnswers(Classifier):
     def _copy_with(self, **params: Any) -> Self:
         copy = type(self)(**{**self.get_params(deep=False), **params})
         copy._set_features(vars(self).get("feature_names_in_"), self.n_features_in_)
-        copy._converted(self.schema_, self.coefficients_, self.statistics_)
+        copy._converted(self.coefficients_, self.statistics_)
         return copy._taking(self._fit)
 
     def _taking(self, fit: Fit) -> Self:
@@ -153,8 +151,6 @@ class LogisticAnswers(Classifier):
         ------
         DataError
             When there are no rows, or the steps did not settle.
-        SchemaError
-            When the model was converted, and knows no frequencies of classes.
 
         References
         ----------
@@ -162,11 +158,6 @@ class LogisticAnswers(Classifier):
         priori probabilities, Neural Computation 14, eq. 2.
         """
         self._check_fitted()
-        if self.statistics_ is None:
-            raise SchemaError(
-                "the model was converted without its rows' classes, whose frequencies are what "
-                "changes: fit it, or adapt the prior before converting"
-            )
         counts = np.asarray(self.statistics_.values.class_counts, np.float64)
         weight = self._class_weights(self.statistics_)
         counts = counts if weight is None else counts * weight
@@ -205,14 +196,13 @@ class LogisticAnswers(Classifier):
         opened = open_training(self, X, y, sample_weight, reset=False)
         c, k = self.coefficients_, len(self.classes_)
         layout = Layout.of(c.sizes, k, center=c.center, scale=np.ones(len(c.center)), pairs=c.pairs)
-        stats = self.statistics_
         reading = Reading(
             source=opened.source,
             schema=self.schema_,
             layout=layout,
             target=opened.target,
             weight=opened.weight,
-            class_weight=None if stats is None else self._class_weights(stats),
+            class_weight=self._class_weights(self.statistics_),
             threads=engine.resolved_threads(self.threads),
             limit=0.0,
         )
@@ -274,11 +264,9 @@ class LogisticAnswers(Classifier):
             Header and arrays.
         """
         self._check_fitted()
-        known = self.statistics_ is not None
-        stats = self.statistics_ if known else Statistics(self.schema_, {})
-        header, arrays = stats.state()
+        header, arrays = self.statistics_.state()
         told, more = self._fit.state()
-        header |= {"named": "feature_names_in_" in vars(self), "counted": known, "fit": told}
+        header |= {"named": "feature_names_in_" in vars(self), "fit": told}
         return header, {**arrays, **more}
 
     @classmethod
@@ -318,5 +306,5 @@ class LogisticAnswers(Classifier):
         if (len(c.sizes), len(c.center), len(c.prior)) != shape:
             raise ValueError("the coefficients are not of the columns and classes")
         model._set_features(schema.names if header["named"] else None, len(schema.names))
-        model._converted(schema, c, stats if header["counted"] else None)
+        model._converted(c, stats)
         return model._taking(fit)

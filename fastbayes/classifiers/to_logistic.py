@@ -63,7 +63,7 @@ def logistic(model: Any, params: Mapping[str, Any]) -> LogisticRegression:
     found = LogisticRegression(**params)
     names = linear.statistics.schema.names
     found._set_features(names if hasattr(model, "feature_names_in_") else None, len(names))
-    return found._converted(linear.statistics.schema, linear.coefficients, linear.statistics)
+    return found._converted(linear.coefficients, linear.statistics)
 
 
 def of_naive_bayes(
