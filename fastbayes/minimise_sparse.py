@@ -44,6 +44,7 @@ def sparse_newton(
     *,
     tol: float,
     max_iter: int,
+    project: Callable[[Floats], Floats] = lambda theta: theta,
     recorder: Recorder | None = None,
     ratio: float = 0.0,
 ) -> Found:
@@ -65,6 +66,9 @@ def sparse_newton(
         Largest component of the shortest subgradient, by the weight of the rows, at which to stop.
     max_iter
         Pairs of steps at most.
+    project
+        Returns coefficients of the same f and derivatives and no greater sum of absolute values.
+        Where f is flat in a direction, it has to end at a zero: Newton's steps know no bound there.
     recorder
         Takes note of points.
     ratio
@@ -81,6 +85,7 @@ def sparse_newton(
     def whole(value: float, at: Floats) -> float:
         return value + float((weight * np.abs(at)).sum())
 
+    theta = project(theta)
     smooth, gradient = objective.value_gradient(theta)
     value, bold, reason, n_iter = whole(smooth, theta), 1.0, NOT_ENOUGH, 0
     away = steepest(theta, gradient, weight)
@@ -98,12 +103,14 @@ def sparse_newton(
         near = _proximal(objective, theta, smooth, gradient, weight, scale, bold)
         if near is not None:
             theta, smooth, gradient, bold = near
+            theta = project(theta)
             moved, value = True, whole(smooth, theta)
             away = steepest(theta, gradient, weight)
         if recorder.norm(away) > tol:
             further = _newton_step(objective, theta, value, away, weight, scale, tol)
             if further is not None:
                 theta, smooth, gradient = further
+                theta = project(theta)
                 moved, value = True, whole(smooth, theta)
                 away = steepest(theta, gradient, weight)
         norm = recorder.norm(away)

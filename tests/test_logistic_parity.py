@@ -168,7 +168,7 @@ def test_l1(k, C):
     assert np.abs(proba.sum(axis=0)).max() <= 1e-5
     assert (np.abs(pull) <= 1 / C + 1e-5).all()
     moved = model.coef_ != 0
-    np.testing.assert_allclose(pull[moved], -np.sign(model.coef_[moved]) / C, atol=1e-5)
+    np.testing.assert_allclose(pull[moved], -np.sign(model.coef_[moved]) / C, atol=1e-4)
     assert 0 < moved.sum() < moved.size or C < 0.1
 
 

@@ -143,13 +143,33 @@ def naive_bayes_start(stats: Statistics, layout: Layout, class_weight: Floats | 
     return theta
 
 
-def centred(stats: Statistics, layout: Layout) -> Callable[[Floats], Floats]:
-    """Return the function to coefficients of the same scores, and no larger squares.
+def _mean(part: Floats, axis: int) -> Floats:
+    return np.asarray(part.mean(axis=axis, keepdims=True))
+
+
+def _median(part: Floats, axis: int) -> Floats:
+    """Return the lower median: one of the numbers, which then is 0."""
+    middle = (part.shape[axis] - 1) // 2
+    return np.take(np.partition(part, middle, axis=axis), [middle], axis=axis)
+
+
+def centred(stats: Statistics, layout: Layout, power: int) -> Callable[[Floats], Floats]:
+    """Return the function to coefficients of the same scores, and no larger penalty.
 
     What all classes share is nothing to any posterior. What all values of a column share, the
-    intercept can say, where the column is never missing.
+    intercept can say, where the column is never missing. A sum of squares is least around the
+    mean, of absolute values around the median: then one of them is 0.
+
+    Parameters
+    ----------
+    stats
+        Counts of the rows.
+    layout
+        Where the coefficients stand.
+    power
+        2 of squares, 1 of absolute values.
     """
-    values = stats.values
+    values, middle = stats.values, _mean if power == 2 else _median
     shifted = []
     for j, (at, size) in enumerate(zip(layout.rows.values, layout.sizes, strict=True)):
         here = values.counts[values.offsets[j] : values.offsets[j] + size]
@@ -161,11 +181,14 @@ def centred(stats: Statistics, layout: Layout) -> Callable[[Floats], Floats]:
     def project(theta: Floats) -> Floats:
         theta = theta.copy()
         if layout.n_outputs > 1:
-            theta -= theta.mean(axis=1, keepdims=True)
+            theta[1:] -= middle(theta[1:], 1)
         for rows in shifted:
-            mean = theta[rows].mean(axis=0)
-            theta[rows] -= mean
-            theta[0] += mean
+            shared = middle(theta[rows], 0)
+            theta[rows] -= shared
+            theta[0] += shared[0]
+        if layout.n_outputs > 1:
+            theta[1:] -= middle(theta[1:], 1)
+            theta[0] -= theta[0].mean()
         return theta
 
     return project
@@ -224,7 +247,8 @@ def solve(
     strength = 0.0 if options.penalty is None else 1.0 / options.C
     squared = penalty_of(layout, strength if options.penalty == "l2" else 0.0, 2)
     absolute = penalty_of(layout, strength, 1) if options.penalty == "l1" else None
-    project = centred(stats, layout) if absolute is None and memory is None else _as_it_is
+    power = 2 if absolute is None else 1
+    project = centred(stats, layout, power) if memory is None else _as_it_is
     theta = project(theta)
     parts = [Penalised(part, squared, memory, exact=False) for part in samples]
     whole = Penalised(rows, squared, memory)
@@ -239,7 +263,7 @@ def solve(
             here = newton(part, theta, project=project, recorder=before, **loose)
         else:
             weight = absolute + np.zeros_like(theta)
-            here = sparse_newton(part, theta, weight, recorder=before, **loose)
+            here = sparse_newton(part, theta, weight, project=project, recorder=before, **loose)
         theta = here.theta
         # One pass over a sample is a share of one over all rows.
         trace += [step._replace(passes=spent + share * step.passes) for step in here.trace]
@@ -247,7 +271,7 @@ def solve(
     recorder.before = spent
     if absolute is not None:
         weight = absolute + np.zeros_like(theta)
-        found = sparse_newton(whole, theta, weight, recorder=recorder, **told)
+        found = sparse_newton(whole, theta, weight, project=project, recorder=recorder, **told)
     elif options.solver == "newton-cg":
         curved = parts[-1] if parts else None
         share = samples[-1].n_rows / max(rows.n_rows, 1) if samples else 1.0
