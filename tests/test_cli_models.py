@@ -97,6 +97,10 @@ CASES["joint-gaussian"] = (
     lambda: fb.JointGaussian(cells="naive", backoff=3.0, tau="loo"),
 )
 CASES["network"] = ("network", ["--max-parents", "2"], lambda: fb.NetworkClassifier(max_parents=2))
+CASES["weighted"] = (
+    *("weighted-naive-bayes", ["--l2", "0.5", "--discretize", "quantile:4"]),
+    lambda: fb.WeightedNaiveBayes(l2=0.5, discretize=("quantile", 4)),
+)
 CASES["a2de"] = ("a2de", ["--min-count", "2"], lambda: fb.A2DE(min_count=2.0))
 
 
@@ -301,6 +305,7 @@ def test_options__each_is_a_parameter_of_the_models_that_its_help_names() -> Non
         "numeric", "variance", "discretize", "super_parent", "root", "prune", "k", "min_count",
         "weights", "subsumption", "smoothing", "m", "select", "criterion", "tau", "cells",
         "backoff", "feature_averaging", "ess", "graph_score", "search", "order", "max_parents",
+        "l2",
     }  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from commands import run
 from comparing import close
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -270,6 +271,17 @@ def test_k_fold_and_calibration_take_it() -> None:
     assert fb.Calibrated(fb.WeightedNaiveBayes()).fit(table, "y").validation_ == "k_fold"
     with pytest.raises(fb.SchemaError, match="leave_one_out takes counts apart"):
         fb.leave_one_out(fb.WeightedNaiveBayes(), fb.count(table, "y"), table)
+
+
+def test_it_has_a_name__in_comparisons_and_on_the_command_line(tmp_path: Path) -> None:
+    table = repeated(300, 5)
+    board = fb.compare(table, "y", models=["naive-bayes", "weighted-naive-bayes"], folds=3)
+    assert board.best.name == "weighted-naive-bayes"
+    pq.write_table(table, tmp_path / "t.parquet")
+    told = ["--model", "weighted-naive-bayes", "--l2", 0.5, "--alpha", "loo"]
+    run("fit", tmp_path / "t.parquet", "--target", "y", "-o", tmp_path / "m.fb", *told)
+    expected = fb.WeightedNaiveBayes(l2=0.5, alpha="loo").fit(table, "y")
+    assert fb.load(tmp_path / "m.fb").weights_ == expected.weights_
 
 
 def test_adapt_prior__keeps_the_weights() -> None:

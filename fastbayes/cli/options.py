@@ -38,8 +38,9 @@ MODELS = {
     "joint-bayes": "JointBayes",
     "joint-gaussian": "JointGaussian",
     "network": "NetworkClassifier",
+    "weighted-naive-bayes": "WeightedNaiveBayes",
 }
-CHOOSE_ALPHA = ("naive-bayes", "spode", "tan")
+CHOOSE_ALPHA = ("naive-bayes", "spode", "tan", "weighted-naive-bayes")
 
 Command = Callable[..., Any]
 
@@ -314,6 +315,11 @@ MODEL = together(
         "leave-one-out; default: 1, of joint-gaussian loo.",
     ),
     of_models("--m", type=click.FloatRange(0), help="Pseudo-count of a distribution (m_estimate)."),
+    of_models(
+        "--l2",
+        type=click.FloatRange(0),
+        help="How strongly weights of columns are drawn to 1; default: 1.",
+    ),
 )
 
 

@@ -87,6 +87,8 @@ def learned(model: Any) -> dict[str, Any]:
     }
     if {*(kinds := getattr(model, "numeric_", {})).values()} - {"gaussian"}:
         found["densities"] = kinds
+    if hasattr(model, "weights_"):
+        found["weights"] = model.weights_
     if hasattr(model, "parents_"):
         found["parents"] = {
             name: [above] if isinstance(above, str) else list(above or ())
