@@ -54,6 +54,8 @@ from fastbayes.planning import Plan, plan
 from fastbayes.sink import predict_to
 from fastbayes.statistics.bundle import Statistics
 from fastbayes.statistics.loss_gradient import LossGradient
+from fastbayes.sweeps import Sweep, alpha_sweep
+from fastbayes.thresholds import ThresholdSweep, threshold_sweep
 
 try:
     __version__ = version("fastbayes")
@@ -91,7 +93,10 @@ __all__ = [
     "Plan",
     "SchemaError",
     "Statistics",
+    "Sweep",
+    "ThresholdSweep",
     "WeightedNaiveBayes",
+    "alpha_sweep",
     "bayes_risk",
     "compare",
     "conditional_risk",
@@ -107,5 +112,6 @@ __all__ = [
     "predict_to",
     "save",
     "show_versions",
+    "threshold_sweep",
     "warmup",
 ]
