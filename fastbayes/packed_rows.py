@@ -292,15 +292,14 @@ def _samples(
         its = np.ones(len(rows)) if weight is None else weight[rows]
         its = its * (total / max(float(its.sum()), 1e-300))
         held = [
-            gradient.packed(taken(some, np.arange(a, b)), its[a:b])
-            for a, b in blocks(len(rows), reading.threads)
+            gradient.packed(taken(some, np.arange(a, b)), its[a:b]) for a, b in blocks(len(rows))
         ]
         found.append(PackedRows(gradient, held, total, len(rows), reading.threads))
     return found
 
 
-def blocks(n: int, threads: int) -> Iterable[tuple[int, int]]:
-    """Return the ends of blocks of n rows: the same for any number of threads."""
+def blocks(n: int) -> Iterable[tuple[int, int]]:
+    """Return the ends of blocks of n rows."""
     return itertools.pairwise([*range(0, n, BLOCK_ROWS // 4), n])
 
 
@@ -355,7 +354,7 @@ def _equal_rows(reading: Reading, width: int) -> PackedRows | None:
     batch = replace(template, n_rows=n, classes=classes, codes=(group,), cells=cells)
     held = [
         gradient.packed(taken(batch, np.arange(a, b)), np.ascontiguousarray(weight[a:b]))
-        for a, b in blocks(n, reading.threads)
+        for a, b in blocks(n)
     ]
     logger.info("%d rows are %d different ones", equal.n_rows, n)
     return PackedRows(gradient, held, float(weight.sum()), n, reading.threads)
