@@ -145,10 +145,10 @@ class _Sweep:
         self._coefficients = [readonly(np.array(c, np.float64)) for c in coefficients]
         self._tiles = -(-self._layout.n_outputs // self._width)
         first = self._layout.rows.numeric
-        last = first + self._layout.n_numeric
+        self._numeric = slice(first, first + self._layout.n_numeric)
         # Without a direction the coefficients stand in for it, and nobody looks.
         both = self._coefficients[0], self._coefficients[-1]
-        self._slopes = [readonly(c[first:last].copy()) for c in both]
+        self._slopes = [readonly(c[self._numeric].copy()) for c in both]
         self._intercepts = readonly(np.stack([c[0] for c in both]))
         self._tables: dict[int, tuple[Plan, list[Floats]]] = {}
 
@@ -163,7 +163,7 @@ class _Sweep:
             sweep = {4: sweep_lanes_4, 8: sweep_lanes_8, 16: sweep_lanes_16}[width]
             height = self._tiles * width
             rows = max(LANE_CELLS // height // 8 * 8, 8)
-            scratch = 2 * height + 3
+            scratch = 2 * height
         rows = min(rows, max(-(-n // 8) * 8, 8))
         writes_margins = self._kind == MARGINS
         out = np.empty((n if writes_margins else 0, outputs))
@@ -182,9 +182,9 @@ class _Sweep:
         )
         if writes_margins:
             return loss, out
-        result = np.zeros((layout.n_rows, outputs))
+        result = np.zeros(self._coefficients[0].shape)
         result[0] = sums[0]
-        result[layout.rows.numeric : layout.rows.numeric + layout.n_numeric] = sums[1:]
+        result[self._numeric] = sums[1:]
         for tile in range(self._tiles):
             part = acc[tile * length : (tile + 1) * length]
             take_apart(part, width, tile * width, *_members(packed.plan), result)
@@ -239,49 +239,47 @@ def sweep_single(
     """Pass over rows of one output: margins to factors, factors to sums of cells and columns.
 
     kind           IN   what is added up: RESIDUALS, PRODUCTS or CURVATURE; or written: MARGINS
-    codes          IN   (narrow groups, >= rows up to fours) uint16
-    wide           IN   (wide groups, >= rows up to fours) uint32
+    codes          IN   (narrow groups, >= rows up to eights) uint16
+    wide           IN   (wide groups, >= rows up to eights) uint32
     start          IN   (groups + 1,) int64   first cell of each group, and the number of all
     table, other   IN   (cells,) float64   sums of coefficients, and of the direction's
-    numbers        IN   (p, rows) float64
+    numbers        IN   (p, >= rows up to eights) float64
     slopes, other_slopes  IN   (p, 1) float64   coefficients of the numbers, and the direction's
     intercepts     IN   (2, 1) float64   of the coefficients and of the direction
-    classes        IN   (rows,) uint8, or empty where residuals are not asked for
-    weight         IN   (rows,) float64, or empty
-    scratch        OUT  (2, any) float64
+    classes        IN   (>= rows up to eights,) uint8, or empty where residuals are not asked for
+    weight         IN   (>= rows up to eights,) float64, or empty
+    scratch        OUT  (2, eight more than rows at a time) float64
     acc            OUT  (cells,) float64   += sums of the cells
     sums           OUT  (1 + p, 1) float64   += sums of the intercept and of the numbers
     loss           OUT  (2,) float64   the loss, and what is to be added to it
     out            OUT  (rows, 1) float64, or empty where margins are not asked for
     """
     narrow = codes.shape[0]
-    for lo in range(0, rows, scratch.shape[1]):
-        n = min(scratch.shape[1], rows - lo)
-        m, v = scratch[0, :n], scratch[1, :n]
-        m[:] = intercepts[0, 0]
-        steps.add_single(codes, start, table, lo, m)
+    most = scratch.shape[1] - 8
+    for lo in range(0, rows, most):
+        n = min(most, rows - lo)
+        m, v = scratch[0], scratch[1]
+        m[: n + 7] = intercepts[0, 0]
+        steps.add_single(codes, start, table, lo, m[:n])
         steps.add_wide(wide, start[narrow:], table, 1, lo, n, 1, scratch[:1])
-        steps.add_numbers(numbers, slopes, 0, lo, m)
+        steps.add_numbers(numbers, slopes, lo, n, 1, scratch[:1])
         if kind == MARGINS:
-            out[lo : lo + n, 0] = m
+            out[lo : lo + n, 0] = m[:n]
             continue
         if kind == RESIDUALS:
-            steps.residuals_of_odds(m, classes[lo : lo + n], v)
-            steps.add_loss(v, weight, lo, loss)
+            steps.residuals_of_odds(m, classes, weight, lo, n, loss)
         else:
-            steps.variances_of_odds(m)
+            steps.variances_of_odds(m, weight, lo, n)
         if kind == PRODUCTS:
-            v[:] = intercepts[1, 0]
-            steps.add_single(codes, start, other, lo, v)
+            v[:n] = intercepts[1, 0]
+            steps.add_single(codes, start, other, lo, v[:n])
             steps.add_wide(wide, start[narrow:], other, 1, lo, n, 1, scratch[1:])
-            steps.add_numbers(numbers, other_slopes, 0, lo, v)
+            steps.add_numbers(numbers, other_slopes, lo, n, 1, scratch[1:])
             for r in range(n):
                 m[r] *= v[r]
-        steps.scale_by(m, weight, lo)
-        steps.scatter_single(codes, start, acc, lo, m)
+        steps.scatter_single(codes, start, acc, lo, m[:n])
         steps.scatter_wide(wide, start[narrow:], acc, 1, lo, n, 1, scratch)
-        sums[0, 0] += steps.sum_of(m)
-        steps.add_products(numbers, kind == CURVATURE, lo, m, 0, sums)
+        steps.add_sums(numbers, kind == CURVATURE, lo, n, 1, scratch, sums)
 
 
 def _lanes_of(width: int) -> Any:
@@ -294,7 +292,7 @@ def _lanes_of(width: int) -> Any:
 
         As `sweep_single`, but table, other, acc (tiles * cells * width,); slopes (p, k);
         intercepts (2, k); sums (1 + p, k); classes uint16; out (rows, k) or empty; scratch
-        (2 * tiles * width + 3, eight more than rows at a time).
+        (2 * tiles * width, eight more than rows at a time).
         """
         k = slopes.shape[1]
         tiles = (k + width - 1) // width
@@ -305,10 +303,9 @@ def _lanes_of(width: int) -> Any:
         length = start[start.size - 1] * width
         flat = codes.reshape(-1)
         step = U(codes.shape[1])
-        best, others, own = scratch[2 * height], scratch[2 * height + 1], scratch[2 * height + 2]
         for lo in range(0, rows, most):
             n = min(most, rows - lo)
-            padded = (n + 3) // 4 * 4
+            padded = (n + 7) // 8 * 8
             for part in range(2 if kind == PRODUCTS else 1):
                 t, s = (other, other_slopes) if part else (table, slopes)
                 x = scratch[part * height : (part + 1) * height]
@@ -344,32 +341,19 @@ def _lanes_of(width: int) -> Any:
                         wide, start[narrow:], t[tile * length :], width, lo, n,
                         min(k - first, width), x[first:],
                     )  # fmt: skip
-                for c in range(k):
-                    steps.add_numbers(numbers, s, c, lo, x[c, :n])
+                steps.add_numbers(numbers, s, lo, n, k, x)
             m = scratch[:height]
             if kind == MARGINS:
                 for c in range(k):
                     out[lo : lo + n, c] = m[c, :n]
                 continue
             if kind == RESIDUALS:
-                for r_ in range(n):
-                    own[r_] = m[classes[lo + r_], r_]
-            steps.shares_of(m, k, n, best, others)
-            if kind == RESIDUALS:
-                steps.residuals_of_shares(m, classes, lo, n, best, others, own)
-                steps.add_loss(own[:n], weight, lo, loss)
+                steps.residuals_of_margins(m, k, classes, weight, lo, n, loss)
             elif kind == PRODUCTS:
-                steps.products_of_shares(m, scratch[height:], k, n, own)
+                steps.products_of_margins(m, scratch[height:], k, weight, lo, n)
             else:
-                for c in range(k):
-                    x_ = m[c, :n]
-                    for r_ in range(n):
-                        x_[r_] *= 1.0 - x_[r_]
-            for c in range(k):
-                m[c, n:padded] = 0.0
-                steps.scale_by(m[c, :n], weight, lo)
-                sums[0, c] += steps.sum_of(m[c, :n])
-                steps.add_products(numbers, kind == CURVATURE, lo, m[c, :n], c, sums)
+                steps.variances_of_margins(m, k, weight, lo, n)
+            steps.add_sums(numbers, kind == CURVATURE, lo, n, k, m, sums)
             for tile in range(tiles):
                 for g0 in range(0, narrow, GROUPS):
                     g1 = U(min(g0 + GROUPS, narrow))

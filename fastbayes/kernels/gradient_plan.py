@@ -114,9 +114,9 @@ def _laid_out(
 def joint_codes(
     plan: Plan, columns: Columns, n_rows: int
 ) -> tuple[NDArray[np.uint16], NDArray[np.uint32]]:
-    """Return the codes of the narrow and of the wide groups, (groups, n_rows up to fours)."""
+    """Return the codes of the narrow and of the wide groups, (groups, n_rows up to eights)."""
     n_groups = len(plan.start) - 1
-    padded = -(-n_rows // 4) * 4
+    padded = padding(n_rows)
     narrow = np.zeros((plan.narrow, padded), np.uint16)
     wide = np.zeros((n_groups - plan.narrow, padded), np.uint32)
     for g in range(n_groups):
@@ -131,13 +131,13 @@ def joint_codes(
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Rows to go over again and again.
+    """Rows to go over again and again; all that is beyond the last is 0.
 
     plan         which columns are joined
-    codes, wide  (groups, n_rows up to fours) uint16 and uint32
-    numbers      (n_numeric, n_rows) z = (x - center) / scale, 0 where missing
-    classes      (n_rows,) uint8 of two classes, else uint16; None where none are known
-    weight       (n_rows,), or empty where every row weighs 1
+    codes, wide  (groups, n_rows up to eights) uint16 and uint32
+    numbers      (n_numeric, n_rows up to eights) z = (x - center) / scale, 0 where missing
+    classes      (n_rows up to eights,) uint8 of two classes, else uint16; None where none are known
+    weight       (n_rows up to eights,), or empty where every row weighs 1
     """
 
     n_rows: int
@@ -160,26 +160,30 @@ def packed_by(
 ) -> Packed:
     """Return a copy of a batch's rows, of these weights."""
     codes, wide = joint_codes(plan, columns, batch.n_rows)
-    numbers = np.empty((layout.n_numeric, batch.n_rows))
+    n, padded = batch.n_rows, padding(batch.n_rows)
+    numbers = np.zeros((layout.n_numeric, padded))
     for z, x, center, scale in zip(
-        numbers, batch.numeric, layout.center, layout.scale, strict=True
+        numbers[:, :n], batch.numeric, layout.center, layout.scale, strict=True
     ):
         np.subtract(x, center, out=z)
         z /= scale
         z[np.isnan(z)] = 0.0
-    classes = batch.classes
-    if classes is not None:
-        classes = readonly(classes.astype(np.uint8 if layout.n_outputs == 1 else np.uint16))
-    own = np.empty(0) if weight is None else np.array(weight, np.float64)
+    classes: NDArray[np.unsignedinteger] | None = None
+    own = np.zeros(0 if weight is None else padded)
+    if batch.classes is not None:
+        classes = np.zeros(padded, np.uint8 if layout.n_outputs == 1 else np.uint16)
+        classes[:n] = batch.classes
+        classes = readonly(classes)
+    if weight is not None:
+        own[:n] = weight
     return Packed(
-        batch.n_rows,
-        plan,
-        readonly(codes),
-        readonly(wide),
-        readonly(numbers),
-        classes,
-        readonly(own),
+        n, plan, readonly(codes), readonly(wide), readonly(numbers), classes, readonly(own)
     )
+
+
+def padding(n_rows: int) -> int:
+    """Return so many rows up to eights, the rows that vectors take at a time."""
+    return -(-n_rows // 8) * 8
 
 
 def columns_of(batch: Batch) -> Columns:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numba.extending import register_jitable
 
+from fastbayes.kernels import lane_functions as functions
 from fastbayes.kernels import lanes
 
 U = np.uint64
@@ -86,210 +87,281 @@ def scatter_single(codes, start, acc, lo, factor):
 
 
 @register_jitable
-def add_numbers(numbers, slopes, k, lo, m):
-    """Add the numeric columns of one output: m[r] += Σ_j slopes[j, k] numbers[j, lo + r].
+def add_numbers(numbers, slopes, lo, n, k, m):
+    """Add the numeric columns: m[c, r] += Σ_j slopes[j, c] numbers[j, lo + r].
 
     numbers  IN   (p, >= lo + n) float64
-    slopes   IN   (p, > k) float64
-    m        OUT  (n,) float64
+    slopes   IN   (p, k) float64
+    m        OUT  (>= k, >= n) float64
     """
-    n, p = m.size, numbers.shape[0]
+    p = numbers.shape[0]
     j = 0
     while j < p:
         x0 = numbers[j, lo : lo + n]
-        s0 = slopes[j, k]
         if j + 4 <= p:
             x1 = numbers[j + 1, lo : lo + n]
             x2 = numbers[j + 2, lo : lo + n]
             x3 = numbers[j + 3, lo : lo + n]
-            s1, s2, s3 = slopes[j + 1, k], slopes[j + 2, k], slopes[j + 3, k]
-            for r in range(n):
-                m[r] += (s0 * x0[r] + s1 * x1[r]) + (s2 * x2[r] + s3 * x3[r])
+            for c in range(k):
+                s0, s1, s2, s3 = slopes[j, c], slopes[j + 1, c], slopes[j + 2, c], slopes[j + 3, c]
+                a = m[c, :n]
+                for r in range(n):
+                    a[r] += (s0 * x0[r] + s1 * x1[r]) + (s2 * x2[r] + s3 * x3[r])
             j += 4
         else:
-            for r in range(n):
-                m[r] += s0 * x0[r]
+            for c in range(k):
+                s0 = slopes[j, c]
+                a = m[c, :n]
+                for r in range(n):
+                    a[r] += s0 * x0[r]
             j += 1
 
 
 @register_jitable
-def sum_of(x):
-    """Return the sum of a contiguous array, sixteen sums side by side."""
-    n = x.size
-    s = lanes.zero(x, 8)
-    t = s
-    r, end = U(0), U(n // 16 * 16)
-    while r < end:
-        s = lanes.add(s, lanes.load(x, r, 8))
-        t = lanes.add(t, lanes.load(x, r + U(8), 8))
-        r += U(16)
-    result = lanes.total(lanes.add(s, t))
-    while r < U(n):
-        result += x[r]
-        r += U(1)
-    return result
+def add_sums(numbers, squared, lo, n, k, factor, sums):
+    """Add up factors, and their products with numeric columns.
 
+    sums[0, c] += Σ_r factor[c, r]; sums[1 + j, c] += Σ_r z[j, lo + r] factor[c, r]
 
-@register_jitable
-def add_products(numbers, squared, lo, factor, k, sums):
-    """Add what numeric columns take from factors: sums[1 + j, k] += Σ_r z[j, lo + r] factor[r].
-
-    numbers  IN   (p, >= lo + n) float64
+    numbers  IN   (p, >= lo + n up to eights) float64
     squared  IN   z is the square of the number, not the number
-    factor   IN   (n,) float64
-    sums     OUT  (1 + p, > k) float64
+    factor   IN   (>= k, >= n up to eights) float64   0 beyond n
+    sums     OUT  (1 + p, k) float64
     """
-    n = factor.size
-    end = U(n // 8 * 8)
-    for j in range(numbers.shape[0]):
-        x = numbers[j, lo : lo + n]
-        s = lanes.zero(x, 8)
-        r = U(0)
-        if squared:
+    p, end = numbers.shape[0], U(n)
+    stride, step = U(numbers.shape[1]), U(factor.shape[1])
+    for c in range(k):
+        s = lanes.zero(factor, 8)
+        r, at = U(0), U(c) * step
+        while r < end:
+            s = lanes.add(s, lanes.load(factor, at + r, 8))
+            r += U(8)
+        sums[0, c] += lanes.total(s)
+    for j in range(0, p, 4):
+        # Four columns side by side; where fewer are left, the last stands in for the others.
+        j1, j2, j3 = min(j + 1, p - 1), min(j + 2, p - 1), min(j + 3, p - 1)
+        b0, b1 = U(j) * stride + U(lo), U(j1) * stride + U(lo)
+        b2, b3 = U(j2) * stride + U(lo), U(j3) * stride + U(lo)
+        for c in range(k):
+            s0 = lanes.zero(factor, 8)
+            s1 = s0
+            s2 = s0
+            s3 = s0
+            r, at = U(0), U(c) * step
             while r < end:
-                z = lanes.load(x, r, 8)
-                s = lanes.add(s, lanes.mul(lanes.mul(z, z), lanes.load(factor, r, 8)))
+                f = lanes.load(factor, at + r, 8)
+                x0, x1 = lanes.load(numbers, b0 + r, 8), lanes.load(numbers, b1 + r, 8)
+                x2, x3 = lanes.load(numbers, b2 + r, 8), lanes.load(numbers, b3 + r, 8)
+                if squared:
+                    x0, x1 = lanes.mul(x0, x0), lanes.mul(x1, x1)
+                    x2, x3 = lanes.mul(x2, x2), lanes.mul(x3, x3)
+                s0, s1 = functions.times_plus(x0, f, s0), functions.times_plus(x1, f, s1)
+                s2, s3 = functions.times_plus(x2, f, s2), functions.times_plus(x3, f, s3)
                 r += U(8)
-        else:
-            while r < end:
-                s = lanes.add(s, lanes.mul(lanes.load(x, r, 8), lanes.load(factor, r, 8)))
-                r += U(8)
-        total = lanes.total(s)
-        while r < U(n):
-            total += (x[r] * x[r] if squared else x[r]) * factor[r]
-            r += U(1)
-        sums[1 + j, k] += total
+            sums[1 + j, c] += lanes.total(s0)
+            if j1 > j:
+                sums[1 + j1, c] += lanes.total(s1)
+            if j2 > j1:
+                sums[1 + j2, c] += lanes.total(s2)
+            if j3 > j2:
+                sums[1 + j3, c] += lanes.total(s3)
 
 
 @register_jitable
-def log_one_more(e):
-    """Return ln(1 + e) of 0 <= e <= 1 within 2 ulp.
+def weights_at(weight, lo, n, r):
+    """Return the weights of eight rows from `lo + r` on, 0 for those beyond n.
 
-    ln(1 + f) = s (2 + R(s²)), s = f / (2 + f), R fdlibm's polynomial; f = e, or where e > √2 - 1
-    what 1 + e is more than 2, halved.
+    weight  IN  (>= lo + n up to eights,) float64, or empty where every row weighs 1
     """
-    far = e > 0.41421356237309503
-    s = (e - 1.0 if far else e) / (e + 3.0 if far else e + 2.0)
-    z = s * s
-    p = lanes.fma(z, 1.479819860511658591e-01, 1.531383769920937332e-01)
-    p = lanes.fma(p, z, 1.818357216161805012e-01)
-    p = lanes.fma(p, z, 2.222219843214978396e-01)
-    p = lanes.fma(p, z, 2.857142874366239149e-01)
-    p = lanes.fma(p, z, 3.999999999940941908e-01)
-    p = lanes.fma(p, z, 6.666666666666735130e-01)
-    return lanes.fma(s, lanes.fma(p, z, 2.0), 6.931471805599453094e-01 if far else 0.0)
+    w = functions.first_lanes(n - np.int64(r), 8)
+    if weight.size:
+        w = lanes.mul(w, lanes.load(weight, U(lo) + r, 8))
+    return w
 
 
 @register_jitable
-def residuals_of_odds(m, y, loss):
-    """Turn log-odds into residuals P(1) - y: loss[r] = ln(1 + e^{m[r]}) - y[r] m[r].
+def add_loss(total, x):
+    """Add the loss of a block to the total, and keep what rounding takes from it.
 
-    m     OUT  (n,) float64   log-odds; overwritten
-    y     IN   (n,) uint8
-    loss  OUT  (n,) float64
+    total  OUT  (2,) float64   the sum of blocks, and what is to be added to it
     """
-    for r in range(m.size):
-        v = m[r] if y[r] == 0 else -m[r]
-        e = lanes.exp_negative(-abs(v))
-        large = 1.0 / (1.0 + e)
-        share = large if v > 0.0 else e * large
-        loss[r] = (v if v > 0.0 else 0.0) + log_one_more(e)
-        m[r] = share if y[r] == 0 else -share
+    s = total[0] + x
+    total[1] += (total[0] - s) + x if abs(total[0]) >= abs(x) else (x - s) + total[0]
+    total[0] = s
 
 
 @register_jitable
-def variances_of_odds(m):
-    """Turn log-odds into P(0) P(1).
+def residuals_of_odds(m, y, weight, lo, n, total):
+    """Turn log-odds into weighted residuals P(1) - y, and add losses ln(1 + eᵐ) - y m to the total.
 
-    m  OUT  (n,) float64
+    m       OUT  (>= n up to eights,) float64   log-odds; overwritten, with 0 beyond n
+    y       IN   (>= lo + n up to eights,) uint8
+    weight  IN   as `weights_at` takes it
+    total   OUT  (2,) float64
     """
-    for r in range(m.size):
-        e = lanes.exp_negative(-abs(m[r]))
-        large = 1.0 / (1.0 + e)
-        m[r] = e * large * large
-
-
-@register_jitable
-def shares_of(m, k, n, best, others):
-    """Turn margins into shares, and keep the greatest margin and what the others come to.
-
-    m[c, r] = exp(m[c, r] - best[r]) / (1 + others[r]), others[r] = Σ of exp(...) but the best's.
-
-    m             OUT  (>= k, >= n) float64   margins; overwritten
-    best, others  OUT  (>= n,) float64
-    """
-    top, rest = best[:n], others[:n]
-    first = m[0, :n]
-    for r in range(n):
-        top[r] = first[r]
-        rest[r] = -1.0
-    for c in range(1, k):
-        x = m[c, :n]
-        for r in range(n):
-            top[r] = x[r] if x[r] > top[r] else top[r]
-    # Of the best there may be several: all but one of them are others.
-    for c in range(k):
-        x = m[c, :n]
-        for r in range(n):
-            rest[r] += 1.0 if x[r] == top[r] else 0.0
-    for c in range(k):
-        x = m[c, :n]
-        for r in range(n):
-            z = x[r] - top[r]
-            e = lanes.exp_negative(z)
-            rest[r] += e if z < 0.0 else 0.0
-            x[r] = e
-    for c in range(k):
-        x = m[c, :n]
-        for r in range(n):
-            x[r] /= 1.0 + rest[r]
-
-
-@register_jitable
-def residuals_of_shares(m, y, lo, n, best, others, own):
-    """Turn shares into residuals: one less for a row's own class; own[r] becomes its loss.
-
-    m       OUT  (>= n_classes, >= n) float64   shares; overwritten
-    y       IN   (>= lo + n,) uint16
-    best    IN   (>= n,) float64   greatest margin
-    others  IN   (>= n,) float64   what the others come to
-    own     OUT  (>= n,) float64   margin of the own class; overwritten with the loss
-    """
-    stride = U(m.shape[1])
-    flat = m.reshape(-1)
-    c = y[lo : lo + n]
+    s = lanes.zero(m, 8)
     r = U(0)
     while r < U(n):
-        at = U(c[r]) * stride + r
-        # Of the best class 1 - share would be rounding.
-        less = others[r] / (1.0 + others[r]) if own[r] == best[r] else 1.0 - flat[at]
-        flat[at] = -less
-        r += U(1)
-    for s in range(n):
-        total = 1.0 + others[s]
-        # The second term is what rounding took from the total.
-        log = lanes.log_positive(total) + (others[s] - (total - 1.0)) / total
-        own[s] = (best[s] - own[s]) + log
+        w = weights_at(weight, lo, n, r)
+        of_one = functions.load_integers(y, U(lo) + r, 8)
+        v = functions.negated_where(of_one, lanes.load(m, r, 8))
+        share, loss = functions.share_and_loss(v)
+        s = functions.times_plus(loss, w, s)
+        lanes.store(m, r, lanes.mul(functions.negated_where(of_one, share), w))
+        r += U(8)
+    add_loss(total, lanes.total(s))
 
 
 @register_jitable
-def products_of_shares(m, v, k, n, dot):
-    """Turn shares into what a direction's margins make of them: m_c (v_c - Σ m_b v_b).
+def variances_of_odds(m, weight, lo, n):
+    """Turn log-odds into weighted P(0) P(1).
 
-    m    OUT  (>= k, >= n) float64   shares; overwritten
-    v    IN   (>= k, >= n) float64
-    dot  OUT  (>= n,) float64   scratch
+    m       OUT  (>= n up to eights,) float64   log-odds; overwritten, with 0 beyond n
+    weight  IN   as `weights_at` takes it
     """
-    d = dot[:n]
-    d[:] = 0.0
-    for c in range(k):
-        x, u = m[c, :n], v[c, :n]
-        for r in range(n):
-            d[r] += x[r] * u[r]
-    for c in range(k):
-        x, u = m[c, :n], v[c, :n]
-        for r in range(n):
-            x[r] *= u[r] - d[r]
+    r = U(0)
+    while r < U(n):
+        share = functions.variance(lanes.load(m, r, 8))
+        lanes.store(m, r, lanes.mul(share, weights_at(weight, lo, n, r)))
+        r += U(8)
+
+
+@register_jitable
+def best_at(m, k, r):
+    """Return the greatest of the margins of eight rows from r on.
+
+    m  IN  (>= k, any) float64
+    """
+    step = U(m.shape[1])
+    best = lanes.load(m, r, 8)
+    at = r + step
+    for _ in range(1, k):
+        best = functions.larger(best, lanes.load(m, at, 8))
+        at += step
+    return best
+
+
+@register_jitable
+def residuals_of_margins(m, k, y, weight, lo, n, total):
+    """Turn margins into weighted residuals: the share of a class, less 1 of the row's own.
+
+    Losses ln Σ_c e^{m_c} - m_y are added to the total.
+
+    m       OUT  (>= k, >= n up to eights) float64   margins; overwritten, with 0 beyond n
+    y       IN   (>= lo + n up to eights,) uint16
+    weight  IN   as `weights_at` takes it
+    total   OUT  (2,) float64
+    """
+    s = lanes.zero(m, 8)
+    one = functions.splat(1.0, 8)
+    step = U(m.shape[1])
+    r = U(0)
+    while r < U(n):
+        w = weights_at(weight, lo, n, r)
+        y_ = functions.load_integers(y, U(lo) + r, 8)
+        best = best_at(m, k, r)
+        # All e^{m - best} but one that is 1: small ones are lost beside it.
+        others = lanes.zero(m, 8)
+        ties = functions.splat(-1.0, 8)
+        own = best
+        own_power = one
+        at = r
+        for c in range(k):
+            x = lanes.load(m, at, 8)
+            z = functions.subtract(x, best)
+            e = functions.exp_negative(z)
+            less, equal = functions.less_and_equal(z, e)
+            others, ties = lanes.add(others, less), lanes.add(ties, equal)
+            mine = functions.splat(float(c), 8)
+            own = functions.where_equal(y_, mine, x, own)
+            own_power = functions.where_equal(y_, mine, e, own_power)
+            lanes.store(m, at, e)
+            at += step
+        others = lanes.add(others, ties)
+        inverse, log = functions.inverse_and_log(others)
+        loss = lanes.add(functions.subtract(best, own), log)
+        s = functions.times_plus(loss, w, s)
+        # Of the best class 1 - share would be rounding.
+        of_best = lanes.mul(others, inverse)
+        of_other = functions.subtract(one, lanes.mul(own_power, inverse))
+        own_less = functions.where_equal(own, best, of_best, of_other)
+        own_less = lanes.mul(functions.subtract(lanes.zero(m, 8), own_less), w)
+        inverse = lanes.mul(inverse, w)
+        at = r
+        for c in range(k):
+            x = lanes.mul(lanes.load(m, at, 8), inverse)
+            mine = functions.splat(float(c), 8)
+            lanes.store(m, at, functions.where_equal(y_, mine, own_less, x))
+            at += step
+        r += U(8)
+    add_loss(total, lanes.total(s))
+
+
+@register_jitable
+def shares_at(m, k, r):
+    """Turn the margins of eight rows from r on into e^{m - best}; return one over their sums.
+
+    m  OUT  (>= k, any) float64
+    """
+    step = U(m.shape[1])
+    best = best_at(m, k, r)
+    total = lanes.zero(m, 8)
+    at = r
+    for _ in range(k):
+        e = functions.exp_negative(functions.subtract(lanes.load(m, at, 8), best))
+        total = lanes.add(total, e)
+        lanes.store(m, at, e)
+        at += step
+    return functions.inverse(total)
+
+
+@register_jitable
+def products_of_margins(m, v, k, weight, lo, n):
+    """Turn margins and a direction's into weighted P_c (v_c - Σ_b P_b v_b).
+
+    m       OUT  (>= k, >= n up to eights) float64   margins; overwritten, with 0 beyond n
+    v       IN   (>= k, >= n up to eights) float64
+    weight  IN   as `weights_at` takes it
+    """
+    step = U(m.shape[1])
+    r = U(0)
+    while r < U(n):
+        inverse = shares_at(m, k, r)
+        mean = lanes.zero(m, 8)
+        at = r
+        for _ in range(k):
+            mean = functions.times_plus(lanes.load(m, at, 8), lanes.load(v, at, 8), mean)
+            at += step
+        mean = lanes.mul(mean, inverse)
+        inverse = lanes.mul(inverse, weights_at(weight, lo, n, r))
+        at = r
+        for _ in range(k):
+            x = lanes.mul(lanes.load(m, at, 8), inverse)
+            lanes.store(m, at, lanes.mul(x, functions.subtract(lanes.load(v, at, 8), mean)))
+            at += step
+        r += U(8)
+
+
+@register_jitable
+def variances_of_margins(m, k, weight, lo, n):
+    """Turn margins into weighted P_c (1 - P_c).
+
+    m       OUT  (>= k, >= n up to eights) float64   margins; overwritten, with 0 beyond n
+    weight  IN   as `weights_at` takes it
+    """
+    step = U(m.shape[1])
+    one = functions.splat(1.0, 8)
+    r = U(0)
+    while r < U(n):
+        inverse = shares_at(m, k, r)
+        w = weights_at(weight, lo, n, r)
+        at = r
+        for _ in range(k):
+            share = lanes.mul(lanes.load(m, at, 8), inverse)
+            x = lanes.mul(lanes.mul(share, functions.subtract(one, share)), w)
+            lanes.store(m, at, x)
+            at += step
+        r += U(8)
 
 
 @register_jitable
@@ -324,31 +396,3 @@ def scatter_wide(wide, start, acc, width, lo, n, k, factor):
             at = U(x[r]) * U(width)
             for c in range(k):
                 a[at + U(c)] += factor[c, r]
-
-
-@register_jitable
-def add_loss(losses, weight, lo, total):
-    """Add the losses of a block to the total, and keep what rounding takes from it.
-
-    losses  OUT  (n,) float64   overwritten with their products with the weights
-    weight  IN   (>= lo + n,) float64, or empty
-    total   OUT  (2,) float64   the sum of blocks, and what is to be added to it
-    """
-    scale_by(losses, weight, lo)
-    x = sum_of(losses)
-    s = total[0] + x
-    total[1] += (total[0] - s) + x if abs(total[0]) >= abs(x) else (x - s) + total[0]
-    total[0] = s
-
-
-@register_jitable
-def scale_by(factor, weight, lo):
-    """Multiply factors of rows with their weights, where there are any.
-
-    factor  OUT  (n,) float64
-    weight  IN   (>= lo + n,) float64, or empty
-    """
-    if weight.size:
-        w = weight[lo : lo + factor.size]
-        for r in range(factor.size):
-            factor[r] *= w[r]
