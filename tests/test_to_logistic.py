@@ -171,7 +171,8 @@ def test_drop_ins__same_posteriors(name, k, named):
 def test_bernoulli_of_numbers_as_they_are():
     rng = np.random.default_rng(5)
     X, y = rng.integers(0, 2, (60, 4)).astype(float), rng.integers(0, 2, 60)
-    for binarize, rows in ((None, rng.random((30, 4))), (0.0, X)):
+    beside = np.round(rng.random((30, 4)), 1)  # many are the threshold itself
+    for binarize, rows in ((None, beside), (0.0, X), (0.4, beside)):
         model = fb.BernoulliNB(binarize=binarize).fit(X, y)
         found = model.to_logistic().predict_proba(rows)
         np.testing.assert_allclose(found, model.predict_proba(rows), rtol=0, atol=1e-12)
@@ -295,8 +296,9 @@ def test_the_prior_of_other_rows():
         np.testing.assert_allclose(found, expected, atol=2e-3)
 
 
-def test_the_model_is_left_alone():
-    train, rows, _ = mixed(9, 2)
+@pytest.mark.parametrize("k", [2, 3])
+def test_the_model_is_left_alone(k):
+    train, rows, _ = mixed(9, k)
     model = fb.NaiveBayes(variance="shared").fit(train, "y")
     before = model.predict_proba(rows)
     logistic = model.to_logistic()

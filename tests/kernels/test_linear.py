@@ -117,11 +117,13 @@ def test_largest_numbers__never_nan(module, n_classes):
         *(np.array([-most, most, 0.0]), slope * 1e100, np.zeros_like(slope), absent),
     )
     out, classes = np.empty((4, n_classes)), np.empty(4, np.intp)
-    assert scorer.posterior((), [x, x, np.zeros(4)], out) == 0
-    scorer.predict((), [x, x, np.zeros(4)], classes)
+    assert scorer.posterior((), [x, x, x], out) == 0
+    scorer.predict((), [x, x, x], classes)
+    # The largest number is as far from both centers as numbers are taken to be, and its two slopes
+    # cancel; -max is at its center; a missing number has what is said of it.
+    np.testing.assert_allclose(out[0], 1 / n_classes, rtol=1e-14)
     np.testing.assert_allclose(out.sum(axis=1), 1, rtol=1e-14)
-    # -max is at its center, and a missing number has what is said of it.
-    assert list(classes) == [n_classes - 1, 0, n_classes - 1, n_classes - 1]
+    assert list(classes) == [0, n_classes - 1, n_classes - 1, n_classes - 1]
 
 
 @pytest.mark.parametrize("module", MODULES)
