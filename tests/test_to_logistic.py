@@ -136,6 +136,23 @@ def test_three_classes__coefficients_of_the_closed_form():
         np.testing.assert_allclose(logistic.coef_[:, at], likelihood, rtol=1e-12)
 
 
+@pytest.mark.parametrize("k", [2, 3])
+def test_missing_as_a_category__is_the_last_value(k):
+    train, *_ = mixed(3, k)
+    model = fb.NaiveBayes(variance="shared", missing="category").fit(train, "y")
+    logistic = model.to_logistic(C=0.5, warm_start=True, tol=1e-9)
+    names = [(n, v) for n, v in logistic.coef_names_ if n == "a"]
+    assert names == [("a", "a0"), ("a", "a1"), ("a", "a2"), ("a", None)]
+    values = model.statistics_.values
+    likelihood = np.log((values.missing[0] + 1) / (values.class_counts + 4))
+    expected = likelihood[1:] - likelihood[:1] if k == 2 else likelihood
+    np.testing.assert_allclose(logistic.coef_[:, 3], expected, rtol=1e-12)
+    fitted = logistic.fit(train, "y")
+    assert fitted.coef_names_[:4] == names
+    cold = fb.LogisticRegression(C=0.5, tol=1e-9, missing="category").fit(train, "y")
+    np.testing.assert_allclose(fitted.objective_, cold.objective_, rtol=1e-9)
+
+
 def test_a_missing_number_drops_its_own_part():
     train, _, _ = mixed(2, 2, missing=0.0)
     model = fb.NaiveBayes(variance="shared").fit(train, "y")

@@ -103,16 +103,15 @@ def of_naive_bayes(
     if own.any():
         refuse_variances(f"column {schema.numeric[int(own.argmax())].name!r}")
     _check_prior(model.class_log_prior_, schema.classes.to_pylist())
-    names = [f.name for f in schema.categorical]
-    values = [_shown(f) for f in schema.categorical]
-    if names:
-        check_tables(
-            np.split(tables, offsets[1:-1]),
-            names,
-            values,
-            schema.classes.to_pylist(),
-            model.alpha_ > 0,
-        )
+    if names := [f.name for f in schema.categorical]:
+        parts, shown = np.split(tables, offsets[1:-1]), [_shown(f) for f in schema.categorical]
+        check_tables(parts, names, shown, schema.classes.to_pylist(), model.alpha_ > 0)
+        if schema.missing == "category":
+            # A missing value that occurs is a value, the last one, of a logistic regression.
+            more = (model.statistics_.values.missing != 0).any(axis=1)
+            parts = [table[[*range(len(table)), *[-1] * one]] for table, one in
+                     zip(parts, more.tolist(), strict=True)]  # fmt: skip
+            tables, offsets = np.concatenate(parts), np.cumsum([0, *map(len, parts)])
     center = normals.mean.mean(axis=1)
     apart = (normals.mean - center[:, None]) + normals.rest
     half = half[:, :1]
