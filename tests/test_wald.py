@@ -88,7 +88,9 @@ def explicit(theta, case):
 
 @pytest.mark.parametrize("k", [2, 3, 4])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_information__of_an_explicit_design(k, weighted):
+@pytest.mark.parametrize("kernels", [pytest.param("always", marks=pytest.mark.compiled), "never"])
+def test_information__of_an_explicit_design(k, weighted, kernels, monkeypatch):
+    monkeypatch.setenv("FASTBAYES_KERNELS", kernels)
     case = problem(1, k, weighted=weighted)
     told = Coefficients.from_theta(case.theta, case.layout)
     found = information(told, case.layout, case.batch, case.weight)

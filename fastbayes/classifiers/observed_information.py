@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes import engine
+from fastbayes import _jit, engine
 from fastbayes.batch import BLOCK_ROWS, Batch
 from fastbayes.classifiers.linear import Coefficients
 from fastbayes.classifiers.log_space import Floats
@@ -21,6 +20,7 @@ from fastbayes.layout import Layout
 from fastbayes.packed_rows import Reading
 from fastbayes.plain.linear import with_pairs
 from fastbayes.statistics.bundle import Statistics
+from fastbayes.statistics.pair_counts import all_pairs
 
 # Coefficients whose matrix is inverted: 32 MB, and a second or two.
 MOST = 2_000
@@ -153,50 +153,74 @@ def information_of(reading: Reading, coefficients: Coefficients) -> Floats:
 
 
 class _Columns(NamedTuple):
-    """Rows as columns of codes and of numbers, with the row of the layout at which each begins."""
+    """Rows as columns of codes and of numbers, with the row of the layout at which each begins.
 
-    codes: list[tuple[int, int, NDArray[np.int64], int]]  # first row, known codes, codes, all codes
-    numbers: Floats  # (1 + p, n_rows)
-    places: NDArray[np.int64]  # (1 + p,)
+    codes    unsigned codes of columns, and of pairs of them; those of known values come first
+    starts   first row of each
+    known    (m,) rows of each
+    sizes    (m,) codes of each
+    numbers  (1 + p, n_rows): ones, then numbers about their center, 0 where missing
+    places   (1 + p,) row of each
+    cells    of the whole job
+    """
+
+    codes: list[NDArray[np.unsignedinteger]]
+    starts: list[int]
+    known: list[int]
+    sizes: NDArray[np.int64]
+    numbers: Floats
+    places: NDArray[np.int64]
+    cells: float
 
     @classmethod
     def of(cls, coefficients: Coefficients, layout: Layout, batch: Batch) -> _Columns:
         """Return the columns of a batch; missing numbers are at their center."""
         rows, d = layout.rows, len(layout.sizes)
-        offsets = coefficients.offsets
-        found = []
-        for group in with_pairs(batch.codes, offsets, coefficients.pairs):
+        codes, starts, known, sizes = [], [], [], []
+        for group in with_pairs(batch.codes, coefficients.offsets, coefficients.pairs):
             for place, column in zip(group.features.tolist(), group.codes, strict=True):
-                code, n_codes = column.astype(np.int64), int(offsets[place + 1] - offsets[place])
-                if place < d:
-                    found.append((int(rows.values[place]), n_codes - 2, code, n_codes))
-                    continue
-                # Known pairs first, one code for all others.
-                a, b = (layout.sizes[j] for j in coefficients.pairs[place - d])
-                v, w = code // (b + 2), code % (b + 2)
-                known = int(a * b)
-                code = np.where((v < a) & (w < b), v * b + w, known)
-                found.append((int(rows.pairs[place - d]), known, code, known + 1))
+                n_codes = int(coefficients.offsets[place + 1] - coefficients.offsets[place])
+                values, start = n_codes - 2, int(rows.values[place]) if place < d else 0
+                if place >= d:
+                    # Pairs of known values as the layout has them, one code for all others.
+                    a, b = (int(layout.sizes[j]) for j in coefficients.pairs[place - d])
+                    v, w = np.divmod(column.astype(np.int64), b + 2)
+                    values, start = a * b, int(rows.pairs[place - d])
+                    n_codes = values + 1
+                    column = np.where((v < a) & (w < b), v * b + w, values).astype(np.uint32)
+                codes.append(column)
+                starts.append(start)
+                known.append(values)
+                sizes.append(n_codes)
         z = np.ones((1 + layout.n_numeric, batch.n_rows))
         for j, x in enumerate(batch.numeric):
             z[1 + j] = np.nan_to_num((x - layout.center[j]) / layout.scale[j], nan=0.0)
         places = np.array([rows.intercept, *range(rows.numeric, rows.numeric + len(z) - 1)])
-        return cls(found, z, places)
+        return cls(codes, starts, known, np.array(sizes, np.int64), z, places, batch.cells)
 
     def product(self, weight: Floats, size: int) -> Floats:
         """Return the sum over rows of weight x xᵀ, (size, size)."""
         out = np.zeros((size, size))
         weighted = self.numbers * weight
         out[np.ix_(self.places, self.places)] = weighted @ self.numbers.T
-        for first, known, code, n_codes in self.codes:
-            own = slice(first, first + known)
+        for code, start, known, n_codes in zip(
+            self.codes, self.starts, self.known, self.sizes.tolist(), strict=True
+        ):
+            own = slice(start, start + known)
             for place, column in zip(self.places, weighted, strict=True):
                 out[own, place] = out[place, own] = np.bincount(code, column, n_codes)[:known]
-            np.fill_diagonal(out[own, own], out[own, 0])
-        for one, other in itertools.combinations(self.codes, 2):
-            (i, m, v, height), (j, n, w, width) = one, other
-            cells = np.bincount(v * width + w, weight, height * width)
-            cells = cells.reshape(height, width)[:m, :n]
-            out[i : i + m, j : j + n] = cells
-            out[j : j + n, i : i + m] = cells.T
+            np.fill_diagonal(out[own, own], out[own, self.places[0]])
+        first, second = all_pairs(len(self.codes))
+        heights, widths = self.sizes[first], self.sizes[second]
+        ends = np.cumsum(heights * widths)
+        cells, alone = np.zeros(int(ends[-1]) if len(ends) else 0), np.zeros(len(weight), np.uint8)
+        _jit.load("pairs", self.cells).add_pair_counts(
+            *(self.codes, self.sizes, alone, weight, 1),
+            *(first, second, ends - heights * widths, cells),
+        )
+        for i, j, block in zip(first, second, np.split(cells, ends[:-1]), strict=True):
+            some = block.reshape(self.sizes[i], self.sizes[j])[: self.known[i], : self.known[j]]
+            one, other = self.starts[i], self.starts[j]
+            out[one : one + self.known[i], other : other + self.known[j]] = some
+            out[other : other + self.known[j], one : one + self.known[i]] = some.T
         return out
