@@ -55,6 +55,8 @@ class LearningCurve:
         Likewise, share of the test rows whose p(true class) was below 1e-15.
     reasons
         Why a model could not be fitted to some sizes, by its name.
+    cautions
+        What a model warned of, by its name: in how many fits, and the first.
     """
 
     models: tuple[str, ...]
@@ -69,6 +71,7 @@ class LearningCurve:
     brier: Floats
     clipped: Floats
     reasons: dict[str, str] = field(default_factory=dict)
+    cautions: dict[str, str] = field(default_factory=dict)
 
     @property
     def repeats(self) -> int:
@@ -204,6 +207,7 @@ class LearningCurve:
             "values": self.values.to_pylist(),
             "differences": {metric: self.differences(metric).to_pylist() for metric in METRICS},
             "reasons": dict(self.reasons),
+            "cautions": dict(self.cautions),
         }
 
     def to_json(self) -> str:
@@ -264,7 +268,8 @@ class LearningCurve:
             for s, size in enumerate(self.sizes.tolist()):
                 cells = [_shown(*(float(x[i, s]) for x in told[metric])) for metric in told]
                 rows.append((name if s == 0 else "", f"{size:,}", *cells))
-        notes = [f"  {name}: {reason}" for name, reason in self.reasons.items()]
+        notes = [f"  {name}: not fitted to {reason}" for name, reason in self.reasons.items()]
+        notes += [f"  {name}: cautions of {caution}" for name, caution in self.cautions.items()]
         return "\n".join([head, "", *aligned(rows, 0), *notes])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -22,7 +23,7 @@ from fastbayes.data.encode import Encoder, Place
 from fastbayes.data.memory import TableSource
 from fastbayes.data.segments import Segment, Source
 from fastbayes.engine import Progress
-from fastbayes.errors import FastBayesError, MemoryLimitError
+from fastbayes.errors import FastBayesError, FastBayesWarning, MemoryLimitError
 from fastbayes.fold_training import applying
 from fastbayes.learners import Arrays, Learner, Rows, by_schema, from_counts, from_rows
 from fastbayes.schema import Schema
@@ -205,7 +206,10 @@ class Laboratory:
         self.rows, self.census, self.entered = rows, census, list(entered)
         self.sizes, self.n_test = sizes, n_test
         self.limits, self.progress = limits, progress
+        # Of each model: why it could not be fitted to some size; what it had to say of a fit, and
+        # of how many there was something to say.
         self.reasons: dict[str, str] = {}
+        self.cautions: dict[str, tuple[str, int]] = {}
         by_counts = [learner for learner in entered if learner.way == "counts"]
         self.groups = list(by_schema(by_counts, rows))
 
@@ -268,16 +272,30 @@ class Laboratory:
             # Coefficients of fewer classes have another shape: it begins anew.
             if not learner.warm or len(np.unique(some.codes)) != seen:
                 model, seen = learner.make(), len(np.unique(some.codes))
+            fitted = None
             with self._noting(learner, s):
-                yield (m, s), some.fitted(model)
+                fitted = some.fitted(model)
+            if fitted is not None:
+                yield (m, s), fitted
 
     @contextmanager
     def _noting(self, learner: Learner, s: int) -> Iterator[None]:
-        """Take note of why a model cannot be fitted to a size."""
-        try:
-            yield
-        except (FastBayesError, ValueError) as error:
-            self.reasons.setdefault(learner.name, f"{self.sizes[s]:,} rows: {error}")
+        """Take note of why a model cannot be fitted to a size, or of what it warns."""
+        n = int(self.sizes[s])
+        size = f"{n:,} row{'s' * (n > 1)}"
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always", FastBayesWarning)
+            try:
+                yield
+            except (FastBayesError, ValueError) as error:
+                self.reasons.setdefault(learner.name, f"{size}: {error}")
+        cautions = [one for one in said if issubclass(one.category, FastBayesWarning)]
+        if cautions:
+            first, fits = self.cautions.get(learner.name, (f"{size}: {cautions[0].message}", 0))
+            self.cautions[learner.name] = first, fits + 1
+        for one in said:
+            if one not in cautions:
+                warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
 
     def _scored(self, sample: Sample, fitted: Mapping[At, Any]) -> dict[At, Evaluator]:
         """Score the test rows by all models of tables in one scan."""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fastbayes.batch import BLOCK_ROWS
 from fastbayes.calibration import Calibrated
 from fastbayes.classifiers.base import Classifier
+from fastbayes.classifiers.logistic import LogisticRegression
 from fastbayes.comparison import CANDIDATES, Candidate
 from fastbayes.counting import Opened
 from fastbayes.data.columns import floats
@@ -30,6 +31,10 @@ from fastbayes.statistics.bundle import Statistics
 from fastbayes.validation import Evaluator
 
 Floats = NDArray[np.float64]
+
+# Models by name: `compare` leaves out what has neither leave-one-out nor counts.
+LOGISTIC = Candidate("logistic", LogisticRegression, bins=False)
+KNOWN = tuple({candidate.name: candidate for candidate in (LOGISTIC, *CANDIDATES)}.values())
 
 
 @dataclass(frozen=True)
@@ -70,7 +75,7 @@ def learners(
     ValueError
         When a model is unknown or stands twice, or has no probabilities.
     """
-    known = {candidate.name: candidate for candidate in CANDIDATES}
+    known = {candidate.name: candidate for candidate in KNOWN}
     if isinstance(models, (str, bytes)) or hasattr(models, "fit"):
         models = [models]
     pairs = models.items() if isinstance(models, Mapping) else [(None, m) for m in models]
@@ -178,7 +183,7 @@ class Rows(NamedTuple):
 def from_counts(model: Any, stats: Statistics) -> Any:
     """Return a model fitted to statistics that hold what it needs, and may hold more."""
     own = replace(stats, parts={name: stats.parts[name] for name in model._statistics})
-    return model._learned(model._suited(own))
+    return model.fit_statistics(own)
 
 
 def from_rows(model: Any, rows: Rows, source: Source) -> Any:
@@ -188,8 +193,10 @@ def from_rows(model: Any, rows: Rows, source: Source) -> Any:
         inner = from_rows(model.unfitted(), rows, source)
         return model.calibrate(inner, source, str(rows.opened.target), rows.opened.weight)
     stats = model._scanned(model._scans(source, rows.learning))
+    model._learned(stats)
     model._set_features(*model._features_of(stats))
-    return model._learned(stats)
+    model._caution()
+    return model
 
 
 class Arrays(NamedTuple):

@@ -52,8 +52,8 @@ def learning_curve(
     Parameters
     ----------
     models
-        Names as in `compare`, models with their parameters, or {name: either}. Estimators of
-        scikit-learn get numeric columns as an array, others in a pandas frame.
+        Names as in `compare`, or "logistic"; models with their parameters; or {name: either}.
+        Estimators of scikit-learn get numeric columns as an array, others in a pandas frame.
     source
         As in `fastbayes.count`, to be read several times; it need not fit in memory.
     target
@@ -110,7 +110,8 @@ def learning_curve(
     Classes and domains are those of all rows, at every size. A class that no row of a size has gets
     what the model's smoothing gives it; where that is nothing (an unsmoothed prior, an estimator of
     scikit-learn, which was never shown it) its probability is 0, counts as 1e-15 in the log-loss,
-    34.5 nats, and the share of such rows is told as `clipped`.
+    34.5 nats, and the share of such rows is told as `clipped`. What a model warns of is kept as
+    `cautions`: of few rows there is much to be said.
 
     Examples
     --------
@@ -174,6 +175,7 @@ def learning_curve(
         seed=int(seed),
         confidence=sure,
         reasons=reasons,
+        cautions={name: f"{n} fits, {first}" for name, (first, n) in laboratory.cautions.items()},
         **figures,
     )
 

@@ -110,3 +110,47 @@ def test_refused() -> None:
         fb.crossover(curve, "a", "z")
     with pytest.raises(ValueError, match="metric='loss'"):
         fb.crossover(curve, "a", "a", "loss")
+
+
+# -- what Ng and Jordan (2002) and Mitchell say ----------------------------------------------------
+
+
+def rows_of(common: float, n: int = 6_000, d: int = 60) -> tuple[Any, Any]:
+    """Return normal columns, shifted by the class, that share so much of their variance."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, n)
+    noise = np.sqrt(1 - common) * rng.normal(size=(n, d))
+    noise += np.sqrt(common) * rng.normal(size=(n, 1))
+    return noise + (y[:, None] - 0.5) * np.linspace(-0.2, 0.6, d), np.array(["n", "p"])[y]
+
+
+def test_naive_bayes__is_near_its_best_with_few_rows_and_is_overtaken() -> None:
+    X, y = rows_of(0.04)
+    models = {"naive": fb.NaiveBayes(variance="shared"), "logistic": fb.LogisticRegression()}
+    sizes = [20, 40, 80, 160, 320, 640, 1_280, 4_000]
+    curve = fb.learning_curve(models, X, y, sizes, 8, test=1_500)
+    for metric in ("accuracy", "log_loss"):
+        found = fb.crossover(curve, "naive", "logistic", metric)
+        assert found.significant
+        assert 40 < found.low < 200 < found.size < found.high < 1_000
+        assert fb.crossover(curve, "logistic", "naive", metric).size is None
+    naive, logistic = curve.accuracy.mean(axis=2)
+    # O(log d) rows against O(d): near its own asymptote, where the other still climbs.
+    near = sizes.index(320)
+    assert naive[-1] - naive[near] < 0.01
+    assert logistic[-1] - logistic[near] > 0.04
+    assert (naive[:4] > logistic[:4]).all()
+    assert (naive[5:] < logistic[5:]).all()
+    # The pairing of repeats tells it at the end without doubt.
+    (last,) = [row for row in curve.differences("accuracy").to_pylist() if row["size"] == 4_000]
+    assert -0.06 < last["low"] < last["high"] < -0.03
+
+
+def test_naive_bayes__is_not_overtaken_where_its_assumption_holds() -> None:
+    X, y = rows_of(0.0)
+    models = {"naive": fb.NaiveBayes(variance="shared"), "logistic": fb.LogisticRegression()}
+    curve = fb.learning_curve(models, X, y, [100, 640, 4_000], 6, test=2_000)
+    assert not fb.crossover(curve, "naive", "logistic").significant
+    naive, logistic = curve.log_loss.mean(axis=2)
+    assert (naive < logistic).all()
+    assert logistic[-1] - naive[-1] < 0.02  # the same form, and in the end the same model

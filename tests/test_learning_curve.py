@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import warnings
 from pathlib import Path
@@ -157,6 +158,7 @@ def test_drawn__reads_the_columns_asked_for(mixed: pa.Table, tmp_path: Path) -> 
         ("tan", fb.TAN),
         ("joint-bayes", lambda: fb.JointBayes(tau=2.0)),
         ("kdb", fb.KDB),
+        ("logistic", lambda: fb.LogisticRegression(tol=1e-10)),
     ],
 )
 def test_figures__are_those_of_refitting(
@@ -165,7 +167,7 @@ def test_figures__are_those_of_refitting(
     table = mixed if weighted else mixed.drop_columns(["w"])
     if name == "joint-bayes":
         table = table.drop_columns(["number"])
-    models = {name: make() if name == "joint-bayes" else name}
+    models = {name: make() if name in ("joint-bayes", "logistic") else name}
     curve = learning_curve(
         models, table, "y", [40, 200, 480], 2, 3, test=100, sample_weight="w" if weighted else None
     )
@@ -234,6 +236,20 @@ def test_warm_start__goes_on_where_the_classes_are_the_same() -> None:
     np.testing.assert_allclose(curve.log_loss[0], curve.log_loss[1], rtol=1e-3)
 
 
+def test_logistic_regression__goes_on_from_the_size_before(
+    mixed: pa.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starts, solved = [], fb.LogisticRegression._solved
+
+    def noted(self: Any, scans: Any, stats: Any, n_rows: int) -> Any:
+        starts.append((n_rows, hasattr(self, "coef_")))
+        return solved(self, scans, stats, n_rows)
+
+    monkeypatch.setattr(fb.LogisticRegression, "_solved", noted)
+    learning_curve("logistic", mixed.drop_columns(["w"]), "y", [50, 200, 400], 2)
+    assert starts == [(50, False), (200, True), (400, True)] * 2
+
+
 def test_calibrated__is_fitted_and_calibrated_on_the_rows_of_a_size() -> None:
     X, y = numbers()
     made = fb.Calibrated(fb.NaiveBayes(variance="shared"), validation="leave_one_out")
@@ -267,15 +283,39 @@ def test_classes__never_seen_in_a_size() -> None:
     # One class alone is no problem for counts, but it is for scikit-learn's.
     assert np.isnan(curve.log_loss[2, 0]).any()
     assert curve.reasons["lr"].startswith("2 rows: This solver needs samples of at least 2 classes")
-    assert "lr: 2 rows" in str(curve)
+    assert "lr: not fitted to 2 rows: This solver" in str(curve)
     told = curve.table.to_pylist()
     assert told[4]["log_loss"] is None
     assert told[0]["log_loss"] == pytest.approx(curve.log_loss[0, 0].mean())
 
 
+def test_cautions__are_kept_rather_than_said_again_and_again(recwarn: Any) -> None:
+    X, y = numbers()
+    y[y == "w"] = "v"
+    y[:4] = "w"
+    curve = learning_curve("logistic", X, y, [10, 200], 3)
+    assert not [one for one in recwarn if issubclass(one.category, fb.FastBayesWarning)]
+    (caution,) = curve.cautions.values()
+    assert re.match(r"\d fits, 10 rows: class 'w' has no row", caution)
+    assert f"logistic: cautions of {caution}" in str(curve)
+    assert curve.to_dict()["cautions"] == {"logistic": caution}
+    assert np.isfinite(curve.log_loss).all()
+
+
+def test_warnings_of_others__are_passed_on() -> None:
+    class Loud(GaussianNB):
+        def fit(self, X: Any, y: Any) -> Any:
+            warnings.warn("mind the gap", stacklevel=1)
+            return super().fit(X, y)
+
+    with pytest.warns(UserWarning, match="mind the gap"):
+        curve = learning_curve(Loud(), *numbers(), [50], 1)
+    assert curve.cautions == {}
+
+
 def test_no_model__is_an_error() -> None:
     X, y = numbers(60)
-    with pytest.raises(DataError, match="no model can be fitted: lr: 1 rows: This solver"):
+    with pytest.raises(DataError, match="no model can be fitted: lr: 1 row: This solver"):
         learning_curve({"lr": LogisticRegression()}, X, y, [1], 2)
 
 

@@ -11,9 +11,9 @@ import fastbayes as fb
 from fastbayes.cli.options import DISCRETIZE, FORCE, JSON, READING
 from fastbayes.cli.show import bar, show
 from fastbayes.cli.values import names, of_columns
-from fastbayes.comparison import CANDIDATES
 from fastbayes.curve_table import METRICS
 from fastbayes.files import check_target
+from fastbayes.learners import KNOWN
 
 
 def sizes_of(_: Any, __: Any, value: str | None) -> list[float] | None:
@@ -42,10 +42,10 @@ def rows_or_share(_: Any, __: Any, value: str | None) -> float | None:
 @click.option(
     "--models",
     callback=names,
-    default="naive-bayes,tan,aode",
+    default="naive-bayes,logistic",
     show_default=True,
     metavar="A,B,...",
-    help=f"Models: {', '.join(candidate.name for candidate in CANDIDATES)}.",
+    help=f"Models: {', '.join(candidate.name for candidate in KNOWN)}.",
 )
 @click.option(
     "--sizes",
