@@ -18,11 +18,20 @@ from fastbayes.batch import Batch
 from fastbayes.kernels import gradient_cells as cells
 from fastbayes.kernels import gradient_steps as steps
 from fastbayes.kernels import lanes
-from fastbayes.kernels.gradient_plan import Packed, Plan, absent_in, columns_of, packed_by, plan_of
+from fastbayes.kernels.gradient_plan import (
+    Packed,
+    Plan,
+    absent_in,
+    columns_of,
+    packed_by,
+    padding,
+    plan_of,
+)
 from fastbayes.kernels.joint_tables import aligned
 from fastbayes.layout import Layout
 
 Floats = NDArray[np.float64]
+Coarse = NDArray[np.float32]
 U = np.uint64
 
 # Rows at a time of one output, and outputs times rows of more: they stay in the cache.
@@ -31,30 +40,27 @@ SINGLE_ROWS, LANE_CELLS = 2_048, 8_192
 GROUPS = 16
 
 # What a sweep adds up, or writes.
-RESIDUALS, PRODUCTS, CURVATURE, MARGINS = range(4)
+RESIDUALS, PRODUCTS, CURVATURE, SHARES, MARGINS = range(5)
 
 _INT, _FLOAT = "int64", "float64"
 _INTS, _FLOATS = reads(_INT), reads(_FLOAT)
 _ACC, _MATRIX = writes(_FLOAT), writes(_FLOAT, 2)
 _PLAN = (*[_INTS] * 5, reads(_INT, 2), _INTS)
 SIGNATURES: dict[str, list[tuple[str, ...]]] = {
-    name: [
-        (
-            _INT,
-            *(reads("uint16", 2), reads("uint32", 2), _INTS),
-            *(_FLOATS, _FLOATS),
-            *[reads(_FLOAT, 2)] * 4,
-            *(reads(classes), _FLOATS, _INT),
-            *(_MATRIX, _ACC, _MATRIX, _ACC, _MATRIX),
-        )
-    ]
-    for name, classes in {
-        "sweep_single": "uint8",
-        "sweep_lanes_4": "uint16",
-        "sweep_lanes_8": "uint16",
-        "sweep_lanes_16": "uint16",
-    }.items()
-} | {
+    **{
+        name: [
+            (
+                _INT,
+                *(reads("uint16", 2), reads("uint32", 2), _INTS, _FLOATS),
+                *(reads(_FLOAT, 2), reads(_FLOAT, 2), _FLOATS, reads(classes), _FLOATS, _INT),
+                *(writes("float32", 2), _MATRIX, _ACC, _MATRIX, _ACC, _MATRIX),
+            )
+        ]
+        for name, classes in {
+            "sweep_single": "uint8",
+            **dict.fromkeys(("sweep_lanes_4", "sweep_lanes_8", "sweep_lanes_16"), "uint16"),
+        }.items()
+    },
     "fill_cells": [(reads(_FLOAT, 2), _INT, _INT, *_PLAN, _ACC)],
     "take_apart": [(_ACC, _INT, _INT, *_PLAN, _MATRIX)],
 }
@@ -121,10 +127,22 @@ class Gradient:
 
         return run
 
+    def hessian(self, theta: Floats, keep: bool = False) -> Hessian:
+        """Return the Hessian, for its products with one direction after the other.
+
+        Parameters
+        ----------
+        theta
+            (P, M) coefficients.
+        keep
+            Whether what products need of each row is kept for the next, 4 bytes of each output:
+            for rows that are packed once, not for those that come and go.
+        """
+        return Hessian(self, theta, keep)
+
     def hessian_product(self, theta: Floats, direction: Floats) -> Callable[[Packed], Floats]:
         """Return the pass that gives the Hessian's product with a direction (P, M)."""
-        sweep = _Sweep(self, PRODUCTS, theta, direction)
-        return lambda packed: sweep(packed)[1]
+        return self.hessian(theta).product(direction)
 
     def curvature(self, theta: Floats) -> Callable[[Packed], Floats]:
         """Return the pass that gives the diagonal of the Hessian (P, M)."""
@@ -137,37 +155,70 @@ class Gradient:
         return lambda packed: sweep(packed)[1]
 
 
-class _Sweep:
-    """One pass: coefficients (and a direction) as tables, of each plan when it first comes."""
+class Hessian:
+    """Second derivatives of the loss of rows at some coefficients; thread-safe.
 
-    def __init__(self, gradient: Gradient, kind: int, *coefficients: Floats) -> None:
+    Parameters
+    ----------
+    gradient
+        The passes.
+    theta
+        (P, M) coefficients.
+    keep
+        Whether the classes' shares are kept of each row.
+    """
+
+    def __init__(self, gradient: Gradient, theta: Floats, keep: bool) -> None:
+        self._gradient, self._shares = gradient, _Sweep(gradient, SHARES, theta)
+        self._kept: dict[int, tuple[Packed, Coarse]] | None = {} if keep else None
+
+    def product(self, direction: Floats) -> Callable[[Packed], Floats]:
+        """Return the pass that gives the product with a direction (P, M).
+
+        Each row's own part is float32.
+        """
+        sweep = _Sweep(self._gradient, PRODUCTS, direction)
+        return lambda packed: sweep(packed, self._shares_of(packed))[1]
+
+    def _shares_of(self, packed: Packed) -> Coarse:
+        found = None if self._kept is None else self._kept.get(id(packed))
+        if found is not None:
+            return found[1]
+        shares = np.empty((self._gradient.layout.n_outputs, padding(packed.n_rows)), np.float32)
+        self._shares(packed, shares)
+        if self._kept is not None:
+            # The rows are kept with theirs, lest others take their place in memory.
+            self._kept[id(packed)] = packed, shares
+        return shares
+
+
+class _Sweep:
+    """One pass: coefficients or a direction as tables, of each plan when it first comes."""
+
+    def __init__(self, gradient: Gradient, kind: int, theta: Floats) -> None:
         self._layout, self._width, self._kind = gradient.layout, gradient.width, kind
-        self._coefficients = [readonly(np.array(c, np.float64)) for c in coefficients]
+        self._theta = readonly(np.array(theta, np.float64))
         self._tiles = -(-self._layout.n_outputs // self._width)
         first = self._layout.rows.numeric
         self._numeric = slice(first, first + self._layout.n_numeric)
-        # Without a direction the coefficients stand in for it, and nobody looks.
-        both = self._coefficients[0], self._coefficients[-1]
-        self._slopes = [readonly(c[self._numeric].copy()) for c in both]
-        self._intercepts = readonly(np.stack([c[0] for c in both]))
-        self._tables: dict[int, tuple[Plan, list[Floats]]] = {}
+        self._tables: dict[int, tuple[Plan, Floats]] = {}
 
-    def __call__(self, packed: Packed) -> tuple[Floats, Floats]:
-        """Return loss and compensation (2,), and the sums (P, M) or the margins (n_rows, M)."""
+    def __call__(self, packed: Packed, shares: Coarse | None = None) -> tuple[Floats, Floats]:
+        """Return loss and compensation (2,), and the sums (P, M) or the margins (n_rows, M).
+
+        shares  OUT  (M, n_rows up to eights): written by SHARES, read by PRODUCTS
+        """
         layout, width, n = self._layout, self._width, packed.n_rows
         outputs, length = layout.n_outputs, int(packed.plan.start[-1]) * width
-        tables = self._filled(packed.plan)
-        if width == 1:
-            sweep, rows, scratch = sweep_single, SINGLE_ROWS, 2
-        else:
+        sweep, height, rows = sweep_single, 1, SINGLE_ROWS
+        if width > 1:
             sweep = {4: sweep_lanes_4, 8: sweep_lanes_8, 16: sweep_lanes_16}[width]
             height = self._tiles * width
             rows = max(LANE_CELLS // height // 8 * 8, 8)
-            scratch = 2 * height
-        rows = min(rows, max(-(-n // 8) * 8, 8))
-        writes_margins = self._kind == MARGINS
-        out = np.empty((n if writes_margins else 0, outputs))
-        acc = _zeros(0 if writes_margins else self._tiles * length)
+        rows = min(rows, max(padding(n), 8))
+        adds = self._kind not in (SHARES, MARGINS)
+        out = np.empty((n if self._kind == MARGINS else 0, outputs))
+        acc = _zeros(self._tiles * length if adds else 0)
         sums, loss = np.zeros((1 + layout.n_numeric, outputs)), np.zeros(2)
         classes = packed.classes
         if classes is None:
@@ -175,14 +226,15 @@ class _Sweep:
         sweep(
             self._kind,
             *(packed.codes, packed.wide, packed.plan.start),
-            *(tables[0], tables[-1], packed.numbers, *self._slopes, self._intercepts),
-            *(classes, packed.weight, n),
+            *(self._filled(packed.plan), packed.numbers),
+            *(self._theta[self._numeric], self._theta[0], classes, packed.weight, n),
+            np.empty((0, 0), np.float32) if shares is None else shares,
             # One cache line more, lest all outputs of a row fall into the same cache set.
-            *(np.empty((scratch, rows + 8)), acc, sums, loss, out),
+            *(np.empty((height, rows + 8)), acc, sums, loss, out),
         )
-        if writes_margins:
+        if not adds:
             return loss, out
-        result = np.zeros(self._coefficients[0].shape)
+        result = np.zeros(self._theta.shape)
         result[0] = sums[0]
         result[self._numeric] = sums[1:]
         for tile in range(self._tiles):
@@ -190,19 +242,16 @@ class _Sweep:
             take_apart(part, width, tile * width, *_members(packed.plan), result)
         return loss, result
 
-    def _filled(self, plan: Plan) -> list[Floats]:
+    def _filled(self, plan: Plan) -> Floats:
         found = self._tables.get(id(plan))
         if found is None:
             length = int(plan.start[-1]) * self._width
-            tables = []
-            for theta in self._coefficients:
-                table = aligned(self._tiles * length, np.float64)
-                for tile in range(self._tiles):
-                    part = table[tile * length : (tile + 1) * length]
-                    fill_cells(theta, self._width, tile * self._width, *_members(plan), part)
-                tables.append(readonly(table))
-            # The plan is kept with its tables, lest another take its place in memory.
-            found = self._tables[id(plan)] = plan, tables
+            table = _zeros(self._tiles * length)
+            for tile in range(self._tiles):
+                part = table[tile * length : (tile + 1) * length]
+                fill_cells(self._theta, self._width, tile * self._width, *_members(plan), part)
+            # The plan is kept with its table, lest another take its place in memory.
+            found = self._tables[id(plan)] = plan, readonly(table)
         return found[1]
 
 
@@ -233,22 +282,24 @@ def take_apart(acc, width, first, bounds, size, known, row, radix, pairs, start,
 
 @kernel
 def sweep_single(
-    kind, codes, wide, start, table, other, numbers, slopes, other_slopes, intercepts, classes,
-    weight, rows, scratch, acc, sums, loss, out,
+    kind, codes, wide, start, table, numbers, slopes, intercepts, classes, weight, rows, shares,
+    scratch, acc, sums, loss, out,
 ):  # fmt: skip
     """Pass over rows of one output: margins to factors, factors to sums of cells and columns.
 
-    kind           IN   what is added up: RESIDUALS, PRODUCTS or CURVATURE; or written: MARGINS
+    kind           IN   what is added up: RESIDUALS, PRODUCTS or CURVATURE; or written: SHARES or
+                        MARGINS
     codes          IN   (narrow groups, >= rows up to eights) uint16
     wide           IN   (wide groups, >= rows up to eights) uint32
     start          IN   (groups + 1,) int64   first cell of each group, and the number of all
-    table, other   IN   (cells,) float64   sums of coefficients, and of the direction's
+    table          IN   (cells,) float64   sums of coefficients, or of a direction
     numbers        IN   (p, >= rows up to eights) float64
-    slopes, other_slopes  IN   (p, 1) float64   coefficients of the numbers, and the direction's
-    intercepts     IN   (2, 1) float64   of the coefficients and of the direction
+    slopes         IN   (p, 1) float64   coefficients of the numbers
+    intercepts     IN   (1,) float64
     classes        IN   (>= rows up to eights,) uint8, or empty where residuals are not asked for
     weight         IN   (>= rows up to eights,) float64, or empty
-    scratch        OUT  (2, eight more than rows at a time) float64
+    shares         OUT  (1, >= rows up to eights) float32   P(0) P(1): written, or read by PRODUCTS
+    scratch        OUT  (1, eight more than rows at a time) float64
     acc            OUT  (cells,) float64   += sums of the cells
     sums           OUT  (1 + p, 1) float64   += sums of the intercept and of the numbers
     loss           OUT  (2,) float64   the loss, and what is to be added to it
@@ -258,25 +309,24 @@ def sweep_single(
     most = scratch.shape[1] - 8
     for lo in range(0, rows, most):
         n = min(most, rows - lo)
-        m, v = scratch[0], scratch[1]
-        m[: n + 7] = intercepts[0, 0]
+        m = scratch[0]
+        m[: n + 7] = intercepts[0]
         steps.add_single(codes, start, table, lo, m[:n])
-        steps.add_wide(wide, start[narrow:], table, 1, lo, n, 1, scratch[:1])
-        steps.add_numbers(numbers, slopes, lo, n, 1, scratch[:1])
+        steps.add_wide(wide, start[narrow:], table, 1, lo, n, 1, scratch)
+        steps.add_numbers(numbers, slopes, lo, n, 1, scratch)
         if kind == MARGINS:
             out[lo : lo + n, 0] = m[:n]
+        elif kind == SHARES:
+            steps.variances_of_odds(m, weight[:0], lo, n)
+            steps.keep(m, n, shares[0], lo)
+        if kind >= SHARES:
             continue
         if kind == RESIDUALS:
             steps.residuals_of_odds(m, classes, weight, lo, n, loss)
+        elif kind == PRODUCTS:
+            steps.products_of_odds(m, shares, weight, lo, n)
         else:
             steps.variances_of_odds(m, weight, lo, n)
-        if kind == PRODUCTS:
-            v[:n] = intercepts[1, 0]
-            steps.add_single(codes, start, other, lo, v[:n])
-            steps.add_wide(wide, start[narrow:], other, 1, lo, n, 1, scratch[1:])
-            steps.add_numbers(numbers, other_slopes, lo, n, 1, scratch[1:])
-            for r in range(n):
-                m[r] *= v[r]
         steps.scatter_single(codes, start, acc, lo, m[:n])
         steps.scatter_wide(wide, start[narrow:], acc, 1, lo, n, 1, scratch)
         steps.add_sums(numbers, kind == CURVATURE, lo, n, 1, scratch, sums)
@@ -285,14 +335,14 @@ def sweep_single(
 def _lanes_of(width: int) -> Any:
     @kernel
     def sweep_lanes(
-        kind, codes, wide, start, table, other, numbers, slopes, other_slopes, intercepts, classes,
-        weight, rows, scratch, acc, sums, loss, out,
+        kind, codes, wide, start, table, numbers, slopes, intercepts, classes, weight, rows,
+        shares, scratch, acc, sums, loss, out,
     ):  # fmt: skip
         """Pass over rows of k outputs, `width` of which are a tile of a cell.
 
-        As `sweep_single`, but table, other, acc (tiles * cells * width,); slopes (p, k);
-        intercepts (2, k); sums (1 + p, k); classes uint16; out (rows, k) or empty; scratch
-        (2 * tiles * width, eight more than rows at a time).
+        As `sweep_single`, but table, acc (tiles * cells * width,); slopes (p, k); intercepts
+        (k,); sums (1 + p, k); classes uint16; out (rows, k) or empty; shares (k, ...) P(c);
+        scratch (tiles * width, eight more than rows at a time).
         """
         k = slopes.shape[1]
         tiles = (k + width - 1) // width
@@ -306,54 +356,55 @@ def _lanes_of(width: int) -> Any:
         for lo in range(0, rows, most):
             n = min(most, rows - lo)
             padded = (n + 7) // 8 * 8
-            for part in range(2 if kind == PRODUCTS else 1):
-                t, s = (other, other_slopes) if part else (table, slopes)
-                x = scratch[part * height : (part + 1) * height]
-                for c in range(height):
-                    x[c, :padded] = intercepts[part, c] if c < k else 0.0
-                for tile in range(tiles):
-                    for g0 in range(0, narrow, GROUPS):
-                        g1 = U(min(g0 + GROUPS, narrow))
-                        to = U(tile * width) * stride
-                        r = U(0)
-                        while r < U(padded):
-                            s0 = lanes.zero(t, width)
-                            s1 = s0
-                            s2 = s0
-                            s3 = s0
-                            g = U(g0)
-                            at = g * step + U(lo) + r
-                            while g < g1:
-                                b = U(tile * length) + U(start[g]) * size
-                                s0 = lanes.add(s0, lanes.load(t, b + U(flat[at]) * size, width))
-                                b1 = b + U(flat[at + U(1)]) * size
-                                s1 = lanes.add(s1, lanes.load(t, b1, width))
-                                b2 = b + U(flat[at + U(2)]) * size
-                                s2 = lanes.add(s2, lanes.load(t, b2, width))
-                                b3 = b + U(flat[at + U(3)]) * size
-                                s3 = lanes.add(s3, lanes.load(t, b3, width))
-                                g += U(1)
-                                at += step
-                            lanes.add_columns(x, to + r, stride, s0, s1, s2, s3)
-                            r += U(4)
-                    first = tile * width
-                    steps.add_wide(
-                        wide, start[narrow:], t[tile * length :], width, lo, n,
-                        min(k - first, width), x[first:],
-                    )  # fmt: skip
-                steps.add_numbers(numbers, s, lo, n, k, x)
-            m = scratch[:height]
+            for c in range(height):
+                scratch[c, :padded] = intercepts[c] if c < k else 0.0
+            for tile in range(tiles):
+                for g0 in range(0, narrow, GROUPS):
+                    g1 = U(min(g0 + GROUPS, narrow))
+                    to = U(tile * width) * stride
+                    r = U(0)
+                    while r < U(padded):
+                        s0 = lanes.zero(table, width)
+                        s1 = s0
+                        s2 = s0
+                        s3 = s0
+                        g = U(g0)
+                        at = g * step + U(lo) + r
+                        while g < g1:
+                            b = U(tile * length) + U(start[g]) * size
+                            s0 = lanes.add(s0, lanes.load(table, b + U(flat[at]) * size, width))
+                            b1 = b + U(flat[at + U(1)]) * size
+                            s1 = lanes.add(s1, lanes.load(table, b1, width))
+                            b2 = b + U(flat[at + U(2)]) * size
+                            s2 = lanes.add(s2, lanes.load(table, b2, width))
+                            b3 = b + U(flat[at + U(3)]) * size
+                            s3 = lanes.add(s3, lanes.load(table, b3, width))
+                            g += U(1)
+                            at += step
+                        lanes.add_columns(scratch, to + r, stride, s0, s1, s2, s3)
+                        r += U(4)
+                first = tile * width
+                steps.add_wide(
+                    wide, start[narrow:], table[tile * length :], width, lo, n,
+                    min(k - first, width), scratch[first:],
+                )  # fmt: skip
+            steps.add_numbers(numbers, slopes, lo, n, k, scratch)
             if kind == MARGINS:
                 for c in range(k):
-                    out[lo : lo + n, c] = m[c, :n]
+                    out[lo : lo + n, c] = scratch[c, :n]
+            elif kind == SHARES:
+                steps.shares_of_margins(scratch, k, n)
+                for c in range(k):
+                    steps.keep(scratch[c], n, shares[c], lo)
+            if kind >= SHARES:
                 continue
             if kind == RESIDUALS:
-                steps.residuals_of_margins(m, k, classes, weight, lo, n, loss)
+                steps.residuals_of_margins(scratch, k, classes, weight, lo, n, loss)
             elif kind == PRODUCTS:
-                steps.products_of_margins(m, scratch[height:], k, weight, lo, n)
+                steps.products_of_shares(scratch, k, shares, weight, lo, n)
             else:
-                steps.variances_of_margins(m, k, weight, lo, n)
-            steps.add_sums(numbers, kind == CURVATURE, lo, n, k, m, sums)
+                steps.variances_of_margins(scratch, k, weight, lo, n)
+            steps.add_sums(numbers, kind == CURVATURE, lo, n, k, scratch, sums)
             for tile in range(tiles):
                 for g0 in range(0, narrow, GROUPS):
                     g1 = U(min(g0 + GROUPS, narrow))
@@ -380,7 +431,7 @@ def _lanes_of(width: int) -> Any:
                 first = tile * width
                 steps.scatter_wide(
                     wide, start[narrow:], acc[tile * length :], width, lo, n,
-                    min(k - first, width), m[first:],
+                    min(k - first, width), scratch[first:],
                 )  # fmt: skip
 
     return sweep_lanes

@@ -316,29 +316,79 @@ def shares_at(m, k, r):
 
 
 @register_jitable
-def products_of_margins(m, v, k, weight, lo, n):
-    """Turn margins and a direction's into weighted P_c (v_c - Σ_b P_b v_b).
+def shares_of_margins(m, k, n):
+    """Turn margins into shares P_c.
 
-    m       OUT  (>= k, >= n up to eights) float64   margins; overwritten, with 0 beyond n
-    v       IN   (>= k, >= n up to eights) float64
-    weight  IN   as `weights_at` takes it
+    m  OUT  (>= k, >= n up to eights) float64   margins; overwritten
     """
     step = U(m.shape[1])
     r = U(0)
     while r < U(n):
         inverse = shares_at(m, k, r)
-        mean = lanes.zero(m, 8)
         at = r
         for _ in range(k):
-            mean = functions.times_plus(lanes.load(m, at, 8), lanes.load(v, at, 8), mean)
+            lanes.store(m, at, lanes.mul(lanes.load(m, at, 8), inverse))
             at += step
-        mean = lanes.mul(mean, inverse)
-        inverse = lanes.mul(inverse, weights_at(weight, lo, n, r))
-        at = r
+        r += U(8)
+
+
+@register_jitable
+def keep(x, n, kept, lo):
+    """Write factors as float32, what is next to nothing as 0: subnormal numbers are slow.
+
+    x     IN   (>= n up to eights,) float64
+    kept  OUT  (>= lo + n up to eights,) float32
+    """
+    for r in range((n + 7) // 8 * 8):
+        kept[lo + r] = np.float32(x[r] if x[r] > 1e-30 else 0.0)
+
+
+@register_jitable
+def products_of_odds(v, variances, weight, lo, n):
+    """Turn a direction's log-odds into weighted P(0) P(1) v.
+
+    v          OUT  (>= n up to eights,) float64   overwritten, with 0 beyond n
+    variances  IN   (1, >= lo + n up to eights) float32
+    weight     IN   as `weights_at` takes it
+    """
+    r = U(0)
+    while r < U(n):
+        share = lanes.widen(lanes.load(variances, U(lo) + r, 8))
+        x = lanes.mul(lanes.mul(lanes.load(v, r, 8), share), weights_at(weight, lo, n, r))
+        lanes.store(v, r, x)
+        r += U(8)
+
+
+@register_jitable
+def products_of_shares(v, k, shares, weight, lo, n):
+    """Turn a direction's margins into weighted P_c (v_c - Σ_b P_b v_b).
+
+    v       OUT  (>= k, >= n up to eights) float64   overwritten, with 0 beyond n
+    shares  IN   (k, >= lo + n up to eights) float32   divided by their sums, 1 but for rounding
+    weight  IN   as `weights_at` takes it
+    """
+    step, stride = U(v.shape[1]), U(shares.shape[1])
+    r = U(0)
+    while r < U(n):
+        total = lanes.zero(v, 8)
+        mean = total
+        at, its = r, U(lo) + r
         for _ in range(k):
-            x = lanes.mul(lanes.load(m, at, 8), inverse)
-            lanes.store(m, at, lanes.mul(x, functions.subtract(lanes.load(v, at, 8), mean)))
+            share = lanes.widen(lanes.load(shares, its, 8))
+            total = lanes.add(total, share)
+            mean = functions.times_plus(share, lanes.load(v, at, 8), mean)
             at += step
+            its += stride
+        # Then a direction that is the same of all classes has no product, whatever the rounding.
+        mean = lanes.mul(mean, functions.inverse(total))
+        w = weights_at(weight, lo, n, r)
+        at, its = r, U(lo) + r
+        for _ in range(k):
+            share = lanes.mul(lanes.widen(lanes.load(shares, its, 8)), w)
+            x = functions.subtract(lanes.load(v, at, 8), mean)
+            lanes.store(v, at, lanes.mul(share, x))
+            at += step
+            its += stride
         r += U(8)
 
 

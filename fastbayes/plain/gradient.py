@@ -115,22 +115,26 @@ class Gradient:
                 residual[own] = -residual.sum(axis=1)
             if packed.weight is not None:
                 losses *= packed.weight
-            return float(losses.sum()), self._sums(packed, residual)
+            return float(losses.sum()), self.sums(packed, residual)
 
         return run
+
+    def hessian(self, theta: Floats, keep: bool = False) -> Hessian:
+        """Return the Hessian, for its products with one direction after the other.
+
+        Parameters
+        ----------
+        theta
+            (P, M) coefficients.
+        keep
+            Whether what products need of each row is kept for the next: for rows that are packed
+            once, not for those that come and go.
+        """
+        return Hessian(self, theta, keep)
 
     def hessian_product(self, theta: Floats, direction: Floats) -> Callable[[Packed], Floats]:
         """Return the pass that gives the Hessian's product with a direction (P, M)."""
-        margins, slopes = self.margins(theta), self.margins(direction)
-
-        def run(packed: Packed) -> Floats:
-            m, v = margins(packed), slopes(packed)
-            if m.shape[1] == 1:
-                return self._sums(packed, _sigmoid(m) * _sigmoid(-m) * v)
-            shares = _softmax(m)[0]
-            return self._sums(packed, shares * (v - (shares * v).sum(axis=1, keepdims=True)))
-
-        return run
+        return self.hessian(theta).product(direction)
 
     def curvature(self, theta: Floats) -> Callable[[Packed], Floats]:
         """Return the pass that gives the diagonal of the Hessian (P, M)."""
@@ -139,7 +143,7 @@ class Gradient:
         def run(packed: Packed) -> Floats:
             m = margins(packed)
             shares = _sigmoid(m) if m.shape[1] == 1 else _softmax(m)[0]
-            return self._sums(packed, shares * (1.0 - shares), power=2)
+            return self.sums(packed, shares * (1.0 - shares), power=2)
 
         return run
 
@@ -158,8 +162,18 @@ class Gradient:
 
         return run
 
-    def _sums(self, packed: Packed, factors: Floats, power: int = 1) -> Floats:
-        """Return what factors (n_rows, M) of the rows add up to in each coefficient's row."""
+    def sums(self, packed: Packed, factors: Floats, power: int = 1) -> Floats:
+        """Return what factors (n_rows, M) of the rows add up to in each coefficient's row.
+
+        Parameters
+        ----------
+        packed
+            The rows.
+        factors
+            (n_rows, M), each of which a row adds to all coefficients that it has.
+        power
+            Of its numbers, by which it multiplies theirs.
+        """
         layout = self.layout
         if packed.weight is not None:
             factors = factors * packed.weight[:, None]
@@ -171,6 +185,48 @@ class Gradient:
         first = layout.rows.numeric
         result[first : first + layout.n_numeric] = packed.numbers**power @ factors
         return result[:-1]
+
+
+class Hessian:
+    """Second derivatives of the loss of rows at some coefficients; thread-safe.
+
+    Parameters
+    ----------
+    gradient
+        The passes.
+    theta
+        (P, M) coefficients.
+    keep
+        Whether the classes' shares are kept of each row.
+    """
+
+    def __init__(self, gradient: Gradient, theta: Floats, keep: bool) -> None:
+        self._gradient, self._margins = gradient, gradient.margins(theta)
+        self._kept: dict[int, tuple[Packed, Floats]] | None = {} if keep else None
+
+    def product(self, direction: Floats) -> Callable[[Packed], Floats]:
+        """Return the pass that gives the product with a direction (P, M)."""
+        slopes = self._gradient.margins(direction)
+
+        def run(packed: Packed) -> Floats:
+            shares, v = self._shares_of(packed), slopes(packed)
+            if v.shape[1] > 1:
+                v = v - (shares * v).sum(axis=1, keepdims=True)
+            return self._gradient.sums(packed, shares * v)
+
+        return run
+
+    def _shares_of(self, packed: Packed) -> Floats:
+        """Return P(c) (n_rows, K) of rows, of two classes P(0) P(1) (n_rows, 1)."""
+        found = None if self._kept is None else self._kept.get(id(packed))
+        if found is not None:
+            return found[1]
+        m = self._margins(packed)
+        shares = _sigmoid(m) * _sigmoid(-m) if m.shape[1] == 1 else _softmax(m)[0]
+        if self._kept is not None:
+            # The rows are kept with theirs, lest others take their place in memory.
+            self._kept[id(packed)] = packed, shares
+        return shares
 
 
 def _sigmoid(m: Floats) -> Floats:

@@ -29,5 +29,6 @@ def exercise(gradient):
             packed = passes.packed(batch, weight)
             passes.loss_gradient(theta)(packed)
             passes.hessian_product(theta, theta)(packed)
+            passes.hessian(theta, keep=True).product(theta)(packed)
             passes.curvature(theta)(packed)
             passes.margins(theta)(packed)
