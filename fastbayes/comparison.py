@@ -16,6 +16,7 @@ from fastbayes.classifiers.inputs import is_array
 from fastbayes.classifiers.joint import JointBayes
 from fastbayes.classifiers.joint_gaussian import JointGaussian
 from fastbayes.classifiers.kdb import KDB
+from fastbayes.classifiers.logistic import LogisticRegression
 from fastbayes.classifiers.naive_bayes import NaiveBayes
 from fastbayes.classifiers.network import NetworkClassifier
 from fastbayes.classifiers.spode import SPODE
@@ -73,6 +74,7 @@ CANDIDATES = (
         numbers=True,
     ),
     Candidate("weighted-naive-bayes", WeightedNaiveBayes, bins=True, asked_for=True),
+    Candidate("logistic", LogisticRegression, bins=False, asked_for=True),
     Candidate("network", NetworkClassifier, bins=True, asked_for=True),
 )
 
@@ -113,9 +115,9 @@ def compare(
     models
         Names out of "naive-bayes", "naive-bayes-bins", "naive-bayes-auto", "spode", "tan", "kdb",
         "aode", "a2de", "joint-bayes", "joint-gaussian", "gaussian-bayes", "gaussian-bayes-tied",
-        "weighted-naive-bayes", "network"; unfitted models with parameters of their own; or {name:
-        model}. By default all that the columns allow but the last two: one has no leave-one-out,
-        one searches for a graph.
+        "weighted-naive-bayes", "logistic", "network"; unfitted models with parameters of their own;
+        or {name: model}. By default all that the columns allow but the last three: two have no
+        leave-one-out, one searches for a graph.
     folds, seed
         As in `k_fold`; ten folds by default.
     sample_weight

@@ -289,7 +289,7 @@ def test_fit__a_column_that_is_not_there_is_told_before_the_scan(
 
 
 def test_options__each_is_a_parameter_of_the_models_that_its_help_names() -> None:
-    shared = {"class_prior", "missing", "categorical"}
+    shared = {"missing", "categorical"}
     found = set()
     for option in fit.params:
         assert isinstance(option, click.Parameter)
@@ -305,7 +305,8 @@ def test_options__each_is_a_parameter_of_the_models_that_its_help_names() -> Non
         "numeric", "variance", "discretize", "super_parent", "root", "prune", "k", "min_count",
         "weights", "subsumption", "smoothing", "m", "select", "criterion", "tau", "cells",
         "backoff", "feature_averaging", "ess", "graph_score", "search", "order", "max_parents",
-        "l2",
+        "l2", "class_prior", "penalty", "C", "solver", "learning_rate", "init", "class_weight",
+        "interactions", "tol", "max_iter",
     }  # fmt: skip
 
 

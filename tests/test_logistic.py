@@ -10,28 +10,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from logistic_rows import rows
 
 import fastbayes as fb
 from fastbayes.errors import DataError, FastBayesWarning, MemoryLimitError, SchemaError
 
 LR = fb.LogisticRegression
-
-
-def rows(n, k=2, seed=0, *, numbers=True, missing=False):
-    random = np.random.default_rng(seed)
-    a, b = random.integers(0, 4, n), random.integers(0, 6, n)
-    x = random.normal(3, 20, n)
-    W = random.normal(size=(k, 10))
-    m = W[:, :4].T[a] + W[:, 4:].T[b] + (x[:, None] / 20 * W[:, 0] if numbers else 0)
-    y = (m + random.gumbel(size=(n, k))).argmax(axis=1)
-    table = {"a": [f"v{i}" for i in a], "b": [f"w{i}" for i in b]}
-    if numbers:
-        table["x"] = x.tolist()
-    if missing:
-        for name in table:
-            table[name] = [None if u < 0.1 else v
-                           for u, v in zip(random.random(n), table[name], strict=True)]  # fmt: skip
-    return pa.table({**table, "y": [f"c{i}" for i in y]})
 
 
 # -- what is learned ---------------------------------------------------------------------------
@@ -417,7 +401,7 @@ def test_saving(tmp_path, k):
     model = LR(C=0.5, interactions=[("a", "b")], class_weight="balanced").fit(table, "y")
     model.save(tmp_path / "m.fb")
     loaded = fb.load(tmp_path / "m.fb")
-    assert loaded.get_params() == {**model.get_params(), "interactions": [["a", "b"]]}
+    assert loaded.get_params() == model.get_params()
     np.testing.assert_array_equal(loaded.predict_proba(table), model.predict_proba(table))
     np.testing.assert_array_equal(loaded.trace_, model.trace_)
     assert loaded.coef_names_ == model.coef_names_

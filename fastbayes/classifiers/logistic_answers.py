@@ -16,7 +16,7 @@ from fastbayes.classifiers.base import Classifier
 from fastbayes.classifiers.inputs import open_training
 from fastbayes.classifiers.linear import Coefficients
 from fastbayes.classifiers.log_space import Floats, log_sum_exp
-from fastbayes.classifiers.logistic_model import Fit, names_of
+from fastbayes.classifiers.logistic_model import Fit, as_given, names_of
 from fastbayes.classifiers.methods import absent
 from fastbayes.classifiers.prior_shift import shifted_prior
 from fastbayes.classifiers.wald import wald_table
@@ -298,9 +298,9 @@ class LogisticAnswers(Classifier):
         FileFormatError, SchemaError, KeyError, TypeError, ValueError
             When header and arrays do not fit together; `fastbayes.load` names the file then.
         """
-        model = cls(**params)
         stats = Statistics.from_state(header, arrays, source)
         schema, fit = stats.schema, Fit.from_state(header["fit"], arrays)
+        model = cls(**as_given(params, schema))
         shape = len(schema.categorical), len(schema.numeric), len(schema.classes)
         c = fit.coefficients
         if (len(c.sizes), len(c.center), len(c.prior)) != shape:

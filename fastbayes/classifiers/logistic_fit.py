@@ -304,12 +304,16 @@ def runs_away(rows: PackedRows, theta: Floats, stats: Statistics) -> bool:
     margins = rows.gradient.margins(theta)
 
     def wrong(packed: Any) -> bool:
-        m, classes = margins(packed), packed.classes
-        own = m[np.arange(len(m)), classes] if m.shape[1] > 1 else m[:, 0] * (2.0 * classes - 1)
+        m, n = margins(packed), packed.n_rows
+        classes, weight = packed.classes[:n], packed.weight
         if m.shape[1] == 1:
-            return bool((own <= 0).any())
-        m[np.arange(len(m)), classes] = -np.inf
-        return bool((own <= m.max(axis=1)).any())
+            short = m[:, 0] * (2.0 * classes - 1) <= 0
+        else:
+            own = m[np.arange(n), classes]
+            m[np.arange(n), classes] = -np.inf
+            short = own <= m.max(axis=1)
+        weighted = weight is not None and len(weight) > 0
+        return bool((short & (weight[:n] > 0)).any() if weighted else short.any())
 
     if not any(list(rows.each(wrong))):
         return True

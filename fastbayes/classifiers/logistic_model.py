@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -17,7 +17,7 @@ from fastbayes.classifiers.logistic_fit import Solution
 from fastbayes.classifiers.logistic_objective import Memory
 from fastbayes.errors import SchemaError
 from fastbayes.layout import Layout
-from fastbayes.schema import Schema
+from fastbayes.schema import Schema, labels
 from fastbayes.statistics.bundle import Statistics
 
 CHOICES: dict[str, tuple[Any, ...]] = {
@@ -111,15 +111,15 @@ class Fit:
         coefficients = Coefficients.from_arrays(parts["coefficients"])
         layout = memory = None
         if "layout" in parts:
-            told = {name: np.array(array) for name, array in parts["layout"].items()}
-            layout = Layout(**told, pairs=coefficients.pairs, n_outputs=coefficients.n_outputs)
+            stands = {name: np.array(array) for name, array in parts["layout"].items()}
+            layout = Layout(**stands, pairs=coefficients.pairs, n_outputs=coefficients.n_outputs)
         if "memory" in parts:
             memory = Memory.from_arrays(
                 {name: np.array(array) for name, array in parts["memory"].items()}
             )
             if layout is None or memory.theta.shape != (layout.n_rows, layout.n_outputs):
                 raise ValueError("what is remembered of earlier rows is of another layout")
-        told = parts["told"]
+        told: dict[str, Any] = dict(parts["told"])
         if (bent := told.get("information")) is not None:
             m, size = coefficients.n_outputs, 0 if layout is None else layout.n_rows
             if bent.shape != (m, m, size, size):
@@ -167,6 +167,11 @@ def check_options(model: Any) -> None:
             "penalty='l1' has corners, where its coefficients are and no second derivative is: "
             "there are no standard errors; use penalty='l2' or None"
         )
+    if isinstance(model.interactions, Iterator):
+        raise ValueError(
+            "interactions: an iterator can be read only once, and a model may be fitted again: "
+            "use a list of pairs"
+        )
     weight = model.class_weight
     if isinstance(weight, str) and weight != "balanced":
         raise ValueError(f"class_weight={weight!r}: use None, 'balanced' or {{class: weight}}")
@@ -189,22 +194,36 @@ def balanced(counts: NDArray[Any]) -> Floats:
 def given_class_weight(weight: Mapping[Any, float], classes: NDArray[Any]) -> Floats:
     """Return the weight of each class, 1 for those that are not named.
 
+    A class that is no text may be named by how it reads, as files and commands must.
+
     Raises
     ------
     ValueError
         When a name is no class, or a weight is negative or not finite.
     """
     known = classes.tolist()
-    found = np.ones(len(known))
+    texts, found = [str(label) for label in known], np.ones(len(known))
     for label, value in weight.items():
-        if label not in known:
+        if label not in known and label not in texts:
             raise ValueError(f"class_weight: there is no class {label!r}; there are {known}")
         if not (isinstance(value, (int, float, np.number)) and 0 <= value < math.inf):
             raise ValueError(f"class_weight[{label!r}]={value!r}: use a finite number >= 0")
-        found[known.index(label)] = value
+        found[known.index(label) if label in known else texts.index(label)] = value
     if not found.any():
         raise ValueError("class_weight: every weight is 0; give one of them more")
     return found
+
+
+def as_given(params: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
+    """Return parameters that were kept as JSON: pairs as tuples, weights by the classes."""
+    told = dict(params)
+    if told.get("interactions") is not None:
+        told["interactions"] = [tuple(pair) for pair in told["interactions"]]
+    if isinstance(told.get("class_weight"), Mapping):
+        # JSON knows no keys but text.
+        known = {str(label): label for label in labels(schema.classes).tolist()}
+        told["class_weight"] = {known.get(k, k): w for k, w in told["class_weight"].items()}
+    return told
 
 
 def pairs_of(

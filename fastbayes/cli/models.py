@@ -100,6 +100,10 @@ def fit(
         stats = statistics_from(statistics)
         check_learnable(stats, statistics)
         fitted = unfitted(ctx, model, options, missing=stats.schema.missing)
+        if not hasattr(fitted, "fit_statistics"):
+            raise click.UsageError(
+                f"--model {model} learns from rows, which no statistics replace: give DATA.", ctx
+            )
         for needed, remedy in COUNT_AGAIN.items():
             if needed in fitted._statistics and not _holds(stats, needed, fitted):
                 raise SchemaError(f"{statistics}: holds no {needed}, which {model} needs; {remedy}")

@@ -11,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 import fastbayes as fb
+from fastbayes.cli.linear_options import OPTIONS as LINEAR
 from fastbayes.cli.values import (
     kinds,
     method,
@@ -39,6 +40,7 @@ MODELS = {
     "joint-gaussian": "JointGaussian",
     "network": "NetworkClassifier",
     "weighted-naive-bayes": "WeightedNaiveBayes",
+    "logistic": "LogisticRegression",
 }
 CHOOSE_ALPHA = ("naive-bayes", "spode", "tan", "weighted-naive-bayes")
 
@@ -54,7 +56,8 @@ def of_models(option: str, *, help: str, **attributes: Any) -> Command:
     """Return an option named as a parameter of models; its help says which have it."""
     who = takers(option.removeprefix("--").replace("-", "_"))
     of = "" if len(who) == len(MODELS) else f" ({', '.join(who)})"
-    return click.option(option, help=f"{help}{of}", **attributes)
+    named = option.removeprefix("--").replace("-", "_")
+    return click.option(option, named, help=f"{help}{of}", **attributes)
 
 
 def given(ctx: click.Context, parameters: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
@@ -320,6 +323,7 @@ MODEL = together(
         type=click.FloatRange(0),
         help="How strongly weights of columns are drawn to 1; default: 1.",
     ),
+    *(of_models(option, **told) for option, told in LINEAR),
 )
 
 

@@ -89,6 +89,9 @@ def learned(model: Any) -> dict[str, Any]:
         found["densities"] = kinds
     if hasattr(model, "weights_"):
         found["weights"] = model.weights_
+    if hasattr(model, "gradient_norm_"):
+        names = ["converged", "n_iter", "gradient_norm", "objective"]
+        found |= {name: getattr(model, f"{name}_") for name in names if hasattr(model, f"{name}_")}
     if hasattr(model, "parents_"):
         found["parents"] = {
             name: [above] if isinstance(above, str) else list(above or ())
