@@ -442,9 +442,27 @@ def test_not_asked_for__coefficients_alone():
     np.testing.assert_allclose(told["coefficient"].to_numpy()[0], naive.intercept_[0])
     assert set(told["class"].to_pylist()) == {"k1"}
     assert set(told["reference_class"].to_pylist()) == {"k0"}
-    three = fb.LogisticRegression().fit(rows(6, 3)[0], "y")
-    expected = np.concatenate([three.intercept_[:, None], three.coef_], axis=1)
-    assert len(three.coefficients()) == expected.size
+    for three in (
+        fb.LogisticRegression().fit(rows(6, 3)[0], "y"),
+        fb.NaiveBayes(variance="shared").fit(rows(6, 3)[0], "y").to_logistic(),
+    ):
+        told = three.coefficients()
+        by_name = dict(zip(three.coef_names_, three.coef_.T, strict=True))
+        assert told["class"].to_pylist() == [c for c in ("k0", "k1", "k2") for _ in range(7)]
+        for line in told.to_pylist():
+            c = int(line["class"][1])
+            expected = three.intercept_[c]
+            if line["feature"] != "(intercept)":
+                expected = by_name[line["feature"], line["value"]][c]
+            np.testing.assert_allclose(line["coefficient"], expected, rtol=1e-12)
+
+
+def test_very_many_values():
+    table = {"id": [f"v{i % 60_000}" for i in range(90_000)], "y": [i % 2 for i in range(90_000)]}
+    model = fb.NaiveBayes().fit(table, "y").to_logistic()
+    found = model.coefficients()
+    assert len(found) == 60_001
+    np.testing.assert_allclose(found["coefficient"].to_numpy()[1:], model.coef_[0], rtol=1e-12)
 
 
 def test_refused():

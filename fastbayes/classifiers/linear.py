@@ -171,6 +171,19 @@ class Coefficients:
         numbers = numbers * layout.scale[:, None]
         return np.concatenate([intercept[None], values, numbers, pairs])
 
+    def shared(self, layout: Layout) -> Floats:
+        """Return what all classes have beside their parameters, (n_rows, 1).
+
+        Parameters
+        ----------
+        layout
+            As in `theta`.
+        """
+        found, numeric = np.zeros((layout.n_rows, 1)), layout.rows.numeric
+        found[0] = self.common[0] + layout.center @ self.common[1:]
+        found[numeric : numeric + layout.n_numeric, 0] = self.common[1:] * layout.scale
+        return found
+
     def _blocks(self, *, common: bool = True) -> tuple[Floats, Floats, Floats]:
         """Return coefficients of values, numbers and pairs, each (any, n_outputs)."""
         # Of nothing, numpy splits off one part all the same.

@@ -42,8 +42,9 @@ def wald_table(fit: Fit, schema: Schema, level: float) -> pa.Table:
         k, ones = len(c.prior), np.ones(len(c.center))
         layout = Layout.of(c.sizes, k, center=c.center, scale=ones, pairs=c.pairs)
     references = None if fit.references is None else fit.references.tolist()
-    told = {"hessian": fit.information, "references": references, "level": level}
-    return coefficient_table(c, schema, layout, **told)
+    return coefficient_table(
+        c, schema, layout, hessian=fit.information, references=references, level=level
+    )
 
 
 @dataclass(frozen=True)
@@ -58,14 +59,14 @@ class Contrast:
         Of the column; None of a number.
     reference
         Value that it is compared with, None where it stands for itself.
-    row
-        (layout.n_rows,) what each coefficient counts.
+    parts
+        What a coefficient counts, by its row in the layout.
     """
 
     feature: str
     value: str | None
     reference: str | None
-    row: Floats
+    parts: dict[int, float]
 
 
 def contrasts(
@@ -86,26 +87,20 @@ def contrasts(
         None for coefficients as they are.
     """
     rows, features = layout.rows, schema.categorical
-    zeros = slice(rows.numeric, rows.numeric + layout.n_numeric)
 
-    def unit(at: int, value: float = 1.0) -> Floats:
-        row = np.zeros(layout.n_rows)
-        row[at] = value
-        return row
-
-    def moved(codes: Mapping[int, int]) -> Floats:
+    def moved(codes: Mapping[int, int]) -> dict[int, float]:
         """Return what a row of zeros and references has, but for some of its values."""
-        row = unit(rows.intercept)
-        row[zeros] = -layout.center / layout.scale
+        found = {rows.intercept: 1.0}
+        found |= dict(enumerate((-layout.center / layout.scale).tolist(), rows.numeric))
         if references is not None:
             of = [codes.get(j, code) for j, code in enumerate(references)]
-            for at, code in zip(rows.values, of, strict=True):
+            for at, code in zip(rows.values.tolist(), of, strict=True):
                 if code >= 0:
-                    row[at + code] = 1.0
-            for at, (a, b) in zip(rows.pairs, layout.pairs, strict=True):
+                    found[at + code] = 1.0
+            for at, (a, b) in zip(rows.pairs.tolist(), layout.pairs, strict=True):
                 if of[a] >= 0 and of[b] >= 0:
-                    row[at + of[a] * layout.sizes[b] + of[b]] = 1.0
-        return row
+                    found[at + of[a] * int(layout.sizes[b]) + of[b]] = 1.0
+        return found
 
     base = moved({})
     yield Contrast("(intercept)", None, None, base)
@@ -113,26 +108,32 @@ def contrasts(
     for feature in schema.features:
         if feature.kind == "numeric":
             j = next(numbers)
-            yield Contrast(feature.name, None, None, unit(rows.numeric + j, 1 / layout.scale[j]))
+            yield Contrast(feature.name, None, None, {rows.numeric + j: 1 / layout.scale[j]})
             continue
         j = next(categorical)
         shown = told(feature, int(layout.sizes[j]))
         for v, value in enumerate(shown):
             if references is None:
-                yield Contrast(feature.name, value, None, unit(int(rows.values[j]) + v))
+                yield Contrast(feature.name, value, None, {int(rows.values[j]) + v: 1.0})
             elif v != references[j]:
-                yield Contrast(feature.name, value, shown[references[j]], moved({j: v}) - base)
+                yield Contrast(feature.name, value, shown[references[j]], less(moved({j: v}), base))
     for at, (a, b) in zip(rows.pairs, layout.pairs, strict=True):
         name = f"{features[a].name}:{features[b].name}"
         first, second = (told(features[j], int(layout.sizes[j])) for j in (a, b))
         for v, w in np.ndindex(len(first), len(second)):
             value = f"{first[v]}:{second[w]}"
             if references is None:
-                yield Contrast(name, value, None, unit(int(at) + v * len(second) + w))
+                yield Contrast(name, value, None, {int(at) + v * len(second) + w: 1.0})
             elif v != references[a] and w != references[b]:
                 reference = f"{first[references[a]]}:{second[references[b]]}"
-                beyond = (moved({a: v, b: w}) - moved({a: v})) - (moved({b: w}) - base)
-                yield Contrast(name, value, reference, beyond)
+                beyond = less(moved({a: v, b: w}), moved({a: v}))
+                yield Contrast(name, value, reference, less(beyond, less(moved({b: w}), base)))
+
+
+def less(one: Mapping[int, float], other: Mapping[int, float]) -> dict[int, float]:
+    """Return what is left of one sum of coefficients when another one is taken away."""
+    found = {at: one.get(at, 0.0) - other.get(at, 0.0) for at in {**one, **other}}
+    return {at: value for at, value in found.items() if value}
 
 
 def told(feature: Feature, size: int) -> list[str]:
@@ -219,8 +220,6 @@ def coefficient_table(
     if not (real and 0 < level < 1):
         raise ValueError(f"level={level!r}: use a number between 0 and 1, such as 0.95")
     lines = list(contrasts(schema, layout, references))
-    rows = np.stack([line.row for line in lines])
-    theta = coefficients.theta(layout)
     m, n, labels = layout.n_outputs, len(lines), schema.classes
     of_outputs, classes = np.eye(m), np.arange(m)
     other: int | None = None
@@ -230,9 +229,13 @@ def coefficient_table(
         of_outputs, classes, other = of_outputs[1:] - of_outputs[0], classes[1:], 0
     elif hessian is not None:
         of_outputs = of_outputs - 1 / m
-    value = np.concatenate([rows @ theta @ outputs for outputs in of_outputs])
-    if hessian is None and m > 1:
-        value = np.concatenate([coefficients.intercept[:, None], coefficients.coef], axis=1).ravel()
+    theta = coefficients.theta(layout) + coefficients.shared(layout)
+    line = np.repeat(np.arange(n), [len(one.parts) for one in lines])
+    at = np.array([place for one in lines for place in one.parts], np.int64)
+    counted = np.array([by for one in lines for by in one.parts.values()])
+    value = np.concatenate(
+        [np.bincount(line, counted * (theta[at] @ outputs), n) for outputs in of_outputs]
+    )
     times = len(of_outputs)
     columns: dict[str, Any] = {
         "feature": [line.feature for line in lines] * times,
@@ -243,6 +246,8 @@ def coefficient_table(
         "coefficient": value,
     }
     if hessian is not None:
+        rows = np.zeros((n, layout.n_rows))
+        rows[line, at] = counted
         covariance = Covariance(hessian)
         error = np.concatenate([covariance.deviations(outputs, rows) for outputs in of_outputs])
         columns |= _intervals(value, error, level)
