@@ -132,6 +132,18 @@ def test_statistics_of_a_size__are_the_count_of_its_rows(
     assert [s.n_rows for s in (sample.of(4), sample.test)] == [4, 100]
 
 
+def test_drawn__is_the_same_in_blocks_of_any_size(mixed: pa.Table) -> None:
+    opened = opened_to_learn(mixed, "y")
+    census = census_of(opened, None)
+    drawn = Drawn(opened.source, census, Draw(census.n_rows, 0, 0), 0, 50, "place")
+    found = [rows for s in drawn.segments(16) for rows in s.batches()]
+    assert [rows.num_rows for rows in found] == [16, 16, 16, 2]
+    at = places_of(mixed, 0, 0)
+    assert [p for rows in found for p in rows["place"].to_pylist()] == [
+        p for p in at.tolist() if 0 <= p < 50
+    ]
+
+
 def test_drawn__reads_the_columns_asked_for(mixed: pa.Table, tmp_path: Path) -> None:
     pq.write_table(mixed, tmp_path / "rows.parquet")
     opened = opened_to_learn(str(tmp_path / "rows.parquet"), "y")
@@ -242,7 +254,7 @@ def test_logistic_regression__goes_on_from_the_size_before(
     starts, solved = [], fb.LogisticRegression._solved
 
     def noted(self: Any, scans: Any, stats: Any, n_rows: int) -> Any:
-        starts.append((n_rows, hasattr(self, "coef_")))
+        starts.append((n_rows, self.warm_start and hasattr(self, "coef_")))
         return solved(self, scans, stats, n_rows)
 
     monkeypatch.setattr(fb.LogisticRegression, "_solved", noted)

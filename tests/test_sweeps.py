@@ -168,6 +168,14 @@ def test_threshold__is_that_of_refitting(options: dict[str, Any], weighted: bool
     assert loo.rows == pytest.approx(w.sum() if weighted else n)
 
 
+def test_threshold__a_row_that_no_class_can_have_made_takes_the_prior_without_it() -> None:
+    X, y = np.array([[1.0], [0], [0], [0], [0]]), np.array(list("aaabb"))
+    model = fb.BernoulliNB(alpha=0.0)
+    sweep = threshold_sweep(X, y, [0], model=model)
+    alone = left_one_out(model, X, y, None)
+    assert sweep.log_loss.item() == pytest.approx(alone.log_loss, rel=1e-12)
+
+
 def test_threshold__is_that_of_scikit_learn_on_rows_held_out() -> None:
     X, y, _ = rows(1, 200)
     new, truth, _ = rows(2, 100)
