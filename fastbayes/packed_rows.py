@@ -170,6 +170,10 @@ class PackedRows:
                 total = total + part
         return total
 
+    def hessian(self, theta: Floats) -> Any:
+        """Return the Hessian; of rows that are held it keeps what its products need of each."""
+        return self.gradient.hessian(theta, keep=self.held is not None)
+
     @property
     def nbytes(self) -> int:
         """Bytes of the rows that are held."""

@@ -179,9 +179,10 @@ class Penalised:
 
     def hessian_product(self, theta: Floats) -> Callable[[Floats], Floats]:
         """Return the function from a direction to the Hessian's product with it."""
+        hessian = self.rows.hessian(theta)
 
         def product(direction: Floats) -> Floats:
-            bent: Floats = self.rows.sums(self.rows.gradient.hessian_product(theta, direction))
+            bent: Floats = self.rows.sums(hessian.product(direction))
             bent = bent + self.penalty * direction
             return bent if self.memory is None else bent + self.memory.product(direction)
 
@@ -207,12 +208,11 @@ def remembered(rows: PackedRows, theta: Floats, memory: Memory | None) -> Memory
         and size <= MOST_KEPT
         and size * p * rows.n_rows <= MOST_CELLS
     ):
-        curvature = np.empty((size, size))
+        curvature, hessian = np.empty((size, size)), rows.hessian(theta)
         for i in range(size):
             unit = np.zeros(size)
             unit[i] = 1.0
-            product = rows.gradient.hessian_product(theta, unit.reshape(p, m))
-            curvature[i] = rows.sums(product).ravel()
+            curvature[i] = rows.sums(hessian.product(unit.reshape(p, m))).ravel()
         curvature = (curvature + curvature.T) / 2
     else:
         curvature = rows.sums(rows.gradient.curvature(theta))

@@ -116,10 +116,10 @@ class Conditional:
 
     def hessian_product(self, weights: Floats) -> Callable[[Floats], Floats]:
         """Return the function from a direction to the Hessian's product with it."""
-        theta = self.tables.theta(weights)
+        hessian = self.rows.hessian(self.tables.theta(weights))
 
         def product(direction: Floats) -> Floats:
-            run = self.rows.gradient.hessian_product(theta, self.tables.spread(direction))
+            run = hessian.product(self.tables.spread(direction))
             return self.tables.gathered(self.rows.sums(run)) + self.l2 * direction
 
         return product

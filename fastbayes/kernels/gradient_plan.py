@@ -138,6 +138,7 @@ class Packed:
     numbers      (n_numeric, n_rows up to eights) z = (x - center) / scale, 0 where missing
     classes      (n_rows up to eights,) uint8 of two classes, else uint16; None where none are known
     weight       (n_rows up to eights,), or empty where every row weighs 1
+    kept         bytes that a Hessian may keep of them beside
     """
 
     n_rows: int
@@ -147,12 +148,13 @@ class Packed:
     numbers: Floats
     classes: NDArray[np.unsignedinteger] | None
     weight: Floats
+    kept: int
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the rows take."""
+        """Bytes that the rows take, and what a Hessian may keep of them."""
         parts = (self.codes, self.wide, self.numbers, self.classes, self.weight)
-        return sum(part.nbytes for part in parts if part is not None)
+        return self.kept + sum(part.nbytes for part in parts if part is not None)
 
 
 def packed_by(
@@ -176,8 +178,9 @@ def packed_by(
         classes = readonly(classes)
     if weight is not None:
         own[:n] = weight
+    kept = 4 * layout.n_outputs * padded
     return Packed(
-        n, plan, readonly(codes), readonly(wide), readonly(numbers), classes, readonly(own)
+        n, plan, readonly(codes), readonly(wide), readonly(numbers), classes, readonly(own), kept
     )
 
 

@@ -23,6 +23,7 @@ class Packed:
     numbers  (n_numeric, n_rows) z = (x - center) / scale, 0 where missing
     classes  (n_rows,), or None where none are known
     weight   (n_rows,), or None where every row weighs 1
+    kept     bytes that a Hessian may keep of them beside
     """
 
     n_rows: int
@@ -30,12 +31,13 @@ class Packed:
     numbers: Floats
     classes: NDArray[np.unsignedinteger] | None
     weight: Floats | None
+    kept: int
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the rows take."""
+        """Bytes that the rows take, and what a Hessian may keep of them."""
         parts = (self.index, self.numbers, self.classes, self.weight)
-        return sum(part.nbytes for part in parts if part is not None)
+        return self.kept + sum(part.nbytes for part in parts if part is not None)
 
 
 class Gradient:
@@ -83,7 +85,8 @@ class Gradient:
             z = (x - layout.center[j]) / layout.scale[j]
             numbers[j] = np.where(np.isnan(z), 0.0, z)
         classes = None if batch.classes is None else batch.classes.copy()
-        return Packed(n, index, numbers, classes, None if weight is None else weight.copy())
+        own = None if weight is None else weight.copy()
+        return Packed(n, index, numbers, classes, own, 8 * layout.n_outputs * n)
 
     def loss_gradient(
         self, theta: Floats, exact: bool = True
