@@ -21,6 +21,7 @@ Floats = NDArray[np.float64]
 
 # What a curve tells, and whether more of it is better.
 METRICS = {"accuracy": True, "log_loss": False, "brier": False}
+MOST = {"accuracy": 1.0, "log_loss": math.inf, "brier": 2.0}
 NAMES = {"accuracy": "accuracy", "log_loss": "log-loss, nats", "brier": "Brier score"}
 
 
@@ -246,10 +247,16 @@ class LearningCurve:
         """
         check_metric(metric)
         made, axes = figure("`table`")
+        most = MOST[metric]
+        means, ends = [], []
         for name, values in zip(self.models, getattr(self, metric), strict=True):
-            told = self.interval(values)
-            (line,) = axes.plot(self.sizes, told.mean, marker="o", label=name)
-            axes.fill_between(self.sizes, told.low, told.high, alpha=0.15, color=line.get_color())
+            mean, *bounds = self.interval(values)
+            low, high = (np.clip(bound, 0, most) for bound in bounds)
+            (line,) = axes.plot(self.sizes, mean, marker="o", label=name)
+            axes.fill_between(self.sizes, low, high, alpha=0.15, color=line.get_color())
+            means.append(mean)
+            ends += [low, high]
+        axes.set_ylim(*_limits(np.array(means), np.array([*means, *ends])))
         axes.set_xscale("log")
         axes.set_xlabel("rows learned from")
         axes.set_ylabel(NAMES[metric])
@@ -271,6 +278,15 @@ class LearningCurve:
         notes = [f"  {name}: not fitted to {reason}" for name, reason in self.reasons.items()]
         notes += [f"  {name}: cautions of {caution}" for name, caution in self.cautions.items()]
         return "\n".join([head, "", *aligned(rows, 0), *notes])
+
+
+def _limits(means: Floats, ends: Floats) -> tuple[float, float]:
+    """Return what to show: all means, and of the intervals what leaves these in sight."""
+    least, most = float(np.nanmin(means)), float(np.nanmax(means))
+    room = 0.6 * (most - least) or 0.1
+    low = max(float(np.nanmin(ends)), least - room)
+    high = min(float(np.nanmax(ends)), most + room)
+    return low - 0.05 * (high - low), high + 0.05 * (high - low)
 
 
 def check_metric(metric: str) -> None:

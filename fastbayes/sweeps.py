@@ -129,15 +129,16 @@ class Sweep:
         (loss,) = axes.plot(self.values, self.log_loss, marker=".", color="tab:blue")
         axes.set_xlabel(self.parameter)
         axes.set_ylabel("log-loss, nats", color="tab:blue")
-        if self.parameter == "alpha":
+        positive = self.values[self.values > 0]
+        if self.parameter == "alpha" or (self.values[0] > 0 and positive[-1] > 100 * positive[0]):
             # Of 0 there is no logarithm.
-            axes.set_xscale("symlog", linthresh=float(self.values[self.values > 0].min(initial=1)))
+            axes.set_xscale("symlog", linthresh=float(positive[0]) if len(positive) else 1.0)
         other = axes.twinx()
         (right,) = other.plot(self.values, self.accuracy, marker=".", color="tab:orange")
         other.set_ylabel("accuracy", color="tab:orange")
         mark = axes.axvline(self.best, color="0.5", linestyle="--")
         told = ["log-loss", "accuracy", f"best: {self.best:g}"]
-        axes.legend([loss, right, mark], told)
+        made.legend([loss, right, mark], told, loc="outside upper center", ncols=3)
         return written(made, path, force=force)
 
     def __str__(self) -> str:

@@ -431,6 +431,9 @@ def test_plot(curve: Any, tmp_path: Path) -> None:
     assert axes.get_xscale() == "log"
     assert [line.get_label() for line in axes.lines] == ["a", "b"]
     np.testing.assert_allclose(axes.lines[1].get_ydata(), curve.log_loss[1].mean(axis=1))
+    low, high = axes.get_ylim()
+    means = curve.log_loss.mean(axis=2)
+    assert low < means.min() < means.max() < high < 3 * means.max()
     with pytest.raises(DataError, match=r"curve\.png"):
         curve.plot(tmp_path / "curve.png")
     curve.plot(tmp_path / "curve.png", metric="accuracy", force=True)

@@ -271,6 +271,11 @@ def test_threshold__what_it_says(tmp_path: Path) -> None:
     assert "each feature at its own: accuracy" in str(sweep)
     figure = sweep.plot(tmp_path / "t.png")
     assert figure.axes[0].get_xlabel() == "binarize"
+    assert threshold_sweep(X, y, [1, 2, 3]).plot().axes[0].get_xscale() == "linear"
+    wide = threshold_sweep(np.exp(3 * X), y, [0.5, 3, 1_000]).plot()
+    assert wide.axes[0].get_xscale() == "symlog"
+    zero = alpha_sweep(fb.NaiveBayes(), {"a": [True, False], "y": ["n", "p"]}, "y", [0.0]).plot()
+    assert zero.axes[0].get_xscale() == "symlog"
     assert (tmp_path / "t.png").exists()
     table = pa.table({"x": X[:, 0], "z": X[:, 1], "y": y})
     assert threshold_sweep(table, "y").features["feature"].to_pylist() == ["x", "z"]
