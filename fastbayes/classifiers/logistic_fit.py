@@ -17,8 +17,9 @@ from fastbayes.minimise_sparse import sparse_newton
 from fastbayes.packed_rows import PackedRows, Reading, read_rows
 from fastbayes.statistics.bundle import Statistics
 
-# Rows of the larger sample, for each coefficient and at least; it must be a quarter of all or less.
-SAMPLED, LEAST_SAMPLE, STEP = 64, 1 << 16, 4
+# Rows of the larger sample, for each coefficient and at least; it must be a quarter of all or less,
+# and the larger the more there are: a pass over all may be a scan.
+SAMPLED, LEAST_SAMPLE, STEP, MOST_STEP = 64, 1 << 14, 4, 48
 # The smaller one is this share of the larger.
 NESTED = 8
 # How far the gradient of a sample is worth taking down, where that of all rows then differs.
@@ -209,10 +210,14 @@ def _as_it_is(theta: Floats) -> Floats:
     return theta
 
 
-def steps_of_samples(n_rows: int, layout: Layout) -> tuple[int, ...]:
+def steps_of_samples(n_rows: int, reading: Reading) -> tuple[int, ...]:
     """Return of how many rows each sample has one, the sparsest first; none where rows are few."""
-    wanted = max(SAMPLED * layout.n_rows * layout.n_outputs, LEAST_SAMPLE)
-    step = n_rows // wanted
+    layout, weight = reading.layout, 8
+    wanted = max(SAMPLED * layout.n_rows * layout.n_outputs, LEAST_SAMPLE, n_rows // MOST_STEP)
+    # It is held three times while it is packed.
+    bytes_each = 2 * len(layout.sizes) + 8 * layout.n_numeric + weight
+    wanted = min(wanted, int(reading.limit / (4 * bytes_each)))
+    step = n_rows // max(wanted, LEAST_SAMPLE)
     return (step * NESTED, step) if step >= STEP else ()
 
 
@@ -242,7 +247,7 @@ def solve(
         Of earlier rows.
     """
     layout = reading.layout
-    steps = steps_of_samples(n_rows, layout) if options.solver == "newton-cg" else ()
+    steps = steps_of_samples(n_rows, reading) if options.solver == "newton-cg" else ()
     *samples, rows = read_rows(reading, n_rows, steps)
     strength = 0.0 if options.penalty is None else 1.0 / options.C
     squared = penalty_of(layout, strength if options.penalty == "l2" else 0.0, 2)
