@@ -322,3 +322,10 @@ def test_the_model_is_left_alone(k):
     logistic.coefficients_.tables[:] = 0
     logistic.coefficients_.slope[:] = 0
     assert (model.predict_proba(rows) == before).all()
+
+
+def test_densities_of_columns_together__have_no_such_method():
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    model = fb.GaussianBayes(covariance="tied").fit(X, X[:, 0] > 0)
+    with pytest.raises(AttributeError, match="integrates a missing number out"):
+        model.to_logistic()

@@ -27,7 +27,8 @@ def problem(seed, k, sizes=(3, 2, 4), p=2, pairs=((0, 2),), n=400, weighted=True
         sizes, k, center=rng.normal(size=p) * 3, scale=rng.uniform(0.5, 20, p), pairs=pairs
     )
     theta = rng.normal(size=(layout.n_rows, layout.n_outputs))
-    codes = np.stack([rng.integers(0, max(s, 1), n) for s in sizes]).astype(np.uint8)
+    codes = np.array([rng.integers(0, max(s, 1), n) for s in sizes], np.uint16)
+    codes = codes.reshape(len(sizes), n)
     for column, s in zip(codes, sizes, strict=True):
         gone = rng.random(n) < missing
         column[gone] = s + rng.integers(0, 2, gone.sum())
@@ -48,6 +49,8 @@ def problem(seed, k, sizes=(3, 2, 4), p=2, pairs=((0, 2),), n=400, weighted=True
         for v in range(sizes[a])
         for w in range(sizes[b])
     ]
+    if max(sizes, default=0) < 250:
+        batch = replace(batch, codes=(group._replace(codes=codes.astype(np.uint8)),))
     design = np.stack(columns, axis=1).astype(float)
     names = [f"c{j}" for j in range(len(sizes))]
     features = [
@@ -92,6 +95,16 @@ def explicit(theta, case):
 def test_information__of_an_explicit_design(k, weighted, kernels, monkeypatch):
     monkeypatch.setenv("FASTBAYES_KERNELS", kernels)
     case = problem(1, k, weighted=weighted)
+    told = Coefficients.from_theta(case.theta, case.layout)
+    found = information(told, case.layout, case.batch, case.weight)
+    np.testing.assert_allclose(found, explicit(case.theta, case), rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("kernels", [pytest.param("always", marks=pytest.mark.compiled), "never"])
+@pytest.mark.parametrize(("sizes", "p"), [((3,), 0), ((3,), 1), ((), 2), ((2, 300), 1)])
+def test_information__of_few_columns(sizes, p, kernels, monkeypatch):
+    monkeypatch.setenv("FASTBAYES_KERNELS", kernels)
+    case = problem(1, 2, sizes=sizes, p=p, pairs=(), n=100)
     told = Coefficients.from_theta(case.theta, case.layout)
     found = information(told, case.layout, case.batch, case.weight)
     np.testing.assert_allclose(found, explicit(case.theta, case), rtol=1e-10, atol=1e-10)

@@ -74,7 +74,8 @@ class LogisticRegression(LogisticAnswers):
         Whether `fit` begins at the coefficients that the model has.
     standard_errors
         Whether `fit` goes over the rows once more, for the second derivatives of which
-        `coefficients` makes standard errors: of up to 2,000 coefficients, not with "l1".
+        `coefficients` makes standard errors: of up to 2,000 coefficients, not with "l1". A row of
+        weight 2 counts as two rows.
     domains
         Declared values by column name: other values are an error.
     categorical
@@ -129,6 +130,8 @@ class LogisticRegression(LogisticAnswers):
     a coefficient of its own, and the penalty makes them unique. Columns are never expanded: a row
     takes a byte or so for each column, or what two thirds of it. Equal rows of categories are taken
     together where there are many.
+
+    `explain` gives each column of a pair half of what the pair adds.
 
     Separable rows have no optimum without a penalty; the steps then end at finite coefficients,
     with a warning and `converged_` False.
@@ -257,7 +260,7 @@ class LogisticRegression(LogisticAnswers):
         stats = replace(scans, progress=progress).count(self, {"values": {}, "moments": {}})
         if scans.first:
             check_learnable(stats, scans.source.description)
-        self._fit = self._solved(scans, stats, counted[0])
+        self._found = self._solved(scans, stats, counted[0])
         return stats
 
     def _solved(self, scans: Scans, stats: Statistics, n_rows: int) -> Fit:

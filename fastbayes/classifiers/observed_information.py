@@ -211,15 +211,15 @@ class _Columns(NamedTuple):
                 out[own, place] = out[place, own] = np.bincount(code, column, n_codes)[:known]
             np.fill_diagonal(out[own, own], out[own, self.places[0]])
         first, second = all_pairs(len(self.codes))
-        heights, widths = self.sizes[first], self.sizes[second]
-        ends = np.cumsum(heights * widths)
-        cells, alone = np.zeros(int(ends[-1]) if len(ends) else 0), np.zeros(len(weight), np.uint8)
+        n_cells = self.sizes[first] * self.sizes[second]
+        begin = np.cumsum(n_cells) - n_cells
+        cells, alone = np.zeros(int(n_cells.sum())), np.zeros(len(weight), np.uint8)
         _jit.load("pairs", self.cells).add_pair_counts(
-            *(self.codes, self.sizes, alone, weight, 1),
-            *(first, second, ends - heights * widths, cells),
+            *(self.codes, self.sizes, alone, weight, 1), *(first, second, begin, cells)
         )
-        for i, j, block in zip(first, second, np.split(cells, ends[:-1]), strict=True):
-            some = block.reshape(self.sizes[i], self.sizes[j])[: self.known[i], : self.known[j]]
+        for i, j, at, n in zip(first, second, begin, n_cells, strict=True):
+            block = cells[at : at + n].reshape(self.sizes[i], self.sizes[j])
+            some = block[: self.known[i], : self.known[j]]
             one, other = self.starts[i], self.starts[j]
             out[one : one + self.known[i], other : other + self.known[j]] = some
             out[other : other + self.known[j], one : one + self.known[i]] = some.T
