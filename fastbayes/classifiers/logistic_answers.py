@@ -45,6 +45,7 @@ class LogisticAnswers(Classifier):
     objective_: float
     trace_: Floats
     _fit: Fit
+    _found: Fit  # what the last scans led to
 
     fit_statistics = absent(
         "LogisticRegression learns from rows, which no counts replace: use fit, or "
@@ -61,11 +62,11 @@ class LogisticAnswers(Classifier):
     # -- reading -------------------------------------------------------------------------------
 
     def _read(self, stats: Statistics) -> dict[str, Any]:
-        return self._attributes(stats.schema)
+        return self._attributes(self._found, stats.schema)
 
-    def _attributes(self, schema: Schema) -> dict[str, Any]:
-        fit = self._fit
+    def _attributes(self, fit: Fit, schema: Schema) -> dict[str, Any]:
         return {
+            "_fit": fit,
             "coefficients_": fit.coefficients,
             "coef_": fit.coefficients.coef,
             "intercept_": fit.coefficients.intercept,
@@ -79,11 +80,10 @@ class LogisticAnswers(Classifier):
 
     def _converted(self, coefficients: Coefficients, statistics: Statistics) -> Self:
         """Take coefficients that came about otherwise, and what is known of the rows."""
-        self._fit = Fit(coefficients)
         schema = statistics.schema
         self.statistics_ = statistics
         self.schema_, self.classes_ = schema, labels(schema.classes)
-        for name, value in self._attributes(schema).items():
+        for name, value in self._attributes(Fit(coefficients), schema).items():
             setattr(self, name, value)
         return self
 
@@ -95,8 +95,7 @@ class LogisticAnswers(Classifier):
 
     def _taking(self, fit: Fit) -> Self:
         """Take a fit to the rows that the statistics are of."""
-        self._fit = fit
-        for name, value in self._attributes(self.schema_).items():
+        for name, value in self._attributes(fit, self.schema_).items():
             setattr(self, name, value)
         return self
 
