@@ -149,6 +149,11 @@ def learning_curve(
     for learner in entered:
         check_suits(learner, whole)
     census = census_of(opened, threads)
+    if census.n_rows < 2:
+        raise DataError(
+            f"{opened.source.description}: {census.n_rows} rows have a class and a weight above 0: "
+            "a learning curve takes one to learn from and one to test on, at least"
+        )
     n_test = _test_rows(test, census.n_rows)
     at = _sizes(sizes, census.n_rows, n_test)
     laboratory = Laboratory(

@@ -23,7 +23,7 @@ from fastbayes.counting import opened_to_learn
 from fastbayes.data.draws import Draw, Drawn
 from fastbayes.errors import DataError, FastBayesError, SchemaError
 from fastbayes.laboratory import Sample, census_of
-from fastbayes.learners import Rows
+from fastbayes.learners import KNOWN, Rows
 from fastbayes.learning_curves import learning_curve
 
 
@@ -299,6 +299,36 @@ def test_classes__never_seen_in_a_size() -> None:
     told = curve.table.to_pylist()
     assert told[4]["log_loss"] is None
     assert told[0]["log_loss"] == pytest.approx(curve.log_loss[0, 0].mean())
+
+
+@pytest.mark.parametrize("candidate", KNOWN, ids=lambda candidate: candidate.name)
+def test_every_model__learns_from_next_to_nothing(candidate: Any) -> None:
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 120)
+    columns = {
+        "a": pa.array(np.where(rng.random(120) < 0.7, y, 0).astype(str), mask=y == 2),
+        "z": pa.array(rng.normal(size=120) + y, mask=rng.random(120) < 0.2),
+        "constant": np.ones(120),
+        "void": pa.nulls(120),
+        "y": np.array(["u", "v", "w"])[y],
+    }
+    table = pa.table(columns).select(["z", "constant", "y"] if candidate.numbers else [*columns])
+    curve = learning_curve(candidate.name, table, "y", [1, 2, 5, 90], 2)
+    # Some refuse a row that has nothing but missing values, and say so; no figure is infinite.
+    assert np.isnan(curve.log_loss).any() == bool(curve.reasons)
+    assert not np.isinf(curve.log_loss).any()
+    assert np.isfinite(curve.log_loss[0, 2:]).all()
+    assert all(re.match(r"[12] rows?: .*missing", reason) for reason in curve.reasons.values())
+    assert curve.log_loss[0, -1].mean() < np.nanmean(curve.log_loss[0, 0])
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_no_rows__are_an_error(n: int) -> None:
+    table = pa.table(
+        {"x": pa.array([1.0] * n, pa.float64()), "y": pa.array(["a"] * n, pa.string())}
+    )
+    with pytest.raises(DataError, match=f"{n} rows have a class and a weight above 0"):
+        learning_curve("naive-bayes", table, "y")
 
 
 def test_cautions__are_kept_rather_than_said_again_and_again(recwarn: Any) -> None:
