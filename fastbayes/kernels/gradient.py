@@ -8,6 +8,7 @@ the same groups; what cells come to is then taken apart into the coefficients' o
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,9 @@ U = np.uint64
 SINGLE_ROWS, LANE_CELLS = 2_048, 8_192
 # Groups at a time whose tables are read for a row.
 GROUPS = 16
+
+# Plans that are kept, and bytes of the tables of each pass; at least so many tables.
+PLANS, TABLES, LEAST = 256, 2**26, 8
 
 # What a sweep adds up, or writes.
 RESIDUALS, PRODUCTS, CURVATURE, SHARES, MARGINS = range(5)
@@ -85,7 +89,8 @@ class Gradient:
         self.layout = layout
         outputs = layout.n_outputs
         self.width = 1 if outputs == 1 else 4 if outputs <= 4 else 8 if outputs <= 8 else 16
-        self._plans: dict[bytes, Plan] = {}
+        # Rows that are read anew may lack other values in every block.
+        self._plan_of = lru_cache(PLANS)(partial(_planned, layout, self.width))
 
     def packed(self, batch: Batch, weight: Floats | None) -> Packed:
         """Return a copy of a batch's rows, of these weights, for the passes.
@@ -98,12 +103,7 @@ class Gradient:
             (n_rows,), or None where every row weighs 1.
         """
         columns = columns_of(batch)
-        absent = absent_in(self.layout, columns)
-        key = absent.tobytes()
-        # Two threads may make the same plan at once: either will do.
-        plan = self._plans.get(key)
-        if plan is None:
-            plan = self._plans[key] = plan_of(self.layout, absent, self.width)
+        plan = self._plan_of(absent_in(self.layout, columns).tobytes())
         return packed_by(plan, self.layout, columns, batch, weight)
 
     def loss_gradient(
@@ -201,7 +201,9 @@ class _Sweep:
         self._tiles = -(-self._layout.n_outputs // self._width)
         first = self._layout.rows.numeric
         self._numeric = slice(first, first + self._layout.n_numeric)
-        self._tables: dict[int, tuple[Plan, Floats]] = {}
+        most = TABLES // (8 * self._theta.size * self._width // self._layout.n_outputs)
+        table = partial(_table, self._theta, self._width, self._tiles)
+        self._filled = lru_cache(min(max(most, LEAST), PLANS))(table)
 
     def __call__(self, packed: Packed, shares: Coarse | None = None) -> tuple[Floats, Floats]:
         """Return loss and compensation (2,), and the sums (P, M) or the margins (n_rows, M).
@@ -242,17 +244,18 @@ class _Sweep:
             take_apart(part, width, tile * width, *_members(packed.plan), result)
         return loss, result
 
-    def _filled(self, plan: Plan) -> Floats:
-        found = self._tables.get(id(plan))
-        if found is None:
-            length = int(plan.start[-1]) * self._width
-            table = _zeros(self._tiles * length)
-            for tile in range(self._tiles):
-                part = table[tile * length : (tile + 1) * length]
-                fill_cells(self._theta, self._width, tile * self._width, *_members(plan), part)
-            # The plan is kept with its table, lest another take its place in memory.
-            found = self._tables[id(plan)] = plan, readonly(table)
-        return found[1]
+
+def _planned(layout: Layout, width: int, absent: bytes) -> Plan:
+    return plan_of(layout, np.frombuffer(absent, np.bool_), width)
+
+
+def _table(theta: Floats, width: int, tiles: int, plan: Plan) -> Floats:
+    length = int(plan.start[-1]) * width
+    table = _zeros(tiles * length)
+    for tile in range(tiles):
+        part = table[tile * length : (tile + 1) * length]
+        fill_cells(theta, width, tile * width, *_members(plan), part)
+    return readonly(table)
 
 
 def _members(plan: Plan) -> tuple[Any, ...]:

@@ -6,7 +6,6 @@ import itertools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +20,8 @@ Ints = NDArray[np.int64]
 Columns = dict[int, NDArray[np.unsignedinteger]]
 
 
-class Plan(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
     """Groups of columns; those whose codes fit 16 bits come first. Arguments of the kernels.
 
     A group's code is Σ radix times code of its members, a radix being the product of the sizes of

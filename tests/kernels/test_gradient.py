@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import SimpleNamespace
@@ -314,3 +315,33 @@ def test_joined_codes_take_a_third_of_a_one_hot_matrix():
     packed = compiled.Gradient(case.layout).packed(case.batch, None)
     one_hot = case.batch.n_rows * 24 * (8 + 4)
     assert packed.nbytes <= one_hot / 3
+
+
+@pytest.mark.compiled
+def test_many_patterns_of_absent_values__few_plans_and_tables_are_kept(monkeypatch):
+    monkeypatch.setattr(compiled, "PLANS", 2)
+    case = problem(6, 40, 2, [4] * 6)
+    gradient = compiled.Gradient(case.layout)
+    packed, expected = [], []
+    for pattern in range(20):
+        columns = case.batch.codes[0].codes.copy()
+        columns[np.array([pattern >> j & 1 for j in range(6)], np.bool_), 0] = 4
+        batch = replace(case.batch, codes=(case.batch.codes[0]._replace(codes=columns),))
+        packed.append(gradient.packed(batch, None))
+        expected.append(naive.margins(case.layout, case.theta, batch))
+    run = gradient.margins(case.theta)
+    for rows, margins in zip(packed * 2, expected * 2, strict=True):
+        close(run(rows), margins)
+
+
+@pytest.mark.compiled
+def test_a_pass_is_freed_with_its_last_name():
+    # Tables of columns of very many values are large: they are not to wait for a collection.
+    case = problem(6, 40, 2, [4] * 6)
+    gradient = compiled.Gradient(case.layout)
+    packed = gradient.packed(case.batch, None)
+    sweep = compiled._Sweep(gradient, compiled.MARGINS, case.theta)
+    sweep(packed)
+    freed = weakref.ref(sweep)
+    del sweep
+    assert freed() is None
