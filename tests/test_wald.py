@@ -416,6 +416,7 @@ def test_class_weights_count_as_weights(penalty):
     np.testing.assert_allclose(*found, rtol=1e-6)
 
 
+@pytest.mark.compiled
 def test_blocks_and_threads_change_nothing():
     table, weight, _ = rows(4, 3, n=150_000, missing=0.1)
     found = [
