@@ -59,8 +59,8 @@ def learning_curve(
     target
         Name of the class column or (n_rows,) labels. Rows without a class take no part.
     sizes
-        Numbers of rows, or shares (below 1) of those that are not tested on; eight in geometric
-        order by default.
+        Numbers of rows, or shares (floats to 1.0) of those that are not tested on; eight in
+        geometric order by default.
     repeats
         How often rows are drawn anew.
     seed
@@ -212,7 +212,8 @@ def _test_rows(test: Any, n_rows: int) -> int:
 def _rows(size: Any, of: int) -> int | None:
     """Return a number of rows, or of a share of them; None where it is neither."""
     x = float(size)
-    if 0 < x < 1:
+    # 1 is a row, but 1.0 all of them, as scikit-learn has it.
+    if 0 < x < 1 or (x == 1 and isinstance(size, (float, np.floating))):
         return max(1, round(x * of))
     return int(x) if x >= 1 and x.is_integer() else None
 
@@ -231,7 +232,7 @@ def _sizes(sizes: Any, n_rows: int, n_test: int) -> NDArray[np.int64]:
         number = isinstance(size, (int, float, np.number)) and not isinstance(size, bool)
         n = _rows(size, most) if number else None
         if n is None:
-            raise ValueError(f"sizes: {size!r} is neither a number of rows nor a share below 1")
+            raise ValueError(f"sizes: {size!r} is neither a number of rows nor a share of them")
         if n > most:
             raise ValueError(
                 f"sizes: there are {most:,} rows to learn from, not {n:,}: {n_test:,} of "

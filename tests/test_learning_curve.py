@@ -489,6 +489,9 @@ def test_sizes__by_default_and_as_shares() -> None:
     shares = learning_curve("naive-bayes", X, y, [0.25, 0.5, 7], 1, test=0.5)
     assert shares.sizes.tolist() == [7, 50, 100]
     assert shares.test_rows == 200
+    every = learning_curve("naive-bayes", X, y, np.array([0.5, 1.0]), 1)
+    assert every.sizes.tolist() == [160, 320]
+    assert learning_curve("naive-bayes", X, y, [1, 2], 1).sizes.tolist() == [1, 2]
     tiny = learning_curve("naive-bayes", X[:5], y[:5], repeats=1)
     assert (tiny.sizes.tolist(), tiny.test_rows) == ([4], 1)
 

@@ -17,7 +17,7 @@ from fastbayes.learners import KNOWN
 
 
 def sizes_of(_: Any, __: Any, value: str | None) -> list[float] | None:
-    """Return numbers of rows, and shares below 1, between commas."""
+    """Return numbers of rows, and shares up to 1.0, between commas."""
     if value is None:
         return None
     try:
@@ -25,14 +25,16 @@ def sizes_of(_: Any, __: Any, value: str | None) -> list[float] | None:
             float(text) if "." in text or "e" in text else int(text) for text in value.split(",")
         ]
     except ValueError as error:
-        raise click.BadParameter(f"{value!r}: write numbers of rows, or shares below 1") from error
+        raise click.BadParameter(
+            f"{value!r}: write numbers of rows, or shares such as 0.5"
+        ) from error
 
 
 def rows_or_share(_: Any, __: Any, value: str | None) -> float | None:
-    """Return a number of rows, or a share below 1."""
+    """Return a number of rows, or a share."""
     found = sizes_of(_, __, value)
     if found is not None and len(found) != 1:
-        raise click.BadParameter(f"{value!r}: write one number of rows, or a share below 1")
+        raise click.BadParameter(f"{value!r}: write one number of rows, or a share such as 0.2")
     return None if found is None else found[0]
 
 
@@ -51,7 +53,7 @@ def rows_or_share(_: Any, __: Any, value: str | None) -> float | None:
     "--sizes",
     callback=sizes_of,
     metavar="N,N,...",
-    help="Rows to learn from, or shares below 1 of those that are not tested on; default: eight, "
+    help="Rows to learn from, or shares up to 1.0 of those that are not tested on; default: eight, "
     "from 10 on.",
 )
 @click.option(
