@@ -82,8 +82,8 @@ class Calibrated(TableRows):
     draws from the model, and `explain` tells what its features add up to before the map.
 
     Beside the model's fit it takes a scan that scores each row, and 8 bytes for each row and
-    class; of more than 128 MiB, isotonic curves are made of 2^-8 wide bins of log odds in another
-    scan, and a temperature takes a scan for each of about 3 steps of Newton's method.
+    class; of more than 64 MiB, isotonic curves are made of 2^-8 wide bins of log odds in another
+    scan, and a temperature takes a scan for each of a few steps of Newton's method.
 
     References
     ----------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from pathlib import Path
 from typing import Any
@@ -149,6 +150,21 @@ def test_temperature__changes_no_prediction(kernels: str) -> None:
     power = 1 / model.calibration_.temperature
     expected = before**power
     np.testing.assert_allclose(after, expected / expected.sum(axis=1)[:, None], atol=1e-10)
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations("pqr")))
+def test_what_ties_on_paper_goes_to_the_lowest_class(order: tuple[str, ...], kernels: str) -> None:
+    # Each class hears the same three likelihoods, of other columns.
+    shares = {"p": (9, 15), "q": (15, 19), "r": (19, 9)}
+    table: dict[str, Any] = {
+        name: [cell for n in shares[name] for cell in ["u"] * n + ["v"] * (20 - n)]
+        for name in order
+    }
+    table["y"] = ["a"] * 20 + ["b"] * 20
+    row = {name: ["u"] for name in order}
+    model = fb.Calibrated().fit(table, "y")
+    assert model.predict(row).tolist() == ["a"]
+    assert model.predict_proba(row).tolist() == [[0.5, 0.5]]
 
 
 # -- isotonic ----------------------------------------------------------------------------------

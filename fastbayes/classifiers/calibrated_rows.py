@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from fastbayes.batch import BLOCK_ROWS
 from fastbayes.classifiers.log_space import Floats, log_sum_exp, row_argmax
 
-# Log posteriors that are kept (128 MiB); of more rows there are sums, in scans of their own.
-MOST_KEPT = 2**24
+# Log posteriors that are kept (64 MiB); of more rows there are sums, in scans of their own.
+MOST_KEPT = 2**23
 # A probability below this counts as this in a log-loss, as in evaluations.
 CLIP = 1e-15
 # Bins of log odds: bits of the mantissa, and magnitudes below and above which all are one.

@@ -16,8 +16,9 @@ from fastbayes.errors import DataError
 
 # What an impossible class counts as in sums: its products stay finite, and are 0.
 NEVER = -1e100
-# Newton's steps end when the temperature changes by no more than this share of it.
-SETTLED, MOST_STEPS = 1e-12, 200
+# Newton's steps end with one that changes the power by no more than this share of it: what is left
+# then is its square.
+SETTLED, MOST_STEPS = 1e-8, 200
 
 # Scans all held-out rows into what `make` gives, which has update and merge.
 Scan = Callable[[Callable[[], Any]], Any]
@@ -147,20 +148,26 @@ def least(sums: Callable[[float], Sums], start: float) -> float:
         row: of rows that are all told apart, or all mistaken, the power is still a number, and
         since that term is least at 1 the loss is never above what it is without a map.
     """
+    known: dict[float, Sums] = {}
+
+    def at(power: float) -> Sums:
+        if power not in known:
+            known[power] = sums(power)
+        return known[power]
+
     power, below, above = start, 0.0, np.inf
     for _ in range(MOST_STEPS):
-        found = sums(power)
+        found = at(power)
         slope = found.slope + 1 - 1 / power
         below, above = (power, above) if slope < 0 else (below, power)
         step = power - slope / (found.curvature + 1 / power**2)
-        if not below < step < above:
+        near = abs(step - power) <= SETTLED * power
+        if not (near or below < step < above):
             step = (below + above) / 2 if above < np.inf else 2 * power
-        if abs(step - power) <= SETTLED * power or slope == 0:
-            break
         power = step
-    else:
-        raise DataError(
-            f"the temperature did not settle in {MOST_STEPS} steps (last 1/T {power:g}); use "
-            "method='isotonic'"
-        )
-    return 1.0 if found.loss > sums(1.0).loss else power
+        if near:
+            return 1.0 if at(power).loss > at(1.0).loss else power
+    raise DataError(
+        f"the temperature did not settle in {MOST_STEPS} steps (last 1/T {power:g}); use "
+        "method='isotonic'"
+    )
