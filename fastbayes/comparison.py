@@ -16,10 +16,12 @@ from fastbayes.classifiers.inputs import is_array
 from fastbayes.classifiers.joint import JointBayes
 from fastbayes.classifiers.joint_gaussian import JointGaussian
 from fastbayes.classifiers.kdb import KDB
+from fastbayes.classifiers.logistic import LogisticRegression
 from fastbayes.classifiers.naive_bayes import NaiveBayes
 from fastbayes.classifiers.network import NetworkClassifier
 from fastbayes.classifiers.spode import SPODE
 from fastbayes.classifiers.tan import TAN
+from fastbayes.classifiers.weighted_naive_bayes import WeightedNaiveBayes
 from fastbayes.contest import Contest
 from fastbayes.counting import opened_to_learn
 from fastbayes.data.folds import FoldsByPlace
@@ -36,7 +38,8 @@ class Candidate(NamedTuple):
     bins          whether it sees numeric columns in bins
     numeric_only  whether it is another model only where columns are numeric
     numbers       whether it takes numbers alone
-    asked_for     whether it takes part only where it is named: a search takes long
+    asked_for     whether it takes part only where it is named: a search takes long, and what goes
+                  over rows again and again is validated by folds alone
     """
 
     name: str
@@ -70,6 +73,8 @@ CANDIDATES = (
         numeric_only=True,
         numbers=True,
     ),
+    Candidate("weighted-naive-bayes", WeightedNaiveBayes, bins=True, asked_for=True),
+    Candidate("logistic", LogisticRegression, bins=False, asked_for=True),
     Candidate("network", NetworkClassifier, bins=True, asked_for=True),
 )
 
@@ -110,8 +115,9 @@ def compare(
     models
         Names out of "naive-bayes", "naive-bayes-bins", "naive-bayes-auto", "spode", "tan", "kdb",
         "aode", "a2de", "joint-bayes", "joint-gaussian", "gaussian-bayes", "gaussian-bayes-tied",
-        "network"; unfitted models with parameters of their own; or {name: model}. By default all
-        that the columns allow but "network", which searches for a graph.
+        "weighted-naive-bayes", "logistic", "network"; unfitted models with parameters of their own;
+        or {name: model}. By default all that the columns allow but the last three: two have no
+        leave-one-out, one searches for a graph.
     folds, seed
         As in `k_fold`; ten folds by default.
     sample_weight

@@ -14,16 +14,18 @@ from numpy.typing import NDArray
 from fastbayes import engine
 from fastbayes.classifiers.base import Classifier
 from fastbayes.classifiers.left_out import left_out
+from fastbayes.classifiers.left_out_base import LeftOut
 from fastbayes.counting import opened_to_learn, with_labels
 from fastbayes.data.apply import open_for
 from fastbayes.data.encode import Encoded, Encoder
 from fastbayes.data.folds import FoldsByPlace
 from fastbayes.data.join import is_name
-from fastbayes.data.segments import Segment
+from fastbayes.data.segments import Segment, Source
 from fastbayes.engine import Progress
 from fastbayes.errors import DataError, SchemaError
 from fastbayes.fold_training import fitted_without_folds
-from fastbayes.scoring import Block, Contestant, Fitted, Part, Score, scores
+from fastbayes.schema import Schema
+from fastbayes.scoring import Block, Contestant, Fitted, Part, Parts, Score, scores
 from fastbayes.statistics.bundle import Statistics
 from fastbayes.validation import Evaluation, Evaluator
 
@@ -140,6 +142,58 @@ def leave_one_out(
     >>> [fb.leave_one_out(m, stats, table).accuracy for m in (fb.NaiveBayes(), fb.TAN())]
     [0.0, 1.0]
     """
+    (score,), (scorer,), where = left_out_scores(
+        [model],
+        stats,
+        source,
+        target,
+        sample_weight=sample_weight,
+        loss=loss,
+        proba=proba,
+        filesystem=filesystem,
+        threads=threads,
+        progress=progress,
+    )
+    try:
+        figures = score.evaluators[0].result()
+    except DataError as error:
+        raise DataError(f"{where}: {error}") from error
+    kept = probabilities(score, len(stats.schema.classes)) if proba else None
+    return validation(figures, method="leave-one-out", fixed=scorer.fixed, proba=kept)
+
+
+def left_out_scores(
+    models: Sequence[Any],
+    stats: Statistics,
+    source: Any,
+    target: Any = None,
+    *,
+    sample_weight: Any = None,
+    loss: Any = None,
+    proba: bool = False,
+    ranks: bool = True,
+    filesystem: Any = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> tuple[list[Score], list[LeftOut], str]:
+    """Score every row by each model without it, in one scan for all.
+
+    Parameters
+    ----------
+    models
+        Models that learn from the same statistics, as `leave_one_out` takes them.
+    stats, source, target, sample_weight, loss, proba
+        As in `leave_one_out`.
+    ranks
+        Whether to keep what the AUC needs.
+    filesystem, threads, progress
+        As in `leave_one_out`.
+
+    Returns
+    -------
+    scores, scorers, description
+        One of each for a model, and what the rows are called.
+    """
     if not isinstance(stats, Statistics):
         raise SchemaError(
             f"leave_one_out takes the statistics of the rows, as fastbayes.count returns them, not "
@@ -155,31 +209,64 @@ def leave_one_out(
             "the statistics were counted without weights: leave `sample_weight` out, or count with "
             "it"
         )
-    scorer, schema = left_out(model, stats), stats.schema
-    classes = schema.class_labels
+    scorers, schema = [left_out(model, stats) for model in models], stats.schema
+    opened, parts = labelled_parts(
+        schema, source, target, sample_weight, filesystem=filesystem, counted=stats
+    )
+    contestants = [Contestant(schema.class_labels, [scorer]) for scorer in scorers]
+    found, counted = scores(
+        opened,
+        parts,
+        contestants,
+        loss=loss,
+        proba=proba,
+        ranks=ranks,
+        threads=threads,
+        progress=progress,
+    )
+    _check_rows(counted, stats)
+    return found, scorers, opened.description
+
+
+def labelled_parts(
+    schema: Schema,
+    source: Any,
+    target: Any,
+    sample_weight: Any,
+    *,
+    unseen: str = "ignore",
+    filesystem: Any = None,
+    counted: Statistics | None = None,
+) -> tuple[Source, Parts]:
+    """Return labelled rows that are open, and what encodes their blocks by a schema.
+
+    Parameters
+    ----------
+    schema
+        Of the models.
+    source, target, sample_weight, filesystem
+        As in `leave_one_out`.
+    unseen
+        What values outside the schema do.
+    counted
+        Statistics of the rows, where these must be the ones that were counted.
+    """
     truth = schema.target if target is None else target
     also = [str(name) for name in (truth, sample_weight) if is_name(name)]
     opened, _ = open_for(schema, source, also=also, filesystem=filesystem)
     labelled, target_name, weight_name = with_labels(opened, truth, sample_weight)
-    encoder = Encoder.applying_to(schema, labelled.schema, target=target_name, weight=weight_name)
+    encoder = Encoder.applying_to(
+        schema, labelled.schema, unseen=unseen, target=target_name, weight=weight_name
+    )
     encoder.expect(labelled.n_rows)
 
     def parts(segment: Segment) -> Iterator[Block]:
         for block, encoded in engine.encoded_blocks(segment, encoder):
-            _check_counted(encoded, stats)
+            if counted is not None:
+                _check_counted(encoded, counted)
             yield Block(block.num_rows, [Part(0, encoded.batch, encoded.kept)])
 
-    contestant = Contestant(classes, [scorer])
-    (score,), counted = scores(
-        labelled, parts, [contestant], loss=loss, proba=proba, threads=threads, progress=progress
-    )
-    _check_rows(counted, stats)
-    try:
-        figures = score.evaluators[0].result()
-    except DataError as error:
-        raise DataError(f"{labelled.description}: {error}") from error
-    kept = probabilities(score, len(classes)) if proba else None
-    return validation(figures, method="leave-one-out", fixed=scorer.fixed, proba=kept)
+    return labelled, parts
 
 
 def k_fold(

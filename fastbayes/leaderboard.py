@@ -155,7 +155,7 @@ class Comparison:
     def __str__(self) -> str:
         used = [entry for entry in self.entries if entry.figures is not None]
         head = f"{self.validation} of {self.rows:,.10g} rows, {len(self.classes):,} classes"
-        lines = [head, "", *_aligned([_HEAD, *map(_cells, used)], len(used[:1]))]
+        lines = [head, "", *aligned([_HEAD, *map(_cells, used)], len(used[:1]))]
         lines += [f"  {e.name}: {e.reason}" for e in self.entries if e.figures is None]
         shared = ", ".join(f"{what} {seconds:.3g} s" for what, seconds in self.seconds.items())
         return "\n".join([*lines, "", *_fixed(used), f"shared by all: {shared}"])
@@ -176,7 +176,7 @@ def _cells(entry: Entry) -> tuple[str, ...]:
     )
 
 
-def _aligned(rows: Sequence[Sequence[str]], winners: int) -> list[str]:
+def aligned(rows: Sequence[Sequence[str]], winners: int) -> list[str]:
     """Return rows as lines of aligned columns, the first column to the left, winners marked."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fastbayes.calibration import Calibrated
 from fastbayes.classifiers.base import check_learnable
 from fastbayes.classifiers.spode import CRITERIA
 from fastbayes.counting import opened_to_learn
@@ -29,7 +30,7 @@ def learn(
     Parameters
     ----------
     model
-        A classifier of tables; it is fitted.
+        A classifier of tables, or one that is `Calibrated`; it is fitted.
     source, target, sample_weight, columns, null_values, filesystem, progress
         As in `count`.
 
@@ -41,6 +42,7 @@ def learn(
         As `count` and the model's `fit` do.
     """
     model._check_parameters()
+    calibrated, model = model, model.unfitted() if isinstance(model, Calibrated) else model
     opened = opened_to_learn(
         source,
         target,
@@ -62,6 +64,9 @@ def learn(
     model._learned(stats)
     model._set_features(*model._features_of(stats))
     model._caution()
+    if calibrated is not model:
+        assert opened.target is not None
+        calibrated.calibrate(model, rows, opened.target, opened.weight)
 
 
 def _named(model: Any) -> list[str]:

@@ -106,12 +106,15 @@ class Contestant:
         Which columns of a batch the model takes; None: all.
     error
         Why it could not score some row; then its score is worth nothing.
+    summary
+        Gives what sums the scores of a fold up, with `update` and `merge`; None: an `Evaluator`.
     """
 
     classes: NDArray[Any]
     scorers: Sequence[Scorer]
     view: Callable[[Batch], Batch] | None = None
     error: FastBayesError | None = None
+    summary: Callable[[], Any] | None = None
 
     @contextmanager
     def trying(self, strict: bool) -> Iterator[None]:
@@ -128,14 +131,14 @@ class Contestant:
 class Score:
     """What a model made of some rows.
 
-    evaluators  one for each fold
+    evaluators  one for each fold, or what sums up in their place
     proba       probabilities of block after block, NaN in rows that take no part
     held        doubtful rows: where their probabilities go, their positions there, and they
     rest        moments of the other rows
     seconds     processor time
     """
 
-    evaluators: list[Evaluator]
+    evaluators: list[Any]
     proba: list[Floats] = field(default_factory=list)
     held: list[tuple[Floats | None, Positions, Batch]] = field(default_factory=list)
     rest: Any = None
@@ -168,6 +171,7 @@ def scores(
     threads: int | None = None,
     progress: Progress | None = None,
     strict: bool = True,
+    ranks: bool = True,
 ) -> tuple[list[Score], Floats]:
     """Score all rows by all models in one scan; return their scores and the weight of each class.
 
@@ -189,11 +193,17 @@ def scores(
         Called with the number of rows done since the last call.
     strict
         Whether a model that cannot score a row ends it all, rather than itself.
+    ranks
+        Whether to keep what the AUC needs.
     """
     n_classes = len(contestants[0].classes)
 
     def begun() -> list[Score]:
-        return [Score([Evaluator(c.classes, loss=loss) for _ in c.scorers]) for c in contestants]
+        def summary(c: Contestant) -> Any:
+            made = Evaluator(c.classes, loss=loss, ranks=ranks)
+            return made if c.summary is None else c.summary()
+
+        return [Score([summary(c) for _ in c.scorers]) for c in contestants]
 
     def score(segment: Segment) -> tuple[list[Score], Floats, int]:
         found, counted, n_rows = begun(), np.zeros(n_classes), 0

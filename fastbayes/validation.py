@@ -173,6 +173,8 @@ class Evaluator:
         (n_classes,) labels.
     loss
         Whatever `decisions.loss_matrix` takes; None: every mistake costs 1.
+    ranks
+        Whether to keep what the AUC needs, which is then NaN otherwise.
 
     Examples
     --------
@@ -182,7 +184,7 @@ class Evaluator:
     0.5
     """
 
-    def __init__(self, classes: ArrayLike, *, loss: Any = None) -> None:
+    def __init__(self, classes: ArrayLike, *, loss: Any = None, ranks: bool = True) -> None:
         self._classes = np.asarray(classes)
         n_classes = len(self._classes)
         zero_one = 1.0 - np.eye(n_classes)
@@ -194,7 +196,7 @@ class Evaluator:
         self._confusion = np.zeros((n_classes, n_classes))
         # Per bin of confidence: rows, confidence, right predictions.
         self._bins = np.zeros((3, N_BINS))
-        self._ranks = Ranks(n_classes)
+        self._ranks, self._ranked = Ranks(n_classes), ranks
 
     @property
     def n_rows(self) -> float:
@@ -245,7 +247,8 @@ class Evaluator:
         bins = np.searchsorted(np.arange(1, N_BINS) / N_BINS, confidence, side="right")
         for total, values in zip(self._bins, (1.0, confidence, ~wrong), strict=True):
             total += np.bincount(bins, w * values, N_BINS)
-        self._ranks.update(p, truth, w)
+        if self._ranked:
+            self._ranks.update(p, truth, w)
 
     def merge(self, other: Evaluator) -> None:
         """Add the rows that another evaluator of the same classes and loss has seen.

@@ -97,6 +97,10 @@ CASES["joint-gaussian"] = (
     lambda: fb.JointGaussian(cells="naive", backoff=3.0, tau="loo"),
 )
 CASES["network"] = ("network", ["--max-parents", "2"], lambda: fb.NetworkClassifier(max_parents=2))
+CASES["weighted"] = (
+    *("weighted-naive-bayes", ["--l2", "0.5", "--discretize", "quantile:4"]),
+    lambda: fb.WeightedNaiveBayes(l2=0.5, discretize=("quantile", 4)),
+)
 CASES["a2de"] = ("a2de", ["--min-count", "2"], lambda: fb.A2DE(min_count=2.0))
 
 
@@ -285,7 +289,7 @@ def test_fit__a_column_that_is_not_there_is_told_before_the_scan(
 
 
 def test_options__each_is_a_parameter_of_the_models_that_its_help_names() -> None:
-    shared = {"class_prior", "missing", "categorical"}
+    shared = {"missing", "categorical"}
     found = set()
     for option in fit.params:
         assert isinstance(option, click.Parameter)
@@ -301,6 +305,8 @@ def test_options__each_is_a_parameter_of_the_models_that_its_help_names() -> Non
         "numeric", "variance", "discretize", "super_parent", "root", "prune", "k", "min_count",
         "weights", "subsumption", "smoothing", "m", "select", "criterion", "tau", "cells",
         "backoff", "feature_averaging", "ess", "graph_score", "search", "order", "max_parents",
+        "l2", "class_prior", "penalty", "C", "solver", "learning_rate", "init", "class_weight",
+        "interactions", "tol", "max_iter",
     }  # fmt: skip
 
 

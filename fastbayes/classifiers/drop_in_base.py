@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,9 +20,13 @@ from fastbayes.classifiers.protocol import (
     encode_labels,
     split_target,
 )
+from fastbayes.classifiers.to_logistic import Linear, logistic
 from fastbayes.errors import DataError, SchemaError
 from fastbayes.statistics.array_statistics import ArrayStatistics
 from fastbayes.statistics.bundle import Statistics
+
+if TYPE_CHECKING:
+    from fastbayes.classifiers.logistic import LogisticRegression
 
 
 class Rows(NamedTuple):
@@ -53,6 +57,10 @@ class DropIn(ArrayRows):
 
     def _count(self, rows: Rows) -> dict[str, Any]:
         """Return the statistics of some rows by name."""
+        raise NotImplementedError
+
+    def _linear(self) -> Linear:
+        """Return the fitted model as a linear one, or raise SchemaError."""
         raise NotImplementedError
 
     def _of_table(self, stats: Statistics) -> ArrayStatistics | Statistics:
@@ -184,6 +192,29 @@ class DropIn(ArrayRows):
         super()._learned(stats)
         self.classes_ = stats.classes
         return self
+
+    def to_logistic(self, **params: Any) -> LogisticRegression:
+        """Return the model as a logistic regression: the same posteriors.
+
+        Parameters
+        ----------
+        **params
+            Parameters of the `LogisticRegression`, such as the penalty of a later fit that starts
+            from here, with `warm_start=True`.
+
+        Returns
+        -------
+        LogisticRegression
+            Fitted, by no iteration: `converged_` is None. It takes a missing value for one that
+            says nothing.
+
+        Raises
+        ------
+        SchemaError
+            When the log odds are not linear, as those of normal densities with a variance for each
+            class; or a coefficient would be infinite: alpha=0, a class of prior 0.
+        """
+        return logistic(self, params)
 
     def _must_be(self, name: str, what: str) -> ValueError:
         owner, value = type(self).__name__, getattr(self, name)

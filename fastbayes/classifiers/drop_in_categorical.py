@@ -16,6 +16,7 @@ from fastbayes.classifiers.drop_in_discrete import DiscreteDropIn
 from fastbayes.classifiers.drop_in_statistics import code_counts
 from fastbayes.classifiers.log_space import Floats
 from fastbayes.classifiers.sampling import value_codes
+from fastbayes.classifiers.to_logistic import Linear, of_categories
 from fastbayes.errors import MemoryLimitError
 from fastbayes.schema import Shape
 from fastbayes.statistics import ValueCounts
@@ -169,6 +170,10 @@ class CategoricalNB(DiscreteDropIn):
         neutral = np.zeros((2, len(self.classes_)))
         rows = [part for table in self.feature_log_prob_ for part in (table.T, neutral)]
         return TableScorer(self.class_log_prior_, np.concatenate(rows), self.n_categories_, cells)
+
+    def _linear(self) -> Linear:
+        tables = [np.ascontiguousarray(table.T) for table in self.feature_log_prob_]
+        return of_categories(self._facts, tables, [table.T for table in self.category_count_])
 
     def _contributions(self, X: NDArray[Any]) -> Floats:
         self._check_not_negative(X, above=-1)

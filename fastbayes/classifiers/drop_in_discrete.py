@@ -12,6 +12,7 @@ from fastbayes.classifiers.array_scorers import LinearScorer, indicators
 from fastbayes.classifiers.drop_in_base import DropIn, Rows, is_real
 from fastbayes.classifiers.log_space import Floats
 from fastbayes.classifiers.methods import absent
+from fastbayes.classifiers.to_logistic import Facts, Linear, of_bins, of_weights
 from fastbayes.errors import DataError
 from fastbayes.schema import Shape
 from fastbayes.statistics.array_statistics import ArrayStatistics
@@ -72,6 +73,12 @@ class DiscreteDropIn(DropIn):
             )
             alpha = np.maximum(alpha, ALPHA_MIN)
         return alpha if alpha.ndim else float(alpha)
+
+    @property
+    def _facts(self) -> Facts:
+        """What a linear model is told of classes."""
+        told = self._feature_names(), self.classes_, self.class_count_, self._explained_prior()
+        return Facts(*told, smoothed=not self.force_alpha or bool(np.min(self.alpha) > 0))
 
     def _read_prior(self, stats: ArrayStatistics) -> dict[str, Any]:
         counts = stats.class_counts
@@ -134,6 +141,9 @@ class SumsDropIn(DiscreteDropIn):
 
     def _read_features(self, sums: FeatureSums, alpha: Any) -> dict[str, Any]:
         raise NotImplementedError
+
+    def _linear(self) -> Linear:
+        return of_weights(self._facts, self.feature_log_prob_.T)
 
     def _contributions(self, X: Any) -> Floats:
         return _times(indicators(X, self._above())[:, :, None], self.feature_log_prob_.T)
@@ -356,6 +366,18 @@ class BernoulliNB(SumsDropIn):
         known = np.where(np.isinf(absent), 0.0, absent)
         constant = self.class_log_prior_ + known.sum(axis=1)
         return LinearScorer(self.class_log_prior_, constant, present - known, self._above(), absent)
+
+    def _linear(self) -> Linear:
+        present, absent = self.feature_log_prob_.T, self._log_absent().T
+        if (above := self._above()) is not None:
+            counts = self.feature_count_.T
+            tables, rows = (
+                list(np.stack(both, axis=1))
+                for both in ((absent, present), (self.class_count_ - counts, counts))
+            )
+            return of_bins(self._facts, tables, rows, above)
+        with np.errstate(invalid="ignore"):
+            return of_weights(self._facts, present - absent, absent)
 
     def _contributions(self, X: Any) -> Floats:
         x = indicators(X, self._above())[:, :, None]

@@ -15,6 +15,7 @@ from fastbayes.classifiers.columns import columns
 from fastbayes.classifiers.drop_in_base import DropIn, Rows, is_real
 from fastbayes.classifiers.drop_in_statistics import numeric_moments
 from fastbayes.classifiers.log_space import Floats
+from fastbayes.classifiers.to_logistic import Linear, refuse_variances
 from fastbayes.errors import DataError
 from fastbayes.schema import Shape
 from fastbayes.statistics import ClassMoments
@@ -147,6 +148,9 @@ class GaussianNB(DropIn):
         self._check_fitted()
         k, d = self.theta_.shape
         return k - 1 + 2 * k * d
+
+    def _linear(self) -> Linear:
+        return refuse_variances("GaussianNB")
 
     def _draw(self, y: NDArray[np.intp], random: np.random.Generator) -> NDArray[Any]:
         return random.normal(self.theta_[y], np.sqrt(self.var_)[y])

@@ -21,6 +21,7 @@ from fastbayes.classifiers.covariance import Rule, Sums, normals, spherical
 from fastbayes.classifiers.densities import Densities
 from fastbayes.classifiers.discriminant import Discriminant, discriminant_axes
 from fastbayes.classifiers.log_space import Floats
+from fastbayes.classifiers.methods import absent
 from fastbayes.classifiers.smoothing import Spread, log_prior, spread_of
 from fastbayes.data.encode import Encoder
 from fastbayes.errors import DataError
@@ -150,6 +151,12 @@ class GaussianBayes(Discriminant, Classifier):
     _flags_are_numbers: ClassVar[bool] = True
 
     unseen = "ignore"  # there is no column of values
+
+    to_logistic = absent(
+        "GaussianBayes integrates a missing number out given the others, of which no linear model "
+        "is capable, and but for covariance='tied' its log odds are quadratic; "
+        "NaiveBayes(variance='shared') has to_logistic"
+    )
 
     class_log_prior_: Floats
     mean_: Floats

@@ -105,7 +105,8 @@ def _set_names(model: Any, X: Any, names: list[str]) -> None:
         raise DataError(
             "0 feature(s) while a minimum of 1 is required: there is no column beside the target"
         )
-    frame = hasattr(X, "columns") and hasattr(X, "__arrow_c_stream__")
+    # In this order: a polars LazyFrame warns of what its `columns` cost.
+    frame = hasattr(X, "__arrow_c_stream__") and hasattr(X, "columns")
     named = not frame or feature_names(X) is not None
     model._set_features(names if named else None, len(names))
 

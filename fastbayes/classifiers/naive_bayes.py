@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -30,11 +30,15 @@ from fastbayes.classifiers.smoothing import (
     log_likelihood,
     log_prior,
 )
+from fastbayes.classifiers.to_logistic import Linear, logistic, of_naive_bayes
 from fastbayes.data.encode import Encoder
 from fastbayes.errors import SchemaError
 from fastbayes.numeric_kinds import NumericKinds
 from fastbayes.schema import Schema, labels
 from fastbayes.statistics.bundle import Statistics
+
+if TYPE_CHECKING:
+    from fastbayes.classifiers.logistic import LogisticRegression
 
 CHOICES = {
     "missing": ("marginalize", "category"),
@@ -42,6 +46,8 @@ CHOICES = {
     "precision": ("exact", "fast"),
     "unlabelled": ("ignore", "em"),
 }
+# Parameters that a logistic regression has, too.
+SHARED = ("domains", "categorical", "missing", "threads", "memory_limit")
 
 
 class NaiveBayes(AsNetwork):
@@ -311,6 +317,34 @@ class NaiveBayes(AsNetwork):
             self.schema_.categorical, np.split(self._tables, self._offsets[1:-1]), strict=True
         ):
             yield feature.name, table
+
+    def to_logistic(self, **params: Any) -> LogisticRegression:
+        """Return the model as a logistic regression: the same posteriors, missing values or not.
+
+        Parameters
+        ----------
+        **params
+            Parameters of the `LogisticRegression`, such as the penalty of a later fit that starts
+            from here, with `warm_start=True`.
+
+        Returns
+        -------
+        LogisticRegression
+            Fitted, by no iteration: `converged_` is None. Its scores are the log joint up to what
+            all classes share.
+
+        Raises
+        ------
+        SchemaError
+            When the log odds are not linear: a variance for each class, kernels, a histogram; or
+            a coefficient would be infinite: alpha=0, a class of prior 0.
+        """
+        told = {name: getattr(self, name) for name in SHARED}
+        told["unseen"] = "error" if self.unseen == "error" else "ignore"
+        return logistic(self, told | params)
+
+    def _linear(self) -> Linear:
+        return of_naive_bayes(self, self._tables, self._offsets, self._gaussians)
 
     def _scorer(self, cells: float) -> Any:
         gaussian = tuple(self._gaussians) if len(self._gaussians.mean) else None

@@ -28,11 +28,14 @@ MODELS = {
     "NetworkClassifier": "fastbayes.classifiers.network",
     "JointBayes": "fastbayes.classifiers.joint",
     "JointGaussian": "fastbayes.classifiers.joint_gaussian",
+    "LogisticRegression": "fastbayes.classifiers.logistic",
     "CategoricalNB": "fastbayes.classifiers.drop_in",
     "MultinomialNB": "fastbayes.classifiers.drop_in",
     "ComplementNB": "fastbayes.classifiers.drop_in",
     "BernoulliNB": "fastbayes.classifiers.drop_in",
     "GaussianNB": "fastbayes.classifiers.drop_in",
+    "Calibrated": "fastbayes.calibration",
+    "WeightedNaiveBayes": "fastbayes.classifiers.weighted_naive_bayes",
 }
 # What else a model file may name: no classifiers.
 OTHERS = {"BayesianNetwork": "fastbayes.networks.network"}
@@ -101,7 +104,7 @@ def load(path: str | os.PathLike[str]) -> Any:
             f"{path}: holds {name or header.get('kind')!r}, which this version does "
             "not know; read it with the version that wrote it"
         )
-    cls = getattr(importlib.import_module(known[name]), name)
+    cls = _class(name, known)
     try:
         return cls.from_state(header["params"], header["state"], arrays, str(path))
     except (LookupError, TypeError, ValueError, AttributeError) as error:
@@ -110,6 +113,34 @@ def load(path: str | os.PathLike[str]) -> Any:
         raise FileFormatError(
             f"{path}: the parts of the model do not fit together ({error}); write it again"
         ) from error
+
+
+def made(told: Mapping[str, Any], source: str) -> Any:
+    """Return the unfitted model that `plain` told of.
+
+    Parameters
+    ----------
+    told
+        Its class and its parameters.
+    source
+        Name of the file, for messages.
+
+    Raises
+    ------
+    FileFormatError
+        When its class is not known.
+    """
+    name = told["class"]
+    if name not in MODELS:
+        raise FileFormatError(
+            f"{source}: holds a model of {name!r}, which this version does not know; read it with "
+            "the version that wrote it"
+        )
+    return _class(name, MODELS)(**told["params"])
+
+
+def _class(name: str, known: Mapping[str, str]) -> Any:
+    return getattr(importlib.import_module(known[name]), name)
 
 
 def plain(value: Any) -> Any:
@@ -124,6 +155,9 @@ def plain(value: Any) -> Any:
         return value.to_pylist()
     if isinstance(value, DAG):  # of a network a model keeps the graph
         return plain(value.parents)
+    if type(value).__name__ in MODELS:  # a model of a model
+        params = value.get_params(deep=False)
+        return {"class": type(value).__name__, "params": plain(params)}
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, Iterable):

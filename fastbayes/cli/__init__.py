@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 import fastbayes as fb
-from fastbayes.cli import compare, models, network, statistics, tools
+from fastbayes.cli import compare, learning_curve, models, network, statistics, tools
 from fastbayes.cli.show import remarks
 from fastbayes.cli.stopping import Stopped, stoppable
 from fastbayes.files import FULL
@@ -60,6 +60,7 @@ def main(verbose: bool, quiet: bool) -> None:
 for command in (
     *models.COMMANDS,
     *compare.COMMANDS,
+    *learning_curve.COMMANDS,
     *statistics.COMMANDS,
     *network.COMMANDS,
     *tools.COMMANDS,

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 import fastbayes as fb
+from fastbayes.calibration import MAPS
 from fastbayes.classifiers.base import check_learnable
 from fastbayes.cli.options import (
     FORCE,
@@ -25,13 +26,16 @@ from fastbayes.cli.options import (
     statistics_from,
     unfitted,
 )
-from fastbayes.cli.show import MOST, bar, fields, learned, show
+from fastbayes.cli.show import MOST, bar, calibration, fields, learned, show
 from fastbayes.cli.values import names, of_columns
 from fastbayes.errors import SchemaError
 from fastbayes.files import check_target
 from fastbayes.learning import learn
 from fastbayes.remarks import remark
 from fastbayes.sink import format_of
+
+# Options that say how DATA are read.
+OF_DATA = ("target", "discretize", "columns", "categorical", "missing", "calibrate")
 
 # What statistics may lack, and the way to it.
 COUNT_AGAIN = {
@@ -51,6 +55,12 @@ COUNT_AGAIN = {
 @click.option("--statistics", type=click.Path(), help="Fit what `count` or `merge` wrote instead.")
 @click.option("-o", "--output", required=True, type=click.Path(), help="Model file to write (.fb).")
 @MODEL
+@click.option(
+    "--calibrate",
+    type=click.Choice(list(MAPS)),
+    help="Map the posteriors so that they agree with frequencies, by those of each row without it "
+    "(or of folds): by one temperature, or by rising curves; one more scan.",
+)
 @reading(impute_mean="the mean of its class (gaussian-bayes: impute_mean)")
 @FORCE
 @JSON
@@ -63,6 +73,7 @@ def fit(
     statistics: str | None,
     output: str,
     model: str,
+    calibrate: str | None,
     columns: list[str] | None,
     categorical: list[str] | None,
     missing: str,
@@ -81,7 +92,7 @@ def fit(
     options["discretize"] = of_columns(options["discretize"], columns)
     if statistics is not None:
         told = given(ctx, {**ctx.params})
-        for name in ("target", "discretize", "columns", "categorical", "missing", *READ):
+        for name in (*OF_DATA, *READ):
             if name in told:
                 raise click.UsageError(
                     f"{told[name][0]} goes with DATA: the statistics are counted.", ctx
@@ -89,6 +100,10 @@ def fit(
         stats = statistics_from(statistics)
         check_learnable(stats, statistics)
         fitted = unfitted(ctx, model, options, missing=stats.schema.missing)
+        if not hasattr(fitted, "fit_statistics"):
+            raise click.UsageError(
+                f"--model {model} learns from rows, which no statistics replace: give DATA.", ctx
+            )
         for needed, remedy in COUNT_AGAIN.items():
             if needed in fitted._statistics and not _holds(stats, needed, fitted):
                 raise SchemaError(f"{statistics}: holds no {needed}, which {model} needs; {remedy}")
@@ -98,13 +113,17 @@ def fit(
     else:
         limits = {name: reading.pop(name) for name in ("threads", "memory_limit")}
         fitted = unfitted(ctx, model, options, missing=missing, categorical=categorical, **limits)
+        if calibrate is not None:
+            fitted = fb.Calibrated(fitted, method=calibrate)
         with bar("counting", str(data)) as progress:
             learn(fitted, data, target, columns=columns, progress=progress, **reading)
         # What held for this job is no property of the model.
-        fitted.set_params(**dict.fromkeys(limits))
+        for made in (fitted,) if calibrate is None else (fitted.model, fitted.model_):
+            made.set_params(**dict.fromkeys(limits))
         stats = fitted.statistics_
     remark(stats)
     fitted.save(output, force=force)
+    inner = fitted if calibrate is None else fitted.model_
     summary = {
         "model": model,
         "rows": stats.n_rows,
@@ -112,8 +131,9 @@ def fit(
         "features": len(stats.schema.names),
         "classes": fitted.classes_,
         "parameters": fitted.n_parameters_,
-        "alpha": getattr(fitted, "alpha_", getattr(fitted, "alpha", None)),
-        **learned(fitted),
+        "alpha": getattr(inner, "alpha_", getattr(inner, "alpha", None)),
+        **learned(inner),
+        **calibration(fitted),
         "output": output,
     }
     above = summary.get("parents", {}).items()

@@ -11,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 import fastbayes as fb
+from fastbayes.cli.linear_options import OPTIONS as LINEAR
 from fastbayes.cli.values import (
     kinds,
     method,
@@ -38,8 +39,10 @@ MODELS = {
     "joint-bayes": "JointBayes",
     "joint-gaussian": "JointGaussian",
     "network": "NetworkClassifier",
+    "weighted-naive-bayes": "WeightedNaiveBayes",
+    "logistic": "LogisticRegression",
 }
-CHOOSE_ALPHA = ("naive-bayes", "spode", "tan")
+CHOOSE_ALPHA = ("naive-bayes", "spode", "tan", "weighted-naive-bayes")
 
 Command = Callable[..., Any]
 
@@ -53,7 +56,8 @@ def of_models(option: str, *, help: str, **attributes: Any) -> Command:
     """Return an option named as a parameter of models; its help says which have it."""
     who = takers(option.removeprefix("--").replace("-", "_"))
     of = "" if len(who) == len(MODELS) else f" ({', '.join(who)})"
-    return click.option(option, help=f"{help}{of}", **attributes)
+    named = option.removeprefix("--").replace("-", "_")
+    return click.option(option, named, help=f"{help}{of}", **attributes)
 
 
 def given(ctx: click.Context, parameters: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
@@ -314,6 +318,12 @@ MODEL = together(
         "leave-one-out; default: 1, of joint-gaussian loo.",
     ),
     of_models("--m", type=click.FloatRange(0), help="Pseudo-count of a distribution (m_estimate)."),
+    of_models(
+        "--l2",
+        type=click.FloatRange(0),
+        help="How strongly weights of columns are drawn to 1; default: 1.",
+    ),
+    *(of_models(option, **told) for option, told in LINEAR),
 )
 
 

@@ -87,12 +87,30 @@ def learned(model: Any) -> dict[str, Any]:
     }
     if {*(kinds := getattr(model, "numeric_", {})).values()} - {"gaussian"}:
         found["densities"] = kinds
+    if hasattr(model, "weights_"):
+        found["weights"] = model.weights_
+    if hasattr(model, "gradient_norm_"):
+        names = ["converged", "n_iter", "gradient_norm", "objective"]
+        found |= {name: getattr(model, f"{name}_") for name in names if hasattr(model, f"{name}_")}
     if hasattr(model, "parents_"):
         found["parents"] = {
             name: [above] if isinstance(above, str) else list(above or ())
             for name, above in model.parents_.items()
         }
     return found
+
+
+def calibration(model: Any) -> dict[str, Any]:
+    """Return how the posteriors of a calibrated model were mapped; nothing of another."""
+    if not hasattr(model, "calibration_"):
+        return {}
+    before, after = model.log_loss_
+    return {
+        "calibrated_by": model.calibration_.method,
+        "temperature": getattr(model.calibration_, "temperature", None),
+        "held_out_by": model.validation_,
+        "log_loss": {"before": before, "after": after},
+    }
 
 
 def size(n_bytes: int) -> str:

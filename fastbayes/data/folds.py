@@ -62,8 +62,8 @@ class FoldsByPlace(Folds):
         first, last = done // k, -(-(done + n) // k)
         at = np.arange(first * k, last * k, dtype=np.uint64)
         start = np.array([self.seed % (1 << 64), segment.index], np.uint64)
-        start = _scrambled(start)[:1] ^ _scrambled(_scrambled(start)[1:])
-        order = np.argsort(_scrambled(at ^ start).reshape(-1, k), axis=1, kind="stable")
+        start = scrambled(start)[:1] ^ scrambled(scrambled(start)[1:])
+        order = np.argsort(scrambled(at ^ start).reshape(-1, k), axis=1, kind="stable")
         folds = np.empty(order.shape, np.int64)
         np.put_along_axis(folds, order, np.arange(k)[None], axis=1)
         return folds.reshape(-1)[done - first * k :][:n]
@@ -111,7 +111,7 @@ class FoldsByColumn(Folds):
         return order, tuple(str(values[i].as_py()) for i in order)
 
 
-def _scrambled(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def scrambled(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Return well mixed bits of each number (splitmix64: Steele, Lea, Flood 2014)."""
     x = x + np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

@@ -141,6 +141,43 @@ def store_columns(
     return types.void(out, types.uintp, types.uintp, a, a, a, a), code
 
 
+@intrinsic(prefer_literal=True)
+def load_rows(typing: Any, array: Any, index: Any, stride: Any, width: Any) -> Any:
+    """Return four vectors of which lane k is array[index + k * stride + 0..3]; width in fours."""
+    kind = Lanes(array.dtype, width.literal_value)
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        of_four = ir.VectorType(_vector(kind).element, 4)
+        at, blocks = args[1], []
+        for _ in range(kind.width // 4):
+            columns = []
+            for _ in range(4):
+                pointer = _pointer(context, builder, signature.args[0], args[0], at, of_four)
+                columns.append(builder.load(pointer, align=array.dtype.bitwidth // 8))
+                at = builder.add(at, args[2])
+            a, b, c, d = columns
+            pairs = [
+                (_pick(builder, a, b, half), _pick(builder, c, d, half))
+                for half in ([0, 4, 2, 6], [1, 5, 3, 7])
+            ]
+            blocks.append(
+                [
+                    _pick(builder, low, high, [k, k + 1, k + 4, k + 5])
+                    for k in (0, 2)
+                    for low, high in pairs
+                ]
+            )
+        while len(blocks) > 1:
+            size = list(range(2 * blocks[0][0].type.count))
+            blocks = [
+                [_pick(builder, *both, size) for both in zip(one, other, strict=True)]
+                for one, other in zip(blocks[::2], blocks[1::2], strict=True)
+            ]
+        return context.make_tuple(builder, signature.return_type, blocks[0])
+
+    return types.UniTuple(kind, 4)(array, types.uintp, types.uintp, width), code
+
+
 def _transposed(builder: Any, vectors: list[Any], kind: Lanes) -> Iterator[Any]:
     """Yield, lane by lane, the four vectors' lanes as doubles.
 

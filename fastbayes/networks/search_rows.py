@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +21,7 @@ from fastbayes.data.encode import Encoder
 from fastbayes.data.segments import Segment, Source
 from fastbayes.data.source import open_source
 from fastbayes.discretization import numeric_cuts
+from fastbayes.equal_rows import distinct
 from fastbayes.errors import DataError, SchemaError
 from fastbayes.schema import Schema
 from fastbayes.statistics.bundle import Statistics
@@ -32,10 +32,6 @@ Columns = list[NDArray[np.unsignedinteger]]
 Read = Callable[[], tuple[Columns, Floats | None, int]]
 
 logger = logging.getLogger("fastbayes")
-
-# Rows of which a sample tells whether equal ones are worth taking together, and the share of
-# different ones among them below which they are: sorting rows costs as much as some 20 counts.
-SAMPLE, FEW = 8192, 0.5
 
 
 @dataclass(frozen=True)
@@ -241,10 +237,10 @@ def _held(
             f"the weights of {heavy:,} rows sum to {total:.3g}, and count as so many rows: "
             "parameters cost nothing among so few; scale them to sum to the number of rows"
         )
-    columns, distinct = [column[:kept] for column in held], False
+    columns, fewer = [column[:kept] for column in held], False
     weight = None if weight is None else weight[:kept]
     if fits:
-        columns, weight, distinct = _distinct(columns, sizes, weight)
+        columns, weight, fewer = distinct(columns, sizes, weight)
     return Rows(
         names=tuple(feature.name for feature in features),
         place=place,
@@ -253,7 +249,7 @@ def _held(
         total=total,
         left_out=left_out,
         cells=float(kept if not fits else len(columns[0])) * len(sizes),
-        weighted=stats.weighted or distinct,
+        weighted=stats.weighted or fewer,
         exact=not stats.weighted,
         columns=columns if fits else None,
         weight=weight,
@@ -313,34 +309,3 @@ def _complete(
     columns = [np.concatenate(some) if some else np.empty(0, np.uint8) for some in parts]
     columns = [columns[j] for j in _place(schema)]
     return columns, np.concatenate(weights) if weights else None, left_out
-
-
-def _distinct(
-    columns: Columns, sizes: NDArray[np.int64], weight: Floats | None
-) -> tuple[Columns, Floats | None, bool]:
-    """Return rows without their equals, weights in place of these, and whether that was done."""
-    n = len(columns[0])
-    if math.prod(sizes.tolist()) >= 1 << 63:
-        return columns, weight, False
-    if n > SAMPLE:
-        few = np.linspace(0, n - 1, SAMPLE).astype(np.int64)
-        some = _joint([column[few] for column in columns], sizes)
-        if len(np.unique(some)) > FEW * SAMPLE:
-            return columns, weight, False
-    codes, index, times = np.unique(_joint(columns, sizes), return_index=True, return_counts=True)
-    if len(codes) > FEW * n:
-        return columns, weight, False
-    if weight is None:
-        summed = times.astype(np.float64)
-    else:
-        place = np.searchsorted(codes, _joint(columns, sizes))
-        summed = np.asarray(np.bincount(place, weights=weight, minlength=len(codes)), np.float64)
-    return [column[index] for column in columns], summed, True
-
-
-def _joint(columns: Columns, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    code = np.zeros(len(columns[0]), np.int64)
-    for column, size in zip(columns, sizes.tolist(), strict=True):
-        code *= size
-        code += column
-    return code

@@ -1,0 +1,435 @@
+"""`Calibrated`: a classifier whose posteriors agree with frequencies, learned without a split."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes.batch import Batch
+from fastbayes.classifiers.base import Classifier
+from fastbayes.classifiers.calibrated_isotonic import Isotonic
+from fastbayes.classifiers.calibrated_rows import Kept, Losses
+from fastbayes.classifiers.calibrated_scorer import CalibratedScorer
+from fastbayes.classifiers.calibrated_temperature import Temperature
+from fastbayes.classifiers.inputs import open_training
+from fastbayes.classifiers.left_out import kind_of
+from fastbayes.classifiers.log_space import Floats
+from fastbayes.classifiers.methods import absent
+from fastbayes.classifiers.naive_bayes import NaiveBayes
+from fastbayes.classifiers.store import made
+from fastbayes.classifiers.table_rows import TableRows
+from fastbayes.errors import SchemaError
+from fastbayes.held_out_posteriors import held_out
+from fastbayes.schema import Schema
+from fastbayes.scoring import Contestant, scores
+
+MAPS: dict[str, type[Temperature] | type[Isotonic]] = {
+    "temperature": Temperature,
+    "isotonic": Isotonic,
+}
+VALIDATIONS = ("auto", "leave_one_out", "k_fold")
+
+
+class Calibrated(TableRows):
+    """A classifier whose posteriors are mapped so that they agree with frequencies.
+
+    The map is learned from the posteriors of rows by the model without them, so that no rows are
+    set aside: the model is fitted to all of them, once.
+
+    Parameters
+    ----------
+    model
+        A classifier of tables, as `NaiveBayes` (None); it is left as it is, and a copy is fitted.
+    method
+        "temperature": the log posteriors are divided by one number, which changes no order and no
+        prediction; "isotonic": the posterior of each class goes through a rising curve, and they
+        are made to sum to 1: closer to frequencies where rows are many, and it may change the
+        order of more than two classes.
+    validation
+        Where posteriors of rows not fitted with come from: "leave_one_out", each row taken out of
+        the counts; "k_fold", the model without each fold; "auto": leave-one-out where the model
+        has it, else folds.
+    folds
+        Number of folds.
+
+    Attributes
+    ----------
+    model_
+        The fitted model.
+    calibration_
+        The map: its `temperature`, or its `curves`.
+    validation_
+        "leave_one_out" or "k_fold", whichever was taken.
+    fixed_
+        What the model has of all rows, those held out included.
+    log_loss_
+        Mean log-loss of the rows, each scored by the model without it, before and after the map.
+    classes_, schema_, statistics_, n_features_in_, feature_names_in_
+        As the model has them.
+
+    Notes
+    -----
+    A temperature T > 0 minimises the log-loss of these rows plus a term that weighs as one row and
+    is least at T = 1: the loss is never above that of T = 1, and T is a number even where all rows
+    are told apart. Curves take one row more at either end, so that no posterior is 0 or 1. Rows
+    that are impossible under every class get the prior, which is not mapped.
+
+    The log joint is the mapped log posterior plus the model's log evidence, which stays. `sample`
+    draws from the model, and `explain` tells what its features add up to before the map.
+
+    Beside the model's fit it takes a scan that scores each row, and 8 bytes for each row and
+    class; of more than 64 MiB, isotonic curves are made of 2^-8 wide bins of log odds in another
+    scan, and a temperature takes a scan for each of a few steps of Newton's method.
+
+    References
+    ----------
+    Guo, Pleiss, Sun, Weinberger (2017), On calibration of modern neural networks, ICML. Zadrozny,
+    Elkan (2002), Transforming classifier scores into accurate multiclass probability estimates,
+    KDD.
+
+    Examples
+    --------
+    >>> import fastbayes as fb
+    >>> sky, play = list("ssrrsrsr") * 9, list("yynnynny") * 9
+    >>> table = {"sky": sky, "again": sky, "and again": sky, "play": play}
+    >>> new = {"sky": ["s"], "again": ["s"], "and again": ["s"]}
+    >>> fb.NaiveBayes().fit(table, "play").predict_proba(new).round(2)
+    array([[0.04, 0.96]])
+    >>> fb.Calibrated(fb.NaiveBayes()).fit(table, "play").predict_proba(new).round(2)
+    array([[0.26, 0.74]])
+    """
+
+    _allow_nan: ClassVar[bool] = True
+
+    model_: Any
+    calibration_: Temperature | Isotonic
+    validation_: str
+    fixed_: tuple[str, ...]
+    log_loss_: tuple[float, float]
+
+    def __init__(
+        self,
+        model: Any = None,
+        *,
+        method: str = "temperature",
+        validation: str = "auto",
+        folds: int = 10,
+    ) -> None:
+        self.model = model
+        self.method = method
+        self.validation = validation
+        self.folds = folds
+
+    # -- parameters ----------------------------------------------------------------------------
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the constructor's parameters and their values.
+
+        Parameters
+        ----------
+        deep
+            Whether to return those of the model too, as `model__alpha`.
+
+        Returns
+        -------
+        dict
+            Value by parameter name.
+        """
+        params = super().get_params(deep)
+        if deep and hasattr(self.model, "get_params"):
+            inner = self.model.get_params(deep)
+            params |= {f"model__{name}": value for name, value in inner.items()}
+        return params
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters by name, those of the model as `model__alpha`.
+
+        Parameters
+        ----------
+        **params
+            New values.
+
+        Returns
+        -------
+        Self
+            The estimator.
+
+        Raises
+        ------
+        ValueError
+            When a name is not a parameter.
+        """
+        start = "model__"
+        super().set_params(**{n: v for n, v in params.items() if not n.startswith(start)})
+        inner = {n.removeprefix(start): v for n, v in params.items() if n.startswith(start)}
+        if inner:
+            if not hasattr(self.model, "set_params"):
+                raise ValueError(
+                    f"Invalid parameter {start}{next(iter(inner))!r} for estimator Calibrated: "
+                    f"model={self.model!r} has no parameters."
+                )
+            self.model.set_params(**inner)
+        return self
+
+    def _check_parameters(self) -> None:
+        for name, allowed in (("method", tuple(MAPS)), ("validation", VALIDATIONS)):
+            if (value := getattr(self, name)) not in allowed:
+                raise ValueError(f"{name}={value!r}: use one of {allowed}")
+        folds = self.folds
+        if isinstance(folds, bool) or not isinstance(folds, (int, np.integer)) or folds < 2:
+            raise ValueError(f"folds={folds!r}: use a whole number >= 2")
+        if self.model is not None and not isinstance(self.model, Classifier):
+            of = self.model if isinstance(self.model, type) else type(self.model)
+            raise SchemaError(
+                f"Calibrated takes a classifier of tables, as fastbayes.NaiveBayes(), not "
+                f"{of.__name__}; use scikit-learn's CalibratedClassifierCV for arrays"
+            )
+
+    def unfitted(self) -> Any:
+        """Return a copy of the model that is to be fitted.
+
+        Returns
+        -------
+        Classifier
+            One with the same parameters.
+        """
+        if self.model is None:
+            return NaiveBayes()
+        return type(self.model)(**self.model.get_params(deep=False))
+
+    # -- learning ------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any = None, *, sample_weight: Any = None) -> Self:
+        """Fit the model to the data, and the map to its posteriors of held-out rows.
+
+        Parameters
+        ----------
+        X
+            As for the model; to be read several times.
+        y
+            The name of the class column of X, or (n_rows,) labels; rows without one are left out.
+        sample_weight
+            The name of a weight column of X, or (n_rows,) weights, finite and not negative.
+
+        Returns
+        -------
+        Self
+            The fitted model.
+
+        Raises
+        ------
+        DataError
+            When the data cannot be used; the message names file, column, value, row and remedy.
+        SchemaError
+            When the data can be read only once, or the model is none that can be validated so.
+        """
+        self._check_parameters()
+        model = self.unfitted()
+        if self.validation == "leave_one_out":
+            kind_of(model)  # else there is no use in fitting it
+        if hasattr(X, "__next__"):
+            raise _read_once(f"{type(X).__name__}")
+        model.fit(X, y, sample_weight=sample_weight)
+        opened = open_training(model, X, y, sample_weight, reset=False)
+        return self.calibrate(model, opened.source, opened.target, opened.weight)
+
+    def calibrate(self, model: Any, source: Any, target: str, weight: str | None = None) -> Self:
+        """Learn the map of a model that has been fitted to these rows.
+
+        Parameters
+        ----------
+        model
+            A fitted classifier of tables, which becomes `model_`.
+        source
+            An open source of its rows.
+        target
+            The column of the classes.
+        weight
+            The column of the weights.
+
+        Returns
+        -------
+        Self
+            The fitted model.
+        """
+        if not source.rereadable:
+            raise _read_once(source.description)
+        name, fixed, scorers, parts = held_out(
+            model, source, target, weight, self.validation, int(self.folds)
+        )
+        n_classes = len(model.classes_)
+
+        def scan(summary: Callable[[], Any]) -> Any:
+            contestant = Contestant(model.classes_, scorers, summary=summary)
+            (score,), _ = scores(source, parts, [contestant], threads=model.threads)
+            total = summary()
+            for part in score.evaluators:
+                total.merge(part)
+            return total
+
+        kept = scan(partial(Kept, n_classes))
+        found = MAPS[self.method].learned(kept, scan, n_classes)
+        losses = Losses(found) if kept.complete else scan(partial(Losses, found))
+        if kept.complete:
+            for block in kept.rows().blocks():
+                losses.update(*block)
+        per_row = max(losses.total, np.finfo(float).tiny)
+        self.log_loss_ = losses.before / per_row, losses.after / per_row
+        self.calibration_, self.validation_, self.fixed_ = found, name, fixed
+        return self._wrapped(model)
+
+    def _wrapped(self, model: Any) -> Self:
+        self.model_ = model
+        self._set_features(vars(model).get("feature_names_in_"), model.n_features_in_)
+        self.classes_ = model.classes_
+        return self
+
+    fit_statistics = absent(
+        "Calibrated needs rows, which statistics are not: use fit, or fit_statistics of the model"
+    )
+    adapt_prior = absent(
+        "Calibrated has the prior of its model: use Calibrated(...).fit(...).model_.adapt_prior"
+    )
+
+    # -- what the model says -------------------------------------------------------------------
+
+    @property
+    def schema_(self) -> Schema:  # type: ignore[override]
+        """Columns, domains and classes."""
+        schema: Schema = self.model_.schema_
+        return schema
+
+    @property
+    def statistics_(self) -> Any:
+        """The statistics that the model is read from."""
+        return self.model_.statistics_
+
+    @property
+    def n_parameters_(self) -> int:
+        """Free parameters of the model and of the map."""
+        self._check_fitted()
+        of_map = sum(array.size for array in self.calibration_.arrays().values())
+        return int(self.model_.n_parameters_) + of_map
+
+    @property
+    def unseen(self) -> str:  # type: ignore[override]
+        """What the model does with values not seen at fit."""
+        return str(self.model_.unseen)
+
+    @property
+    def threads(self) -> int | None:  # type: ignore[override]
+        """Worker threads of the model."""
+        threads: int | None = self.model_.threads
+        return threads
+
+    @property
+    def _averages(self) -> bool:  # type: ignore[override]
+        return bool(self.model_._averages)
+
+    def _has_class(self, y: Any) -> NDArray[np.bool_] | None:
+        known: NDArray[np.bool_] | None = self.model_._has_class(y)
+        return known
+
+    def _log_prior(self) -> Floats:
+        return np.asarray(self.model_._log_prior())
+
+    def _class_margin(self) -> Floats:
+        return np.asarray(self.model_._class_margin())
+
+    def _explained_prior(self) -> Floats:
+        return np.asarray(self.model_._explained_prior())
+
+    def _contributions(self, batch: Batch, out: Floats) -> None:
+        self.model_._contributions(batch, out)
+
+    def _shares(self, batch: Batch, out: Floats) -> Floats:
+        return np.asarray(self.model_._shares(batch, out))
+
+    def _drawn(self, codes: NDArray[np.intp], random: np.random.Generator) -> dict[str, Any]:
+        drawn: dict[str, Any] = self.model_._drawn(codes, random)
+        return drawn
+
+    def _scorer(self, cells: float) -> CalibratedScorer:
+        scorer = self.model_._scorer(cells)
+        return CalibratedScorer(scorer, self.calibration_, self._log_prior())
+
+    # -- saving --------------------------------------------------------------------------------
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return a JSON-able header and named arrays from which `from_state` rebuilds.
+
+        Returns
+        -------
+        tuple
+            Header and arrays.
+        """
+        self._check_fitted()
+        header, arrays = self.model_.state()
+        found = self.calibration_
+        told = {
+            "model": header,
+            "map": found.method,
+            "validation": self.validation_,
+            "fixed": list(self.fixed_),
+            "log_loss": list(self.log_loss_),
+        }
+        named = {f"model.{name}": array for name, array in arrays.items()}
+        return told, named | {f"map.{name}": array for name, array in found.arrays().items()}
+
+    @classmethod
+    def from_state(
+        cls,
+        params: Mapping[str, Any],
+        header: Mapping[str, Any],
+        arrays: Mapping[str, Any],
+        source: str,
+    ) -> Self:
+        """Return the model that `state` described.
+
+        Parameters
+        ----------
+        params
+            Constructor parameters; the model is told by its class and parameters.
+        header, arrays
+            From `state`.
+        source
+            Name of the file, for messages.
+
+        Returns
+        -------
+        Self
+            The fitted model.
+
+        Raises
+        ------
+        FileFormatError, SchemaError, KeyError, TypeError, ValueError
+            When header and arrays do not fit together; `fastbayes.load` names the file then.
+        """
+        told = params["model"]
+        self = cls(**{**params, "model": None if told is None else made(told, source)})
+        self._check_parameters()
+
+        def under(start: str) -> dict[str, Any]:
+            named = {n: a for n, a in arrays.items() if n.startswith(start)}
+            return {name.removeprefix(start): array for name, array in named.items()}
+
+        like = self.unfitted()
+        model = like.from_state(
+            like.get_params(deep=False), header["model"], under("model."), source
+        )
+        self.calibration_ = MAPS[header["map"]].of(under("map."))
+        self.validation_, self.fixed_ = header["validation"], tuple(header["fixed"])
+        before, after = header["log_loss"]
+        self.log_loss_ = float(before), float(after)
+        return self._wrapped(model)
+
+
+def _read_once(description: str) -> SchemaError:
+    return SchemaError(
+        f"{description} can be read only once, but Calibrated fits the model and then scores the "
+        "rows: pass a table or a path"
+    )

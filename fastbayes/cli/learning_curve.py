@@ -1,0 +1,128 @@
+"""The command that shows how good models become with more rows: learning-curve."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+import click
+
+import fastbayes as fb
+from fastbayes.cli.options import DISCRETIZE, FORCE, JSON, READING
+from fastbayes.cli.show import bar, show
+from fastbayes.cli.values import names, of_columns
+from fastbayes.curve_table import METRICS
+from fastbayes.files import check_target
+from fastbayes.learners import KNOWN
+
+
+def sizes_of(_: Any, __: Any, value: str | None) -> list[float] | None:
+    """Return numbers of rows, and shares up to 1.0, between commas."""
+    if value is None:
+        return None
+    try:
+        return [
+            float(text) if "." in text or "e" in text else int(text) for text in value.split(",")
+        ]
+    except ValueError as error:
+        raise click.BadParameter(
+            f"{value!r}: write numbers of rows, or shares such as 0.5"
+        ) from error
+
+
+def rows_or_share(_: Any, __: Any, value: str | None) -> float | None:
+    """Return a number of rows, or a share."""
+    found = sizes_of(_, __, value)
+    if found is not None and len(found) != 1:
+        raise click.BadParameter(f"{value!r}: write one number of rows, or a share such as 0.2")
+    return None if found is None else found[0]
+
+
+@click.command("learning-curve")
+@click.argument("data")
+@click.option("--target", required=True, help="Column that holds the class.")
+@click.option(
+    "--models",
+    callback=names,
+    default="naive-bayes,logistic",
+    show_default=True,
+    metavar="A,B,...",
+    help=f"Models: {', '.join(candidate.name for candidate in KNOWN)}.",
+)
+@click.option(
+    "--sizes",
+    callback=sizes_of,
+    metavar="N,N,...",
+    help="Rows to learn from, or shares up to 1.0 of those that are not tested on; default: eight, "
+    "from 10 on.",
+)
+@click.option(
+    "--repeats",
+    type=click.IntRange(1),
+    default=10,
+    show_default=True,
+    help="How often rows are drawn anew.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the drawing.")
+@click.option(
+    "--test",
+    callback=rows_or_share,
+    metavar="N|SHARE",
+    help="Rows to test on; default: a fifth, 100,000 at most.",
+)
+@click.option(
+    "--confidence",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.95,
+    show_default=True,
+    help="Of the intervals.",
+)
+@click.option(
+    "--metric",
+    type=click.Choice([*METRICS]),
+    default="log_loss",
+    show_default=True,
+    help="What is drawn, and where models are said to overtake each other.",
+)
+@click.option("--plot", type=click.Path(), help="File to draw: .png, .svg or .pdf.")
+@DISCRETIZE
+@READING
+@FORCE
+@JSON
+def learning_curve(
+    data: str,
+    target: str,
+    models: list[str],
+    discretize: Any,
+    metric: str,
+    plot: str | None,
+    force: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Fit models to more and more rows of DATA, and test each on rows that none learned from.
+
+    Each size holds the smaller ones; intervals are those of the mean over the repeats.
+    """
+    if plot is not None:
+        check_target(plot, force=force)
+    if discretize is not None:
+        options["discretize"] = of_columns(discretize, options["columns"])
+    with bar("learning", data) as progress:
+        curve = fb.learning_curve(models, data, target, progress=progress, **options)
+    told = curve.to_dict()
+    found = [
+        fb.crossover(curve, *(pair if ahead else pair[::-1]), metric)
+        for pair in combinations(curve.models, 2)
+        for ahead in (True, False)
+    ]
+    crossings = [one for one in found if one.size is not None]
+    if plot is not None:
+        curve.plot(plot, metric=metric, force=force)
+        told["plot"] = plot
+    told["crossovers"] = [one.to_dict() for one in crossings]
+    lines = str(curve).splitlines()
+    show(told, as_json, [*lines, *([""] if crossings else []), *map(str, crossings)])
+
+
+COMMANDS = (learning_curve,)

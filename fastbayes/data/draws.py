@@ -1,0 +1,226 @@
+"""Random samples of a source, each a part of the next, without holding an order of its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from fastbayes.batch import BLOCK_ROWS
+from fastbayes.data.encode import Encoder, Place, filtered
+from fastbayes.data.folds import Codes, Folds, scrambled
+from fastbayes.data.segments import Segment, Source, join, reblock
+
+# Rounds of a Feistel network: four make it look random (Luby, Rackoff 1988), of few bits too.
+ROUNDS = 8
+
+
+class Draw:
+    """A random order of rows, in which the place of a row is computed from its number.
+
+    Parameters
+    ----------
+    n_rows
+        Number of rows.
+    seed, repeat
+        What decides the order: whole numbers, of any sign.
+
+    Notes
+    -----
+    A permutation of the numbers of as many bits, by a Feistel network whose halves may differ by a
+    bit; a number that leads out of the range is led on until it comes back (cycle walking: Black,
+    Rogaway 2002). Nothing is held, whatever the number of rows.
+
+    Examples
+    --------
+    >>> Draw(6, seed=0, repeat=1).places(np.arange(6))
+    array([4, 3, 2, 1, 5, 0])
+    """
+
+    def __init__(self, n_rows: int, seed: int, repeat: int) -> None:
+        self.n_rows = n_rows
+        bits = max(2, (max(n_rows, 1) - 1).bit_length())
+        self._low, self._high = np.uint64(bits // 2), np.uint64(bits - bits // 2)
+        start = np.array([seed % (1 << 64), repeat % (1 << 64)], np.uint64)
+        key = scrambled(start)[0] ^ scrambled(scrambled(start))[1]
+        self._keys = scrambled(np.arange(ROUNDS, dtype=np.uint64) ^ key)
+
+    def places(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the places of rows in the order.
+
+        Parameters
+        ----------
+        rows
+            (n,) numbers of rows, from 0.
+
+        Returns
+        -------
+        numpy.ndarray
+            (n,) places, from 0 to n_rows - 1, no two alike.
+        """
+        found = self._led(rows.astype(np.uint64))
+        while len(out := np.flatnonzero(found >= self.n_rows)):
+            found[out] = self._led(found[out])
+        return found.astype(np.int64)
+
+    def _led(self, x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        all_bits = np.uint64(64)
+        high, low = x >> self._low, x & ((np.uint64(1) << self._low) - np.uint64(1))
+        for i, key in enumerate(self._keys):
+            if i % 2:
+                low = low ^ (scrambled(high ^ key) >> (all_bits - self._low))
+            else:
+                high = high ^ (scrambled(low ^ key) >> (all_bits - self._high))
+        return (high << self._low) | low
+
+
+@dataclass
+class Census:
+    """Where the rows stand that take part: those that have a class and a weight above 0.
+
+    encoder  of the class and the weight alone
+    starts   (n_segments + 1,) such rows before each segment of blocks of BLOCK_ROWS
+    whole    whether all rows are such
+    """
+
+    encoder: Encoder
+    starts: NDArray[np.int64]
+    whole: bool
+
+    @property
+    def n_rows(self) -> int:
+        """Rows that take part."""
+        return int(self.starts[-1])
+
+    def kept(self, segment: Segment, done: int, rows: pa.RecordBatch) -> NDArray[np.int64] | None:
+        """Return the positions of the rows of a block that take part; None for all."""
+        return None if self.whole else takers(self.encoder, segment, done, rows)
+
+
+def takers(
+    encoder: Encoder, segment: Segment, done: int, rows: pa.RecordBatch
+) -> NDArray[np.int64] | None:
+    """Return the positions of rows with a class and a weight above 0; None where all are such.
+
+    Parameters
+    ----------
+    encoder
+        Of class and weight.
+    segment
+        Where the rows come from.
+    done
+        Rows of the segment before them.
+    rows
+        A block.
+    """
+    first = segment.first_row + done if segment.first_row >= 0 else -1
+    return encoder.encode(rows, Place(segment.origin, first)).kept
+
+
+class Drawn(Source):
+    """The rows of a source whose places in a random order lie in a range.
+
+    Parameters
+    ----------
+    source
+        All rows; it can be read several times.
+    census
+        Which of them take part.
+    draw
+        The order of those.
+    least, most
+        The places: least <= place < most.
+    column
+        Name of a further column, the place of each row; None for none.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        census: Census,
+        draw: Draw,
+        least: int,
+        most: int,
+        column: str | None = None,
+    ) -> None:
+        self.source, self.census, self.draw = source, census, draw
+        self.least, self.most, self.column = least, most, column
+        schema = source.schema
+        self.schema = schema if column is None else schema.append(pa.field(column, pa.int64()))
+        self.available = self.schema.names
+        self.n_rows = max(most - least, 0)
+        self.rereadable = source.rereadable
+        self.description = source.description
+
+    def only(self, columns: Sequence[str]) -> Source:
+        """Return the source with these of its columns, and those of class and weight."""
+        encoder = self.census.encoder
+        told = [encoder.target.name if encoder.target else None, encoder.weight]
+        names = [*columns, *(name for name in told if name is not None and name not in columns)]
+        fewer = self.source.only([name for name in names if name != self.column])
+        return Drawn(fewer, self.census, self.draw, self.least, self.most, self.column)
+
+    def segments(self, block_rows: int) -> Iterator[Segment]:
+        """Return the segments of the source without the other rows."""
+        # Rows are numbered as they were counted, by segments of blocks of this size.
+        for segment in self.source.segments(BLOCK_ROWS):
+            yield replace(segment, read=partial(self._cut, segment, block_rows), n_rows=None)
+
+    def _cut(self, segment: Segment, block_rows: int) -> Iterator[pa.RecordBatch]:
+        return reblock(self._read(segment), block_rows)
+
+    def _read(self, segment: Segment) -> Iterator[pa.RecordBatch]:
+        done, number = 0, int(self.census.starts[segment.index])
+        for rows in segment.batches():
+            at = self.census.kept(segment, done, rows)
+            done += rows.num_rows
+            n = rows.num_rows if at is None else len(at)
+            places = self.draw.places(np.arange(number, number + n))
+            number += n
+            mine = (places >= self.least) & (places < self.most)
+            if not mine.any():
+                continue
+            chosen = mine
+            if at is not None:
+                chosen = np.zeros(rows.num_rows, np.bool_)
+                chosen[at[mine]] = True
+            found = filtered(rows, chosen)
+            if self.column is not None:
+                found = found.append_column(self.column, pa.array(places[mine]))
+            yield found
+
+    def table(self) -> pa.Table:
+        """Return all rows in the order of their places; the source has a column of them."""
+        assert self.column is not None
+        found = [rows for segment in self.segments(BLOCK_ROWS) for rows in segment.batches()]
+        whole = join(found)
+        order = np.argsort(whole.column(self.column).to_numpy())
+        return pa.Table.from_batches([whole]).take(pa.array(order)).drop_columns([self.column])
+
+
+class Increments(Folds):
+    """Folds by ranges of a column of places: what each sample has beyond the one before.
+
+    Parameters
+    ----------
+    column
+        Name of the column.
+    sizes
+        (n,) ascending; fold i holds the places from sizes[i - 1] to sizes[i].
+    """
+
+    def __init__(self, column: str, sizes: NDArray[np.int64]) -> None:
+        self.column, self.sizes = column, sizes
+
+    def of(self, segment: Segment, done: int, rows: pa.RecordBatch) -> Codes:
+        """Return the fold of each row of a block, `done` rows into its segment, (n_rows,)."""
+        places = rows.column(str(self.column)).to_numpy()
+        return np.searchsorted(self.sizes, places, side="right").astype(np.int64)
+
+    def names(self) -> tuple[list[int], tuple[str, ...]]:
+        """Return the folds in their order, and the sizes as text."""
+        return list(range(len(self.sizes))), tuple(map(str, self.sizes.tolist()))

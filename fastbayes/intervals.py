@@ -1,0 +1,151 @@
+"""Intervals of means of few repeats, without scipy: quantiles of Student's t."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+# Halvings after which two doubles have no double between them.
+HALVINGS = 1_100
+
+
+class Interval(NamedTuple):
+    """A mean and the bounds of its interval; NaN where they are not known."""
+
+    mean: Floats
+    low: Floats
+    high: Floats
+
+
+def mean_interval(values: Floats, confidence: float, overlap: float = 0.0) -> Interval:
+    """Return the mean over the last axis, and its interval by Student's t.
+
+    Parameters
+    ----------
+    values
+        (..., J) figures of J repeats; NaN makes the mean NaN.
+    confidence
+        Between 0 and 1.
+    overlap
+        Correlation of two repeats, below 1: of those that test on random rows of the same source,
+        the share of rows that are tested on.
+
+    Returns
+    -------
+    Interval
+        Each (...,). One repeat has no interval.
+
+    Notes
+    -----
+    Where two figures have the correlation r, the mean of J of them has the variance
+    s^2 (1/J + r/(1 - r)), s^2 being the variance seen among them, 1 - r of their own (Nadeau and
+    Bengio 2003, whose r is the share of test rows too). Without the correction repeats on the same
+    rows look surer than they are.
+
+    References
+    ----------
+    Nadeau, Bengio (2003), Inference for the generalization error, Machine Learning 52.
+    """
+    repeats = values.shape[-1]
+    mean = values.mean(axis=-1)
+    if repeats < 2:
+        return Interval(mean, np.full_like(mean, np.nan), np.full_like(mean, np.nan))
+    spread = values.std(axis=-1, ddof=1) * math.sqrt(1 / repeats + overlap / (1 - overlap))
+    half = t_quantile((1 + confidence) / 2, repeats - 1) * spread
+    return Interval(mean, mean - half, mean + half)
+
+
+def check_confidence(confidence: Any) -> float:
+    """Return the confidence of an interval as a number.
+
+    Raises
+    ------
+    ValueError
+        When it does not lie between 0 and 1.
+    """
+    if isinstance(confidence, bool) or not isinstance(confidence, (int, float, np.number)):
+        raise ValueError(f"confidence={confidence!r}: use a number between 0 and 1, such as 0.95")
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence={confidence!r}: use a number between 0 and 1, such as 0.95")
+    return float(confidence)
+
+
+def t_quantile(p: float, df: float) -> float:
+    """Return the quantile of Student's t distribution.
+
+    Parameters
+    ----------
+    p
+        Probability, 1/2 <= p < 1: the distribution is symmetric.
+    df
+        Degrees of freedom, above 0.
+
+    Returns
+    -------
+    float
+        t with P(T <= t) = p.
+
+    Notes
+    -----
+    P(|T| <= t) = I_y(1/2, df/2) with y = t^2/(df + t^2), the incomplete beta function (Abramowitz,
+    Stegun 1964, 26.7.1), which rises with y: y is found by halving.
+    """
+    wanted, low, high = 2 * p - 1, 0.0, 1.0
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        if middle in (low, high):
+            break
+        low, high = (
+            (middle, high) if incomplete_beta(0.5, df / 2, middle) < wanted else (low, middle)
+        )
+    return math.sqrt(df * low / (1 - low)) if low < 1 else math.inf
+
+
+def incomplete_beta(a: float, b: float, x: float) -> float:
+    """Return the regularised incomplete beta function I_x(a, b).
+
+    Parameters
+    ----------
+    a, b
+        Above 0.
+    x
+        From 0 to 1.
+
+    Returns
+    -------
+    float
+        From 0 to 1.
+
+    Notes
+    -----
+    The continued fraction of Abramowitz, Stegun 1964, 26.5.8, by Lentz's method; it converges fast
+    below (a + 1)/(a + b + 2), and I_x(a, b) = 1 - I_(1-x)(b, a) is used above.
+    """
+    if x <= 0 or x >= 1:
+        return float(x >= 1)
+    if x > (a + 1) / (a + b + 2):
+        return 1 - incomplete_beta(b, a, 1 - x)
+    log_front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
+    log_front += a * math.log(x) + b * math.log1p(-x)
+    c, d = 1.0, 1 / _not_zero(1 - (a + b) * x / (a + 1))
+    total = d
+    for m in range(1, 10_000):
+        for term in (
+            m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
+            -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
+        ):
+            d = 1 / _not_zero(1 + term * d)
+            c = _not_zero(1 + term / c)
+            total *= c * d
+        if abs(c * d - 1) < 1e-16:
+            break
+    return math.exp(log_front) * total / a
+
+
+def _not_zero(x: float) -> float:
+    return x if abs(x) > 1e-300 else 1e-300

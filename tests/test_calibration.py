@@ -1,0 +1,520 @@
+"""Calibration from held-out posteriors: laws, parity with scipy and scikit-learn, misuse."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from refitting import random_rows
+from scipy.optimize import isotonic_regression, minimize_scalar
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.isotonic import IsotonicRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import fastbayes as fb
+from fastbayes.classifiers import calibrated_rows
+from fastbayes.classifiers.calibrated_isotonic import grouped, pooled, rising_share
+from fastbayes.classifiers.calibrated_rows import Bins, Kept, log_odds
+from fastbayes.classifiers.calibrated_temperature import Sums, least
+
+METHODS = ("temperature", "isotonic")
+# Few rows of few values: covariances that are none.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:the covariance of", "ignore:column .* hardly varies", "ignore:class 'alone' has no row"
+)
+
+
+@pytest.fixture(params=["always", "never"])
+def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("FASTBAYES_KERNELS", request.param)
+    return str(request.param)
+
+
+def copies(n: int, seed: int = 0, *, classes: int = 2, times: int = 6) -> dict[str, Any]:
+    """Return columns of which naive Bayes makes too much: the same one several times over."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, classes, n)
+    heard = np.where(rng.random(n) < 0.65, y, rng.integers(0, classes, n))
+    other = np.where(rng.random(n) < 0.4, y, rng.integers(0, classes, n))
+    table: dict[str, Any] = {f"copy{j}": heard.astype(str) for j in range(times)}
+    return {**table, "other": other.astype(str), "y": np.array(list("nmpq"))[y]}
+
+
+def rows_of(model: Any, table: Any, **options: Any) -> tuple[Any, Any]:
+    """Return log posteriors by leave-one-out, and the class codes."""
+    stats = fb.count(table, "y", **options)
+    found = fb.leave_one_out(model, stats, table)
+    y = np.searchsorted(found.classes, np.asarray(pa.table(table)["y"]))
+    with np.errstate(divide="ignore"):
+        return np.log(found.proba), y
+
+
+def loss_at(power: float, s: Any, y: Any, w: Any = 1.0) -> float:
+    scaled = s * power
+    top = scaled.max(axis=1)
+    total = top + np.log(np.exp(scaled - top[:, None]).sum(axis=1))
+    return float(np.sum(w * (total - scaled[np.arange(len(y)), y])))
+
+
+# -- temperature -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("classes", [2, 3, 4])
+def test_temperature__is_the_optimum_that_scipy_finds(classes: int, kernels: str) -> None:
+    table = copies(400, classes, classes=classes)
+    model = fb.Calibrated(fb.NaiveBayes()).fit(table, "y")
+    s, y = rows_of(fb.NaiveBayes(), table)
+
+    def objective(power: float) -> float:
+        return loss_at(power, s, y) + power - 1 - np.log(power)
+
+    best = minimize_scalar(objective, bounds=(1e-3, 10), method="bounded", options={"xatol": 1e-9})
+    assert 1 / model.calibration_.temperature == pytest.approx(best.x, rel=1e-6)
+    assert model.log_loss_ == pytest.approx(
+        (loss_at(1, s, y) / 400, loss_at(best.x, s, y) / 400), rel=1e-9
+    )
+    assert model.calibration_.temperature > 2
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.integers(0, 2**32 - 1),
+    st.integers(1, 40),
+    st.integers(1, 4),
+    st.sampled_from([0.0, 0.3, 30.0]),
+    st.booleans(),
+)
+def test_temperature__never_worsens_the_rows_it_was_learned_from(
+    seed: int, n: int, classes: int, spread: float, weighted: bool
+) -> None:
+    rng = np.random.default_rng(seed)
+    s = rng.normal(size=(n, classes)) * spread
+    s -= np.logaddexp.reduce(s, axis=1)[:, None]
+    s[rng.random(s.shape) < 0.05] = -np.inf
+    y = rng.integers(0, classes, n)
+    w = rng.integers(0, 4, n) / 2 if weighted else None
+
+    def sums(power: float) -> Sums:
+        found = Sums(power)
+        found.update(s, y, w)
+        return found
+
+    power = least(sums, 1.0)
+    assert 0 < power < np.inf
+    assert sums(power).loss <= sums(1.0).loss
+    at, step = sums(power), 1e-6 * power
+    assert at.slope == pytest.approx(
+        (sums(power + step).loss - sums(power - step).loss) / (2 * step),
+        rel=1e-3, abs=1e-3 * (1 + abs(at.loss)),
+    )  # fmt: skip
+
+
+def test_temperature__stays_where_it_is_best() -> None:
+    s, y = np.log([[0.75, 0.25]] * 4), np.array([0, 0, 0, 1])
+
+    def sums(power: float) -> Sums:
+        found = Sums(power)
+        found.update(s, y)
+        return found
+
+    assert least(sums, 1.0) == pytest.approx(1.0, abs=1e-12)
+    assert least(sums, 40.0) == pytest.approx(1.0, abs=1e-9)
+
+
+def test_temperature__of_rows_that_are_all_told_apart_is_a_number() -> None:
+    column = np.array(["a", "b"] * 50)
+    model = fb.Calibrated().fit({"x": column, "z": column}, column)
+    assert 0 < model.calibration_.temperature < 1
+    p = model.predict_proba({"x": ["a"], "z": ["a"]})
+    assert 0.99 < p[0, 0] < 1
+
+
+def test_temperature__changes_no_prediction(kernels: str) -> None:
+    table = random_rows(5, 300, numeric=2)
+    plain = fb.TAN(discretize="quantile").fit(table, "y")
+    model = fb.Calibrated(fb.TAN(discretize="quantile")).fit(table, "y")
+    assert model.predict(table).tolist() == plain.predict(table).tolist()
+    before, after = plain.predict_proba(table), model.predict_proba(table)
+    assert (
+        np.argsort(before, axis=1, kind="stable") == np.argsort(after, axis=1, kind="stable")
+    ).mean() > 0.99
+    power = 1 / model.calibration_.temperature
+    expected = before**power
+    np.testing.assert_allclose(after, expected / expected.sum(axis=1)[:, None], atol=1e-10)
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations("pqr")))
+def test_what_ties_on_paper_goes_to_the_lowest_class(order: tuple[str, ...], kernels: str) -> None:
+    # Each class hears the same three likelihoods, of other columns.
+    shares = {"p": (9, 15), "q": (15, 19), "r": (19, 9)}
+    table: dict[str, Any] = {
+        name: [cell for n in shares[name] for cell in ["u"] * n + ["v"] * (20 - n)]
+        for name in order
+    }
+    table["y"] = ["a"] * 20 + ["b"] * 20
+    row = {name: ["u"] for name in order}
+    model = fb.Calibrated().fit(table, "y")
+    assert model.predict(row).tolist() == ["a"]
+    assert model.predict_proba(row).tolist() == [[0.5, 0.5]]
+
+
+# -- isotonic ----------------------------------------------------------------------------------
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 200), st.booleans())
+def test_pooled__is_what_scipy_finds(seed: int, n: int, whole: bool) -> None:
+    rng = np.random.default_rng(seed)
+    value = rng.integers(0, 3, n) / 2 if whole else np.cumsum(rng.normal(size=n))
+    weight = rng.integers(1, 5, n).astype(float)
+    level, size = pooled(value * weight, weight)
+    expected = isotonic_regression(value, weights=weight).x
+    np.testing.assert_allclose(np.repeat(level, size), expected, atol=1e-9)
+    assert (np.diff(level) > 0).all()
+    assert size.sum() == n
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5000])
+def test_pooled__of_a_long_cascade(n: int) -> None:
+    value = np.append(np.arange(n - 1, dtype=float), -(float(n) ** 2))
+    level, size = pooled(value, np.ones(n))
+    expected = isotonic_regression(value).x
+    np.testing.assert_allclose(np.repeat(level, size), expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_isotonic__is_what_scikit_learn_finds(weighted: bool) -> None:
+    rng = np.random.default_rng(3)
+    x = rng.integers(-20, 20, 300) / 4
+    member = rng.random(300) < 1 / (1 + np.exp(-x / 3))
+    w = rng.integers(1, 9, 300) / 2 if weighted else np.ones(300)
+    at, share = rising_share(*grouped(x, member, w))
+    # One row more at either end.
+    reference = IsotonicRegression(out_of_bounds="clip").fit(
+        [*x, x.min(), x.max()], [*member, 1, 0], [*w, 1, 1]
+    )
+    new = np.linspace(-7, 7, 500)
+    np.testing.assert_allclose(np.interp(new, at, share), reference.predict(new), atol=1e-7)
+    assert 0 < share[0] <= share[-1] < 1
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_isotonic__is_curves_of_the_log_odds_by_leave_one_out(classes: int, kernels: str) -> None:
+    table = copies(300, 1, classes=classes, times=3)
+    model = fb.Calibrated(fb.NaiveBayes(), method="isotonic").fit(table, "y")
+    s, y = rows_of(fb.NaiveBayes(), table)
+    odds = s - np.log1p(-np.exp(s))
+    plain = fb.NaiveBayes().fit(table, "y").predict_log_proba(table)
+    new = plain - np.log1p(-np.exp(plain))
+    share = []
+    for c in range(classes):
+        x = odds[:, c].round(9)  # what ties on paper
+        curve = IsotonicRegression(out_of_bounds="clip").fit(
+            [*x, x.min(), x.max()], [*(y == c), 1, 0]
+        )
+        share.append(curve.predict(new[:, c].round(9)))
+    expected = np.array(share).T if classes > 2 else np.array([1 - share[1], share[1]]).T
+    expected = expected / expected.sum(axis=1)[:, None]
+    np.testing.assert_allclose(model.predict_proba(table), expected, atol=1e-6)
+
+
+def test_isotonic__of_two_classes_turns_no_order_around() -> None:
+    table = copies(500, 2)
+    table["z"] = np.random.default_rng(1).normal(size=500) + (table["y"] == "n")
+    before = fb.NaiveBayes().fit(table, "y").decision_function(table)
+    after = fb.Calibrated(method="isotonic").fit(table, "y").predict_proba(table)[:, 1]
+    assert (np.diff(after[np.argsort(before, kind="stable")]) >= -1e-15).all()
+    assert len(np.unique(after)) > 5
+
+
+def test_isotonic__is_never_certain() -> None:
+    column = np.array(["a", "b", "c"] * 30)
+    model = fb.Calibrated(method="isotonic").fit({"x": column}, column)
+    p = model.predict_proba({"x": ["a", "b", "c"]})
+    assert ((p > 0) & (p < 1)).all()
+    assert (p.argmax(axis=1) == [0, 1, 2]).all()
+
+
+def test_log_odds__of_certain_classes_keep_their_digits() -> None:
+    far = np.array([[0.0, -40.0, -50.0], [-1e5, 0.0, -np.inf], [np.log(0.5)] * 2 + [-np.inf]])
+    far -= np.logaddexp.reduce(far, axis=1)[:, None]
+    found = log_odds(far)
+    assert found[0] == pytest.approx([-np.logaddexp(-40, -50), -40, -50], rel=1e-12)
+    assert found[1] == pytest.approx([-1e5, 1e5, -(2.0**20)])
+    assert found[2] == pytest.approx([0, 0, -(2.0**20)], abs=1e-12)
+    assert log_odds(np.array([[np.log(0.25), np.log(0.75)]])) == pytest.approx(np.log(3))
+
+
+# -- what calibration is for -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("classes", [2, 3])
+def test_error_of_repeated_columns_is_gone_in_new_rows(method: str, classes: int) -> None:
+    train, new = (copies(3000, seed, classes=classes) for seed in (1, 2))
+    plain = fb.evaluate(fb.NaiveBayes().fit(train, "y"), new)
+    mapped = fb.evaluate(fb.Calibrated(method=method).fit(train, "y"), new)
+    assert plain.calibration_error > 0.1
+    # One number cannot mend that the other column is heard once.
+    share = 0.5 if method == "temperature" else 0.2
+    assert mapped.calibration_error < share * plain.calibration_error
+    assert mapped.log_loss < 0.8 * plain.log_loss
+
+
+MODELS = [
+    fb.NaiveBayes(),
+    fb.NaiveBayes(numeric="kde"),
+    fb.TAN(),
+    fb.AODE(),
+    fb.KDB(),
+    fb.A2DE(),
+    fb.GaussianBayes(),
+    fb.JointBayes(),
+    fb.JointGaussian(),
+    fb.NetworkClassifier(),
+]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("model", MODELS, ids=lambda m: type(m).__name__)
+def test_every_model__sums_to_one_and_answers_alike(model: Any, method: str) -> None:
+    table = random_rows(1, 120, numeric=2)
+    if isinstance(model, fb.GaussianBayes):
+        table = table.select(["z0", "z1", "y"])
+    if isinstance(model, fb.JointBayes):
+        table = table.drop_columns(["z0", "z1"])
+    mapped = fb.Calibrated(model, method=method).fit(table, "y")
+    p = mapped.predict_proba(table)
+    np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-12)
+    assert np.isfinite(p).all()
+    assert mapped.predict(table).tolist() == mapped.classes_[p.argmax(axis=1)].tolist()
+    np.testing.assert_allclose(np.exp(mapped.predict_log_proba(table)), p, atol=1e-12)
+    np.testing.assert_allclose(
+        mapped.log_evidence(table), mapped.model_.log_evidence(table), atol=1e-9
+    )
+    if method == "temperature":
+        assert mapped.log_loss_[1] <= mapped.log_loss_[0]
+    own = fb.evaluate(mapped, table)
+    assert own.n == table.num_rows
+    if not isinstance(model, (fb.A2DE, fb.GaussianBayes, fb.JointGaussian)):
+        assert mapped.validation_ == "leave_one_out"
+    if not isinstance(model, fb.A2DE):
+        assert mapped.explain(table).contributions.shape[0] == table.num_rows
+    assert mapped.decide(table, reject=0.2).expected_loss.max() <= 0.2
+
+
+def test_weight_three_is_three_rows() -> None:
+    table = pa.table(copies(60, 4, classes=3, times=2))
+    w = np.random.default_rng(0).integers(0, 4, 60)
+    thrice = table.take(np.repeat(np.arange(60), w))
+    for method in METHODS:
+        a = fb.Calibrated(method=method).fit(table, "y", sample_weight=w)
+        b = fb.Calibrated(method=method).fit(thrice, "y")
+        np.testing.assert_allclose(a.predict_proba(table), b.predict_proba(table), atol=1e-9)
+
+
+def test_rows_impossible_under_every_class_get_the_prior(kernels: str) -> None:
+    table = copies(200, 5)
+    table["code"] = np.where(np.array(table["y"]) == "n", "a", "b")
+    table["twin"] = table["code"]
+    for method in METHODS:
+        model = fb.Calibrated(fb.NaiveBayes(alpha=0), method=method).fit(table, "y")
+        row = {k: [v[0]] for k, v in table.items()} | {"code": ["a"], "twin": ["b"]}
+        np.testing.assert_allclose(
+            model.predict_proba(row), [np.exp(model.model_.class_log_prior_)], atol=1e-12
+        )
+        assert np.isneginf(model.log_joint(row)).all()
+
+
+# -- where posteriors come from ----------------------------------------------------------------
+
+
+def test_folds__are_those_of_k_fold() -> None:
+    table = copies(300, 6, classes=3)
+    model = fb.Calibrated(fb.TAN(), validation="k_fold", folds=5).fit(table, "y")
+    assert model.validation_ == "k_fold"
+    assert fb.k_fold(fb.TAN(), table, "y", folds=5).log_loss == pytest.approx(
+        model.log_loss_[0], rel=1e-9
+    )
+
+
+def test_folds__where_there_is_no_leave_one_out(caplog: pytest.LogCaptureFixture) -> None:
+    table = copies(100, 7)
+    with caplog.at_level(logging.INFO, "fastbayes"):
+        model = fb.Calibrated(fb.KDB(smoothing="hdp")).fit(table, "y")
+    assert model.validation_ == "k_fold"
+    assert "held out by k-fold: smoothing='hdp'" in caplog.text
+    with pytest.raises(fb.SchemaError, match="smoothing='hdp'"):
+        fb.Calibrated(fb.KDB(smoothing="hdp"), validation="leave_one_out").fit(table, "y")
+
+
+def test_structure_that_rows_chose_stays() -> None:
+    table = copies(100, 8)
+    model = fb.Calibrated(fb.SPODE(super_parent="loo")).fit(table, "y")
+    assert "structure" in model.fixed_
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_more_rows_than_are_kept__come_to_the_same(
+    classes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = copies(1500, 9, classes=classes, times=4)
+    table["z"] = np.random.default_rng(2).normal(size=1500)
+    whole = {m: fb.Calibrated(method=m).fit(table, "y") for m in METHODS}
+    monkeypatch.setattr(calibrated_rows, "MOST_KEPT", 300)
+    some = {m: fb.Calibrated(method=m).fit(table, "y") for m in METHODS}
+    assert some["temperature"].calibration_.temperature == pytest.approx(
+        whole["temperature"].calibration_.temperature, rel=1e-9
+    )
+    for method in METHODS:
+        assert some[method].log_loss_ == pytest.approx(whole[method].log_loss_, rel=5e-3)
+        apart = some[method].predict_proba(table) - whole[method].predict_proba(table)
+        assert np.abs(apart).mean() < 2e-3
+
+
+def test_bins__hold_what_rows_hold() -> None:
+    rng = np.random.default_rng(0)
+    s = rng.normal(size=(5000, 3)) * 4
+    s -= np.logaddexp.reduce(s, axis=1)[:, None]
+    y = rng.integers(0, 3, 5000)
+    one, a, b = Bins(3), Bins(3), Bins(3)
+    one.update(s, y)
+    a.update(s[:2000], y[:2000])
+    b.update(s[2000:], y[2000:])
+    a.merge(b)
+    for c, ((x, members, n), (_, other, _)) in enumerate(
+        zip(one.curves(), a.curves(), strict=True)
+    ):
+        assert members.sum() == other.sum() == (y == c).sum()
+        assert n.sum() == 5000
+        assert (np.diff(x) > 0).all()
+
+
+def test_kept__holds_the_first_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibrated_rows, "MOST_KEPT", 20)
+    s = np.log(np.random.default_rng(0).dirichlet([1, 1], 15))
+    whole, a, b = Kept(2), Kept(2), Kept(2)
+    whole.update(s, np.zeros(15, np.intp))
+    a.update(s[:7], np.zeros(7, np.intp))
+    b.update(s[7:], np.zeros(8, np.intp))
+    a.merge(b)
+    assert [whole.complete, a.complete] == [False, False]
+    np.testing.assert_array_equal(whole.rows().log_posterior, s[:10])
+    np.testing.assert_array_equal(a.rows().log_posterior, s[:10])
+
+
+def test_threads_change_no_bit() -> None:
+    table = pa.table(copies(70_000, 3, classes=3, times=2))
+    for method in METHODS:
+        found = {
+            fb.Calibrated(fb.NaiveBayes(threads=t), method=method)
+            .fit(table, "y").predict_proba(table.slice(0, 500)).tobytes()
+            for t in (1, 3)
+        }  # fmt: skip
+        assert len(found) == 1
+
+
+# -- files, tools, misuse ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("model", [None, fb.NaiveBayes(alpha="loo"), fb.TAN(root="x1")])
+def test_comes_back_from_a_file(method: str, model: Any, tmp_path: Path) -> None:
+    table = random_rows(2, 100, numeric=1)
+    mapped = fb.Calibrated(model, method=method).fit(table, "y")
+    mapped.save(tmp_path / "m.fb")
+    again = fb.load(tmp_path / "m.fb")
+    assert again.predict_proba(table).tobytes() == mapped.predict_proba(table).tobytes()
+    assert repr(again) == repr(mapped)
+    for name in ("validation_", "fixed_", "log_loss_", "schema_", "statistics_"):
+        assert getattr(again, name) == getattr(mapped, name)
+
+
+def test_predict_to__writes_what_predict_proba_says(tmp_path: Path) -> None:
+    table = pa.table(copies(200, 1))
+    model = fb.Calibrated(method="isotonic").fit(table, "y")
+    fb.predict_to(model, table, tmp_path / "p.parquet", proba=True, explain=True)
+    written = pa.parquet.read_table(tmp_path / "p.parquet")
+    np.testing.assert_array_equal(written["proba_m"], model.predict_proba(table)[:, 0])
+    assert written["prediction"].to_pylist() == model.predict(table).tolist()
+
+
+def test_reads_a_file_as_it_reads_a_table(tmp_path: Path) -> None:
+    table = pa.table(copies(500, 2))
+    pa.parquet.write_table(table, tmp_path / "t.parquet")
+    a = fb.Calibrated().fit(table, "y")
+    b = fb.Calibrated().fit(tmp_path / "t.parquet", "y")
+    assert a.calibration_ == b.calibration_
+
+
+def test_parameters_of_the_model_are_its_own() -> None:
+    X, y = np.random.default_rng(0).integers(0, 3, (120, 4)), np.arange(120) % 2
+    model = fb.Calibrated(fb.NaiveBayes())
+    assert model.set_params(model__alpha=2.0, method="isotonic") is model
+    assert model.get_params()["model__alpha"] == model.model.alpha == 2.0
+    assert "model__alpha" not in model.get_params(deep=False)
+    copy = clone(model)
+    assert copy.model is not model.model
+    assert copy.model.alpha == 2.0
+    search = GridSearchCV(model, {"model__alpha": [0.5, 1.0], "method": METHODS}, cv=2).fit(X, y)
+    assert search.best_estimator_.model_.alpha == search.best_params_["model__alpha"]
+    with pytest.raises(ValueError, match="Invalid parameter"):
+        fb.Calibrated().set_params(model__alpha=1)
+
+
+def test_the_model_that_was_given_is_left_as_it_is() -> None:
+    given = fb.NaiveBayes()
+    model = fb.Calibrated(given).fit(copies(50), "y")
+    assert not hasattr(given, "classes_")
+    assert model.model is given
+
+
+def test_sample__is_the_models() -> None:
+    model = fb.Calibrated().fit(copies(50), "y")
+    assert model.sample(7, seed=1).equals(model.model_.sample(7, seed=1))
+
+
+@pytest.mark.parametrize(
+    ("params", "error", "message"),
+    [
+        ({"method": "platt"}, ValueError, "method='platt': use one of"),
+        ({"validation": "test"}, ValueError, "validation='test'"),
+        ({"folds": 1}, ValueError, "folds=1: use a whole number >= 2"),
+        ({"model": fb.MultinomialNB()}, fb.SchemaError, "not MultinomialNB; use scikit-learn's"),
+        ({"model": fb.NaiveBayes}, fb.SchemaError, "not NaiveBayes"),
+    ],
+)
+def test_misuse_is_told(params: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        fb.Calibrated(**params).fit(copies(20), "y")
+
+
+def test_streams_and_statistics_are_refused() -> None:
+    table = pa.table(copies(20))
+    with pytest.raises(fb.SchemaError, match="can be read only once"):
+        fb.Calibrated().fit(table.to_reader(), "y")
+    with pytest.raises(AttributeError, match="Calibrated needs rows"):
+        fb.Calibrated().fit_statistics(fb.count(table, "y"))
+    with pytest.raises((fb.NotFittedError, NotFittedError)):
+        fb.Calibrated().predict(table)
+
+
+@pytest.mark.filterwarnings("ignore:there is only one class")
+@parametrize_with_checks(
+    [
+        fb.Calibrated(),
+        fb.Calibrated(fb.NaiveBayes(), method="isotonic"),
+        fb.Calibrated(fb.TAN(), method="isotonic", validation="leave_one_out"),
+    ]
+)
+def test_common_checks(estimator: Any, check: Any) -> None:
+    check(estimator)

@@ -1,0 +1,53 @@
+"""Logistic regression begun at naive Bayes: the same optimum, in fewer passes over the rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchmarks.starts import CLOSE, Way, main, rows_of, ways
+
+SOLVERS = ("newton-cg", "lbfgs")
+Ways = dict[tuple[str, str], Way]
+
+
+@pytest.fixture(scope="module")
+def independent() -> Ways:
+    table = rows_of(2000, 0.0, columns=8)
+    return {(way.solver, way.init): way for way in ways(table, SOLVERS)}
+
+
+@pytest.fixture(scope="module")
+def dependent() -> Ways:
+    table = rows_of(2000, 0.4, columns=8)
+    return {(way.solver, way.init): way for way in ways(table, SOLVERS)}
+
+
+@pytest.mark.parametrize("rows", ["independent", "dependent"])
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_either_start_ends_at_the_same_optimum(
+    solver: str, rows: str, request: pytest.FixtureRequest
+) -> None:
+    found: Ways = request.getfixturevalue(rows)
+    zeros, bayes = found[solver, "zeros"], found[solver, "naive_bayes"]
+    for way in (zeros, bayes):
+        assert abs(way.gap[-1]) <= 1e-6
+    np.testing.assert_allclose(zeros.proba, bayes.proba, atol=1e-3)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_naive_bayes_takes_fewer_passes_where_it_is_nearly_right(
+    independent: Ways, solver: str
+) -> None:
+    zeros, bayes = independent[solver, "zeros"], independent[solver, "naive_bayes"]
+    assert bayes.gap[0] < 0.1 * zeros.gap[0]
+    for gap in CLOSE[:2]:
+        assert bayes.passes_to(gap) < 0.75 * zeros.passes_to(gap)
+    assert bayes.passes_to(CLOSE[2]) < zeros.passes_to(CLOSE[2])
+
+
+def test_table_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    main(200, ("newton-cg",))
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2 + 2 * 2
+    assert {line.count("|") for line in lines} == {4 + len(CLOSE)}
