@@ -9,7 +9,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes.batch import Batch
 from fastbayes.classifiers.answers import Answer
 from fastbayes.classifiers.base import Classifier
 from fastbayes.classifiers.calibrated_isotonic import Isotonic
@@ -19,14 +18,12 @@ from fastbayes.classifiers.calibrated_temperature import Temperature
 from fastbayes.classifiers.drop_in_base import DropIn
 from fastbayes.classifiers.inputs import open_training
 from fastbayes.classifiers.left_out import kind_of
-from fastbayes.classifiers.log_space import Floats
 from fastbayes.classifiers.methods import absent, when_fitted
-from fastbayes.classifiers.naive_bayes import NaiveBayes
+from fastbayes.classifiers.of_model import OfModel
 from fastbayes.classifiers.store import made
 from fastbayes.classifiers.table_rows import TableRows
 from fastbayes.errors import SchemaError
 from fastbayes.held_out_posteriors import HeldOut, held_out, held_out_of_arrays
-from fastbayes.schema import Schema
 
 MAPS: dict[str, type[Temperature] | type[Isotonic]] = {
     "temperature": Temperature,
@@ -35,7 +32,7 @@ MAPS: dict[str, type[Temperature] | type[Isotonic]] = {
 VALIDATIONS = ("auto", "leave_one_out", "k_fold")
 
 
-class Calibrated(TableRows):
+class Calibrated(OfModel):
     """A classifier whose posteriors are mapped so that they agree with frequencies.
 
     The map is learned from the posteriors of rows by the model without them, so that no rows are
@@ -125,55 +122,6 @@ class Calibrated(TableRows):
 
     # -- parameters ----------------------------------------------------------------------------
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the constructor's parameters and their values.
-
-        Parameters
-        ----------
-        deep
-            Whether to return those of the model too, as `model__alpha`.
-
-        Returns
-        -------
-        dict
-            Value by parameter name.
-        """
-        params = super().get_params(deep)
-        if deep and hasattr(self.model, "get_params"):
-            inner = self.model.get_params(deep)
-            params |= {f"model__{name}": value for name, value in inner.items()}
-        return params
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters by name, those of the model as `model__alpha`.
-
-        Parameters
-        ----------
-        **params
-            New values.
-
-        Returns
-        -------
-        Self
-            The estimator.
-
-        Raises
-        ------
-        ValueError
-            When a name is not a parameter.
-        """
-        start = "model__"
-        super().set_params(**{n: v for n, v in params.items() if not n.startswith(start)})
-        inner = {n.removeprefix(start): v for n, v in params.items() if n.startswith(start)}
-        if inner:
-            if not hasattr(self.model, "set_params"):
-                raise ValueError(
-                    f"Invalid parameter {start}{next(iter(inner))!r} for estimator Calibrated: "
-                    f"model={self.model!r} has no parameters."
-                )
-            self.model.set_params(**inner)
-        return self
-
     def _check_parameters(self) -> None:
         for name, allowed in (("method", tuple(MAPS)), ("validation", VALIDATIONS)):
             if (value := getattr(self, name)) not in allowed:
@@ -182,26 +130,12 @@ class Calibrated(TableRows):
         if isinstance(folds, bool) or not isinstance(folds, (int, np.integer)) or folds < 2:
             raise ValueError(f"folds={folds!r}: use a whole number >= 2")
         if self.model is not None and not isinstance(self.model, (Classifier, DropIn)):
-            of = self.model if isinstance(self.model, type) else type(self.model)
+            if isinstance(self.model, type):
+                raise SchemaError(f"Calibrated takes a model, not a class: {self.model.__name__}()")
             raise SchemaError(
                 f"Calibrated takes a classifier of this library, as fastbayes.NaiveBayes(), not "
-                f"{of.__name__}; use scikit-learn's CalibratedClassifierCV for others"
+                f"{type(self.model).__name__}; use scikit-learn's CalibratedClassifierCV for others"
             )
-
-    def unfitted(self) -> Any:
-        """Return a copy of the model that is to be fitted.
-
-        Returns
-        -------
-        Classifier
-            One with the same parameters.
-        """
-        if self.model is None:
-            return NaiveBayes()
-        return type(self.model)(**self.model.get_params(deep=False))
-
-    def __sklearn_tags__(self) -> Any:
-        return self.unfitted().__sklearn_tags__()
 
     # -- learning ------------------------------------------------------------------------------
 
@@ -289,6 +223,10 @@ class Calibrated(TableRows):
     fit_statistics = absent(
         "Calibrated needs rows, which statistics are not: use fit, or fit_statistics of the model"
     )
+    partial_fit = absent(
+        "Calibrated learns its map from all rows at once: use fit, with a path for rows that do "
+        "not fit in memory"
+    )
     adapt_prior = absent(
         "Calibrated has the prior of its model: use Calibrated(...).fit(...).model_.adapt_prior"
     )
@@ -299,62 +237,17 @@ class Calibrated(TableRows):
     # -- what the model says -------------------------------------------------------------------
 
     @property
-    def schema_(self) -> Schema:  # type: ignore[override]
-        """Columns, domains and classes."""
-        schema: Schema = self.model_.schema_
-        return schema
-
-    @property
-    def statistics_(self) -> Any:
-        """The statistics that the model is read from."""
-        return self.model_.statistics_
-
-    @property
     def n_parameters_(self) -> int:
         """Free parameters of the model and of the map."""
         self._check_fitted()
         of_map = sum(array.size for array in self.calibration_.arrays().values())
         return int(self.model_.n_parameters_) + of_map
 
-    @property
-    def unseen(self) -> str:  # type: ignore[override]
-        """What the model does with values not seen at fit."""
-        return str(self.model_.unseen)
-
-    def _has_class(self, y: Any) -> NDArray[np.bool_] | None:
-        known: NDArray[np.bool_] | None = self.model_._has_class(y)
-        return known
-
-    def _log_prior(self) -> Floats:
-        return np.asarray(self.model_._log_prior())
-
-    def _class_margin(self) -> Floats:
-        return np.asarray(self.model_._class_margin())
-
-    def _explained_prior(self) -> Floats:
-        return np.asarray(self.model_._explained_prior())
-
-    def _contributions(self, batch: Batch, out: Floats) -> None:
-        self.model_._contributions(batch, out)
-
-    def _explained(self, X: Any) -> tuple[Floats, dict[str, int], Floats | None]:
-        told: tuple[Floats, dict[str, int], Floats | None] = self.model_._explained(X)
-        return told
-
-    def _feature_names(self) -> tuple[str, ...]:
-        return tuple(self.model_._feature_names())
-
-    def _drawn(self, codes: NDArray[np.intp], random: np.random.Generator) -> dict[str, Any]:
-        drawn: dict[str, Any] = self.model_._drawn(codes, random)
-        return drawn
-
-    def _target_column(self, codes: NDArray[np.intp]) -> tuple[str, Any]:
-        named: tuple[str, Any] = self.model_._target_column(codes)
-        return named
-
     def _scored(
         self, X: Any, answer: Answer, width: int | None = None, kind: type = np.float64
     ) -> NDArray[Any]:
+        if isinstance(self.model_, TableRows):
+            return super()._scored(X, answer, width, kind)
         prior, change = self._log_prior(), self.calibration_
 
         def mapped(scorer: Any, rows: tuple[Any, ...], out: NDArray[Any]) -> int | None:

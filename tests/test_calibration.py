@@ -527,6 +527,13 @@ def test_predict_to__writes_what_predict_proba_says(tmp_path: Path) -> None:
     assert written["prediction"].to_pylist() == model.predict(table).tolist()
 
 
+def test_flags_are_the_numbers_that_they_are_to_the_model() -> None:
+    flags = np.random.default_rng(0).random((60, 3)) < 0.5
+    y = np.where(flags[:, 0] ^ (np.arange(60) % 5 == 0), "a", "b")
+    model = fb.Calibrated(fb.GaussianBayes(covariance="diagonal")).fit(flags, y)
+    np.testing.assert_array_equal(model.predict(flags), model.predict(flags.astype(float)))
+
+
 def test_reads_a_file_as_it_reads_a_table(tmp_path: Path) -> None:
     table = pa.table(copies(500, 2))
     pa.parquet.write_table(table, tmp_path / "t.parquet")
@@ -569,7 +576,7 @@ def test_sample__is_the_models() -> None:
         ({"validation": "test"}, ValueError, "validation='test'"),
         ({"folds": 1}, ValueError, "folds=1: use a whole number >= 2"),
         ({"model": sklearn.naive_bayes.GaussianNB()}, fb.SchemaError, "not GaussianNB; use sci"),
-        ({"model": fb.NaiveBayes}, fb.SchemaError, "not NaiveBayes"),
+        ({"model": fb.NaiveBayes}, fb.SchemaError, "a model, not a class: NaiveBayes"),
     ],
 )
 def test_misuse_is_told(params: dict[str, Any], error: type[Exception], message: str) -> None:
@@ -583,6 +590,8 @@ def test_streams_and_statistics_are_refused() -> None:
         fb.Calibrated().fit(table.to_reader(), "y")
     with pytest.raises(AttributeError, match="Calibrated needs rows"):
         fb.Calibrated().fit_statistics(fb.count(table, "y"))
+    with pytest.raises(AttributeError, match="from all rows at once"):
+        fb.Calibrated().partial_fit(table, "y")
     with pytest.raises((fb.NotFittedError, NotFittedError)):
         fb.Calibrated().predict(table)
 
