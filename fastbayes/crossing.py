@@ -99,7 +99,7 @@ def crossover(
     Raises
     ------
     ValueError
-        When there is no such model or metric.
+        When there is no such model or metric, both models are one, or it is no curve.
 
     Notes
     -----
@@ -125,6 +125,16 @@ def crossover(
     100
     """
     check_metric(metric)
+    if not isinstance(curve, LearningCurve):
+        raise ValueError(
+            f"crossover takes a curve, as fastbayes.learning_curve returns it, not "
+            f"{type(curve).__name__}"
+        )
+    if generative == discriminative:
+        raise ValueError(
+            f"{generative!r} stands for both models: name the one that may be overtaken, and the "
+            f"other, of {list(curve.models)}"
+        )
     apart = curve.figures(generative, metric) - curve.figures(discriminative, metric)
     ahead = -apart if METRICS[metric] else apart
     known = np.flatnonzero(~np.isnan(ahead).any(axis=1))
