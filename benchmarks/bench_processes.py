@@ -10,6 +10,7 @@ from benchmarks.processes import (
     GIB,
     SMALL_FIT,
     fresh,
+    laboratory,
     logistic_memory,
     logistic_out_of_core,
     out_of_core,
@@ -40,6 +41,10 @@ def test_logistic_regression(tmp_path: Path) -> None:
     # That the rows were read anew in every pass is asserted there.
     (anew,) = logistic_out_of_core("test", tmp_path)
     assert 0 < anew.value < anew.most
+
+
+def test_laboratory(tmp_path: Path) -> None:
+    assert all(figure.value > 0 for figure in laboratory("test", tmp_path))
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import statistics
@@ -93,6 +94,21 @@ with warnings.catch_warnings():
     LogisticRegression(max_iter=3).fit(x, y)
 print(json.dumps([time.perf_counter() - start, peak_bytes()]))
 """
+
+LABORATORY = """
+import fastbayes as fb
+from fastbayes import generate
+table = generate.table("cat", {rows})
+{job}
+"""
+JOBS = {
+    "learning curve of naive Bayes and logistic regression, eight sizes, three repeats": (
+        'fb.learning_curve(["naive-bayes", "logistic"], table, "class", repeats=3)'
+    ),
+    "naive Bayes calibrated by one temperature, from leave-one-out posteriors": (
+        'assert fb.Calibrated().fit(table, "class").validation_ == "leave_one_out"'
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -245,10 +261,26 @@ def logistic_out_of_core(size: str, folder: Path) -> list[Figure]:
     return [Figure(title, peak / GIB, "GiB", 1.0, more)]
 
 
+def laboratory(size: str, _: Path) -> list[Figure]:
+    """Measure whole jobs of the laboratory, the making of the table included."""
+    rows = {"full": 200_000, "quick": 50_000, "test": 5_000}[size]
+    repeats = {"full": 3, "quick": 1, "test": 1}[size]
+    return [
+        _repeated(
+            f"{title}, {rows:,} × 30, 4 classes",
+            None,
+            repeats,
+            functools.partial(fresh, LABORATORY.format(rows=rows, job=job)),
+        )
+        for title, job in JOBS.items()
+    ]
+
+
 PROCESSES: dict[str, Callable[[str, Path], list[Figure]]] = {
     "start": start_up,
     "memory": out_of_core,
     "memory-numbers": out_of_core_numbers,
     "memory-logistic": logistic_memory,
     "logistic-out-of-core": logistic_out_of_core,
+    "laboratory": laboratory,
 }
