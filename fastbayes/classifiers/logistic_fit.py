@@ -22,8 +22,9 @@ from fastbayes.statistics.bundle import Statistics
 SAMPLED, LEAST_SAMPLE, STEP, MOST_STEP = 64, 1 << 14, 4, 48
 # The smaller one is this share of the larger.
 NESTED = 8
-# How far the gradient of a sample is worth taking down, where that of all rows then differs.
-LOOSE = 0.02
+# How far the gradient of a sample is worth taking down, where that of all rows then differs, and
+# steps for it at most.
+LOOSE, MOST_LOOSE = 0.02, 30
 # Least variance within the classes, of the overall one, with which naive Bayes is a beginning:
 # rows that are surer than sure have no curvature.
 LEAST_VARIANCE = 0.02
@@ -295,37 +296,17 @@ def solve(
     whole = Penalised(rows, squared, memory)
     if base is not None:
         theta = project(drawn_back(parts[0] if parts else whole, theta, project(base)))
+    theta, trace = _of_samples(parts, rows.n_rows, theta, absolute, project, options)
+    recorder = Recorder(whole, before=trace[-1].passes if trace else 0.0)
     told: dict[str, Any] = {"tol": options.tol, "max_iter": options.max_iter}
-    recorder, spent = Recorder(whole), 0.0
-    trace: list[Step] = []
-    for part in parts:
-        share = part.rows.n_rows / max(rows.n_rows, 1)
-        before = Recorder(part, share)
-        loose = {**told, "max_iter": min(options.max_iter, 30), "ratio": LOOSE}
-        if absolute is None:
-            here = newton(part, theta, project=project, recorder=before, **loose)
-        else:
-            weight = absolute + np.zeros_like(theta)
-            here = sparse_newton(part, theta, weight, project=project, recorder=before, **loose)
-        theta = here.theta
-        # One pass over a sample is a share of one over all rows.
-        trace += [step._replace(passes=spent + share * step.passes) for step in here.trace]
-        spent = trace[-1].passes
-    recorder.before = spent
     if absolute is not None:
-        weight = absolute + np.zeros_like(theta)
-        found = sparse_newton(whole, theta, weight, project=project, recorder=recorder, **told)
+        told |= {"project": project, "recorder": recorder}
+        found = sparse_newton(whole, theta, absolute + np.zeros_like(theta), **told)
     elif options.solver == "newton-cg":
-        curved = parts[-1] if parts else None
-        share = samples[-1].n_rows / max(rows.n_rows, 1) if samples else 1.0
-        found = newton(
-            *(whole, theta),
-            **told,
-            sample=curved,
-            project=project,
-            recorder=recorder,
-            share=share,
-        )
+        told |= {"project": project, "recorder": recorder}
+        if parts:
+            told |= {"sample": parts[-1], "share": samples[-1].n_rows / max(rows.n_rows, 1)}
+        found = newton(whole, theta, **told)
     elif options.solver == "gradient":
         found = descent(whole, theta, rate=options.learning_rate, **told)
     else:
@@ -337,6 +318,35 @@ def solve(
     found = replace(found, trace=(*trace, *found.trace))
     kept = samples[-1] if samples else rows
     return Solution(theta, layout, found, remembered(kept, theta, memory), separable)
+
+
+def _of_samples(
+    parts: Sequence[Penalised],
+    n_rows: int,
+    theta: Floats,
+    absolute: Floats | None,
+    project: Callable[[Floats], Floats],
+    options: Options,
+) -> tuple[Floats, list[Step]]:
+    """Return where samples lead to, one after the other, and the points on the way."""
+    trace: list[Step] = []
+    for part in parts:
+        share = part.rows.n_rows / max(n_rows, 1)
+        told: dict[str, Any] = {
+            "tol": options.tol,
+            "max_iter": min(options.max_iter, MOST_LOOSE),
+            "ratio": LOOSE,
+            "project": project,
+            "recorder": Recorder(part, share),
+        }
+        if absolute is None:
+            found = newton(part, theta, **told)
+        else:
+            found = sparse_newton(part, theta, absolute + np.zeros_like(theta), **told)
+        theta, spent = found.theta, trace[-1].passes if trace else 0.0
+        # One pass over a sample is a share of one over all rows.
+        trace += [step._replace(passes=spent + share * step.passes) for step in found.trace]
+    return theta, trace
 
 
 def runs_away(rows: PackedRows, theta: Floats, stats: Statistics) -> bool:
