@@ -178,6 +178,14 @@ def test_separable_rows(solver, k):
     assert penalised.converged_
 
 
+def test_nothing_is_said_of_densities(caplog):
+    table = {"x": [1.0, 1.0, 2.0, 2.0], "z": [0.0, 1.0, 0.0, 1.0], "y": list("aabb")}
+    LR().fit(table, "y")
+    assert "Gaussian" not in caplog.text
+    fb.NaiveBayes().fit(table, "y")
+    assert "column 'x' is constant within every class, so a Gaussian" in caplog.text
+
+
 def test_a_value_of_one_class_alone_is_separable():
     table = {"a": list("ppqqpq" * 5) + ["r"] * 3, "y": list("010101" * 5) + ["1"] * 3}
     with pytest.warns(FastBayesWarning, match="told apart"):
