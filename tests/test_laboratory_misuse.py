@@ -46,6 +46,29 @@ def test_leave_one_out__names_what_validates_the_model_instead(kind: Callable[[]
     assert fb.k_fold(fb.LogisticRegression(), T, "y", folds=2).n == 200
 
 
+@pytest.mark.parametrize("model", [fb.NaiveBayes(), fb.CategoricalNB()])
+@pytest.mark.parametrize("wrong", [{"C": -1}, {"penalty": "elasticnet"}, {"max_iter": 0}])
+def test_a_conversion__takes_parameters_that_a_fit_takes(model: Any, wrong: dict[str, Any]) -> None:
+    fitted = (
+        model.fit(T, "y") if isinstance(model, fb.NaiveBayes) else model.fit([[0], [1]], [0, 1])
+    )
+    (name,) = wrong
+    with pytest.raises(ValueError, match=f"{name}={wrong[name]!r}"):
+        fitted.to_logistic(**wrong)
+    assert fitted.to_logistic(C=2).C == 2
+
+
+def test_calibrated__says_what_it_takes_and_what_it_has_not() -> None:
+    with pytest.raises(fb.SchemaError, match=r"a model, not a class: NaiveBayes\(\)"):
+        fb.Calibrated(fb.NaiveBayes).fit(T, "y")
+    with pytest.raises(ValueError, match="Invalid parameter 'model__alpha' for estimator"):
+        fb.Calibrated().set_params(model__alpha=3)
+    batches: Any = fb.Calibrated()
+    with pytest.raises(AttributeError, match="map from all rows at once: use fit"):
+        batches.partial_fit(T, "y")
+    assert not hasattr(batches, "partial_fit")
+
+
 @pytest.mark.parametrize("validation", ["auto", "k_fold"])
 def test_a_single_row__asks_for_more_of_them(validation: str) -> None:
     model = fb.Calibrated(fb.LogisticRegression(), validation=validation)
