@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from commands import answer, fails, parquet, run, tennis
 
@@ -85,6 +86,20 @@ def test_a_crossover__is_of_two_models_of_a_curve(curve: fb.LearningCurve) -> No
     table: Any = curve.table
     with pytest.raises(ValueError, match="learning_curve returns it, not Table"):
         fb.crossover(table, "naive-bayes", "tan")
+
+
+@pytest.mark.parametrize("metric", ["log_loss", "brier", "accuracy"])
+def test_models_that_differ_by_rounding__do_not_overtake(metric: str) -> None:
+    rng = np.random.default_rng(0)
+    figures = rng.random((1, 3, 4))
+    both = np.concatenate([figures, figures * (1 + rng.choice([-2e-16, 0, 2e-16], (1, 3, 4)))])
+    assert (both[0] != both[1]).any()
+    told = ("one", "other"), np.array([10, 20, 40]), 100, 20, np.array([0, 1]), 0, 0.95
+    curve = fb.LearningCurve(*told, both, both, both, both)
+    for pair in (("one", "other"), ("other", "one")):
+        found = fb.crossover(curve, *pair, metric)
+        assert (found.size, found.share) == (None, 0)
+        assert found.reason == "it is not ahead at the largest size"
 
 
 @pytest.mark.parametrize("evaluate", [None, "training"])
