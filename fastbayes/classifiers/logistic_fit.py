@@ -316,8 +316,12 @@ def solve(
     if separable:
         found = replace(found, converged=False)
     found = replace(found, trace=(*trace, *found.trace))
-    kept = samples[-1] if samples else rows
-    return Solution(theta, layout, found, remembered(kept, theta, memory), separable)
+    after = remembered(samples[-1] if samples else rows, theta, memory)
+    if options.solver != "newton-cg":
+        # These ended before the coefficients were centred, which lowers the penalty.
+        objective = after.loss + float((squared * theta * theta).sum()) / 2
+        found = replace(found, objective=objective)
+    return Solution(theta, layout, found, after, separable)
 
 
 def _of_samples(
