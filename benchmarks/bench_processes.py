@@ -6,7 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.processes import GIB, SMALL_FIT, fresh, out_of_core, start_up
+from benchmarks.processes import (
+    GIB,
+    SMALL_FIT,
+    fresh,
+    laboratory,
+    logistic_memory,
+    logistic_out_of_core,
+    out_of_core,
+    start_up,
+)
 
 
 def test_small_fit_loads_no_compiler() -> None:
@@ -23,6 +32,19 @@ def test_out_of_core(tmp_path: Path) -> None:
     assert 0 < fit.value <= predict.value < fit.most
     assert fit.unit == "GiB"
     assert fit.value * GIB > 10e6, "a process with numpy and pyarrow holds more than 10 MB"
+
+
+def test_logistic_regression(tmp_path: Path) -> None:
+    ours, theirs, share = logistic_memory("test", tmp_path)
+    assert share.value == ours.value / theirs.value
+    assert min(ours.value, theirs.value) * GIB > 10e6
+    # That the rows were read anew in every pass is asserted there.
+    (anew,) = logistic_out_of_core("test", tmp_path)
+    assert 0 < anew.value < anew.most
+
+
+def test_laboratory(tmp_path: Path) -> None:
+    assert all(figure.value > 0 for figure in laboratory("test", tmp_path))
 
 
 @pytest.mark.slow

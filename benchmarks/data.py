@@ -115,3 +115,11 @@ def parquet(preset: str, rows: int, folder: Path) -> Path:
     if not path.exists():
         generate.generate(preset, rows, path)
     return path
+
+
+def arrow_file(preset: str, rows: int, folder: Path) -> Path:
+    """Return a generated Arrow file, made on first use."""
+    path = folder / f"{preset}-{rows}-arrow"
+    if not path.exists():
+        generate.generate(preset, rows, path, format="ipc", files=1)
+    return path / "part-00000.arrow"

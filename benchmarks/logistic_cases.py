@@ -1,4 +1,4 @@
-"""The cases of logistic regression: passes over packed rows, and a fit from a table."""
+"""The cases of logistic regression: passes over packed rows."""
 
 from __future__ import annotations
 
@@ -7,13 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import expit, log_softmax
-from sklearn.linear_model import LogisticRegression as Rival
 
-import fastbayes as fb
 from benchmarks.case import OURS, Case, Claim, Work, rows_of
 from benchmarks.measure import Side
 from fastbayes import _jit
@@ -22,7 +19,7 @@ from fastbayes.layout import Layout
 
 Floats = NDArray[np.float64]
 
-SCIPY, NUMPY, SKLEARN = "scipy, one-hot", "numpy", "scikit-learn"
+SCIPY, NUMPY = "scipy, one-hot", "numpy"
 SIZE = 4
 
 
@@ -155,40 +152,7 @@ def _hessian(d: int, n_classes: int) -> Callable[[int, Path], Work]:
     return build
 
 
-def _fit(n_rows: int, _: Path) -> Work:
-    """Fit from a table, beside scikit-learn from indicators that are ready."""
-    d, n_classes = 30, 4
-    rows = _Rows(n_rows, d, n_classes)
-    values, labels = np.array(["p", "q", "r", "s"]), np.array(["a", "b", "c", "d"])
-    table = pa.table(
-        {f"x{j:02d}": pa.array(values[column]).dictionary_encode() for j, column in
-         enumerate(rows.codes)} | {"class": labels[rows.y]}
-    )  # fmt: skip
-    x = rows.one_hot()
-    runs = {
-        OURS: lambda: fb.LogisticRegression().fit(table, "class"),
-        SKLEARN: lambda: Rival(max_iter=1_000, tol=1e-6).fit(x, labels[rows.y]),
-    }
-
-    def check(results: dict[str, Any]) -> None:
-        few = 500
-        expected = results[SKLEARN].predict_proba(x[:few])
-        found = results[OURS].predict_proba(table.slice(0, few))
-        np.testing.assert_allclose(found, expected, atol=2e-3)
-
-    return Work({name: Side(run, float(n_rows * d)) for name, run in runs.items()}, check)
-
-
 CASES = (
-    Case(
-        "logistic-fit",
-        "`LogisticRegression` fitted to an Arrow table, {rows} × 30, 4 classes (scikit-learn: "
-        "indicators that are ready, lbfgs)",
-        rows_of(1_000_000, 100_000),
-        _fit,
-        (Claim(SKLEARN, least=20),),
-        turns={"full": 3, "quick": 1, "test": 1},
-    ),
     Case(
         "logistic-gradient",
         "loss and gradient of logistic regression, packed rows, {rows} × 24, 4 values, one thread",

@@ -25,10 +25,13 @@ class Side:
 
     run    does the work once
     units  cells, values or rows it works through; a slow rival may be given fewer of them
+    once   whether its first call, which is checked, is its only one: of a rival that takes so long
+           that what it does at first does not matter
     """
 
     run: Callable[[], Any]
     units: float
+    once: bool = False
 
 
 @dataclass(frozen=True)
@@ -61,16 +64,17 @@ def take_turns(
     The results of the first calls are checked: what is timed must be right.
     Returns the times of each side, and for each side its wall seconds per unit in every turn.
     """
-    cold, results = {}, {}
+    cold, spent, results = {}, {}, {}
     for name, side in sides.items():
-        start = time.perf_counter()
+        start, cpu = time.perf_counter(), time.process_time()
         results[name] = side.run()
-        cold[name] = time.perf_counter() - start
+        cold[name], spent[name] = time.perf_counter() - start, time.process_time() - cpu
     check(results)
     del results
-    calls = {
+    again = {name: side for name, side in sides.items() if not side.once}
+    calls = dict.fromkeys(sides, 1) | {
         name: max(1, min(1000, round(TURN_SECONDS / max(_once(side.run, 1)[0], 1e-9))))
-        for name, side in sides.items()
+        for name, side in again.items()
     }
     walls: dict[str, list[float]] = {name: [] for name in sides}
     cpus: dict[str, list[float]] = {name: [] for name in sides}
@@ -78,7 +82,9 @@ def take_turns(
     # Three turns at least: a median needs them.
     while done < turns and (done < min(3, turns) or time.perf_counter() - start < seconds):
         for name, side in sides.items():
-            wall, cpu = _once(side.run, calls[name])
+            wall, cpu = cold[name], spent[name]
+            if not side.once:
+                wall, cpu = _once(side.run, calls[name])
             walls[name].append(wall)
             cpus[name].append(cpu)
         done += 1
@@ -89,7 +95,7 @@ def take_turns(
             min(walls[name]),
             statistics.median(cpus[name]),
             side.units,
-            done,
+            1 if side.once else done,
             calls[name],
         )
         for name, side in sides.items()

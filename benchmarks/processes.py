@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import statistics
@@ -60,6 +61,54 @@ model = fastbayes.GaussianBayes().fit({path!r}, "class")
 assert model.statistics_.n_rows == {rows}
 print(json.dumps([time.perf_counter() - start, peak_bytes()]))
 """
+
+LOGISTIC = """
+import io, json, logging, time, fastbayes
+from benchmarks.measure import peak_bytes
+logging.basicConfig(stream=(notes := io.StringIO()), level=logging.INFO)
+start = time.perf_counter()
+model = fastbayes.LogisticRegression(memory_limit={limit}).fit({path!r}, "class")
+assert model.converged_ and model.statistics_.n_rows == {rows}
+assert ("read in every pass" in notes.getvalue()) == {anew}
+print(json.dumps([time.perf_counter() - start, peak_bytes(), model.trace_[-1, 3]]))
+"""
+
+# A few steps show what all of them hold.
+SKLEARN_LOGISTIC = """
+import json, time, warnings
+import numpy as np, pyarrow as pa
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import OneHotEncoder
+from benchmarks.measure import peak_bytes
+start = time.perf_counter()
+with pa.memory_map({path!r}) as file:
+    table = pa.ipc.open_file(file).read_all().unify_dictionaries()
+    codes = np.empty(({rows}, table.num_columns), np.uint8)
+    for j, column in enumerate(table.columns):
+        codes[:, j] = column.combine_chunks().indices
+    del table, column
+x, y = OneHotEncoder().fit_transform(codes[:, :-1]), codes[:, -1].copy()
+del codes
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    LogisticRegression(max_iter=3).fit(x, y)
+print(json.dumps([time.perf_counter() - start, peak_bytes()]))
+"""
+
+LABORATORY = """
+import fastbayes as fb
+from fastbayes import generate
+table = generate.table("cat", {rows})
+{job}
+"""
+JOBS = {
+    "learning curve of naive Bayes and logistic regression, eight sizes, three repeats": (
+        'fb.learning_curve(["naive-bayes", "logistic"], table, "class", repeats=3)'
+    ),
+    "naive Bayes calibrated by one temperature, from leave-one-out posteriors": (
+        'assert fb.Calibrated().fit(table, "class").validation_ == "leave_one_out"'
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -175,8 +224,63 @@ def out_of_core_numbers(size: str, folder: Path) -> list[Figure]:
     return [Figure(title, peak / GIB, "GiB", 1.5, more)]
 
 
+def logistic_memory(size: str, folder: Path) -> list[Figure]:
+    """Measure the peak memory of a logistic regression beside scikit-learn's, of indicators."""
+    rows = {"full": 1_000_000, "quick": 300_000, "test": 20_000}[size]
+    path = str(data.arrow_file("cat", rows, folder))
+    told = LOGISTIC.format(path=path, rows=rows, limit=None, anew=False)
+    wall, ours, _ = json.loads(fresh(told).output)
+    theirs_wall, theirs = json.loads(fresh(SKLEARN_LOGISTIC.format(path=path, rows=rows)).output)
+    title = f"fit `LogisticRegression` to an Arrow file, {rows:,} × 30 of 2–12 values, 4 classes"
+    return [
+        Figure(title, ours / GIB, "GiB", None, {"wall": wall}),
+        Figure(
+            "… what scikit-learn holds: columns as bytes, indicators, three steps of lbfgs",
+            theirs / GIB,
+            "GiB",
+            None,
+            {"wall": theirs_wall},
+        ),
+        Figure("… ours of theirs", ours / theirs, "×", 0.33, {"wall": wall}),
+    ]
+
+
+def logistic_out_of_core(size: str, folder: Path) -> list[Figure]:
+    """Measure a logistic regression whose rows are read anew in every pass."""
+    rows = {"full": 100_000_000, "quick": 5_000_000, "test": 200_000}[size]
+    path = data.parquet("long", rows, folder)
+    limit = 10 * rows
+    told = LOGISTIC.format(path=str(path), rows=rows, limit=limit, anew=True)
+    wall, peak, passes = json.loads(fresh(told).output)
+    read = sum(file.stat().st_size for file in path.iterdir())
+    title = (
+        f"fit `LogisticRegression` to {rows:,} × 20 from {read / 1e9:.2f} GB of Parquet, "
+        f"`memory_limit` {limit / 1e9:g} GB: {passes:.1f} times over the rows"
+    )
+    more = {"wall": wall, "rows_per_second": rows / wall}
+    return [Figure(title, peak / GIB, "GiB", 1.0, more)]
+
+
+def laboratory(size: str, _: Path) -> list[Figure]:
+    """Measure whole jobs of the laboratory, the making of the table included."""
+    rows = {"full": 200_000, "quick": 50_000, "test": 5_000}[size]
+    repeats = {"full": 3, "quick": 1, "test": 1}[size]
+    return [
+        _repeated(
+            f"{title}, {rows:,} × 30, 4 classes",
+            None,
+            repeats,
+            functools.partial(fresh, LABORATORY.format(rows=rows, job=job)),
+        )
+        for title, job in JOBS.items()
+    ]
+
+
 PROCESSES: dict[str, Callable[[str, Path], list[Figure]]] = {
     "start": start_up,
     "memory": out_of_core,
     "memory-numbers": out_of_core_numbers,
+    "memory-logistic": logistic_memory,
+    "logistic-out-of-core": logistic_out_of_core,
+    "laboratory": laboratory,
 }

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes.batch import Batch
+from fastbayes.classifiers.answers import Answer
 from fastbayes.classifiers.base import Classifier
 from fastbayes.classifiers.calibrated_isotonic import Isotonic
 from fastbayes.classifiers.calibrated_rows import Kept, Losses
 from fastbayes.classifiers.calibrated_scorer import CalibratedScorer
 from fastbayes.classifiers.calibrated_temperature import Temperature
+from fastbayes.classifiers.drop_in_base import DropIn
 from fastbayes.classifiers.inputs import open_training
 from fastbayes.classifiers.left_out import kind_of
-from fastbayes.classifiers.log_space import Floats
-from fastbayes.classifiers.methods import absent
-from fastbayes.classifiers.naive_bayes import NaiveBayes
+from fastbayes.classifiers.methods import absent, when_fitted
+from fastbayes.classifiers.of_model import OfModel
 from fastbayes.classifiers.store import made
 from fastbayes.classifiers.table_rows import TableRows
 from fastbayes.errors import SchemaError
-from fastbayes.held_out_posteriors import held_out
-from fastbayes.schema import Schema
-from fastbayes.scoring import Contestant, scores
+from fastbayes.held_out_posteriors import HeldOut, held_out, held_out_of_arrays
 
 MAPS: dict[str, type[Temperature] | type[Isotonic]] = {
     "temperature": Temperature,
@@ -34,7 +32,7 @@ MAPS: dict[str, type[Temperature] | type[Isotonic]] = {
 VALIDATIONS = ("auto", "leave_one_out", "k_fold")
 
 
-class Calibrated(TableRows):
+class Calibrated(OfModel):
     """A classifier whose posteriors are mapped so that they agree with frequencies.
 
     The map is learned from the posteriors of rows by the model without them, so that no rows are
@@ -43,7 +41,7 @@ class Calibrated(TableRows):
     Parameters
     ----------
     model
-        A classifier of tables, as `NaiveBayes` (None); it is left as it is, and a copy is fitted.
+        The classifier, by default `NaiveBayes()`; it is left as it is, and a copy is fitted.
     method
         "temperature": the log posteriors are divided by one number, which changes no order and no
         prediction; "isotonic": the posterior of each class goes through a rising curve, and they
@@ -52,7 +50,7 @@ class Calibrated(TableRows):
     validation
         Where posteriors of rows not fitted with come from: "leave_one_out", each row taken out of
         the counts; "k_fold", the model without each fold; "auto": leave-one-out where the model
-        has it, else folds.
+        has it, else folds. Models of arrays, such as MultinomialNB, have folds alone.
     folds
         Number of folds.
 
@@ -103,8 +101,6 @@ class Calibrated(TableRows):
     array([[0.26, 0.74]])
     """
 
-    _allow_nan: ClassVar[bool] = True
-
     model_: Any
     calibration_: Temperature | Isotonic
     validation_: str
@@ -126,55 +122,6 @@ class Calibrated(TableRows):
 
     # -- parameters ----------------------------------------------------------------------------
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the constructor's parameters and their values.
-
-        Parameters
-        ----------
-        deep
-            Whether to return those of the model too, as `model__alpha`.
-
-        Returns
-        -------
-        dict
-            Value by parameter name.
-        """
-        params = super().get_params(deep)
-        if deep and hasattr(self.model, "get_params"):
-            inner = self.model.get_params(deep)
-            params |= {f"model__{name}": value for name, value in inner.items()}
-        return params
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters by name, those of the model as `model__alpha`.
-
-        Parameters
-        ----------
-        **params
-            New values.
-
-        Returns
-        -------
-        Self
-            The estimator.
-
-        Raises
-        ------
-        ValueError
-            When a name is not a parameter.
-        """
-        start = "model__"
-        super().set_params(**{n: v for n, v in params.items() if not n.startswith(start)})
-        inner = {n.removeprefix(start): v for n, v in params.items() if n.startswith(start)}
-        if inner:
-            if not hasattr(self.model, "set_params"):
-                raise ValueError(
-                    f"Invalid parameter {start}{next(iter(inner))!r} for estimator Calibrated: "
-                    f"model={self.model!r} has no parameters."
-                )
-            self.model.set_params(**inner)
-        return self
-
     def _check_parameters(self) -> None:
         for name, allowed in (("method", tuple(MAPS)), ("validation", VALIDATIONS)):
             if (value := getattr(self, name)) not in allowed:
@@ -182,24 +129,13 @@ class Calibrated(TableRows):
         folds = self.folds
         if isinstance(folds, bool) or not isinstance(folds, (int, np.integer)) or folds < 2:
             raise ValueError(f"folds={folds!r}: use a whole number >= 2")
-        if self.model is not None and not isinstance(self.model, Classifier):
-            of = self.model if isinstance(self.model, type) else type(self.model)
+        if self.model is not None and not isinstance(self.model, (Classifier, DropIn)):
+            if isinstance(self.model, type):
+                raise SchemaError(f"Calibrated takes a model, not a class: {self.model.__name__}()")
             raise SchemaError(
-                f"Calibrated takes a classifier of tables, as fastbayes.NaiveBayes(), not "
-                f"{of.__name__}; use scikit-learn's CalibratedClassifierCV for arrays"
+                f"Calibrated takes a classifier of this library, as fastbayes.NaiveBayes(), not "
+                f"{type(self.model).__name__}; use scikit-learn's CalibratedClassifierCV for others"
             )
-
-    def unfitted(self) -> Any:
-        """Return a copy of the model that is to be fitted.
-
-        Returns
-        -------
-        Classifier
-            One with the same parameters.
-        """
-        if self.model is None:
-            return NaiveBayes()
-        return type(self.model)(**self.model.get_params(deep=False))
 
     # -- learning ------------------------------------------------------------------------------
 
@@ -234,6 +170,9 @@ class Calibrated(TableRows):
         if hasattr(X, "__next__"):
             raise _read_once(f"{type(X).__name__}")
         model.fit(X, y, sample_weight=sample_weight)
+        if isinstance(model, DropIn):
+            told = X, y, sample_weight, int(self.folds)
+            return self._mapped(model, held_out_of_arrays(model, *told))
         opened = open_training(model, X, y, sample_weight, reset=False)
         return self.calibrate(model, opened.source, opened.target, opened.weight)
 
@@ -258,19 +197,12 @@ class Calibrated(TableRows):
         """
         if not source.rereadable:
             raise _read_once(source.description)
-        name, fixed, scorers, parts = held_out(
-            model, source, target, weight, self.validation, int(self.folds)
-        )
-        n_classes = len(model.classes_)
+        told = source, target, weight, self.validation, int(self.folds)
+        return self._mapped(model, held_out(model, *told))
 
-        def scan(summary: Callable[[], Any]) -> Any:
-            contestant = Contestant(model.classes_, scorers, summary=summary)
-            (score,), _ = scores(source, parts, [contestant], threads=model.threads)
-            total = summary()
-            for part in score.evaluators:
-                total.merge(part)
-            return total
-
+    def _mapped(self, model: Any, held: HeldOut) -> Self:
+        """Learn the map from rows that are scored by models that had not seen them."""
+        n_classes, scan = len(model.classes_), held.scan
         kept = scan(partial(Kept, n_classes))
         found = MAPS[self.method].learned(kept, scan, n_classes)
         losses = Losses(found) if kept.complete else scan(partial(Losses, found))
@@ -279,7 +211,7 @@ class Calibrated(TableRows):
                 losses.update(*block)
         per_row = max(losses.total, np.finfo(float).tiny)
         self.log_loss_ = losses.before / per_row, losses.after / per_row
-        self.calibration_, self.validation_, self.fixed_ = found, name, fixed
+        self.calibration_, self.validation_, self.fixed_ = found, held.method, held.fixed
         return self._wrapped(model)
 
     def _wrapped(self, model: Any) -> Self:
@@ -291,22 +223,18 @@ class Calibrated(TableRows):
     fit_statistics = absent(
         "Calibrated needs rows, which statistics are not: use fit, or fit_statistics of the model"
     )
+    partial_fit = absent(
+        "Calibrated learns its map from all rows at once: use fit, with a path for rows that do "
+        "not fit in memory"
+    )
     adapt_prior = absent(
         "Calibrated has the prior of its model: use Calibrated(...).fit(...).model_.adapt_prior"
     )
 
+    # Models that take no negative numbers have none before they are fitted.
+    decision_function = when_fitted(TableRows.decision_function)
+
     # -- what the model says -------------------------------------------------------------------
-
-    @property
-    def schema_(self) -> Schema:  # type: ignore[override]
-        """Columns, domains and classes."""
-        schema: Schema = self.model_.schema_
-        return schema
-
-    @property
-    def statistics_(self) -> Any:
-        """The statistics that the model is read from."""
-        return self.model_.statistics_
 
     @property
     def n_parameters_(self) -> int:
@@ -315,43 +243,17 @@ class Calibrated(TableRows):
         of_map = sum(array.size for array in self.calibration_.arrays().values())
         return int(self.model_.n_parameters_) + of_map
 
-    @property
-    def unseen(self) -> str:  # type: ignore[override]
-        """What the model does with values not seen at fit."""
-        return str(self.model_.unseen)
+    def _scored(
+        self, X: Any, answer: Answer, width: int | None = None, kind: type = np.float64
+    ) -> NDArray[Any]:
+        if isinstance(self.model_, TableRows):
+            return super()._scored(X, answer, width, kind)
+        prior, change = self._log_prior(), self.calibration_
 
-    @property
-    def threads(self) -> int | None:  # type: ignore[override]
-        """Worker threads of the model."""
-        threads: int | None = self.model_.threads
-        return threads
+        def mapped(scorer: Any, rows: tuple[Any, ...], out: NDArray[Any]) -> int | None:
+            return answer(CalibratedScorer(scorer, change, prior), rows, out)
 
-    @property
-    def _averages(self) -> bool:  # type: ignore[override]
-        return bool(self.model_._averages)
-
-    def _has_class(self, y: Any) -> NDArray[np.bool_] | None:
-        known: NDArray[np.bool_] | None = self.model_._has_class(y)
-        return known
-
-    def _log_prior(self) -> Floats:
-        return np.asarray(self.model_._log_prior())
-
-    def _class_margin(self) -> Floats:
-        return np.asarray(self.model_._class_margin())
-
-    def _explained_prior(self) -> Floats:
-        return np.asarray(self.model_._explained_prior())
-
-    def _contributions(self, batch: Batch, out: Floats) -> None:
-        self.model_._contributions(batch, out)
-
-    def _shares(self, batch: Batch, out: Floats) -> Floats:
-        return np.asarray(self.model_._shares(batch, out))
-
-    def _drawn(self, codes: NDArray[np.intp], random: np.random.Generator) -> dict[str, Any]:
-        drawn: dict[str, Any] = self.model_._drawn(codes, random)
-        return drawn
+        return np.asarray(self.model_._scored(X, mapped, width, kind))
 
     def _scorer(self, cells: float) -> CalibratedScorer:
         scorer = self.model_._scorer(cells)

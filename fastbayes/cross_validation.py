@@ -343,7 +343,7 @@ def k_fold(
     if not isinstance(model, Classifier):
         raise SchemaError(
             f"k_fold takes a classifier of tables, as fastbayes.NaiveBayes, not "
-            f"{type(model).__name__}; use scikit-learn's cross_val_predict for arrays"
+            f"{type(model).__name__}; use scikit-learn's cross_val_predict for others"
         )
     if folds is None:
         raise ValueError("folds=None: use a whole number >= 2, a column or an array")

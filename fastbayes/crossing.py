@@ -14,6 +14,8 @@ from fastbayes.curve_table import METRICS, LearningCurve, check_metric
 Floats = NDArray[np.float64]
 
 DRAWS = 10_000
+# Figures closer than this share of themselves are equal.
+SAME = 1e-12
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,8 @@ class Crossover:
         low = "below" if self.low is None else f"{self.low:,.0f}"
         high = "above" if self.high is None else f"{self.high:,.0f}"
         sure = "" if self.significant else ", not significant"
-        return f"{names} at {self.size:,.0f} rows ({self.confidence:.0%}: {low} to {high}{sure})"
+        rows = "row" if round(self.size) == 1 else "rows"
+        return f"{names} at {self.size:,.0f} {rows} ({self.confidence:.0%}: {low} to {high}{sure})"
 
 
 def crossover(
@@ -99,7 +102,7 @@ def crossover(
     Raises
     ------
     ValueError
-        When there is no such model or metric.
+        When there is no such model or metric, both models are one, or it is no curve.
 
     Notes
     -----
@@ -125,8 +128,20 @@ def crossover(
     100
     """
     check_metric(metric)
-    apart = curve.figures(generative, metric) - curve.figures(discriminative, metric)
-    ahead = -apart if METRICS[metric] else apart
+    if not isinstance(curve, LearningCurve):
+        raise ValueError(
+            f"crossover takes a curve, as fastbayes.learning_curve returns it, not "
+            f"{type(curve).__name__}"
+        )
+    if generative == discriminative:
+        raise ValueError(
+            f"{generative!r} stands for both models: name the one that may be overtaken, and the "
+            f"other, of {list(curve.models)}"
+        )
+    first, second = (curve.figures(name, metric) for name in (generative, discriminative))
+    apart = second - first if METRICS[metric] else first - second
+    # Models that say the same may differ by how it was summed, which is no lead.
+    ahead = np.where(np.abs(apart) <= SAME * np.maximum(abs(first), abs(second)), 0.0, apart)
     known = np.flatnonzero(~np.isnan(ahead).any(axis=1))
     nothing = Crossover(
         *(generative, discriminative, metric),

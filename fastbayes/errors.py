@@ -33,9 +33,18 @@ class FastBayesWarning(UserWarning):
     """Something was done that the caller may not expect; said once."""
 
 
-def not_fitted(name: str) -> Exception:
-    """Return the error of an unfitted model, scikit-learn's own class where it is loaded."""
-    message = f"this {name} instance is not fitted yet: call 'fit' or 'fit_statistics' first"
+def not_fitted(name: str, *, statistics: bool = True) -> Exception:
+    """Return the error of an unfitted model, scikit-learn's own class where it is loaded.
+
+    Parameters
+    ----------
+    name
+        The model's class.
+    statistics
+        Whether it can be fitted to statistics, too.
+    """
+    how = "'fit' or 'fit_statistics'" if statistics else "'fit'"
+    message = f"this {name} instance is not fitted yet: call {how} first"
     loaded = sys.modules.get("sklearn.exceptions")
     error: type[Exception] = loaded.NotFittedError if loaded is not None else NotFittedError
     return error(message)

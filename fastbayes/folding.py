@@ -161,8 +161,8 @@ def training(stats: Statistics) -> list[Statistics]:
 def refuse(name: str) -> None:
     """Raise DataError for a fold that holds all rows."""
     raise DataError(
-        f"fold {name!r} holds all rows: without it there is nothing to learn from; use fewer "
-        "folds, or leave-one-out"
+        f"fold {name!r} holds all rows: without it there is nothing to learn from; use more rows, "
+        "other folds, or leave-one-out where the model has it"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
@@ -11,17 +12,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes import engine
-from fastbayes.batch import Batch
+from fastbayes.batch import BLOCK_ROWS, Batch
+from fastbayes.classifiers.calibrated_temperature import Scan
 from fastbayes.classifiers.left_out import taken_apart
 from fastbayes.classifiers.log_space import Floats, normalise, row_max
+from fastbayes.classifiers.protocol import (
+    check_features,
+    check_labels,
+    check_weight,
+    encode_labels,
+    split_target,
+)
 from fastbayes.counting import Opened, with_folds
 from fastbayes.data.encode import Encoder
 from fastbayes.data.folds import FoldsByPlace
 from fastbayes.data.segments import Segment
-from fastbayes.errors import SchemaError
+from fastbayes.errors import DataError, FastBayesWarning, SchemaError
 from fastbayes.fold_training import fitted_without_folds
 from fastbayes.schema import Schema
-from fastbayes.scoring import Block, Fitted, Part, Parts
+from fastbayes.scoring import Block, Contestant, Fitted, Part, Parts, scores
 
 logger = logging.getLogger("fastbayes")
 
@@ -44,10 +53,7 @@ class LogPosteriors:
     def posterior(self, batch: Batch, out: Floats) -> int:
         """Write ln P(c | x) into `out`, all -inf where no class is possible; return these rows."""
         self._log_joint(batch, out)
-        lost = np.isneginf(row_max(out))
-        normalise(out, np.zeros(out.shape[1]))
-        out[lost] = -np.inf
-        return int(lost.sum())
+        return to_log_posterior(out)
 
     def doubtful(self, batch: Batch) -> NDArray[np.int64]:
         """Return the positions of rows that take all others to be scored."""
@@ -63,19 +69,26 @@ class LogPosteriors:
         return LogPosteriors(scorer, scorer.log_joint)
 
 
+def to_log_posterior(joint: Floats) -> int:
+    """Turn log joints into log posteriors; rows without a possible class stay -inf, so many."""
+    lost = np.isneginf(row_max(joint))
+    normalise(joint, np.zeros(joint.shape[1]))
+    joint[lost] = -np.inf
+    return int(lost.sum())
+
+
 class HeldOut(NamedTuple):
     """How rows are scored by models that had not seen them.
 
-    method   "leave_one_out" or "k_fold"
-    fixed    what the models have of all rows
-    scorers  one for each fold
-    parts    splits blocks into folds
+    method  "leave_one_out" or "k_fold"
+    fixed   what the models have of all rows
+    scan    gives all rows, with their log posteriors in nats, to what a function makes, which has
+            `update` and `merge`, and returns it
     """
 
     method: str
     fixed: tuple[str, ...]
-    scorers: list[LogPosteriors]
-    parts: Parts
+    scan: Scan
 
 
 def held_out(
@@ -109,14 +122,19 @@ def held_out(
                 raise
             logger.info("held out by k-fold: %s", error)
         else:
-            return one_by_one(scorer, model.schema_, source, target, weight)
+            return one_by_one(scorer, model.schema_, source, target, weight, model.threads)
     return by_folds(model, source, target, weight, folds)
 
 
 def one_by_one(
-    scorer: Any, schema: Schema, source: Any, target: str, weight: str | None
+    scorer: Any,
+    schema: Schema,
+    source: Any,
+    target: str,
+    weight: str | None,
+    threads: int | None,
 ) -> HeldOut:
-    """Return what scores each row without itself, and what splits blocks."""
+    """Return what scores each row without itself."""
     encoder = Encoder.applying_to(schema, source.schema, target=target, weight=weight)
     encoder.expect(source.n_rows)
 
@@ -124,12 +142,13 @@ def one_by_one(
         for block, encoded in engine.encoded_blocks(segment, encoder):
             yield Block(block.num_rows, [Part(0, encoded.batch, encoded.kept)])
 
-    scorers = [LogPosteriors(scorer, scorer.log_joint)]
-    return HeldOut("leave_one_out", scorer.fixed, scorers, parts)
+    alone = LogPosteriors(scorer, scorer.log_joint)
+    scan = scan_of(source, parts, [alone], len(schema.classes), threads)
+    return HeldOut("leave_one_out", scorer.fixed, scan)
 
 
 def by_folds(model: Any, source: Any, target: str, weight: str | None, folds: int) -> HeldOut:
-    """Return what scores each fold by a model without it, and what splits blocks."""
+    """Return what scores each fold by a model without it."""
     schema = model.schema_
     domains = {f.name: f.values for f in schema.categorical if f.cuts is None and not f.void}
     learning = partial(
@@ -158,4 +177,79 @@ def by_folds(model: Any, source: Any, target: str, weight: str | None, folds: in
 
         return LogPosteriors(Fitted(fitted), log_joint)
 
-    return HeldOut("k_fold", ("schema",), [scorer(fitted) for fitted in models], parts)
+    each = [scorer(fitted) for fitted in models]
+    scan = scan_of(source, parts, each, len(schema.classes), model.threads)
+    return HeldOut("k_fold", ("schema",), scan)
+
+
+def scan_of(
+    source: Any, parts: Parts, scorers: list[LogPosteriors], n_classes: int, threads: int | None
+) -> Scan:
+    """Return what scans the rows of a source, each scored by the scorer of its fold."""
+    classes = np.arange(n_classes)
+
+    def scan(summary: Callable[[], Any]) -> Any:
+        contestant = Contestant(classes, scorers, summary=summary)
+        (score,), _ = scores(source, parts, [contestant], threads=threads)
+        total = summary()
+        for part in score.evaluators:
+            total.merge(part)
+        return total
+
+    return scan
+
+
+def held_out_of_arrays(model: Any, X: Any, y: Any, sample_weight: Any, folds: int) -> HeldOut:
+    """Return what scores each fold of an array by a model without it.
+
+    Parameters
+    ----------
+    model
+        A drop-in, fitted to the rows.
+    X, y, sample_weight
+        The rows, as its `fit` takes them.
+    folds
+        Number of folds: each k rows in succession fall into k folds, in random order.
+    """
+    X, y = split_target(X, y)
+    y, X = check_labels(model, y), check_features(model, X, reset=False)
+    weight = check_weight(sample_weight, len(y), allow_zero=True)
+    codes = encode_labels(y, model.classes_)[1]
+    random = np.random.default_rng(0)
+    order = np.tile(np.arange(folds), (-(-len(y) // folds), 1))
+    fold = random.permuted(order, axis=1).ravel()[: len(y)]
+    heavy = np.ones(len(y), np.bool_) if weight is None else weight > 0
+    places = [np.flatnonzero((fold == f) & heavy) for f in range(folds)]
+    places = [rows for rows in places if len(rows)]
+    if len(places) < 2:
+        raise DataError("one sample is too few to hold any out: pass more rows")
+    params = model.get_params(deep=False)
+
+    def fresh() -> Any:
+        return type(model)(**params)
+
+    with warnings.catch_warnings():
+        # What there is to be said of the parameters the model has said.
+        warnings.simplefilter("ignore", FastBayesWarning)
+        counted = [
+            fresh()
+            .partial_fit(X[at], y[at], model.classes_, None if weight is None else weight[at])
+            .statistics_
+            for at in places
+        ]
+        models = [
+            fresh().fit_statistics(sum(others[1:], start=others[0]))
+            for others in ([c for c in counted if c is not mine] for mine in counted)
+        ]
+
+    def scan(summary: Callable[[], Any]) -> Any:
+        total = summary()
+        for fitted, rows in zip(models, places, strict=True):
+            for start in range(0, len(rows), BLOCK_ROWS):
+                at = rows[start : start + BLOCK_ROWS]
+                joint = fitted.log_joint(X[at])
+                to_log_posterior(joint)
+                total.update(joint, codes[at], None if weight is None else weight[at])
+        return total
+
+    return HeldOut("k_fold", ("classes",), scan)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -175,14 +175,14 @@ def newton(
     while True:
         spent = 0.0 if sample is None else share * (sample.passes - before)
         recorder.note(value, norm, spent)
-        close = gap <= 1e-6 * tol * max(1.0, abs(value))
+        close = gap <= 1e-6 * tol * max(min(1.0, objective.total), abs(value))
         if (norm <= tol and (close or norm <= 1e-3 * tol)) or norm <= ratio * first:
             reason = ""
             break
         if n_iter >= max_iter:
             break
         curved = objective if sample is None else sample
-        scale = preconditioner(curved.curvature(theta), gradient)
+        scale = preconditioner(curved.curvature(theta), gradient, objective.total)
         now = sized(gradient, scale)
         if size < math.inf:
             # The faster the gradient falls, the more exactly a step is worth solving.
@@ -207,20 +207,27 @@ def newton(
     return Found(theta, value, norm, not reason, n_iter, tuple(recorder.steps), reason)
 
 
-def preconditioner(diagonal: Floats, gradient: Floats) -> Floats:
+def preconditioner(diagonal: Floats, gradient: Floats, total: float) -> Floats:
     """Return a diagonal with which no coordinate takes a step that has no sense.
 
     Where nothing curves, nothing pulls either; where hardly anything does, rows are so far on one
-    side that derivatives say little.
+    side that derivatives say little. What curves more than the rows' weight `total` has a penalty,
+    and says nothing of the others.
     """
-    least = 1e-12 * float(diagonal.max(initial=0.0))
+    least = 1e-12 * min(float(diagonal.max(initial=0.0)), total)
     scale = np.maximum(diagonal, np.maximum(least, np.abs(gradient) / FARTHEST))
     return np.where(scale > 0.0, scale, 1.0)
 
 
 def sized(gradient: Floats, scale: Floats) -> float:
     """Return the length of a gradient in units in which every coordinate curves alike."""
-    return float(np.sqrt((gradient * gradient / scale).sum()))
+    # In this order: squares of what the smallest weights pull with are 0.
+    return float(np.sqrt((gradient * (gradient / scale)).sum()))
+
+
+def rounding(objective: Objective, value: float) -> float:
+    """Return the difference of two values that sums of losses may be off by."""
+    return NOISE * max(min(1.0, objective.total), abs(value))
 
 
 def solved(
@@ -261,7 +268,7 @@ def line_search(
     project: Callable[[Floats], Floats],
 ) -> tuple[Floats, float, Floats] | None:
     """Return the point after a step that is short enough, its value and gradient; None without."""
-    noise, now = NOISE * max(1.0, abs(value)), sized(gradient, scale)
+    noise, now = rounding(objective, value), sized(gradient, scale)
     length = 1.0
     for _ in range(MOST_HALVINGS):
         tried = project(theta + length * step)
@@ -323,7 +330,7 @@ def descent(
             continue
         moved_to = theta + length * step
         reached, there = objective.value_gradient(moved_to)
-        if not math.isfinite(reached) or reached > 1e3 * max(1.0, abs(first)):
+        if not math.isfinite(reached) or reached > 1e3 * max(objective.total, abs(first)):
             reason = "the steps are too long: lower learning_rate"
             break
         theta, value, gradient = moved_to, reached, there
@@ -331,10 +338,14 @@ def descent(
     return Found(theta, value, norm, not reason, n_iter, tuple(recorder.steps), reason)
 
 
+# Steps after which scipy's methods begin anew, in other units.
+ROUND = 200
 SCIPY = {"lbfgs": "L-BFGS-B", "conjugate_gradient": "CG"}
 
 
-def by_scipy(objective: Objective, theta: Floats, solver: str, *, tol: float, max_iter: int) -> Any:
+def by_scipy(
+    objective: Objective, theta: Floats, solver: str, *, tol: float, max_iter: int
+) -> Found:
     """Minimise by one of scipy's methods, in units in which every coordinate curves alike.
 
     Raises
@@ -349,40 +360,58 @@ def by_scipy(objective: Objective, theta: Floats, solver: str, *, tol: float, ma
             f"solver={solver!r} needs scipy: pip install 'fastbayes[optimize]', or use "
             "solver='newton-cg'"
         ) from error
-    recorder, shape = Recorder(objective), theta.shape
-    pull = objective.value_gradient(theta)[1]
-    unit = 1.0 / np.sqrt(preconditioner(objective.curvature(theta), pull) / objective.total)
-    # A coordinate in which hardly anything curves at first must not run away.
-    unit = np.minimum(unit, 1e3 * np.median(unit))
-    known: dict[bytes, tuple[float, Floats]] = {}
-
-    def at(flat: Floats) -> tuple[float, Floats]:
-        key = flat.tobytes()
-        if key not in known:
-            known.clear()
-            known[key] = objective.value_gradient(flat.reshape(shape) * unit)
-        return known[key]
-
-    def told(flat: Floats) -> tuple[float, Floats]:
-        value, gradient = at(flat)
-        return value / objective.total, (gradient * unit).ravel() / objective.total
-
-    def note(flat: Floats) -> None:
-        value, gradient = at(flat)
-        recorder.note(value, recorder.norm(gradient))
-
-    start = (theta / unit).ravel()
-    note(start)
-    least = max(float(unit.min()), 1e-6)
-    options: dict[str, Any] = {"maxiter": max_iter, "gtol": tol * least}
+    recorder, shape, n_iter, bounds = Recorder(objective), theta.shape, 0, {}
     if solver == "lbfgs":
-        options |= {"ftol": NOISE, "maxls": 50, "maxfun": 20 * max_iter}
-    done = minimize(
-        told, start, jac=True, method=SCIPY[solver], callback=lambda x: note(x), options=options
-    )
-    value, gradient = at(np.asarray(done.x))
-    norm = recorder.norm(gradient)
-    reason = "" if norm <= tol else NOT_ENOUGH if done.nit >= max_iter else AT_ROUNDING
-    trace: Sequence[Step] = recorder.steps
-    found = np.asarray(done.x).reshape(shape) * unit
-    return Found(found, value, norm, not reason, int(done.nit), tuple(trace), reason)
+        bounds = {"ftol": NOISE, "maxls": 50, "maxfun": 20 * max_iter}
+    value, pull = objective.value_gradient(theta)
+    recorder.note(value, norm := recorder.norm(pull))
+    while True:
+        # Curvatures are others where the last round ended, and its line searches may have given up.
+        scale = preconditioner(objective.curvature(theta), pull, objective.total)
+        unit = 1.0 / np.sqrt(scale / objective.total)
+        # A coordinate in which hardly anything curves at first must not run away.
+        unit = np.minimum(unit, 1e3 * np.median(unit))
+        at = _Remembered(objective, unit, shape)
+
+        def note(flat: Floats, at: _Remembered = at) -> None:
+            there, gradient = at.whole(flat)
+            recorder.note(there, recorder.norm(gradient))
+
+        # A small gradient says little of the value where curvatures differ widely: ask for more.
+        steps = min(max_iter - n_iter, ROUND)
+        asked = {"maxiter": steps, "gtol": 0.01 * tol * max(float(unit.min()), 1e-6)}
+        start = (theta / unit).ravel()
+        done: Any = minimize(
+            *(at.scaled, start), jac=True, method=SCIPY[solver], callback=note,
+            options={**asked, **bounds},
+        )  # fmt: skip
+        before, n_iter = value, n_iter + int(done.nit)
+        theta = np.asarray(done.x).reshape(shape) * unit
+        value, pull = at.whole(np.asarray(done.x))
+        norm = recorder.norm(pull)
+        little = before - value <= 1e-9 * max(min(1.0, objective.total), abs(value))
+        if n_iter >= max_iter or little:
+            break
+    reason = "" if norm <= tol else NOT_ENOUGH if n_iter >= max_iter else AT_ROUNDING
+    return Found(theta, value, norm, not reason, n_iter, tuple(recorder.steps), reason)
+
+
+class _Remembered:
+    """A function of coefficients in other units, which knows where it was asked last."""
+
+    def __init__(self, objective: Objective, unit: Floats, shape: tuple[int, ...]) -> None:
+        self.objective, self.unit, self.shape = objective, unit, shape
+        self.place, self.known = b"", (0.0, unit)
+
+    def whole(self, flat: Floats) -> tuple[float, Floats]:
+        """Return the value and the gradient by the coefficients."""
+        if flat.tobytes() != self.place:
+            self.known = self.objective.value_gradient(flat.reshape(self.shape) * self.unit)
+            self.place = flat.tobytes()
+        return self.known
+
+    def scaled(self, flat: Floats) -> tuple[float, Floats]:
+        """Return the mean over rows and its gradient in these units."""
+        value, gradient = self.whole(flat)
+        total = self.objective.total
+        return value / total, (gradient * self.unit).ravel() / total

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from fastbayes.minimise import (
     AT_ROUNDING,
     MOST_HALVINGS,
-    NOISE,
     NOT_ENOUGH,
     PROMISE,
     Found,
     Objective,
     Recorder,
     preconditioner,
+    rounding,
     sized,
     solved,
 )
@@ -98,7 +98,7 @@ def sparse_newton(
         if n_iter >= max_iter:
             break
         n_iter += 1
-        scale = preconditioner(objective.curvature(theta), gradient)
+        scale = preconditioner(objective.curvature(theta), gradient, objective.total)
         moved = False
         near = _proximal(objective, theta, smooth, gradient, weight, scale, bold)
         if near is not None:
@@ -132,7 +132,7 @@ def _proximal(
     bold: float,
 ) -> tuple[Floats, float, Floats, float] | None:
     """Return the point after a proximal gradient step, f, its gradient, and how bold it was."""
-    noise = NOISE * max(1.0, abs(smooth))
+    noise = rounding(objective, smooth)
     for _ in range(MOST_HALVINGS):
         tried = shrunk(theta - bold * gradient / scale, bold * weight / scale)
         step = tried - theta
@@ -166,7 +166,7 @@ def _newton_step(
     residual = float(np.clip(0.1 * least, 1e-6, 0.1))
     step = -solved(lambda along: full(along * free) * free, wanted, scale, residual)
     signs, bound = np.sign(theta), weight > 0
-    noise, now = NOISE * max(1.0, abs(value)), sized(away, scale)
+    noise, now = rounding(objective, value), sized(away, scale)
     length = 1.0
     for _ in range(MOST_HALVINGS // 4):
         tried = theta + length * step

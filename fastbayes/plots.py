@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+from pathlib import Path
 from typing import Any
 
 from fastbayes.errors import FastBayesError
@@ -33,6 +34,33 @@ def figure(instead: str) -> tuple[Any, Any]:
     return made, made.subplots()
 
 
+def check_picture(path: str | os.PathLike[str], made: Any, *, force: bool) -> None:
+    """Raise unless a figure may be written to a file: before long work, not after it.
+
+    Parameters
+    ----------
+    path
+        The file; its suffix says the format, such as .png, .svg or .pdf.
+    made
+        A figure.
+    force
+        Whether to replace a file that is there.
+
+    Raises
+    ------
+    DataError
+        When the file exists and `force` is not set, or it cannot be made.
+    ValueError
+        When matplotlib does not know the format.
+    """
+    if Path(path).suffix[1:].lower() not in made.canvas.get_supported_filetypes():
+        raise ValueError(
+            f"{os.fspath(path)}: the suffix says the format: name a file such as curve.png, "
+            "curve.svg or curve.pdf"
+        )
+    check_target(path, force=force)
+
+
 def written(made: Any, path: str | os.PathLike[str] | None, *, force: bool) -> Any:
     """Return a figure, once it is written to a file where there is a path.
 
@@ -53,7 +81,7 @@ def written(made: Any, path: str | os.PathLike[str] | None, *, force: bool) -> A
         When matplotlib does not know the format.
     """
     if path is not None:
-        check_target(path, force=force)
+        check_picture(path, made, force=force)
         with atomic(path, force=force) as temporary:
             made.savefig(temporary, dpi=150)
     return made

@@ -22,16 +22,19 @@ LEAST_ROWS, LEAST_VALUES = 1_000, 50
 LOOKED_AT = 2_000
 
 
-def remark(stats: Statistics) -> None:
-    """Log what is probably not as it was meant, and warn where there is only one class."""
+def remark(stats: Statistics, *, densities: bool = True) -> None:
+    """Log what is probably not as it was meant, and warn where there is only one class.
+
+    `densities` is whether the model has densities of numeric columns.
+    """
     if len(stats.schema.classes) == 1:
         only = stats.schema.classes[0].as_py()
         caution(f"there is only one class, {only!r}: every prediction will be it")
-    for text in remarks(stats):
+    for text in remarks(stats, densities=densities):
         logger.warning(text)
 
 
-def remarks(stats: Statistics) -> Iterator[str]:
+def remarks(stats: Statistics, *, densities: bool = True) -> Iterator[str]:
     """Yield a line for each column that was probably meant otherwise, with the remedy.
 
     Rows without a class, text that is a number nearly everywhere, values that hardly ever repeat,
@@ -54,7 +57,7 @@ def remarks(stats: Statistics) -> Iterator[str]:
                 "all of it are numbers; clear them, or name them in null_values"
             )
     model = " of a model that takes both" if "scatter" in stats.parts else ""
-    for i, n, mean, scatter in _numbers(stats):
+    for i, n, mean, scatter in _numbers(stats) if densities else ():
         means = mean[n > 0]
         if len(means) and not scatter.any() and (means != means[0]).any():
             yield (

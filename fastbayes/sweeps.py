@@ -190,9 +190,12 @@ def grid(name: str, values: ArrayLike) -> Floats:
     Raises
     ------
     ValueError
-        When there are none, or one is no finite number.
+        When there are none, or one is no number, or none that is finite.
     """
-    found = np.unique(np.asarray(values, dtype=np.float64).reshape(-1))
+    try:
+        found = np.unique(np.asarray(values, dtype=np.float64).reshape(-1))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name}: {values!r} are not all numbers") from error
     if not len(found):
         raise ValueError(f"{name}: name one at least")
     if not np.isfinite(found).all():
@@ -219,9 +222,9 @@ def alpha_sweep(
     Parameters
     ----------
     model
-        A classifier of tables that has an `alpha`; or the statistics of the rows, as
-        `fastbayes.count` returns them, of which `NaiveBayes` is made. The statistics of a model
-        that is fitted are taken, and its rows not counted again.
+        A classifier of tables that has an `alpha` and learns from counts; or the statistics of the
+        rows, as `fastbayes.count` returns them, of which `NaiveBayes` is made. The statistics of a
+        model that is fitted are taken, and its rows not counted again.
     source
         The rows, as in `fastbayes.count`.
     target
@@ -253,7 +256,7 @@ def alpha_sweep(
     Raises
     ------
     ValueError
-        When an alpha is negative, or the model has none.
+        When an alpha is negative, or the model has none, or learns from rows.
     SchemaError
         When the model cannot be left one out, or does not suit the statistics.
     DataError
@@ -309,6 +312,11 @@ def _counted(model: Any, source: Any, target: Any, **more: Any) -> tuple[Statist
         return model, NaiveBayes(missing=model.schema.missing)
     if not isinstance(model, Classifier) or "alpha" not in model.get_params(deep=False):
         raise ValueError(f"alpha_sweep takes a classifier of tables with an alpha, not {model!r}")
+    if not hasattr(type(model), "fit_statistics"):
+        raise ValueError(
+            f"alpha_sweep reads a model of each alpha off the same counts, but "
+            f"{type(model).__name__} learns from rows, too: use k_fold of a model of each alpha"
+        )
     if not hasattr(model, "statistics_"):
         if target is None:
             raise ValueError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -220,6 +221,11 @@ class Rows(NamedTuple):
         cls, like: BernoulliNB, X: Any, y: Any, weight: Any, classes: NDArray[Any] | None = None
     ) -> Rows:
         """Return rows as the estimator's `fit` takes them; known classes where they are tested."""
+        if isinstance(X, (str, os.PathLike)):
+            raise ValueError(
+                f"threshold_sweep takes numbers that are in memory, not {os.fspath(X)!r}: read the "
+                "file first, as pyarrow or pandas does"
+            )
         X, y = split_target(X, y)
         labels = check_labels(like, y)
         X = check_features(like, X, reset=classes is None)

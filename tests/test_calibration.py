@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+import scipy.sparse
+import sklearn.naive_bayes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from refitting import random_rows
@@ -25,6 +27,7 @@ from fastbayes.classifiers import calibrated_rows
 from fastbayes.classifiers.calibrated_isotonic import grouped, pooled, rising_share
 from fastbayes.classifiers.calibrated_rows import Bins, Kept, log_odds
 from fastbayes.classifiers.calibrated_temperature import Sums, least
+from fastbayes.validation import evaluate_probabilities
 
 METHODS = ("temperature", "isotonic")
 # Few rows of few values: covariances that are none.
@@ -280,7 +283,7 @@ MODELS = [
     fb.GaussianBayes(),
     fb.JointBayes(),
     fb.JointGaussian(),
-    fb.NetworkClassifier(),
+    fb.NetworkClassifier(missing="category"),
 ]
 
 
@@ -423,6 +426,82 @@ def test_threads_change_no_bit() -> None:
         assert len(found) == 1
 
 
+# -- models of arrays --------------------------------------------------------------------------
+
+
+def words(n: int, seed: int) -> tuple[Any, Any]:
+    """Return counts of words, each heard three times over, and classes of three."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 3, n)
+    rates = np.array([[1.0, 0.6, 0.5, 0.8], [0.5, 1.0, 0.6, 0.8], [0.6, 0.5, 1.0, 0.8]])
+    return np.tile(rng.poisson(rates[y]), (1, 3)), np.array(["p", "q", "r"])[y]
+
+
+ARRAYS = [
+    fb.MultinomialNB(),
+    fb.ComplementNB(),
+    fb.BernoulliNB(),
+    fb.GaussianNB(),
+    fb.CategoricalNB(),
+]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("model", ARRAYS, ids=lambda m: type(m).__name__)
+def test_models_of_arrays_are_calibrated_by_folds(model: Any, method: str, tmp_path: Path) -> None:
+    X, y = words(3000, 1)
+    mapped = fb.Calibrated(model, method=method, folds=5).fit(X, y)
+    assert mapped.validation_ == "k_fold"
+    p = mapped.predict_proba(X)
+    np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-12)
+    plain = type(model)().fit(X, y)
+    new, truth = words(3000, 2)
+    new = np.minimum(new, X.max(axis=0))
+    codes = np.searchsorted(plain.classes_, truth)
+    before, after = (
+        evaluate_probabilities(m.predict_proba(new), codes, m.classes_) for m in (plain, mapped)
+    )
+    assert before.log_loss == pytest.approx(mapped.log_loss_[0], abs=0.1)
+    assert after.log_loss < before.log_loss
+    if method == "temperature":
+        assert mapped.log_loss_[1] <= mapped.log_loss_[0]
+        assert mapped.predict(new).tolist() == plain.predict(new).tolist()
+    if type(model) is not fb.ComplementNB:  # its scores are no log joint
+        assert after.calibration_error < 0.5 * before.calibration_error
+    mapped.save(tmp_path / "m.fb")
+    assert fb.load(tmp_path / "m.fb").predict_proba(new).tobytes() == (
+        mapped.predict_proba(new).tobytes()
+    )
+    np.testing.assert_allclose(mapped.explain(new).contributions, plain.explain(new).contributions)
+    with pytest.raises(fb.SchemaError, match="leave_one_out takes counts apart"):
+        fb.Calibrated(model, validation="leave_one_out").fit(X, y)
+
+
+def test_folds_of_arrays__are_models_of_the_other_rows() -> None:
+    X, y = words(41, 3)
+    w = np.random.default_rng(1).integers(0, 3, 41) / 2
+    model = fb.Calibrated(fb.MultinomialNB(), folds=4).fit(X, y, sample_weight=w)
+    random, lost, total = np.random.default_rng(0), 0.0, 0.0
+    order = random.permuted(np.tile(np.arange(4), (11, 1)), axis=1).ravel()[:41]
+    for f in range(4):
+        rest = fb.MultinomialNB().fit(X[order != f], y[order != f], w[order != f])
+        p = rest.predict_proba(X[order == f])
+        own = p[np.arange(len(p)), np.searchsorted(rest.classes_, y[order == f])]
+        lost, total = lost - w[order == f] @ np.log(own), total + w[order == f].sum()
+    assert model.log_loss_[0] == pytest.approx(lost / total, rel=1e-12)
+
+
+def test_sparse_rows_are_calibrated_as_dense_ones() -> None:
+    X, y = words(200, 4)
+    dense = fb.Calibrated(fb.MultinomialNB()).fit(X, y)
+    sparse = fb.Calibrated(fb.MultinomialNB()).fit(scipy.sparse.csr_array(X), y)
+    np.testing.assert_allclose(
+        sparse.predict_proba(scipy.sparse.csr_array(X)), dense.predict_proba(X), atol=1e-9
+    )
+    with pytest.raises(fb.DataError, match="one sample is too few"):
+        fb.Calibrated(fb.MultinomialNB()).fit(X[:1], y[:1])
+
+
 # -- files, tools, misuse ----------------------------------------------------------------------
 
 
@@ -446,6 +525,13 @@ def test_predict_to__writes_what_predict_proba_says(tmp_path: Path) -> None:
     written = pa.parquet.read_table(tmp_path / "p.parquet")
     np.testing.assert_array_equal(written["proba_m"], model.predict_proba(table)[:, 0])
     assert written["prediction"].to_pylist() == model.predict(table).tolist()
+
+
+def test_flags_are_the_numbers_that_they_are_to_the_model() -> None:
+    flags = np.random.default_rng(0).random((60, 3)) < 0.5
+    y = np.where(flags[:, 0] ^ (np.arange(60) % 5 == 0), "a", "b")
+    model = fb.Calibrated(fb.GaussianBayes(covariance="diagonal")).fit(flags, y)
+    np.testing.assert_array_equal(model.predict(flags), model.predict(flags.astype(float)))
 
 
 def test_reads_a_file_as_it_reads_a_table(tmp_path: Path) -> None:
@@ -489,8 +575,8 @@ def test_sample__is_the_models() -> None:
         ({"method": "platt"}, ValueError, "method='platt': use one of"),
         ({"validation": "test"}, ValueError, "validation='test'"),
         ({"folds": 1}, ValueError, "folds=1: use a whole number >= 2"),
-        ({"model": fb.MultinomialNB()}, fb.SchemaError, "not MultinomialNB; use scikit-learn's"),
-        ({"model": fb.NaiveBayes}, fb.SchemaError, "not NaiveBayes"),
+        ({"model": sklearn.naive_bayes.GaussianNB()}, fb.SchemaError, "not GaussianNB; use sci"),
+        ({"model": fb.NaiveBayes}, fb.SchemaError, "a model, not a class: NaiveBayes"),
     ],
 )
 def test_misuse_is_told(params: dict[str, Any], error: type[Exception], message: str) -> None:
@@ -504,8 +590,18 @@ def test_streams_and_statistics_are_refused() -> None:
         fb.Calibrated().fit(table.to_reader(), "y")
     with pytest.raises(AttributeError, match="Calibrated needs rows"):
         fb.Calibrated().fit_statistics(fb.count(table, "y"))
+    with pytest.raises(AttributeError, match="from all rows at once"):
+        fb.Calibrated().partial_fit(table, "y")
     with pytest.raises((fb.NotFittedError, NotFittedError)):
         fb.Calibrated().predict(table)
+
+
+def by_folds(estimator: Any) -> dict[str, str]:
+    """Return the checks that folds fail: two equal rows may be in two, a row of weight 2 is not."""
+    kinds = ("dense", "sparse") if isinstance(estimator.model, fb.MultinomialNB) else ("dense",)
+    if not isinstance(estimator.model, (fb.GaussianNB, fb.MultinomialNB)):
+        return {}
+    return {f"check_sample_weight_equivalence_on_{kind}_data": "folds" for kind in kinds}
 
 
 @pytest.mark.filterwarnings("ignore:there is only one class")
@@ -514,7 +610,10 @@ def test_streams_and_statistics_are_refused() -> None:
         fb.Calibrated(),
         fb.Calibrated(fb.NaiveBayes(), method="isotonic"),
         fb.Calibrated(fb.TAN(), method="isotonic", validation="leave_one_out"),
-    ]
+        fb.Calibrated(fb.GaussianNB()),
+        fb.Calibrated(fb.MultinomialNB(), folds=3),
+    ],
+    expected_failed_checks=by_folds,
 )
 def test_common_checks(estimator: Any, check: Any) -> None:
     check(estimator)

@@ -13,7 +13,9 @@ import pytest
 from logistic_rows import rows
 
 import fastbayes as fb
+from fastbayes.classifiers.logistic_objective import Memory, rows_before
 from fastbayes.errors import DataError, FastBayesWarning, MemoryLimitError, SchemaError
+from fastbayes.layout import Layout
 
 LR = fb.LogisticRegression
 
@@ -176,6 +178,14 @@ def test_separable_rows(solver, k):
     assert model.score(table, "y") == 1
     penalised = LR(C=1e4).fit(table, "y")
     assert penalised.converged_
+
+
+def test_nothing_is_said_of_densities(caplog):
+    table = {"x": [1.0, 1.0, 2.0, 2.0], "z": [0.0, 1.0, 0.0, 1.0], "y": list("aabb")}
+    LR().fit(table, "y")
+    assert "Gaussian" not in caplog.text
+    fb.NaiveBayes().fit(table, "y")
+    assert "column 'x' is constant within every class, so a Gaussian" in caplog.text
 
 
 def test_a_value_of_one_class_alone_is_separable():
@@ -389,6 +399,39 @@ def test_batches_with_interactions_and_missing_as_a_category():
     assert model.coef_names_ == whole.coef_names_
     far = np.abs(model.predict_proba(table) - whole.predict_proba(table)).mean()
     assert far < 0.05
+
+
+def test_rows_of_coefficients_move_with_their_values():
+    def schema(a, b):
+        told = pa.table({"a": a, "b": b, "x": np.arange(4.0), "y": list("mnmn")})
+        return fb.count(told, "y", missing="category").schema
+
+    before = schema(["p", "r", None, "p"], ["u", "u", "w", "w"])
+    after = schema(["p", "q", "r", None], ["u", "v", "w", None])
+    # p, r, missing; u, w; x; pairs of both.
+    old = Layout.of([3, 2], 2, center=[0], scale=[1], pairs=[(0, 1)])
+    new = Layout.of([4, 4], 2, center=[0], scale=[1], pairs=[(0, 1)])
+    found = rows_before(old, new, after.alignment(before))
+    a, b, first = [0, -1, 1, 2], [0, -1, 1, -1], 7
+    pairs = [first + 2 * v + w if v >= 0 and w >= 0 else -1 for v in a for w in b]
+    assert found.tolist() == [0, 1, -1, 2, 3, 4, -1, 5, -1, 6, *pairs]
+    # Derivatives move with them.
+    random = np.random.default_rng(0)
+    theta = random.normal(size=(old.n_rows, 1))
+    full = random.normal(size=(old.n_rows, old.n_rows))
+    for curvature in (theta**2, full @ full.T):
+        memory = Memory(theta, theta, curvature, 1.0, 4.0)
+        moved = memory.moved(found)
+        there = np.where(found[:, None] >= 0, random.normal(size=(new.n_rows, 1)), 0)
+        same_place = np.zeros_like(theta)
+        same_place[found[found >= 0]] = there[found >= 0]
+        assert moved.value_gradient(there)[0] == pytest.approx(memory.value_gradient(same_place)[0])
+        value, pull = moved.value_gradient(there)
+        np.testing.assert_allclose(
+            pull[found >= 0][:, 0], memory.value_gradient(same_place)[1][found[found >= 0]][:, 0]
+        )
+        assert (pull[found < 0] == 0).all()
+        assert np.isfinite(value)
 
 
 # -- keeping -----------------------------------------------------------------------------------

@@ -63,7 +63,10 @@ def test_weights_scale(fitted):
 
 def test_gradient_by_differences(fitted):
     model, table = fitted
+    # Of some rows: where all of them are the derivatives by intercepts are 0.
+    table = table.slice(0, 100)
     whole = of(model, table)
+    assert np.abs(whole.gradient[0]).max() > 0.1
     c = model.coefficients_
 
     def loss(intercept, coef):

@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.run import merged
@@ -30,6 +32,17 @@ def test_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert board["tan"].figures.log_loss == pytest.approx(names["honest"].log_loss)
     # What the text says of models that see pairs.
     assert board.best.name in ("spode", "tan", "aode")
+    # Of logistic regression: the same optimum from wherever, the same model in another form.
+    optimum, other = names["logistic"], names["better"]
+    assert optimum.converged_
+    assert other.converged_
+    assert other.objective_ == pytest.approx(optimum.objective_, rel=1e-6)
+    some = pq.read_table("flights").slice(0, 1000)
+    converted, naive = names["same"].predict_proba(some), names["bayes"].predict_proba(some)
+    np.testing.assert_allclose(converted, naive, atol=1e-12)
+    assert 5000 < names["crossing"].size < 20_000
+    before, after = names["calibrated"].log_loss_
+    assert after <= before
 
 
 def test_scripts_named_are_there() -> None:

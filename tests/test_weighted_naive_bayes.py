@@ -146,7 +146,8 @@ def test_derivatives__are_those_of_differences(classes: int, monkeypatch: Any) -
     diagonal = [objective.hessian_product(w)(unit[:, [j]])[j, 0] for j in range(4)]
     bound = objective.curvature(w)[:, 0]
     if classes == 2:
-        np.testing.assert_allclose(bound, diagonal, rtol=1e-9)
+        # Compiled products have float32 in each row.
+        np.testing.assert_allclose(bound, diagonal, rtol=1e-6)
     assert (bound > 0).all()
 
 

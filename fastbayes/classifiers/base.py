@@ -76,6 +76,7 @@ class Classifier(TableRows):
     _allow_nan: ClassVar[bool] = True
     _statistics: ClassVar[tuple[str, ...]] = ("values", "moments")
     _discretizes: ClassVar[bool] = False
+    _has_densities: ClassVar[bool] = True
 
     statistics_: Statistics
 
@@ -111,7 +112,7 @@ class Classifier(TableRows):
             When the data cannot be used; the message names file, column, value, row and remedy.
         """
         self._learned(self._count(X, y, sample_weight))
-        remark(self.statistics_)
+        remark(self.statistics_, densities=self._has_densities)
         self._caution()
         return self
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fastbayes.batch import Codes
 from fastbayes.classifiers.log_space import (
     Floats,
     log_sum_exp,
@@ -42,36 +40,40 @@ class CalibratedScorer:
         self._map = calibration
         self._log_prior = log_prior
 
-    def log_joint(self, codes: Sequence[Codes], numeric: Sequence[Floats], out: Floats) -> None:
-        """Write calibrated log posterior + log evidence of the model, (n_rows, n_classes)."""
-        self._scorer.log_joint(codes, numeric, out)
+    def log_joint(self, *told: Any) -> None:
+        """Write calibrated log posterior + log evidence of the model, (n_rows, n_classes).
+
+        Told are rows, as the model's scorer takes them, and where to write.
+        """
+        out = told[-1]
+        self._scorer.log_joint(*told)
         evidence = log_sum_exp(out)
         possible = np.isfinite(evidence)
         if possible.all():
             self._calibrate(out)
             out += evidence[:, None]
         elif possible.any():
-            told = out[possible]
-            self._calibrate(told)
-            out[possible] = told + evidence[possible, None]
+            some = out[possible]
+            self._calibrate(some)
+            out[possible] = some + evidence[possible, None]
 
-    def posterior(self, codes: Sequence[Codes], numeric: Sequence[Floats], out: Floats) -> int:
-        """Write P(c | x) into `out` (n_rows, n_classes); return how many rows took the prior."""
-        lost = self._log_posterior(codes, numeric, out)
-        np.exp(out, out=out)
+    def posterior(self, *told: Any) -> int:
+        """Write P(c | x), (n_rows, n_classes); return how many rows took the prior."""
+        lost = self._log_posterior(*told)
+        np.exp(told[-1], out=told[-1])
         return lost
 
-    def predict(
-        self, codes: Sequence[Codes], numeric: Sequence[Floats], out: NDArray[np.intp]
-    ) -> int:
+    def predict(self, *told: Any) -> int:
         """Write the most probable class of every row; return how many rows took the prior."""
+        *rows, out = told
         posterior = np.empty((len(out), len(self._log_prior)))
-        lost = self._log_posterior(codes, numeric, posterior)
+        lost = self._log_posterior(*rows, posterior)
         out[:] = row_argmax(posterior)
         return lost
 
-    def _log_posterior(self, codes: Sequence[Codes], numeric: Sequence[Floats], out: Floats) -> int:
-        self._scorer.log_joint(codes, numeric, out)
+    def _log_posterior(self, *told: Any) -> int:
+        out = told[-1]
+        self._scorer.log_joint(*told)
         lost = np.isneginf(row_max(out))
         self._calibrate(out)
         out[lost] = self._log_prior

@@ -213,6 +213,8 @@ class DropIn(ArrayRows):
         SchemaError
             When the log odds are not linear, as those of normal densities with a variance for each
             class; or a coefficient would be infinite: alpha=0, a class of prior 0.
+        ValueError
+            When a parameter cannot be used.
         """
         return logistic(self, params)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fastbayes.classifiers.aode import AODE
+from fastbayes.classifiers.base import Classifier
 from fastbayes.classifiers.gaussian import GaussianBayes
 from fastbayes.classifiers.joint import JointBayes
 from fastbayes.classifiers.joint_gaussian import JointGaussian
@@ -122,8 +123,13 @@ def kind_of(model: Any) -> Callable[[Any], LeftOut]:
     for kind, made in KINDS:
         if isinstance(model, kind):
             return made
+    name = type(model).__name__
+    instead = (
+        f"k_fold validates any classifier, {name} too"
+        if isinstance(model, Classifier)
+        else f"use scikit-learn's cross_val_predict for {name}"
+    )
     raise SchemaError(
         "leave_one_out takes counts apart: it knows NaiveBayes, SPODE, TAN, KDB, AODE, "
-        "GaussianBayes, JointBayes, JointGaussian and NetworkClassifier; "
-        f"k_fold validates any classifier, {type(model).__name__} too"
+        f"GaussianBayes, JointBayes, JointGaussian and NetworkClassifier; {instead}"
     )

@@ -20,6 +20,7 @@ from fastbayes.classifiers.logistic_fit import (
     Solution,
     layout_of,
     naive_bayes_start,
+    prior_start,
     solve,
 )
 from fastbayes.classifiers.logistic_model import (
@@ -58,8 +59,8 @@ class LogisticRegression(LogisticAnswers):
         Of "gradient": length of a step in units of the mean gradient over rows, of standardised
         columns. None finds one at each step.
     init
-        Where to begin: "naive_bayes", whose coefficients are a closed form of the counts, or
-        "zeros".
+        Where to begin: "naive_bayes", whose coefficients are a closed form of the counts, drawn
+        back to the classes' shares as far as that is better; or "zeros".
     class_weight
         None; "balanced", weights inversely proportional to the classes' frequencies; or {class:
         weight}, 1 for those that are not named. They multiply the rows' weights.
@@ -300,12 +301,14 @@ class LogisticRegression(LogisticAnswers):
             threads=engine.resolved_threads(self.threads),
             limit=limit / 2,
         )
+        base = None
         if memory is not None:
             theta = memory.theta
         elif self.warm_start and scans.first and self._same_classes(schema):
             theta = theta_by_name(layout, schema, self.coef_names_, self.coef_, self.intercept_)
         elif self.init == "naive_bayes":
             theta = naive_bayes_start(whole, layout, weight)
+            base = prior_start(whole, layout, weight)
         else:
             theta = np.zeros((layout.n_rows, layout.n_outputs))
         options = Options(
@@ -316,7 +319,7 @@ class LogisticRegression(LogisticAnswers):
             tol=float(self.tol),
             max_iter=int(self.max_iter),
         )
-        solution = solve(reading, n_rows, whole, theta, options, memory)
+        solution = solve(reading, n_rows, whole, theta, options, memory, base)
         fit = self._told(solution, whole)
         return with_information(fit, reading, options, whole) if self.standard_errors else fit
 

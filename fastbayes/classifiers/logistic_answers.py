@@ -34,6 +34,7 @@ class LogisticAnswers(Classifier):
     """A model whose class scores are linear in values and numbers."""
 
     _reads_rows: ClassVar[bool] = True  # counts are not all that it learns from
+    _has_densities: ClassVar[bool] = False
 
     coefficients_: Coefficients
     coef_: Floats

@@ -22,13 +22,20 @@ from fastbayes.statistics.bundle import Statistics
 SAMPLED, LEAST_SAMPLE, STEP, MOST_STEP = 64, 1 << 14, 4, 48
 # The smaller one is this share of the larger.
 NESTED = 8
-# How far the gradient of a sample is worth taking down, where that of all rows then differs.
-LOOSE = 0.02
+# How far the gradient of a sample is worth taking down, where that of all rows then differs, and
+# steps for it at most.
+LOOSE, MOST_LOOSE = 0.02, 30
 # Least variance within the classes, of the overall one, with which naive Bayes is a beginning:
 # rows that are surer than sure have no curvature.
 LEAST_VARIANCE = 0.02
+# Halvings of what naive Bayes says of the columns, at most.
+MOST_HALVINGS = 6
 # A coefficient whose curvature is this share of that at even odds has run away.
 RUN_AWAY = 1e-5
+# A squared coefficient whose penalty is so many times the weight of the rows is 0, or nearly.
+OVERWHELMED = 1e6
+# Penalties are no larger, so that their products stay finite.
+MOST_PENALTY = 1e280
 
 
 @dataclass(frozen=True)
@@ -117,8 +124,9 @@ def penalty_of(layout: Layout, strength: float, power: int) -> Floats:
     found = np.full((layout.n_rows, 1), strength)
     found[layout.rows.intercept] = 0.0
     numeric = slice(layout.rows.numeric, layout.rows.numeric + layout.n_numeric)
-    found[numeric, 0] /= layout.scale**power
-    return found
+    with np.errstate(over="ignore"):
+        found[numeric, 0] /= np.maximum(layout.scale**power, 1e-300)
+    return np.minimum(found, MOST_PENALTY)
 
 
 def naive_bayes_start(stats: Statistics, layout: Layout, class_weight: Floats | None) -> Floats:
@@ -141,6 +149,30 @@ def naive_bayes_start(stats: Statistics, layout: Layout, class_weight: Floats | 
     theta[0] -= (apart**2 / variance[:, None]).sum(axis=0) / 2
     if layout.n_outputs == 1:
         return np.ascontiguousarray(theta[:, 1:] - theta[:, :1])
+    return theta
+
+
+def prior_start(stats: Statistics, layout: Layout, class_weight: Floats | None) -> Floats:
+    """Return the coefficients that say the classes' shares of every row, (P, M)."""
+    theta = np.zeros((layout.n_rows, layout.n_outputs))
+    weight = 1.0 if class_weight is None else class_weight
+    shares = np.log(stats.values.class_counts * weight + 1.0)
+    theta[0] = shares[1] - shares[0] if layout.n_outputs == 1 else shares - shares.mean()
+    return theta
+
+
+def drawn_back(objective: Penalised, theta: Floats, base: Floats) -> Floats:
+    """Return coefficients drawn halfway to others as long as that lowers the objective.
+
+    Naive Bayes counts what columns have in common once for each: it is surer than it should be.
+    """
+    value, step = objective.value_gradient(theta)[0], theta - base
+    for _ in range(MOST_HALVINGS):
+        step = step / 2
+        reached = objective.value_gradient(base + step)[0]
+        if not reached < value:
+            break
+        theta, value = base + step, reached
     return theta
 
 
@@ -228,6 +260,7 @@ def solve(
     theta: Floats,
     options: Options,
     memory: Memory | None,
+    base: Floats | None = None,
 ) -> Solution:
     """Fit coefficients.
 
@@ -245,6 +278,8 @@ def solve(
         How.
     memory
         Of earlier rows.
+    base
+        To which the beginning may be drawn back; None where it stays as it is.
     """
     layout = reading.layout
     steps = steps_of_samples(n_rows, reading) if options.solver == "newton-cg" else ()
@@ -255,39 +290,23 @@ def solve(
     power = 2 if absolute is None else 1
     project = centred(stats, layout, power) if memory is None else _as_it_is
     theta = project(theta)
+    # What a penalty overwhelms is 0: elsewhere the objective would be nothing but that penalty.
+    theta = np.where(squared > OVERWHELMED * rows.total, 0.0, theta)
     parts = [Penalised(part, squared, memory, exact=False) for part in samples]
     whole = Penalised(rows, squared, memory)
+    if base is not None:
+        theta = project(drawn_back(parts[0] if parts else whole, theta, project(base)))
+    theta, trace = _of_samples(parts, rows.n_rows, theta, absolute, project, options)
+    recorder = Recorder(whole, before=trace[-1].passes if trace else 0.0)
     told: dict[str, Any] = {"tol": options.tol, "max_iter": options.max_iter}
-    recorder, spent = Recorder(whole), 0.0
-    trace: list[Step] = []
-    for part in parts:
-        share = part.rows.n_rows / max(rows.n_rows, 1)
-        before = Recorder(part, share)
-        loose = {**told, "max_iter": min(options.max_iter, 30), "ratio": LOOSE}
-        if absolute is None:
-            here = newton(part, theta, project=project, recorder=before, **loose)
-        else:
-            weight = absolute + np.zeros_like(theta)
-            here = sparse_newton(part, theta, weight, project=project, recorder=before, **loose)
-        theta = here.theta
-        # One pass over a sample is a share of one over all rows.
-        trace += [step._replace(passes=spent + share * step.passes) for step in here.trace]
-        spent = trace[-1].passes
-    recorder.before = spent
     if absolute is not None:
-        weight = absolute + np.zeros_like(theta)
-        found = sparse_newton(whole, theta, weight, project=project, recorder=recorder, **told)
+        told |= {"project": project, "recorder": recorder}
+        found = sparse_newton(whole, theta, absolute + np.zeros_like(theta), **told)
     elif options.solver == "newton-cg":
-        curved = parts[-1] if parts else None
-        share = samples[-1].n_rows / max(rows.n_rows, 1) if samples else 1.0
-        found = newton(
-            *(whole, theta),
-            **told,
-            sample=curved,
-            project=project,
-            recorder=recorder,
-            share=share,
-        )
+        told |= {"project": project, "recorder": recorder}
+        if parts:
+            told |= {"sample": parts[-1], "share": samples[-1].n_rows / max(rows.n_rows, 1)}
+        found = newton(whole, theta, **told)
     elif options.solver == "gradient":
         found = descent(whole, theta, rate=options.learning_rate, **told)
     else:
@@ -297,8 +316,41 @@ def solve(
     if separable:
         found = replace(found, converged=False)
     found = replace(found, trace=(*trace, *found.trace))
-    kept = samples[-1] if samples else rows
-    return Solution(theta, layout, found, remembered(kept, theta, memory), separable)
+    after = remembered(samples[-1] if samples else rows, theta, memory)
+    if options.solver != "newton-cg":
+        # These ended before the coefficients were centred, which lowers the penalty.
+        objective = after.loss + float((squared * theta * theta).sum()) / 2
+        found = replace(found, objective=objective)
+    return Solution(theta, layout, found, after, separable)
+
+
+def _of_samples(
+    parts: Sequence[Penalised],
+    n_rows: int,
+    theta: Floats,
+    absolute: Floats | None,
+    project: Callable[[Floats], Floats],
+    options: Options,
+) -> tuple[Floats, list[Step]]:
+    """Return where samples lead to, one after the other, and the points on the way."""
+    trace: list[Step] = []
+    for part in parts:
+        share = part.rows.n_rows / max(n_rows, 1)
+        told: dict[str, Any] = {
+            "tol": options.tol,
+            "max_iter": min(options.max_iter, MOST_LOOSE),
+            "ratio": LOOSE,
+            "project": project,
+            "recorder": Recorder(part, share),
+        }
+        if absolute is None:
+            found = newton(part, theta, **told)
+        else:
+            found = sparse_newton(part, theta, absolute + np.zeros_like(theta), **told)
+        theta, spent = found.theta, trace[-1].passes if trace else 0.0
+        # One pass over a sample is a share of one over all rows.
+        trace += [step._replace(passes=spent + share * step.passes) for step in found.trace]
+    return theta, trace
 
 
 def runs_away(rows: PackedRows, theta: Floats, stats: Statistics) -> bool:

@@ -167,7 +167,10 @@ def check_options(model: Any) -> None:
             "penalty='l1' has corners, where its coefficients are and no second derivative is: "
             "there are no standard errors; use penalty='l2' or None"
         )
-    if isinstance(model.interactions, Iterator):
+    pairs = model.interactions
+    if pairs is not None and (isinstance(pairs, str) or not isinstance(pairs, Iterable)):
+        raise ValueError(f"interactions={pairs!r}: use a list of pairs of column names")
+    if isinstance(pairs, Iterator):
         raise ValueError(
             "interactions: an iterator can be read only once, and a model may be fitted again: "
             "use a list of pairs"
@@ -240,7 +243,8 @@ def pairs_of(
     names = [f.name for f in schema.categorical]
     found: list[tuple[int, int]] = []
     for pair in interactions or ():
-        if isinstance(pair, str) or len(tuple(pair)) != 2:
+        two = isinstance(pair, Iterable) and not isinstance(pair, str) and len(tuple(pair)) == 2
+        if not two:
             raise SchemaError(f"interactions: {pair!r} is no pair of columns")
         a, b = pair
         for name in (a, b):

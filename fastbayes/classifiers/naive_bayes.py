@@ -338,6 +338,8 @@ class NaiveBayes(AsNetwork):
         SchemaError
             When the log odds are not linear: a variance for each class, kernels, a histogram; or
             a coefficient would be infinite: alpha=0, a class of prior 0.
+        ValueError
+            When a parameter cannot be used.
         """
         told = {name: getattr(self, name) for name in SHARED}
         told["unseen"] = "error" if self.unseen == "error" else "ignore"

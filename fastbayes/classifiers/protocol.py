@@ -128,7 +128,8 @@ class Estimator:
 
     def _check_fitted(self) -> None:
         if not self.__sklearn_is_fitted__():
-            raise not_fitted(type(self).__name__)
+            kind = type(self)
+            raise not_fitted(kind.__name__, statistics=hasattr(kind, "fit_statistics"))
 
     def _set_features(self, names: Any, n_features: int) -> None:
         """Set `n_features_in_`, and `feature_names_in_` where there are names."""

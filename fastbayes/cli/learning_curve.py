@@ -12,8 +12,8 @@ from fastbayes.cli.options import DISCRETIZE, FORCE, JSON, READING
 from fastbayes.cli.show import bar, show
 from fastbayes.cli.values import names, of_columns
 from fastbayes.curve_table import METRICS
-from fastbayes.files import check_target
 from fastbayes.learners import KNOWN
+from fastbayes.plots import check_picture, figure
 
 
 def sizes_of(_: Any, __: Any, value: str | None) -> list[float] | None:
@@ -105,24 +105,23 @@ def learning_curve(
     Each size holds the smaller ones; intervals are those of the mean over the repeats.
     """
     if plot is not None:
-        check_target(plot, force=force)
+        check_picture(plot, figure("--json")[0], force=force)
     if discretize is not None:
         options["discretize"] = of_columns(discretize, options["columns"])
     with bar("learning", data) as progress:
         curve = fb.learning_curve(models, data, target, progress=progress, **options)
     told = curve.to_dict()
-    found = [
-        fb.crossover(curve, *(pair if ahead else pair[::-1]), metric)
-        for pair in combinations(curve.models, 2)
-        for ahead in (True, False)
-    ]
-    crossings = [one for one in found if one.size is not None]
+    crossings, lines = [], [*str(curve).splitlines(), ""]
+    for pair in combinations(curve.models, 2):
+        found = [fb.crossover(curve, *names, metric) for names in (pair, pair[::-1])]
+        some = [one for one in found if one.size is not None]
+        crossings += some
+        lines += map(str, some or found[:1])
     if plot is not None:
         curve.plot(plot, metric=metric, force=force)
         told["plot"] = plot
     told["crossovers"] = [one.to_dict() for one in crossings]
-    lines = str(curve).splitlines()
-    show(told, as_json, [*lines, *([""] if crossings else []), *map(str, crossings)])
+    show(told, as_json, lines if lines[-1] else lines[:-1])
 
 
 COMMANDS = (learning_curve,)

@@ -121,9 +121,9 @@ def fit(
         for made in (fitted,) if calibrate is None else (fitted.model, fitted.model_):
             made.set_params(**dict.fromkeys(limits))
         stats = fitted.statistics_
-    remark(stats)
-    fitted.save(output, force=force)
     inner = fitted if calibrate is None else fitted.model_
+    remark(stats, densities=inner._has_densities)
+    fitted.save(output, force=force)
     summary = {
         "model": model,
         "rows": stats.n_rows,

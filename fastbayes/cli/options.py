@@ -76,7 +76,7 @@ def unfitted(ctx: click.Context, model: str, parameters: Mapping[str, Any], **mo
     for name, (option, _) in told.items():
         if model not in takers(name):
             raise click.UsageError(
-                f"{option} does not go with --model {model}, but with {' and '.join(takers(name))}",
+                f"{option} does not go with --model {model}, but with {', '.join(takers(name))}",
                 ctx,
             )
     if parameters["alpha"] == "loo" and model not in CHOOSE_ALPHA:

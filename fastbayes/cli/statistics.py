@@ -21,7 +21,7 @@ from fastbayes.cli.options import (
     THREADS,
     statistics_from,
 )
-from fastbayes.cli.show import bar, fields, learned, listed, show, size, table, text
+from fastbayes.cli.show import bar, calibration, fields, learned, listed, show, size, table, text
 from fastbayes.cli.values import of_columns
 from fastbayes.data.source import open_source
 from fastbayes.domains import default_kind
@@ -164,7 +164,8 @@ def inspect(path: str, target: str | None, as_json: bool, **planning: Any) -> No
         return
     stats = held if isinstance(held, fb.Statistics) else held.statistics_
     summary = _statistics(stats)
-    found = {} if held is stats else learned(held)
+    inner = held.model_ if isinstance(held, fb.Calibrated) else held
+    found = {} if held is stats else {**learned(inner), **calibration(held)}
     parents = found.pop("parents", {})
     if held is not stats:
         summary = {"model": repr(held), "parameters": held.n_parameters_, **found, **summary}

@@ -36,7 +36,7 @@ Coarse = NDArray[np.float32]
 U = np.uint64
 
 # Rows at a time of one output, and outputs times rows of more: they stay in the cache.
-SINGLE_ROWS, LANE_CELLS = 2_048, 8_192
+SINGLE_ROWS, LANE_CELLS = 1_024, 4_096
 # Groups at a time whose tables are read for a row.
 GROUPS = 16
 

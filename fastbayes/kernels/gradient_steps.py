@@ -90,31 +90,31 @@ def scatter_single(codes, start, acc, lo, factor):
 def add_numbers(numbers, slopes, lo, n, k, m):
     """Add the numeric columns: m[c, r] += Σ_j slopes[j, c] numbers[j, lo + r].
 
-    numbers  IN   (p, >= lo + n) float64
+    numbers  IN   (p, >= lo + n up to eights) float64
     slopes   IN   (p, k) float64
-    m        OUT  (>= k, >= n) float64
+    m        OUT  (>= k, >= n up to eights) float64
     """
-    p = numbers.shape[0]
-    j = 0
-    while j < p:
-        x0 = numbers[j, lo : lo + n]
-        if j + 4 <= p:
-            x1 = numbers[j + 1, lo : lo + n]
-            x2 = numbers[j + 2, lo : lo + n]
-            x3 = numbers[j + 3, lo : lo + n]
-            for c in range(k):
-                s0, s1, s2, s3 = slopes[j, c], slopes[j + 1, c], slopes[j + 2, c], slopes[j + 3, c]
-                a = m[c, :n]
-                for r in range(n):
-                    a[r] += (s0 * x0[r] + s1 * x1[r]) + (s2 * x2[r] + s3 * x3[r])
-            j += 4
-        else:
-            for c in range(k):
-                s0 = slopes[j, c]
-                a = m[c, :n]
-                for r in range(n):
-                    a[r] += s0 * x0[r]
-            j += 1
+    p, end = numbers.shape[0], U(n)
+    stride, step = U(numbers.shape[1]), U(m.shape[1])
+    for j in range(0, p, 4):
+        # Four columns side by side; where fewer are left, the last stands in, times 0.
+        j1, j2, j3 = min(j + 1, p - 1), min(j + 2, p - 1), min(j + 3, p - 1)
+        b0, b1 = U(j) * stride + U(lo), U(j1) * stride + U(lo)
+        b2, b3 = U(j2) * stride + U(lo), U(j3) * stride + U(lo)
+        for c in range(k):
+            s0 = functions.splat(slopes[j, c], 8)
+            s1 = functions.splat(slopes[j1, c] if j1 > j else 0.0, 8)
+            s2 = functions.splat(slopes[j2, c] if j2 > j1 else 0.0, 8)
+            s3 = functions.splat(slopes[j3, c] if j3 > j2 else 0.0, 8)
+            r, at = U(0), U(c) * step
+            while r < end:
+                x = functions.times_plus(lanes.load(numbers, b0 + r, 8), s0, lanes.load(m, at, 8))
+                x = functions.times_plus(lanes.load(numbers, b1 + r, 8), s1, x)
+                x = functions.times_plus(lanes.load(numbers, b2 + r, 8), s2, x)
+                x = functions.times_plus(lanes.load(numbers, b3 + r, 8), s3, x)
+                lanes.store(m, at, x)
+                r += U(8)
+                at += U(8)
 
 
 @register_jitable

@@ -177,13 +177,13 @@ class Gradient:
         power
             Of its numbers, by which it multiplies theirs.
         """
-        layout = self.layout
+        layout, length = self.layout, self.layout.n_rows + 1
         if packed.weight is not None:
             factors = factors * packed.weight[:, None]
-        result = np.zeros((layout.n_rows + 1, factors.shape[1]))
+        result = np.zeros((length, factors.shape[1]))
         for k, factor in enumerate(factors.T):
             for index in packed.index:
-                result[:, k] += np.bincount(index, factor, layout.n_rows + 1)
+                result[:, k] += np.bincount(index, factor, length)
         result[0] = factors.sum(axis=0)
         first = layout.rows.numeric
         result[first : first + layout.n_numeric] = packed.numbers**power @ factors
