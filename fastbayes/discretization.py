@@ -228,8 +228,8 @@ def _check(source: Source, encoder: Encoder, learned: dict[str, Method]) -> None
         raise SchemaError(
             f"{source.description} can be read only once, but the cut points of column {name!r} "
             "are learned in a scan of their own: pass a table or a path, give cut points in "
-            "`discretize`, use partial_fit, whose first batch fixes them, or name the column in "
-            "`categorical`"
+            "`discretize`, name the column in `categorical`, or, where the model has partial_fit, "
+            "use that: its first batch fixes them"
         )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from commands import answer, fails, parquet, run, tennis
 
@@ -68,6 +69,14 @@ def test_calibrated__says_what_it_takes_and_what_it_has_not() -> None:
     with pytest.raises(AttributeError, match="map from all rows at once: use fit"):
         batches.partial_fit(T, "y")
     assert not hasattr(batches, "partial_fit")
+
+
+@pytest.mark.parametrize("model", [fb.WeightedNaiveBayes(), fb.TAN()])
+def test_a_stream_whose_numbers_are_to_be_cut__offers_what_models_may_have(model: Any) -> None:
+    assert hasattr(model, "partial_fit") == isinstance(model, fb.TAN)
+    stream = pa.table({"f": [1.0, 2.0, 3.0, 4.0], "y": list("nnpp")}).to_reader()
+    with pytest.raises(fb.SchemaError, match="where the model has partial_fit, use that"):
+        model.fit(stream, "y")
 
 
 @pytest.mark.parametrize("validation", ["auto", "k_fold"])
