@@ -1,9 +1,8 @@
-"""The cases of networks with a class node."""
+"""The cases of networks with a class node; `network_rivals` has them beside peers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +16,9 @@ from benchmarks.measure import Side
 from fastbayes.batch import BLOCK_ROWS, Codes
 from fastbayes.networks.network import BayesianNetwork
 
-TUNED, FACTORS, AGRUM = "numpy, one table", "numpy, table by table", "pyAgrum"
+TUNED, FACTORS = "numpy, one table", "numpy, table by table"
 Floats = NDArray[np.float64]
 Bytes = NDArray[np.uint8]
-# Rows that a rival answers one by one.
-FEW = 2_000
 
 # Lauritzen and Spiegelhalter (1988); `either` is an OR, here with a little noise.
 PARENTS = {
@@ -80,37 +77,6 @@ def one_table(network: BayesianNetwork, target: str) -> Callable[[dict[str, Byte
     return run
 
 
-def agrum(network: BayesianNetwork, target: str, codes: dict[str, Bytes]) -> Callable[[], Floats]:
-    """Return the posteriors of a few rows, by exact inference with evidence on all others."""
-    import pyagrum
-
-    peer = pyagrum.BayesNet()
-    for node in network.nodes:
-        peer.add(pyagrum.LabelizedVariable(node, node, ["no", "yes"]))
-    for parent, child in network.edges:
-        peer.addArc(parent, child)
-    for node in network.nodes:
-        family = (*network.parents[node], node)
-        for cell in np.ndindex(*network.tables[node].shape):
-            where = dict(zip(family, map(int, cell), strict=True))
-            at = pyagrum.Instantiation(peer.cpt(node))
-            for name, value in where.items():
-                at.chgVal(name, value)
-            peer.cpt(node).set(at, float(network.tables[node][cell]))
-    engine = pyagrum.LazyPropagation(peer)
-    engine.addTarget(target)
-
-    def run() -> Floats:
-        found = np.empty((FEW, 2))
-        for row in range(FEW):
-            engine.setEvidence({v: int(c[row]) for v, c in codes.items()})
-            engine.makeInference()
-            found[row] = engine.posterior(target).tolist()
-        return found
-
-    return run
-
-
 def _posteriors(target: str) -> Callable[[int, Path], Work]:
     """Give posteriors of a node from ready codes of all others, one thread."""
 
@@ -143,14 +109,10 @@ def _posteriors(target: str) -> Callable[[int, Path], Work]:
             TUNED: Side(lambda: looked_up(codes), float(rows)),
             FACTORS: Side(lambda: by_tables(network, target, codes), float(rows)),
         }
-        if find_spec("pyagrum") and rows >= FEW:
-            sides[AGRUM] = Side(agrum(network, target, codes), float(FEW))
 
         def check(results: dict[str, Any]) -> None:
             for name, found in results.items():
-                np.testing.assert_allclose(
-                    found, results[FACTORS][: len(found)], atol=1e-12, err_msg=name
-                )
+                np.testing.assert_allclose(found, results[FACTORS], atol=1e-12, err_msg=name)
 
         return Work(sides, check)
 
@@ -171,7 +133,7 @@ CASES = tuple(
         rows_of(4_000_000, 1_000_000),
         _posteriors(target),
         # 20 million rows a second.
-        (Claim(None, most=50.0), Claim(TUNED), Claim(FACTORS), Claim(AGRUM)),
+        (Claim(None, most=50.0), Claim(TUNED), Claim(FACTORS)),
         unit="row",
         threads="one",
     )
