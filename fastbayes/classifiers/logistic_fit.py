@@ -292,7 +292,7 @@ def solve(
     theta = project(theta)
     # What a penalty overwhelms is 0: elsewhere the objective would be nothing but that penalty.
     theta = np.where(squared > OVERWHELMED * rows.total, 0.0, theta)
-    parts = [Penalised(part, squared, memory, exact=False) for part in samples]
+    parts = [Penalised(part, squared, memory) for part in samples]
     whole = Penalised(rows, squared, memory)
     if base is not None:
         theta = project(drawn_back(parts[0] if parts else whole, theta, project(base)))

@@ -152,14 +152,10 @@ class Penalised:
         (P, 1) of squared coefficients.
     memory
         Of earlier rows.
-    exact
-        Whether losses and gradients are float64 throughout.
     """
 
-    def __init__(
-        self, rows: PackedRows, penalty: Floats, memory: Memory | None = None, *, exact: bool = True
-    ) -> None:
-        self.rows, self.penalty, self.memory, self.exact = rows, penalty, memory, exact
+    def __init__(self, rows: PackedRows, penalty: Floats, memory: Memory | None = None) -> None:
+        self.rows, self.penalty, self.memory = rows, penalty, memory
         self.total = rows.total + (0.0 if memory is None else memory.weight)
 
     @property
@@ -169,7 +165,7 @@ class Penalised:
 
     def value_gradient(self, theta: Floats) -> tuple[float, Floats]:
         """Return the objective and its gradient."""
-        loss, gradient = self.rows.sums(self.rows.gradient.loss_gradient(theta, self.exact))
+        loss, gradient = self.rows.sums(self.rows.gradient.loss_gradient(theta))
         value = loss + float((self.penalty * theta * theta).sum()) / 2
         gradient = gradient + self.penalty * theta
         if self.memory is not None:

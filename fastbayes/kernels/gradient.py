@@ -106,17 +106,17 @@ class Gradient:
         plan = self._plan_of(absent_in(self.layout, columns).tobytes())
         return packed_by(plan, self.layout, columns, batch, weight)
 
-    def loss_gradient(
-        self, theta: Floats, exact: bool = True
-    ) -> Callable[[Packed], tuple[float, Floats]]:
+    def loss_gradient(self, theta: Floats) -> Callable[[Packed], tuple[float, Floats]]:
         """Return the pass that gives the loss and its gradient (P, M).
 
         Parameters
         ----------
         theta
             (P, M) coefficients.
-        exact
-            Whether all is float64: it is, float32 measured no faster.
+
+        Notes
+        -----
+        All is float64: float32 measured hardly faster.
         """
         sweep = _Sweep(self, RESIDUALS, theta)
 

@@ -88,17 +88,13 @@ class Gradient:
         own = None if weight is None else weight.copy()
         return Packed(n, index, numbers, classes, own, 8 * layout.n_outputs * n)
 
-    def loss_gradient(
-        self, theta: Floats, exact: bool = True
-    ) -> Callable[[Packed], tuple[float, Floats]]:
+    def loss_gradient(self, theta: Floats) -> Callable[[Packed], tuple[float, Floats]]:
         """Return the pass that gives the loss and its gradient (P, M).
 
         Parameters
         ----------
         theta
             (P, M) coefficients.
-        exact
-            Whether all is float64; numpy computes in float64 anyway.
         """
         margins = self.margins(theta)
 
