@@ -7,6 +7,7 @@ import os
 import sys
 import tracemalloc
 import warnings
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from network_files import HARD, check_posteriors, networks
 from networks_made import asia, burglary, random_network, read_plain_bif
 
 from fastbayes.errors import DataError, FastBayesWarning, FileFormatError
-from fastbayes.networks import bif
+from fastbayes.networks import bif, foreign
 from fastbayes.networks.network import BayesianNetwork
 from fastbayes.networks.sparse import SparseTable
 
@@ -219,25 +220,124 @@ def test_other_formats__name_the_extra(tmp_path: Path, monkeypatch: pytest.Monke
         asia().write(tmp_path / "m.dsl")
 
 
-@pytest.mark.parametrize("suffix", [".net", ".dsl", ".uai", ".xdsl"])
-def test_other_formats__are_read_and_written(tmp_path: Path, suffix: str) -> None:
-    pytest.importorskip("pyagrum")
+# Nothing here imports pyAgrum: made errors, as warnings are here, its own end the process.
+needs_pyagrum = pytest.mark.skipif(find_spec("pyagrum") is None, reason="pyagrum is missing")
+
+
+@needs_pyagrum
+@pytest.mark.parametrize("suffix", [".net", ".dsl", ".uai", ".xdsl", ".o3prm"])
+def test_other_formats__are_read_and_written(
+    tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONWARNINGS", "error")
+    monkeypatch.chdir(tmp_path)
     drawn = (random_network(seed, 5, 0.6, most=4) for seed in itertools.count())
     network = next(n for n in drawn if {*map(len, n.states.values())} == {2, 3, 4})
-    network.write(tmp_path / f"n{suffix}")
+    network.write(f"n{suffix}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FastBayesWarning)  # they write fewer digits
-        found = BayesianNetwork.read(tmp_path / f"n{suffix}")
+        found = BayesianNetwork.read(f"n{suffix}")
+    assert "pyagrum" not in sys.modules
     if suffix == ".uai":  # holds no names
         assert len(found.nodes) == len(network.nodes)
         return
     assert {*found.nodes} == {*network.nodes}
     for node in network.nodes:
-        assert found.states[node] == network.states[node]
+        if suffix != ".o3prm":  # states that are numbers are written as a range
+            assert found.states[node] == network.states[node]
         assert {*found.parents[node]} == {*network.parents[node]}
         order = [found.parents[node].index(p) for p in network.parents[node]]
         table = found.tables[node].transpose([*order, len(order)])
         np.testing.assert_allclose(table, network.tables[node], atol=1e-5)
+
+
+# Numbers that pyAgrum, which reads floats of 24 bits, reads as they are.
+NET = """net {}
+node zebra { states = ("no" "yes"); }
+node ant { states = ("a" "b" "c"); }
+potential (zebra) { data = (0.123456776142120361328125 0.876543223857879638671875); }
+potential (ant | zebra) { data = ((0.25 0.625 0.125) (0 0.5 0.5)); }
+"""
+
+
+@needs_pyagrum
+def test_other_formats__are_read_in_order_to_the_last_bit(tmp_path: Path) -> None:
+    (tmp_path / "n.net").write_text(NET)
+    found = BayesianNetwork.read(tmp_path / "n.net")
+    assert list(found.nodes) == ["zebra", "ant"]
+    assert found.tables["zebra"].tolist() == [2071261 / 2**24, 1 - 2071261 / 2**24]
+    assert found.tables["ant"].tolist() == [[0.25, 0.625, 0.125], [0, 0.5, 0.5]]
+
+
+@needs_pyagrum
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("n.net", "net {"), ("n.xdsl", "<a>"), ("n.uai", "BAYES\n2\n2 3\n1\n1 0\n\n"), ("n.dsl", "")],
+)
+def test_other_formats__what_is_none_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str
+) -> None:
+    monkeypatch.setattr(foreign, "ROOM", 1 << 26)  # of a cut UAI, it would take a gigabyte
+    (tmp_path / name).write_text(text)
+    with pytest.raises(FileFormatError, match="pyagrum does not read it") as error:
+        BayesianNetwork.read(tmp_path / name)
+    assert str(error.value).startswith(str(tmp_path / name))
+    assert "\n" not in str(error.value)
+
+
+@needs_pyagrum
+def test_other_formats__what_is_read_for_ever_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asia().write(tmp_path / "n.xdsl")
+    text = (tmp_path / "n.xdsl").read_text()
+    assert "<probabilities>0" in text
+    (tmp_path / "n.xdsl").write_text(text.replace("<probabilities>0", "<probabilities>{0", 1))
+    monkeypatch.setattr(foreign, "ROOM", 1 << 26)
+    monkeypatch.setattr(foreign, "LONGEST", 20.0)
+    by_time = "" if sys.platform == "linux" else "|did not read it in 20 s"
+    with pytest.raises(FileFormatError, match=f"pyagrum does not read it{by_time}"):
+        BayesianNetwork.read(tmp_path / "n.xdsl")
+
+
+BREAKDOWNS = {
+    "import os\nos.kill(os.getpid(), 11)": r"broke down .*\(Segmentation fault",
+    "raise SystemExit(3)": r"broke down .*\(exit status 3\)",
+    "": r"broke down .*\(exit status 0\)",
+    "while True: pass": r"did not (read|write) it in 0 s and was stopped",
+    'print(\'{"missing": "no libgomp"}\')': r"does not start \(no libgomp\): pip install",
+}
+
+
+@needs_pyagrum
+@pytest.mark.parametrize("script", BREAKDOWNS)
+def test_other_formats__a_breakdown_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
+    (tmp_path / "child.py").write_text(script)
+    (tmp_path / "n.net").write_text(NET)
+    monkeypatch.setattr(foreign, "CHILD", tmp_path / "child.py")
+    if "while" in script:
+        monkeypatch.setattr(foreign, "LONGEST", 0.2)
+    with pytest.raises(DataError, match=BREAKDOWNS[script]) as error:
+        BayesianNetwork.read(tmp_path / "n.net")
+    assert isinstance(error.value, FileFormatError) == ("missing" not in script)
+    with pytest.raises(DataError, match=BREAKDOWNS[script]) as error:
+        asia().write(tmp_path / "n.net", force=True)
+    said = str(error.value)
+    assert said.startswith(str(tmp_path / "n.net"))
+    assert ("write .bif or .xml" in said) == ("missing" not in script)
+    assert (tmp_path / "n.net").read_text() == NET
+    assert sorted(os.listdir(tmp_path)) == ["child.py", "n.net"]
+
+
+@needs_pyagrum
+def test_other_formats__need_an_interpreter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "none"))
+    with pytest.raises(DataError, match=r"none' does not start .*; write \.bif or \.xml"):
+        asia().write(tmp_path / "n.net")
 
 
 # -- what is no network ------------------------------------------------------------------------
