@@ -71,10 +71,27 @@ def test_predict_evaluate_inspect_compare(data, tmp_path):
     assert "logistic" in board
 
 
+@pytest.mark.parametrize("options", [[], ["--standard-errors"]])
+def test_inspect_shows_the_coefficients(data, options):
+    _, model = fitted(data, *options)
+    made, lines = data.with_name("m.fb"), model.coefficients().to_pylist()
+    assert model.standard_errors is bool(options)
+    told = json.loads(run("inspect", made, "--json").stdout)
+    assert told["coefficients"] == lines
+    assert told["converged"] is True
+    assert (told["n_iter"], told["gradient_norm"]) == (model.n_iter_, model.gradient_norm_)
+    shown = run("inspect", made).stdout
+    assert ("standard_error " in shown) is bool(options)
+    assert f"{lines[1]['coefficient']:.5g}" in shown
+    assert f"and {len(lines) - 12} more: see --json" in shown
+    assert "gradient norm" in shown
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (["--model", "logistic", "--C", "-1"], "no number above 0"),
+        (["--model", "logistic", "--penalty", "l1", "--standard-errors"], "l1"),
         (["--model", "logistic", "--C", "much"], "no number above 0"),
         (["--model", "tan", "--C", "1"], "--C does not go with --model tan"),
         (["--model", "logistic", "--alpha", "2"], "--alpha does not go with --model logistic"),

@@ -116,4 +116,11 @@ OPTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
             "help": "Steps at most; default: 200, of weighted-naive-bayes 100.",
         },
     ),
+    (
+        "--standard-errors",
+        {
+            "is_flag": True,
+            "help": "Keep what standard errors and Wald intervals of the coefficients need.",
+        },
+    ),
 )

@@ -100,6 +100,27 @@ def learned(model: Any) -> dict[str, Any]:
     return found
 
 
+def coefficients(model: Any) -> dict[str, Any]:
+    """Return the lines of a table of coefficients; nothing of a model that makes none."""
+    if not hasattr(model, "coefficients"):
+        return {}
+    return {"coefficients": model.coefficients().to_pylist()}
+
+
+def coefficient_lines(lines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield a table of the first coefficients, without what none of them has."""
+    some = lines[:MOST]
+    names = [name for name in some[0] if any(line[name] is not None for line in some)]
+    yield ""
+    yield from table([names, *([_cell(line[name]) for name in names] for line in some)])
+    if len(lines) > MOST:
+        yield f"  and {len(lines) - MOST:,} more: see --json"
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.5g}" if isinstance(value, float) else text(value)
+
+
 def calibration(model: Any) -> dict[str, Any]:
     """Return how the posteriors of a calibrated model were mapped; nothing of another."""
     if not hasattr(model, "calibration_"):

@@ -21,7 +21,19 @@ from fastbayes.cli.options import (
     THREADS,
     statistics_from,
 )
-from fastbayes.cli.show import bar, calibration, fields, learned, listed, show, size, table, text
+from fastbayes.cli.show import (
+    bar,
+    calibration,
+    coefficient_lines,
+    coefficients,
+    fields,
+    learned,
+    listed,
+    show,
+    size,
+    table,
+    text,
+)
 from fastbayes.cli.values import of_columns
 from fastbayes.data.source import open_source
 from fastbayes.domains import default_kind
@@ -179,6 +191,8 @@ def inspect(path: str, target: str | None, as_json: bool, **planning: Any) -> No
         }
         for f in stats.schema.features
     }
+    if held is not stats:
+        summary |= coefficients(inner)
     show(summary, as_json, _lines(summary))
 
 
@@ -230,6 +244,7 @@ def _lines(summary: dict[str, Any]) -> Iterator[str]:
         "numeric": f"{len(summary['numeric']):,} columns" if summary["numeric"] else None,
         "bytes": None,
         "columns": None,
+        "coefficients": None,
         "counts": [
             f"{count['groups']:,} {name} in {size(count['bytes'])}"
             for name, count in summary["counts"].items()
@@ -242,6 +257,8 @@ def _lines(summary: dict[str, Any]) -> Iterator[str]:
     told = any(column.get("parents") for column in columns.values())
     rows = [(name, *_given(column, told), *_domain(column)) for name, column in columns.items()]
     yield from table(rows)
+    if "coefficients" in summary:
+        yield from coefficient_lines(summary["coefficients"])
 
 
 def _given(column: dict[str, Any], told: bool) -> tuple[str, ...]:
