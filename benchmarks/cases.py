@@ -27,10 +27,12 @@ from benchmarks import (
 )
 from benchmarks.case import FLOOR, OURS, Case, Claim, Work, rows_of
 from benchmarks.measure import Side
-from fastbayes import _jit, engine, generate
-from fastbayes.batch import BLOCK_ROWS, Codes
+from fastbayes import generate
+from fastbayes.core.batch import BLOCK_ROWS, Codes
 from fastbayes.data.encode import Encoder
 from fastbayes.data.source import open_source
+from fastbayes.kernels import dispatch
+from fastbayes.scan import engine
 
 Floats = NDArray[np.float64]
 
@@ -43,7 +45,7 @@ def count_codes(codes: data.Coded) -> Callable[[], NDArray[np.int64]]:
 
     A task is a few blocks: one takes 40 µs, and handing a task over about as long.
     """
-    count = _jit.load("count")
+    count = dispatch.load("count")
     sizes, k = codes.sizes, codes.n_classes
     slots = np.concatenate([[0], np.cumsum(sizes)])
     threads = engine.default_threads()
@@ -128,7 +130,9 @@ def _scoring(preset: str, *, from_arrow: bool) -> Callable[[int, Path], Work]:
         counts = [model.statistics_.values.of(j) + 1.0 for j in range(d)]
         tables = [np.log(count / count.sum(axis=0)) for count in counts]
         offsets = model._offsets
-        scorer = _jit.load("log_joint").Scorer(model.class_log_prior_, model._tables, offsets)
+        scorer = dispatch.load("log_joint").NaiveScorer(
+            model.class_log_prior_, model._tables, offsets
+        )
         threads = engine.default_threads()
 
         def codes() -> Floats:
@@ -190,7 +194,7 @@ def _moments(n_classes: int) -> Callable[[int, Path], Work]:
     def build(rows: int, _: Path) -> Work:
         columns = 8
         blocks = data.numbers(rows, columns, n_classes)
-        moments = _jit.load("moments")
+        moments = dispatch.load("moments")
         values = float(rows * columns)
 
         def ours() -> list[list[Any]]:

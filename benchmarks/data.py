@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fastbayes import generate
-from fastbayes.batch import BLOCK_ROWS
+from fastbayes.core.batch import BLOCK_ROWS
 
 Bytes = NDArray[np.uint8]
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from benchmarks import data
 from benchmarks.case import OURS, Case, Claim, Work, rows_of
 from benchmarks.measure import Side
-from fastbayes import _jit
+from fastbayes.kernels import dispatch
 
 GEMM = "numpy, a product per class"
 Floats = NDArray[np.float64]
@@ -44,7 +44,7 @@ def numpy_scatter(blocks: Blocks, n_classes: int) -> Callable[[], Any]:
 def _scatter(columns: int, n_classes: int) -> Callable[[int, Path], Work]:
     def build(rows: int, _: Path) -> Work:
         blocks = data.numbers(rows, columns, n_classes)
-        module = _jit.load("scatter")
+        module = dispatch.load("scatter")
         values = float(rows * columns)
 
         def ours() -> list[Any]:

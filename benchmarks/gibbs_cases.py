@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from benchmarks import alarm
 from benchmarks.case import OURS, Case, Claim, Work, rows_of
 from benchmarks.measure import Side
-from fastbayes import _jit
-from fastbayes.networks.blankets import ENTRIES, compiled, free_nodes
-from fastbayes.networks.coded import Coded
-from fastbayes.networks.gibbs import asked_of, gibbs, gibbs_of_groups
-from fastbayes.networks.inference import joint_posterior
-from fastbayes.networks.marginals import marginals
-from fastbayes.networks.starts import starts
+from fastbayes.kernels import dispatch
+from fastbayes.networks.graph.coded import Coded
+from fastbayes.networks.infer.inference import joint_posterior
+from fastbayes.networks.infer.marginals import marginals
+from fastbayes.networks.sample.blankets import ENTRIES, compiled, free_nodes
+from fastbayes.networks.sample.gibbs import asked_of, gibbs, gibbs_of_groups
+from fastbayes.networks.sample.starts import starts
 
 NUMPY = "numpy, all chains at once"
 ONE_BY_ONE = "a run for each node"
@@ -80,7 +80,7 @@ def kernel(
 ) -> Sweep:
     """Return P(target) after some sweeps of the kernel on one thread."""
     program = compiled(network, evidence, entries=entries).program
-    module = _jit.load("gibbs")
+    module = dispatch.load("gibbs")
     states = starts(network, evidence, chains, np.random.default_rng(0))
     words = np.random.SeedSequence(0).generate_state(4 * chains, np.uint64).reshape(4, chains)
     others = [[v] for v in free_nodes(network, evidence) if v != target and all_counted]

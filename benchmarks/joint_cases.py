@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 import fastbayes as fb
 from benchmarks.case import OURS, Case, Claim, Work, rows_of
 from benchmarks.measure import Side
-from fastbayes.batch import BLOCK_ROWS, Batch, Codes
-from fastbayes.schema import Shape
+from fastbayes.core.batch import BLOCK_ROWS, Batch, Codes
+from fastbayes.core.schema import Shape
 from fastbayes.statistics import CellCounts
 
 NUMPY, PANDAS, BY_CELL = "numpy, joint codes", "pandas, groupby", "numpy, a cell at a time"

@@ -13,10 +13,10 @@ from sklearn.linear_model import LogisticRegression as Rival
 
 from benchmarks.case import OURS, Case, Claim, Work, rows_of
 from benchmarks.measure import Side
-from fastbayes.batch import BLOCK_ROWS, Batch, Codes
-from fastbayes.classifiers.linear import Coefficients
-from fastbayes.classifiers.observed_information import information
-from fastbayes.layout import Layout
+from fastbayes.core.batch import BLOCK_ROWS, Batch, Codes
+from fastbayes.core.layout import Layout
+from fastbayes.models.logistic.linear import Coefficients
+from fastbayes.models.logistic.observed_information import information
 
 Floats = NDArray[np.float64]
 

@@ -13,9 +13,9 @@ from scipy.special import expit, log_softmax
 
 from benchmarks.case import OURS, Case, Claim, Work, rows_of
 from benchmarks.measure import Side
-from fastbayes import _jit
-from fastbayes.batch import BLOCK_ROWS, Batch, Codes
-from fastbayes.layout import Layout
+from fastbayes.core.batch import BLOCK_ROWS, Batch, Codes
+from fastbayes.core.layout import Layout
+from fastbayes.kernels import dispatch
 
 Floats = NDArray[np.float64]
 
@@ -54,7 +54,7 @@ class _Rows:
         """Return the passes, compiled or in numpy, and the blocks of rows as they take them."""
         d, rows = self.codes.shape
         cells = np.inf if module == OURS else 0
-        gradient = _jit.load("gradient", cells).Gradient(self.layout)
+        gradient = dispatch.load("gradient", cells).Gradient(self.layout)
         blocks = []
         for first in range(0, rows, BLOCK_ROWS):
             some = slice(first, first + BLOCK_ROWS)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 import fastbayes as fb
 from benchmarks.case import OURS, Case, Claim, Work, rows_of
 from benchmarks.measure import Side
-from fastbayes.batch import BLOCK_ROWS, Codes
+from fastbayes.core.batch import BLOCK_ROWS, Codes
 from fastbayes.networks.network import BayesianNetwork
 
 TUNED, FACTORS = "numpy, one table", "numpy, table by table"

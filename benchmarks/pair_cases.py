@@ -14,10 +14,11 @@ import fastbayes as fb
 from benchmarks import data, pair_rivals, rivals
 from benchmarks.case import OURS, Case, Claim, Work, rows_of
 from benchmarks.measure import Side
-from fastbayes import _jit, engine
-from fastbayes.batch import BLOCK_ROWS, Codes
+from fastbayes.core.batch import BLOCK_ROWS, Codes
 from fastbayes.data.encode import Encoder
 from fastbayes.data.source import open_source
+from fastbayes.kernels import dispatch
+from fastbayes.scan import engine
 from fastbayes.statistics.pair_counts import all_pairs
 
 BLAS, BINCOUNT = "one-hot BLAS by hand", "numpy.bincount by hand"
@@ -27,7 +28,7 @@ Build = Callable[[int, Path], Work]
 
 def count_pairs(codes: data.Coded, threads: int | None = None) -> Callable[[], NDArray[np.int64]]:
     """Count the pairs of blocks, each with the set of counts that is idle, as a scan does."""
-    count = _jit.load("pairs")
+    count = dispatch.load("pairs")
     k = codes.n_classes
     first, second = all_pairs(len(codes.sizes))
     cells = codes.sizes[first] * codes.sizes[second] * k

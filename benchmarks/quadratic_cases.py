@@ -20,8 +20,9 @@ import fastbayes as fb
 from benchmarks import rivals
 from benchmarks.case import OURS, Case, Claim, Work, rows_of
 from benchmarks.measure import Side
-from fastbayes import _jit, engine
-from fastbayes.batch import BLOCK_ROWS
+from fastbayes.core.batch import BLOCK_ROWS
+from fastbayes.kernels import dispatch
+from fastbayes.scan import engine
 
 Floats = NDArray[np.float64]
 Build = Callable[[int, Path], Work]
@@ -72,7 +73,7 @@ def _scored(x: Floats, log_prior: Floats, parts: Parts, threads: int) -> Callabl
         part = mean[:, known]
         return part, np.zeros_like(part), *_whitened(covariance[:, known][:, :, known]), None
 
-    scorer = _jit.load("quadratic").QuadraticScorer(
+    scorer = dispatch.load("quadratic").QuadraticScorer(
         log_prior, mean, np.zeros_like(mean), whiten, level, None, marginal
     )
     firsts = range(0, len(x), BLOCK_ROWS)

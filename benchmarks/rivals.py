@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from benchmarks.data import Bytes, Coded
-from fastbayes.batch import BLOCK_ROWS
-from fastbayes.engine import default_threads
+from fastbayes.core.batch import BLOCK_ROWS
+from fastbayes.scan.engine import default_threads
 
 Run = Callable[[], Any]
 Floats = NDArray[np.float64]

@@ -9,10 +9,10 @@ from typing import Any
 from benchmarks import alarm
 from benchmarks.case import OURS, Case, Claim, Work, rows_of
 from benchmarks.measure import Side
-from fastbayes.networks.learning import learned
-from fastbayes.networks.score import Rule, masks_of
-from fastbayes.networks.search_rows import read_rows
-from fastbayes.networks.search_scores import FamilyScores
+from fastbayes.networks.search.score import ScoreRule, masks_of
+from fastbayes.networks.search.search_rows import read_rows
+from fastbayes.networks.search.search_scores import FamilyScores
+from fastbayes.networks.search.structure_search import learned
 
 # What may be lost against the graph that made the data, in nats per row.
 LOST = 1e-3
@@ -29,7 +29,7 @@ def _learning(search: str, restarts: int) -> Callable[[int, Path], Work]:
         held = read_rows(table)
 
         def length(parents: dict[str, list[str]]) -> float:
-            return -FamilyScores(held, Rule("mdl")).total(masks_of(parents, held.names))
+            return -FamilyScores(held, ScoreRule("mdl")).total(masks_of(parents, held.names))
 
         def check(results: dict[str, Any]) -> None:
             ours = length(results[OURS].parents)

@@ -17,7 +17,7 @@ def render(results: dict[str, Any]) -> str:
     processes = [figure for line in results["lines"] for figure in line.get("figures", ())]
     return "\n".join(
         [
-            "| | one call | ns per cell | beside the others |",
+            "| | one call | ns per cell | compared with the others |",
             "|---|--:|--:|---|",
             *map(_case, cases),
             "",

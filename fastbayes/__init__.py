@@ -8,110 +8,66 @@ array(['no'], dtype='<U3')
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
+import importlib
+from typing import Any
 
-from fastbayes.calibration import Calibrated
-from fastbayes.classifiers.a2de import A2DE
-from fastbayes.classifiers.aode import AODE
-from fastbayes.classifiers.drop_in import (
-    BernoulliNB,
-    CategoricalNB,
-    ComplementNB,
-    GaussianNB,
-    MultinomialNB,
-)
-from fastbayes.classifiers.gaussian import GaussianBayes
-from fastbayes.classifiers.joint import JointBayes
-from fastbayes.classifiers.joint_gaussian import JointGaussian
-from fastbayes.classifiers.kdb import KDB
-from fastbayes.classifiers.logistic import LogisticRegression
-from fastbayes.classifiers.naive_bayes import NaiveBayes
-from fastbayes.classifiers.network import NetworkClassifier
-from fastbayes.classifiers.spode import SPODE
-from fastbayes.classifiers.store import load, save
-from fastbayes.classifiers.tan import TAN
-from fastbayes.classifiers.weighted_naive_bayes import WeightedNaiveBayes
-from fastbayes.comparison import compare
-from fastbayes.counting import count
-from fastbayes.cross_validation import k_fold, leave_one_out
-from fastbayes.crossing import Crossover, crossover
-from fastbayes.curve_table import LearningCurve
-from fastbayes.decisions import bayes_risk, conditional_risk, minimum_risk
-from fastbayes.environment import show_versions, warmup
-from fastbayes.errors import (
-    DataError,
-    FastBayesError,
-    FastBayesWarning,
-    FileFormatError,
-    MemoryLimitError,
-    NotFittedError,
-    SchemaError,
-)
-from fastbayes.evaluation import evaluate
-from fastbayes.learning_curves import learning_curve
-from fastbayes.networks.network import BayesianNetwork
-from fastbayes.planning import Plan, plan
-from fastbayes.sink import predict_to
-from fastbayes.statistics.bundle import Statistics
-from fastbayes.statistics.loss_gradient import LossGradient
-from fastbayes.sweeps import Sweep, alpha_sweep
-from fastbayes.thresholds import ThresholdSweep, threshold_sweep
+from fastbayes.models.registry import MODELS
 
-try:
-    __version__ = version("fastbayes")
-except PackageNotFoundError:  # a checkout that is not installed
-    __version__ = "0+unknown"
+# Module -> the public names that it has; the models stand in the registry. Names are imported when
+# they are first used (PEP 562), and `__init__.pyi` says the same to type checkers.
+PUBLIC = {
+    "core.decisions": ("bayes_risk", "conditional_risk", "minimum_risk"),
+    "core.errors": (
+        "DataError",
+        "FastBayesError",
+        "FastBayesWarning",
+        "FileFormatError",
+        "MemoryLimitError",
+        "NotFittedError",
+        "SchemaError",
+    ),
+    "evaluation.curves.crossing": ("Crossover", "crossover"),
+    "evaluation.curves.curve_table": ("LearningCurve",),
+    "evaluation.curves.learning_curves": ("learning_curve",),
+    "evaluation.curves.sweeps": ("Sweep", "alpha_sweep"),
+    "evaluation.curves.thresholds": ("ThresholdSweep", "threshold_sweep"),
+    "evaluation.environment": ("show_versions", "warmup"),
+    "evaluation.evaluation": ("evaluate",),
+    "evaluation.validate.comparison": ("compare",),
+    "evaluation.validate.cross_validation": ("k_fold", "leave_one_out"),
+    "models.estimator.store": ("load", "save"),
+    "networks.network": ("BayesianNetwork",),
+    "scan.counting": ("count",),
+    "scan.planning": ("Plan", "plan"),
+    "scan.sink": ("predict_to",),
+    "statistics.bundle": ("Statistics",),
+    "statistics.loss_gradient": ("LossGradient",),
+}
+_WHERE = {name: module for module, names in PUBLIC.items() for name in names}
 
-__all__ = [
-    "A2DE",
-    "AODE",
-    "KDB",
-    "SPODE",
-    "TAN",
-    "BayesianNetwork",
-    "BernoulliNB",
-    "Calibrated",
-    "CategoricalNB",
-    "ComplementNB",
-    "Crossover",
-    "DataError",
-    "FastBayesError",
-    "FastBayesWarning",
-    "FileFormatError",
-    "GaussianBayes",
-    "GaussianNB",
-    "JointBayes",
-    "JointGaussian",
-    "LearningCurve",
-    "LogisticRegression",
-    "LossGradient",
-    "MemoryLimitError",
-    "MultinomialNB",
-    "NaiveBayes",
-    "NetworkClassifier",
-    "NotFittedError",
-    "Plan",
-    "SchemaError",
-    "Statistics",
-    "Sweep",
-    "ThresholdSweep",
-    "WeightedNaiveBayes",
-    "alpha_sweep",
-    "bayes_risk",
-    "compare",
-    "conditional_risk",
-    "count",
-    "crossover",
-    "evaluate",
-    "k_fold",
-    "learning_curve",
-    "leave_one_out",
-    "load",
-    "minimum_risk",
-    "plan",
-    "predict_to",
-    "save",
-    "show_versions",
-    "threshold_sweep",
-    "warmup",
-]
+__all__ = [*sorted({*MODELS, *_WHERE})]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        value: Any = _version()
+    elif name in _WHERE:
+        value = getattr(importlib.import_module(f"fastbayes.{_WHERE[name]}"), name)
+    elif name in MODELS:
+        value = MODELS[name].load()
+    else:
+        raise AttributeError(f"module 'fastbayes' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*MODELS, *_WHERE})
+
+
+def _version() -> str:
+    metadata = importlib.import_module("importlib.metadata")
+    try:
+        return str(metadata.version("fastbayes"))
+    except metadata.PackageNotFoundError:  # a checkout that is not installed
+        return "0+unknown"

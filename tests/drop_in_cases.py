@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from sklearn import naive_bayes as sk
 
-from fastbayes.classifiers import drop_in as fb
+from fastbayes.models.sklearn import naive_bayes as fb
 
 NAMES = ["BernoulliNB", "CategoricalNB", "ComplementNB", "GaussianNB", "MultinomialNB"]
 DISCRETE = [name for name in NAMES if name != "GaussianNB"]

@@ -10,8 +10,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 import fastbayes as fb
-from fastbayes.batch import Batch, Codes
-from fastbayes.schema import Alignment, Shape
+from fastbayes.core.batch import Batch, Codes
+from fastbayes.core.schema import Alignment, Shape
 
 
 def shape_of(sizes: Sequence[int], n_numeric: int, n_classes: int) -> Shape:

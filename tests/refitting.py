@@ -9,7 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 import fastbayes as fb
-from fastbayes.classifiers.conjugate import KEYS, prior_of
+from fastbayes.models.numeric.conjugate import KEYS, prior_of
 
 TARGET, WEIGHT = "y", "w"
 

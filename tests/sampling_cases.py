@@ -7,7 +7,7 @@ import re
 
 import numpy as np
 
-from fastbayes.networks.coded import Coded
+from fastbayes.networks.graph.coded import Coded
 
 
 def read_bif(path):

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 from oracles import log_joint as naive
 
-from fastbayes.batch import Codes
+from fastbayes.core.batch import Codes
 
 CLASSES = st.integers(1, 20) | st.sampled_from([1, 2, 2, 3, 16, 17, 40])
 

@@ -19,7 +19,7 @@ from one_dependence_cases import Problem, problems
 from oracles.a2de import A2DE
 
 import fastbayes as fb
-from fastbayes.errors import MemoryLimitError, SchemaError
+from fastbayes.core.errors import MemoryLimitError, SchemaError
 
 
 @pytest.fixture(params=["always", "never"], autouse=True)

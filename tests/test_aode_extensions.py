@@ -21,7 +21,7 @@ from oracles.averages_extended import ResolvedAODE, WeightedAODE
 from reading import TARGET, Table
 
 import fastbayes as fb
-from fastbayes.errors import SchemaError
+from fastbayes.core.errors import SchemaError
 
 EXACT = {"smoothing": "m_estimate", "m": 1.0, "alpha": 1.0}
 

@@ -1,229 +1,245 @@
-"""The floors of the house, held by reading the source: imports only go down, flags stay off."""
+"""The plan of the house, held by reading the source: imports only go down, flags stay off."""
 
 from __future__ import annotations
 
 import ast
+import re
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).resolve().parent.parent / "fastbayes"
+ROOT = Path(__file__).resolve().parent.parent
 
+# From the ground up. A folder imports only from those before it, a sub-folder from those before it
+# in its folder; "" are the files that lie in the folder itself, "fastbayes" is the public face.
+FOLDERS = {
+    "core": ("",),
+    "kernels": ("", "numpy", "compiled"),
+    "data": ("",),
+    "statistics": ("",),
+    "scan": ("",),
+    "networks": ("graph", "infer", "sample", "search", "io", ""),
+    "models": (
+        *("", "estimator", "numeric", "logistic", "discrete", "joint", "sklearn"),
+        "leave_one_out",
+    ),
+    "evaluation": ("", "validate", "calibrate", "curves"),
+    "generate": ("",),
+    "fastbayes": ("",),
+    "cli": ("",),
+    "__main__": ("",),
+}
 FLOORS = {
-    "errors": 0, "_jit": 0, "_registry": 0,
-    "caution": 1, "kernels": 1, "plain": 1, "domains": 1, "schema": 1, "batch": 1, "layout": 1,
-    "minimise": 1, "minimise_sparse": 1,
-    "loss": 1, "decisions": 1, "ranks": 1, "intervals": 1,
-    "statistics": 2, "data": 2, "files": 2, "checkpoint": 2,
-    "engine": 3, "folding": 3, "remarks": 3, "discretization": 3,
-    "numeric_kinds": 3, "equal_rows": 3, "packed_rows": 3,
-    "classifiers": 4, "networks": 4, "counting": 4, "planning": 4, "sink": 4,
-    "validation": 5, "evaluation": 5, "environment": 5, "generate": 5,
-    "scoring": 5, "fold_training": 5, "cross_validation": 5,
-    "both_ways": 5, "contest": 5, "comparison": 5, "leaderboard": 5, "export": 5, "engines": 5,
-    "learning": 5, "calibration": 5, "held_out_posteriors": 5,
-    "plots": 5, "curve_table": 5, "crossing": 5, "learners": 5, "laboratory": 5,
-    "learning_curves": 5, "sweeps": 5, "thresholds": 5,
-    "__init__": 6, "cli": 6, "report": 6, "__main__": 6,
-}  # fmt: skip
-
-# Neighbours on one floor that may look at each other, in this direction only.
-SIDEWAYS = {
-    ("kernels", "plain"),
-    ("kernels", "batch"),
-    ("plain", "batch"),
-    ("minimise_sparse", "minimise"),
-    ("kernels", "layout"),
-    ("plain", "layout"),
-    ("decisions", "loss"),
-    ("schema", "domains"),
-    ("statistics", "files"),
-    ("discretization", "engine"),
-    ("packed_rows", "engine"),
-    ("packed_rows", "equal_rows"),
-    ("engine", "folding"),
-    ("checkpoint", "files"),
-    ("checkpoint", "statistics"),
-    ("classifiers", "networks"),
-    ("networks", "sink"),
-    ("planning", "counting"),
-    ("networks", "counting"),
-    ("evaluation", "validation"),
-    ("scoring", "validation"),
-    ("fold_training", "scoring"),
-    ("cross_validation", "fold_training"),
-    ("cross_validation", "scoring"),
-    ("cross_validation", "validation"),
-    ("held_out_posteriors", "fold_training"),
-    ("held_out_posteriors", "scoring"),
-    ("calibration", "held_out_posteriors"),
-    ("calibration", "scoring"),
-    ("learning", "calibration"),
-    ("leaderboard", "cross_validation"),
-    ("contest", "both_ways"),
-    ("contest", "cross_validation"),
-    ("contest", "fold_training"),
-    ("contest", "leaderboard"),
-    ("contest", "scoring"),
-    ("comparison", "contest"),
-    ("comparison", "leaderboard"),
-    ("curve_table", "leaderboard"),
-    ("curve_table", "plots"),
-    ("crossing", "curve_table"),
-    ("learners", "calibration"),
-    ("learners", "comparison"),
-    ("learners", "fold_training"),
-    ("learners", "validation"),
-    ("laboratory", "fold_training"),
-    ("laboratory", "learners"),
-    ("laboratory", "scoring"),
-    ("laboratory", "validation"),
-    ("sweeps", "cross_validation"),
-    ("sweeps", "leaderboard"),
-    ("sweeps", "learning"),
-    ("sweeps", "plots"),
-    ("sweeps", "scoring"),
-    ("sweeps", "validation"),
-    ("thresholds", "sweeps"),
-    ("thresholds", "validation"),
-    ("learning_curves", "curve_table"),
-    ("learning_curves", "laboratory"),
-    ("learning_curves", "learners"),
-    # The command line is a user of the public names.
-    ("cli", "__init__"),
-    ("report", "__init__"),
-    ("__main__", "cli"),
+    (folder, room): (i, j)
+    for i, (folder, rooms) in enumerate(FOLDERS.items())
+    for j, room in enumerate(rooms)
 }
 
-# Libraries: the units that may use them (numba, pickle) or must not (pyarrow).
-NUMBA = {"kernels", "_jit"}
-NO_ARROW = {"kernels", "plain"}
-PICKLE = {"_jit"}  # numba keeps machine code so; nothing a user hands over goes that way
+NUMBA = {"kernels"}
+NO_ARROW = {"kernels"}
+# Numba keeps machine code by pickle; nothing of a user goes that way.
+LOADER = "fastbayes.kernels.dispatch"
 PICKLES = {"pickle", "_pickle", "cPickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
-
 FORBIDDEN_NAMES = {"prange", "jitclass", "guvectorize"}
 FORBIDDEN_FLAGS = {"parallel", "fastmath", "allow_pickle"}
-MOST_LINES = 450
+
+# Words that say nothing to who knows the field; they may stand in sentences, not in names.
+BANNED = (
+    *("door", "of_model", "methods", "both_ways", "numeric_kinds", "contest", "laboratory"),
+    *("learners", "remarks", "caution", "cautions", "answer", "answers", "asking", "learning"),
+    *("folding", "equal_rows", "ranks", "plain", "ties", "cells", "taken_apart", "left_out"),
+    *("storing", "filing", "declared", "foreign", "told", "gone", "doubtful", "settled", "rest"),
+)
 
 
-def imports(tree: ast.AST) -> list[str]:
-    """Return the dotted names a module imports anywhere, inside functions and by name too."""
-    found = []
+def modules() -> dict[str, Path]:
+    """Return the modules of the package by their dotted names."""
+    found = {}
+    for path in sorted((ROOT / "fastbayes").rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+MODULES = modules()
+
+
+def imports(tree: ast.AST) -> Iterator[str]:
+    """Yield the dotted names that a module imports anywhere, inside functions and by name too."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names]
+            yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            found += [f"{'.' * node.level}{node.module or ''}.{a.name}" for a in node.names]
+            yield from (f"{'.' * node.level}{node.module or ''}.{a.name}" for a in node.names)
         elif isinstance(node, ast.Call) and called(node) in ("import_module", "__import__"):
             starts = [getattr(a, "values", [a])[0] for a in node.args]  # of an f-string, its start
-            found += [s.value for s in starts if isinstance(s, ast.Constant)]
-    return found
+            yield from (s.value for s in starts if isinstance(s, ast.Constant))
 
 
 def called(node: ast.Call) -> str:
     return getattr(node.func, "attr", None) or getattr(node.func, "id", "")
 
 
+def module_of(name: str) -> str:
+    """Return the module of the package that an imported name is, or is taken from."""
+    while name not in MODULES:
+        name = name.rpartition(".")[0]
+    return name
+
+
+def place(module: str) -> tuple[str, str]:
+    """Return the folder and the sub-folder of a module."""
+    parts = module.split(".")[1:]
+    if not parts:
+        return "fastbayes", ""
+    folder, inside = parts[0], parts[1:]
+    is_package = MODULES.get(module, Path()).name == "__init__.py"
+    return folder, inside[0] if len(inside) > 1 or (inside and is_package) else ""
+
+
 def off(value: ast.expr) -> bool:
     return isinstance(value, ast.Constant) and value.value is False
 
 
-def faults(unit: str, source: str) -> list[str]:
-    """Return what the file of this unit (its first name under fastbayes) does against the rules."""
-    tree = ast.parse(source)
+def faults(module: str, source: str) -> list[str]:
+    """Return what a module of the package does against the rules."""
+    tree, here = ast.parse(source), place(module)
+    if tree.body and here not in FLOORS:
+        return [f"{'/'.join(here)} has no place: give it one in FOLDERS"]
     found = []
-    if unit not in FLOORS:
-        return [f"{unit} has no floor: give it one in FLOORS"]
     for name in imports(tree):
-        first, _, rest = name.partition(".")
+        first = name.partition(".")[0]
         if name.startswith("."):
             found.append(f"relative import {name}")
-        if first == "numba" and unit not in NUMBA:
+        if first == "numba" and here[0] not in NUMBA:
             found.append(f"numba outside kernels/: {name}")
-        if first == "pyarrow" and unit in NO_ARROW:
-            found.append(f"pyarrow in {unit}/: {name}")
-        if unit not in PICKLE and PICKLES & {first, name.rpartition(".")[2]}:
+        if first == "pyarrow" and here[0] in NO_ARROW:
+            found.append(f"pyarrow in {here[0]}/: {name}")
+        if module != LOADER and PICKLES & {first, name.rpartition(".")[2]}:
             found.append(f"pickle: {name}")
-        if first == "fastbayes" and unit != "_jit":
-            found += upward(unit, rest)
+        if first == "fastbayes":
+            found += wrong_way(module, module_of(name))
     for node in ast.walk(tree):
         if isinstance(node, ast.Name | ast.Attribute):
             name = node.id if isinstance(node, ast.Name) else node.attr
-            if name in FORBIDDEN_NAMES or (name in PICKLES and unit not in PICKLE):
+            if name in FORBIDDEN_NAMES or (name in PICKLES and module != LOADER):
                 found.append(f"{name} in line {node.lineno}")
         if isinstance(node, ast.keyword) and node.arg in FORBIDDEN_FLAGS and not off(node.value):
             found.append(f"{node.arg}= in line {node.value.lineno}")
-    if source.count("\n") > MOST_LINES:
-        found.append(f"{source.count(chr(10))} lines do not read in one sitting")
     return found
 
 
-def upward(unit: str, imported: str) -> list[str]:
-    """Return the fault of importing `fastbayes.<imported>` from this unit, if it is one."""
-    target = imported.partition(".")[0]
-    if target not in FLOORS:
-        target = "__init__"  # a name of the package itself
-    if target == unit:
+def wrong_way(module: str, imported: str) -> list[str]:
+    """Return the fault of importing one module from another, if it is one."""
+    here, there = place(module), place(imported)
+    if module == LOADER or here == there:
         return []
-    if target == "kernels":
-        return [f"fastbayes.{imported}: kernels are reached through _jit.load"]
-    if (unit, target) in SIDEWAYS or FLOORS[target] < FLOORS[unit]:
+    if there == ("kernels", "compiled"):
+        return [f"{imported}: compiled kernels are reached through {LOADER}.load"]
+    # A package that is empty stands where its last sub-folder does.
+    last = [*FOLDERS].index(there[0]), len(FOLDERS[there[0]])
+    if FLOORS.get(there, last) < FLOORS[here]:
         return []
-    return [f"floor {FLOORS[unit]} imports fastbayes.{imported} of floor {FLOORS[target]}"]
+    return [f"{imported} is of {'/'.join(there)}, above {'/'.join(here)}"]
 
 
-FILES = sorted(PACKAGE.rglob("*.py"))
+@pytest.mark.parametrize("module", MODULES)
+def test_module_keeps_the_rules(module: str) -> None:
+    assert faults(module, MODULES[module].read_text(encoding="utf-8")) == []
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
-def test_file_keeps_the_rules(path: Path) -> None:
-    unit = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-    assert faults(unit, path.read_text(encoding="utf-8")) == []
+def test_no_two_files_need_each_other() -> None:
+    needs = {}
+    for module, path in MODULES.items():
+        names = imports(ast.parse(path.read_text(encoding="utf-8")))
+        needs[module] = {module_of(n) for n in names if n.startswith("fastbayes")} - {module}
+    try:
+        TopologicalSorter(needs).prepare()
+    except CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
+
+
+def classes() -> Iterator[tuple[str, str]]:
+    """Yield the name of each class with the module that has it."""
+    for module, path in MODULES.items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                yield node.name, module
+
+
+def test_class_names_are_unique() -> None:
+    """A name means one class; a compiled kernel and its numpy twin share theirs by contract."""
+    found: dict[str, list[str]] = {}
+    for name, module in classes():
+        found.setdefault(name, []).append(module)
+    twins = {"fastbayes.kernels.compiled", "fastbayes.kernels.numpy"}
+    twice = {
+        name: where
+        for name, where in found.items()
+        if len(where) > 1 and sorted(m.rpartition(".")[0] for m in where) != sorted(twins)
+    }
+    assert twice == {}
+
+
+def test_names_are_the_field_s_words() -> None:
+    stems = [(module, module.rpartition(".")[2]) for module in MODULES]
+    stems += [(f"{m}.{c}", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", c).lower()) for c, m in classes()]
+    wrong = [
+        where for where, stem in stems if stem in BANNED or stem.startswith(("left_out_", "taken_"))
+    ]
+    assert wrong == []
+
+
+def test_every_place_is_used() -> None:
+    assert {place(module) for module in MODULES} >= {*FLOORS}
 
 
 @pytest.mark.parametrize(
-    ("unit", "source"),
+    ("module", "source"),
     [
-        ("statistics", "from fastbayes.engine import scan"),
-        ("statistics", "def f():\n    import fastbayes.classifiers.base"),
-        ("statistics", "from fastbayes import classifiers"),
-        ("files", "from fastbayes import __version__"),
-        ("__init__", "from fastbayes.cli import main"),
-        ("files", "from fastbayes.statistics import base"),
-        ("networks", "from fastbayes.classifiers import base"),
-        ("data", "import importlib\nimportlib.import_module('fastbayes.cli')"),
-        ("data", "from .source import read"),
-        ("engine", "from fastbayes.kernels import count"),
-        ("cli", "import fastbayes.kernels.count"),
-        ("engine", "import numba"),
-        ("plain", "def f():\n    from numba import njit"),
-        ("plain", "import pyarrow as pa"),
-        ("kernels", "import pyarrow.compute"),
-        ("files", "import pickle"),
-        ("files", "from joblib import dump"),
-        ("files", "import numpy as np\nnp.load('x', allow_pickle=True)"),
-        ("kernels", "@njit(parallel=True)\ndef f(): ..."),
-        ("kernels", "@njit(fastmath={'contract'})\ndef f(): ..."),
-        ("kernels", "for i in numba.prange(3): ..."),
-        ("kernels", "@jitclass\nclass A: ..."),
-        ("errors", "\n" * (MOST_LINES + 1)),
-        ("attic", ""),
+        ("statistics.new", "from fastbayes.scan.engine import scan"),
+        ("statistics.new", "def f():\n    import fastbayes.models.estimator.base"),
+        ("statistics.new", "from fastbayes import models"),
+        ("core.new", "from fastbayes import __version__"),
+        ("core.new", "from fastbayes.statistics import ValueCounts"),
+        ("generate", "from fastbayes.cli import main"),
+        ("networks.graph.new", "from fastbayes.networks.infer.batch import Batch"),
+        ("networks.graph.new", "from fastbayes.networks.network import BayesianNetwork"),
+        ("networks.new", "from fastbayes.models.estimator import base"),
+        ("data.new", "import importlib\nimportlib.import_module('fastbayes.cli')"),
+        ("data.new", "from .source import read"),
+        ("scan.new", "from fastbayes.kernels.compiled import count"),
+        ("cli.new", "import fastbayes.kernels.compiled.count"),
+        ("scan.new", "import numba"),
+        ("kernels.numpy.new", "import pyarrow as pa"),
+        ("kernels.compiled.new", "import pyarrow.compute"),
+        ("core.new", "import pickle"),
+        ("core.new", "from joblib import dump"),
+        ("core.new", "import numpy as np\nnp.load('x', allow_pickle=True)"),
+        ("kernels.compiled.new", "@njit(parallel=True)\ndef f(): ..."),
+        ("kernels.compiled.new", "@njit(fastmath={'contract'})\ndef f(): ..."),
+        ("kernels.compiled.new", "for i in numba.prange(3): ..."),
+        ("kernels.compiled.new", "@jitclass\nclass A: ..."),
+        ("attic.new", "import os"),
+        ("models.attic.new", "import os"),
     ],
 )
-def test_rules_see_a_fault(unit: str, source: str) -> None:
-    assert faults(unit, source)
+def test_rules_see_a_fault(module: str, source: str) -> None:
+    assert faults(f"fastbayes.{module}", source)
 
 
 @pytest.mark.parametrize(
-    ("unit", "source"),
+    ("module", "source"),
     [
-        ("statistics", "from fastbayes.files import write"),
-        ("classifiers", "from fastbayes.networks.dag import DAG"),
-        ("classifiers", "from fastbayes._jit import load\nload('count')"),
-        ("kernels", "from fastbayes._jit import kernel\nimport numba\nnjit(fastmath=False)"),
-        ("cli", "from fastbayes import validation"),
-        ("cli", "import fastbayes as fb"),
+        ("statistics.new", "from fastbayes.core.files import write"),
+        ("networks.new", "from fastbayes.networks.graph.dag import DAG"),
+        ("models.discrete.new", "from fastbayes.kernels.dispatch import load\nload('count')"),
+        ("kernels.compiled.new", "from fastbayes.kernels import dispatch\nnjit(fastmath=False)"),
+        ("cli.new", "from fastbayes.evaluation import validation"),
+        ("cli.new", "import fastbayes as fb"),
     ],
 )
-def test_rules_let_the_lawful_pass(unit: str, source: str) -> None:
-    assert faults(unit, source) == []
+def test_rules_let_the_lawful_pass(module: str, source: str) -> None:
+    assert faults(f"fastbayes.{module}", source) == []

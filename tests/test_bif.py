@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from network_files import HARD, check_posteriors, networks
 from networks_made import asia, burglary, random_network, read_plain_bif
 
-from fastbayes.errors import DataError, FastBayesWarning, FileFormatError
-from fastbayes.networks import bif, foreign
+from fastbayes.core.errors import DataError, FastBayesWarning, FileFormatError
+from fastbayes.networks.graph.sparse import SparseTable
+from fastbayes.networks.io import bif, pyagrum_formats
 from fastbayes.networks.network import BayesianNetwork
-from fastbayes.networks.sparse import SparseTable
 
 few = settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -277,7 +277,7 @@ def test_other_formats__are_read_in_order_to_the_last_bit(tmp_path: Path) -> Non
 def test_other_formats__what_is_none_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str
 ) -> None:
-    monkeypatch.setattr(foreign, "ROOM", 1 << 26)  # of a cut UAI, it would take a gigabyte
+    monkeypatch.setattr(pyagrum_formats, "ROOM", 1 << 26)  # of a cut UAI, it would take a gigabyte
     (tmp_path / name).write_text(text)
     with pytest.raises(FileFormatError, match="pyagrum does not read it") as error:
         BayesianNetwork.read(tmp_path / name)
@@ -293,8 +293,8 @@ def test_other_formats__what_is_read_for_ever_is_refused(
     text = (tmp_path / "n.xdsl").read_text()
     assert "<probabilities>0" in text
     (tmp_path / "n.xdsl").write_text(text.replace("<probabilities>0", "<probabilities>{0", 1))
-    monkeypatch.setattr(foreign, "ROOM", 1 << 26)
-    monkeypatch.setattr(foreign, "LONGEST", 20.0)
+    monkeypatch.setattr(pyagrum_formats, "ROOM", 1 << 26)
+    monkeypatch.setattr(pyagrum_formats, "LONGEST", 20.0)
     by_time = "" if sys.platform == "linux" else "|did not read it in 20 s"
     with pytest.raises(FileFormatError, match=f"pyagrum does not read it{by_time}"):
         BayesianNetwork.read(tmp_path / "n.xdsl")
@@ -316,9 +316,9 @@ def test_other_formats__a_breakdown_is_told(
 ) -> None:
     (tmp_path / "child.py").write_text(script)
     (tmp_path / "n.net").write_text(NET)
-    monkeypatch.setattr(foreign, "CHILD", tmp_path / "child.py")
+    monkeypatch.setattr(pyagrum_formats, "CHILD", tmp_path / "child.py")
     if "while" in script:
-        monkeypatch.setattr(foreign, "LONGEST", 0.2)
+        monkeypatch.setattr(pyagrum_formats, "LONGEST", 0.2)
     with pytest.raises(DataError, match=BREAKDOWNS[script]) as error:
         BayesianNetwork.read(tmp_path / "n.net")
     assert isinstance(error.value, FileFormatError) == ("missing" not in script)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from making import cells, random_table
 
 import fastbayes as fb
-from fastbayes.errors import DataError, SchemaError
+from fastbayes.core.errors import DataError, SchemaError
 
 
 def counted(rows: dict[str, Any], target: str | None = "y", **options: Any) -> fb.Statistics:

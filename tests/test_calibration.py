@@ -23,11 +23,11 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import fastbayes as fb
-from fastbayes.classifiers import calibrated_rows
-from fastbayes.classifiers.calibrated_isotonic import grouped, pooled, rising_share
-from fastbayes.classifiers.calibrated_rows import Bins, Kept, log_odds
-from fastbayes.classifiers.calibrated_temperature import Sums, least
-from fastbayes.validation import evaluate_probabilities
+from fastbayes.evaluation.calibrate import calibrated_rows
+from fastbayes.evaluation.calibrate.calibrated_isotonic import grouped, pooled, rising_share
+from fastbayes.evaluation.calibrate.calibrated_rows import OddsBins, RowBuffer, log_odds
+from fastbayes.evaluation.calibrate.calibrated_temperature import TemperatureLoss, least
+from fastbayes.evaluation.validation import evaluate_probabilities
 
 METHODS = ("temperature", "isotonic")
 # Few rows of few values: covariances that are none.
@@ -106,8 +106,8 @@ def test_temperature__never_worsens_the_rows_it_was_learned_from(
     y = rng.integers(0, classes, n)
     w = rng.integers(0, 4, n) / 2 if weighted else None
 
-    def sums(power: float) -> Sums:
-        found = Sums(power)
+    def sums(power: float) -> TemperatureLoss:
+        found = TemperatureLoss(power)
         found.update(s, y, w)
         return found
 
@@ -124,8 +124,8 @@ def test_temperature__never_worsens_the_rows_it_was_learned_from(
 def test_temperature__stays_where_it_is_best() -> None:
     s, y = np.log([[0.75, 0.25]] * 4), np.array([0, 0, 0, 1])
 
-    def sums(power: float) -> Sums:
-        found = Sums(power)
+    def sums(power: float) -> TemperatureLoss:
+        found = TemperatureLoss(power)
         found.update(s, y)
         return found
 
@@ -389,7 +389,7 @@ def test_bins__hold_what_rows_hold() -> None:
     s = rng.normal(size=(5000, 3)) * 4
     s -= np.logaddexp.reduce(s, axis=1)[:, None]
     y = rng.integers(0, 3, 5000)
-    one, a, b = Bins(3), Bins(3), Bins(3)
+    one, a, b = OddsBins(3), OddsBins(3), OddsBins(3)
     one.update(s, y)
     a.update(s[:2000], y[:2000])
     b.update(s[2000:], y[2000:])
@@ -405,7 +405,7 @@ def test_bins__hold_what_rows_hold() -> None:
 def test_kept__holds_the_first_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibrated_rows, "MOST_KEPT", 20)
     s = np.log(np.random.default_rng(0).dirichlet([1, 1], 15))
-    whole, a, b = Kept(2), Kept(2), Kept(2)
+    whole, a, b = RowBuffer(2), RowBuffer(2), RowBuffer(2)
     whole.update(s, np.zeros(15, np.intp))
     a.update(s[:7], np.zeros(7, np.intp))
     b.update(s[7:], np.zeros(8, np.intp))

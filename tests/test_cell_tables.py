@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from making import alignment_of, random_batch, random_table, rows_of, shape_of
 
 import fastbayes as fb
-from fastbayes.batch import Batch
-from fastbayes.errors import DataError, MemoryLimitError, SchemaError
-from fastbayes.schema import Alignment
+from fastbayes.core.batch import Batch
+from fastbayes.core.errors import DataError, MemoryLimitError, SchemaError
+from fastbayes.core.schema import Alignment
 from fastbayes.statistics import CellCounts, CellScatter
 from fastbayes.statistics.class_moments import RetractionError
 

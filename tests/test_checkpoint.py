@@ -14,8 +14,9 @@ import pytest
 from commands import fails, run
 
 import fastbayes as fb
-from fastbayes import checkpoint, files
+from fastbayes.core import files
 from fastbayes.data import text
+from fastbayes.scan import checkpoint
 
 
 @pytest.fixture(autouse=True)
@@ -187,7 +188,7 @@ def test_refused__changed_data(tmp_path: Path) -> None:
 def test_refused__another_version(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fastbayes import counting
+    from fastbayes.scan import counting
 
     stopped(data, tmp_path, 9000)
     monkeypatch.setattr(counting, "version", lambda _: "99")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from making import alignment_of, batch_of, shape_of
 
 import fastbayes as fb
-from fastbayes.errors import DataError, MemoryLimitError, SchemaError
+from fastbayes.core.errors import DataError, MemoryLimitError, SchemaError
 from fastbayes.statistics import ClassMoments, ClassScatter
 
 EPOCH = 1.7e9
@@ -349,7 +349,7 @@ def test_checkpoint__goes_on_to_the_same_bits(tmp_path: Path) -> None:
 
     told: dict[str, Any] = {"scatter": True, "checkpoint": tmp_path / "kept"}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fastbayes.checkpoint.SECONDS", 0.0)
+        patch.setattr("fastbayes.scan.checkpoint.SECONDS", 0.0)
         with pytest.raises(KeyboardInterrupt):
             fb.count(path, "y", progress=stop, threads=1, **told)
     assert (tmp_path / "kept" / "checkpoint.fbs").exists()

@@ -15,11 +15,11 @@ import pytest
 from making import batch_of, shape_of
 
 import fastbayes as fb
-from fastbayes import engine
 from fastbayes.data.encode import Encoder
 from fastbayes.data.folds import FoldsByColumn
 from fastbayes.data.source import open_source
-from fastbayes.folding import others
+from fastbayes.scan import engine
+from fastbayes.scan.fold_statistics import others
 from fastbayes.statistics import ClassSketches
 from fastbayes.statistics.class_sketches import GREATEST_WEIGHT, LIMIT, sketch_bytes
 

@@ -21,12 +21,12 @@ from commands import answer, fails, parquet, run
 from test_cli_stopping import on_terminal, shown
 
 import fastbayes as fb
-from fastbayes.classifiers.store import plain
 from fastbayes.cli import models, statistics
 from fastbayes.cli.models import fit
 from fastbayes.cli.options import MODELS, takers
 from fastbayes.cli.show import size
 from fastbayes.cli.values import method, super_parents
+from fastbayes.models.estimator.store import jsonable
 
 ROWS = 3000
 
@@ -114,7 +114,7 @@ def test_fit__gives_the_model_of_the_library(data: Path, case: str) -> None:
     said = answer("fit", data, "--target", "late", "--model", name, *told, "-o", out)
     expected, made = make().fit(str(data), "late"), fb.load(out)
     assert type(made) is type(expected)
-    assert plain(made.get_params()) == plain(expected.get_params())
+    assert jsonable(made.get_params()) == jsonable(expected.get_params())
     assert made.statistics_ == expected.statistics_
     assert np.array_equal(made.predict_proba(data), expected.predict_proba(data))
     assert said["rows"] == ROWS
@@ -281,7 +281,7 @@ def test_fit__a_column_that_is_not_there_is_told_before_the_scan(
     def scan(*_: Any, **__: Any) -> None:
         raise AssertionError("scanned")
 
-    monkeypatch.setattr("fastbayes.engine.scan", scan)
+    monkeypatch.setattr("fastbayes.scan.engine.scan", scan)
     out = ("-o", data.with_name("m.fb"))
     said = fails("fit", data, "--target", "late", *told, *out, folder=data.parent)
     assert "no column 'citty'" in said

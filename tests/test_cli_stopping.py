@@ -126,7 +126,7 @@ def test_stop__while_generating(tmp_path: Path) -> None:
 
 INTERRUPTED_START = """
 import threading
-from fastbayes import engine
+from fastbayes.scan import engine
 
 start = threading.Thread.start
 

@@ -14,7 +14,7 @@ import pytest
 from refitting import TARGET, WEIGHT, counted, random_rows
 
 import fastbayes as fb
-from fastbayes import engine
+from fastbayes.scan import engine
 
 NAMES = ["naive-bayes", "naive-bayes-bins", "spode", "tan", "kdb", "aode", "a2de"]
 NAMES += ["joint-bayes", "joint-gaussian", "naive-bayes-auto"]

@@ -20,9 +20,9 @@ import pytest
 from making import cells, cells_of, random_table
 
 import fastbayes as fb
-from fastbayes import checkpoint as checkpoints
-from fastbayes.batch import BLOCK_ROWS
-from fastbayes.errors import DataError, FileFormatError, MemoryLimitError, SchemaError
+from fastbayes.core.batch import BLOCK_ROWS
+from fastbayes.core.errors import DataError, FileFormatError, MemoryLimitError, SchemaError
+from fastbayes.scan import checkpoint as checkpoints
 
 TABLE = (
     random_table(3000)

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastbayes.decisions import bayes_risk, conditional_risk, decide, loss_matrix, minimum_risk
-from fastbayes.errors import DataError
+from fastbayes.core.decisions import bayes_risk, conditional_risk, decide, loss_matrix, minimum_risk
+from fastbayes.core.errors import DataError
 
 # --- numbers ----------------------------------------------------------------------------------
 
@@ -283,7 +283,7 @@ def test_needs_numpy_only() -> None:
         "import importlib.util, sys, types\n"
         "package = types.ModuleType('fastbayes'); package.__path__ = ['fastbayes']\n"
         "sys.modules['fastbayes'] = package\n"
-        "import fastbayes.decisions\n"
+        "import fastbayes.core.decisions\n"
         "print([m for m in ('pyarrow', 'pandas', 'numba') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from oracles import discretize as naive
 
 import fastbayes as fb
-from fastbayes import engine
-from fastbayes.classifiers.sampling import drawn_values
+from fastbayes.core.errors import DataError, MemoryLimitError, SchemaError
+from fastbayes.core.schema import Feature, Schema, from_header, to_header
 from fastbayes.data.apply import as_at_fit
 from fastbayes.data.discretize import (
     Method,
@@ -31,10 +31,10 @@ from fastbayes.data.encode import Encoder, Place
 from fastbayes.data.segments import Segment
 from fastbayes.data.sketch import FEW_ROWS, Profile, ValueSketch
 from fastbayes.data.source import open_source
-from fastbayes.discretization import numeric_cuts
-from fastbayes.errors import DataError, MemoryLimitError, SchemaError
-from fastbayes.plain.sketch import bytes_needed, split
-from fastbayes.schema import Feature, Schema, from_header, to_header
+from fastbayes.kernels.numpy.sketch import bytes_needed, split
+from fastbayes.models.estimator.sampling import drawn_values
+from fastbayes.scan import engine
+from fastbayes.scan.discretization import numeric_cuts
 
 
 def cuts_of(data, discretize="mdl", target="y", *, weight=None, options=None, **arguments):
@@ -279,7 +279,7 @@ class TestLearning:
 
     @pytest.mark.parametrize("how", ["mdl", "quantile", "width"])
     def test_order_threads_and_batches_do_not_matter(self, how, tmp_path, monkeypatch):
-        monkeypatch.setattr("fastbayes.discretization.BLOCK_ROWS", 1_000)
+        monkeypatch.setattr("fastbayes.scan.discretization.BLOCK_ROWS", 1_000)
         rng = np.random.default_rng(0)
         table = table_of(70_000)
         one = cuts_of(table, how, weight="w", threads=1)

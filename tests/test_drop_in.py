@@ -24,8 +24,8 @@ from sklearn import naive_bayes as sk
 from sklearn.datasets import load_iris
 from sklearn.model_selection import train_test_split
 
-from fastbayes.classifiers import drop_in as fb
-from fastbayes.errors import DataError
+from fastbayes.core.errors import DataError
+from fastbayes.models.sklearn import naive_bayes as fb
 
 COMMON = {
     "alpha": [1.0, 0.0, 1e-12, 2.5, "array"],

@@ -21,8 +21,8 @@ from drop_in_cases import (
 from sklearn import naive_bayes as sk
 
 import fastbayes
-from fastbayes.classifiers import drop_in as fb
-from fastbayes.errors import DataError, FastBayesWarning, SchemaError
+from fastbayes.core.errors import DataError, FastBayesWarning, SchemaError
+from fastbayes.models.sklearn import naive_bayes as fb
 
 # -- where scikit-learn fails ------------------------------------------------------------------
 
@@ -411,7 +411,7 @@ def test_changed_parameters_need_no_rows(name):
 def test_a_saved_model_comes_back(name, labels, tmp_path):
     import pandas as pd
 
-    from fastbayes.classifiers.store import load
+    from fastbayes.models.estimator.store import load
 
     X, y, weight = rows(name)
     frame = pd.DataFrame(X, columns=["p", "q", "r", "s"])

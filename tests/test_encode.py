@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from making import cells, cells_of, known
 
 import fastbayes as fb
+from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.data.encode import Encoder, Place
 from fastbayes.data.infer import Codebook
-from fastbayes.errors import DataError, SchemaError
 
 HERE = Place("here.parquet", 1000)
 VALUES = ["q", None, "p", "é", "q", "", None, "p", "q", "r", "p", "q", None]

@@ -23,9 +23,9 @@ import pytest
 from making import cells, cells_of, random_stream, random_table
 
 import fastbayes as fb
-from fastbayes import engine
-from fastbayes.batch import BLOCK_ROWS
-from fastbayes.errors import DataError, MemoryLimitError
+from fastbayes.core.batch import BLOCK_ROWS
+from fastbayes.core.errors import DataError, MemoryLimitError
+from fastbayes.scan import engine
 
 ROWS = 5 * BLOCK_ROWS + 123
 PATIENCE = 60.0  # seconds after which something hangs for ever
@@ -319,7 +319,7 @@ def test_fork__the_pool_works_in_the_child_and_in_its_parent() -> None:
         + """
 import os, threading, warnings
 warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of fork beside threads
-from fastbayes import engine
+from fastbayes.scan import engine
 before = fb.count(table, "y", threads=2)
 busy = threading.Thread(target=lambda: [fb.count(table, "y", threads=2) for _ in range(5)])
 busy.start()

@@ -15,9 +15,10 @@ from click.testing import CliRunner
 from commands import answer, run
 
 import fastbayes as fb
-from fastbayes import _jit, environment
 from fastbayes.cli import main
-from fastbayes.environment import Check, doctor
+from fastbayes.evaluation import environment
+from fastbayes.evaluation.environment import Check, doctor
+from fastbayes.kernels import dispatch
 
 
 def verdict(name: str) -> Check:
@@ -104,7 +105,7 @@ def test_doctor__kernels_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_doctor__cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_jit, "uncached", lambda: True)
+    monkeypatch.setattr(dispatch, "uncached", lambda: True)
     assert not verdict("kernel cache").ok
     assert "NUMBA_CACHE_DIR" in verdict("kernel cache").found
     monkeypatch.setenv("FASTBAYES_CACHE", "0")
@@ -123,9 +124,9 @@ def test_doctor__threads(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.compiled
 def test_warmup__leaves_nothing_to_compile() -> None:
     seconds = fb.warmup()
-    kernels = importlib.import_module("fastbayes.kernels")
+    kernels = importlib.import_module("fastbayes.kernels.compiled")
     for found in pkgutil.iter_modules(kernels.__path__):
-        module = importlib.import_module(f"fastbayes.kernels.{found.name}")
+        module = importlib.import_module(f"fastbayes.kernels.compiled.{found.name}")
         declared = getattr(module, "SIGNATURES", {})
         assert (found.name in seconds) == bool(declared)
         for name, signatures in declared.items():
@@ -141,12 +142,12 @@ def test_warmup__leaves_nothing_to_compile() -> None:
 )
 def test_warmup__examples_are_of_the_declared_type(declared: str) -> None:
     numba: Any = pytest.importorskip("numba")
-    assert str(numba.typeof(_jit._example(declared))) == declared
+    assert str(numba.typeof(dispatch._example(declared))) == declared
 
 
 def test_warmup__without_a_cache_or_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FASTBAYES_CACHE", "0")
-    monkeypatch.setattr(_jit, "compile_declared", lambda: iter([("count", 0.5)]))
+    monkeypatch.setattr(dispatch, "compile_declared", lambda: iter([("count", 0.5)]))
     with pytest.warns(fb.FastBayesWarning, match="gone when this process ends"):
         assert fb.warmup() == {"count": 0.5}
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from making import batch_of, random_batch, random_table, shape_of
 
 import fastbayes as fb
-from fastbayes import engine
-from fastbayes.batch import Batch
-from fastbayes.errors import DataError, FileFormatError, MemoryLimitError, SchemaError
-from fastbayes.schema import Shape
+from fastbayes.core.batch import Batch
+from fastbayes.core.errors import DataError, FileFormatError, MemoryLimitError, SchemaError
+from fastbayes.core.schema import Shape
+from fastbayes.scan import engine
 from fastbayes.statistics import FamilyCounts, PairCounts, ValueCounts
 from fastbayes.statistics.family_counts import ABOVE, APART, BELOW
 

@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from fastbayes import files
-from fastbayes.errors import DataError, FileFormatError, MemoryLimitError
+from fastbayes.core import files
+from fastbayes.core.errors import DataError, FileFormatError, MemoryLimitError
 
 HEADER = {"class": "NaiveBayes", "alpha": 0.1, "names": ["a", "ü", "\ud800"], "none": None}
 ARRAYS = {
@@ -437,8 +437,8 @@ def test_atomic__other_errors_pass_unchanged(tmp_path: Path) -> None:
 FULL_DISK = """
 import resource, sys
 import numpy as np
-from fastbayes import files
-from fastbayes.errors import DataError
+from fastbayes.core import files
+from fastbayes.core.errors import DataError
 resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
 try:
     files.write(sys.argv[1], {}, {"a": np.random.default_rng(0).random(100_000)})

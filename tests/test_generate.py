@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import fastbayes.generate as module
-from fastbayes.errors import DataError
+from fastbayes.core.errors import DataError
 from fastbayes.generate import generate, presets, table
 from fastbayes.generate.sampler import CHUNK, Sampler
 from fastbayes.generate.tables import PRESETS, Categorical, Identifier, Number

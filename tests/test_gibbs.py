@@ -13,16 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sampling_cases import exact, joint_of, random_network, read_bif
 
-from fastbayes.errors import DataError, FastBayesWarning, MemoryLimitError
-from fastbayes.networks import starts as starts_module
-from fastbayes.networks.blankets import compiled
-from fastbayes.networks.coded import Coded
-from fastbayes.networks.estimates import batch_lengths, estimates
-from fastbayes.networks.forward import Forward
-from fastbayes.networks.gibbs import gibbs
-from fastbayes.networks.starts import starts
-from fastbayes.networks.ties import tied
-from fastbayes.networks.weighting import likelihood_weighting
+from fastbayes.core.errors import DataError, FastBayesWarning, MemoryLimitError
+from fastbayes.networks.graph.coded import Coded
+from fastbayes.networks.sample import starts as starts_module
+from fastbayes.networks.sample.blankets import compiled
+from fastbayes.networks.sample.deterministic_blocks import tied
+from fastbayes.networks.sample.estimates import batch_lengths, estimates
+from fastbayes.networks.sample.forward import Forward
+from fastbayes.networks.sample.gibbs import gibbs
+from fastbayes.networks.sample.starts import starts
+from fastbayes.networks.sample.weighting import likelihood_weighting
 
 SAMPLERS = [gibbs, likelihood_weighting]
 OR = np.array([[[1.0, 0.0], [0.0, 1.0]], [[0.0, 1.0], [0.0, 1.0]]])
@@ -464,8 +464,8 @@ def test_a_search_ends__it_was_complete_or_says_that_it_gave_up(monkeypatch):
 def test_small_jobs_do_not_import_numba():
     code = (
         "import sys, numpy as np\n"
-        "from fastbayes.networks.coded import Coded\n"
-        "from fastbayes.networks.gibbs import gibbs\n"
+        "from fastbayes.networks.graph.coded import Coded\n"
+        "from fastbayes.networks.sample.gibbs import gibbs\n"
         "gibbs(Coded(('a',), np.array([2]), [()], [np.array([.5, .5])]), {}, [0], draws=99)\n"
         "assert 'numba' not in sys.modules"
     )

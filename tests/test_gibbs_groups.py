@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sampling_cases import random_network, read_bif
 
-from fastbayes.errors import MemoryLimitError
-from fastbayes.networks.coded import Coded
-from fastbayes.networks.gibbs import gibbs, gibbs_of_groups
-from fastbayes.networks.weighting import likelihood_weighting, weighting_of_groups
+from fastbayes.core.errors import MemoryLimitError
+from fastbayes.networks.graph.coded import Coded
+from fastbayes.networks.sample.gibbs import gibbs, gibbs_of_groups
+from fastbayes.networks.sample.weighting import likelihood_weighting, weighting_of_groups
 
 SAMPLERS = [
     pytest.param(gibbs, gibbs_of_groups, id="gibbs"),

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import fastbayes as fb
-from fastbayes.errors import (
+from fastbayes.core.errors import (
     DataError,
     FastBayesWarning,
     FileFormatError,
@@ -490,7 +490,7 @@ def test_a_column_that_begins_with_nulls_may_become_anything(categorical: Any) -
         ({"class_prior": [0.5, 0.6]}, ("class_prior sums to 1.1",)),
         ({"class_prior": [0.2, 0.3, 0.5]}, ("class_prior has shape (3,)", "2 classes")),
         ({"variance": "none"}, ("variance='none'", "per_class")),
-        ({"ddof": 2}, ("ddof=2", "0 or 1")),
+        ({"ddof": 2}, ("ddof=2", "one of (0, 1)")),
         ({"var_floor": -1}, ("var_floor=-1", ">= 0")),
         ({"missing": "drop"}, ("missing='drop'", "marginalize")),
         ({"unseen": "drop"}, ("unseen='drop'", "ignore")),

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastbayes as fb
-from fastbayes.classifiers.cells import Cells, Smoothing
-from fastbayes.classifiers.held_out import family_score, spode_scores
-from fastbayes.classifiers.smoothing import leave_one_out_log_joint
+from fastbayes.models.discrete.held_out import family_score, spode_scores
+from fastbayes.models.estimator.count_tables import CountTables, Smoothing
+from fastbayes.models.estimator.smoothing import leave_one_out_log_joint
 
 NAMES = ["a", "b", "c"]
 SIZES = [2, 3, 2]
@@ -41,7 +41,7 @@ def counted(X: pa.Table, y: list[str], weight: Any = None, missing: str = "margi
 
 def scores(stats: Any, alpha: float, **options: Any) -> Any:
     options = {"missing": "marginalize", "unseen": "ignore"} | options
-    return spode_scores(Cells(stats.values, stats.pairs, **options), Smoothing(alpha=alpha))
+    return spode_scores(CountTables(stats.values, stats.pairs, **options), Smoothing(alpha=alpha))
 
 
 def refitted(X: pa.Table, y: list[str], alpha: float, super_parent: str) -> float:

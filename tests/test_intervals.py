@@ -8,7 +8,12 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from fastbayes.intervals import check_confidence, incomplete_beta, mean_interval, t_quantile
+from fastbayes.evaluation.intervals import (
+    check_confidence,
+    incomplete_beta,
+    mean_interval,
+    t_quantile,
+)
 
 
 @pytest.mark.parametrize("df", [1, 2, 3, 9, 29, 200.5, 1e5])

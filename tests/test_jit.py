@@ -10,10 +10,10 @@ import logging
 import numpy as np
 import pytest
 
-from fastbayes import _jit
+from fastbayes.kernels import dispatch
 
 SOURCE = """
-from fastbayes._jit import kernel
+from fastbayes.kernels.dispatch import kernel
 
 @kernel
 def double(x, out):
@@ -25,8 +25,8 @@ def double(x, out):
 @pytest.mark.parametrize(
     ("choice", "cells", "expected"),
     [
-        (None, _jit.SMALL - 1, False),
-        ("auto", _jit.SMALL, True),
+        (None, dispatch.SMALL - 1, False),
+        ("auto", dispatch.SMALL, True),
         ("always", 1, True),
         ("never", 1e12, False),
     ],
@@ -36,30 +36,30 @@ def test_small_jobs_need_no_compiler(choice, cells, expected, monkeypatch):
         monkeypatch.delenv("FASTBAYES_KERNELS", raising=False)
     else:
         monkeypatch.setenv("FASTBAYES_KERNELS", choice)
-    assert _jit.compiled(cells) is expected
-    package = "kernels" if expected else "plain"
-    assert _jit.load("count", cells).__name__ == f"fastbayes.{package}.count"
+    assert dispatch.compiled(cells) is expected
+    package = "compiled" if expected else "numpy"
+    assert dispatch.load("count", cells).__name__ == f"fastbayes.kernels.{package}.count"
 
 
 def test_unknown_choice_is_refused(monkeypatch):
     monkeypatch.setenv("FASTBAYES_KERNELS", "sometimes")
     with pytest.raises(ValueError, match="'sometimes': use 'auto', 'always' or 'never'"):
-        _jit.compiled(1)
+        dispatch.compiled(1)
 
 
 def test_readonly__a_view_where_the_layout_allows():
     array = np.arange(12).reshape(3, 4)
-    view = _jit.readonly(array)
+    view = dispatch.readonly(array)
     assert np.shares_memory(view, array)
     assert array.flags.writeable
     assert not view.flags.writeable
-    assert _jit.readonly(view) is view
+    assert dispatch.readonly(view) is view
 
 
 def test_readonly__a_copy_where_it_does_not():
     misaligned = np.zeros(17, np.uint8)[1:].view(np.int64)
     for array in (np.arange(12).reshape(3, 4)[:, ::2], np.asfortranarray(np.eye(3)), misaligned):
-        view = _jit.readonly(array)
+        view = dispatch.readonly(array)
         np.testing.assert_array_equal(view, array)
         assert view.flags.c_contiguous
         assert view.flags.aligned
@@ -72,7 +72,7 @@ def cached(tmp_path, monkeypatch):
     numba = pytest.importorskip("numba")
     monkeypatch.delenv("FASTBAYES_CACHE", raising=False)
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(_jit, "_warned", False)
+    monkeypatch.setattr(dispatch, "_warned", False)
     path = tmp_path / "kernels.py"
     path.write_text(SOURCE)
     names = (f"cached_{i}" for i in itertools.count())
@@ -171,11 +171,11 @@ def test_code_of_another_signature_is_not_taken(cached):
 
 @pytest.mark.compiled
 def test_code_is_stale_when_what_kernels_are_built_on_changes(cached, tmp_path, monkeypatch):
-    kernels = tmp_path / "fastbayes" / "kernels"
+    kernels = tmp_path / "kernels" / "compiled"
     kernels.mkdir(parents=True)
     (kernels / "vector.py").write_text("before")
-    monkeypatch.setattr(_jit, "__file__", str(kernels.parent / "_jit.py"))
-    _jit._disk_cache.cache_clear()
+    monkeypatch.setattr(dispatch, "__file__", str(kernels.parent / "dispatch.py"))
+    dispatch._disk_cache.cache_clear()
     assert (cached(), cached()) == (0, 1)
     for name, text, hits in (
         ("vector.py", "after", (0, 1)),
@@ -183,6 +183,6 @@ def test_code_is_stale_when_what_kernels_are_built_on_changes(cached, tmp_path, 
         ("count.py", "SIGNATURES", (1, 1)),  # has kernels of its own, with their own stamps
     ):
         (kernels / name).write_text(text)
-        _jit._disk_cache.cache_clear()
+        dispatch._disk_cache.cache_clear()
         assert (cached(), cached()) == hits, name
-    _jit._disk_cache.cache_clear()
+    dispatch._disk_cache.cache_clear()

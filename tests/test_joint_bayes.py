@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from oracles.joint import Joint
 
 import fastbayes as fb
-from fastbayes.errors import DataError, MemoryLimitError, SchemaError
+from fastbayes.core.errors import DataError, MemoryLimitError, SchemaError
 
 NAMES = ("a", "b", "c")
 DOMAINS = ("pq", "uvw", "xy")

@@ -18,7 +18,7 @@ from oracles.joint_gaussian import JointGaussian
 from sklearn.datasets import load_breast_cancer
 
 import fastbayes as fb
-from fastbayes.errors import DataError, FastBayesWarning, MemoryLimitError
+from fastbayes.core.errors import DataError, FastBayesWarning, MemoryLimitError
 
 NAMES = ("a", "b")
 DOMAINS = ("pq", "uvw")

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from refitting import TARGET, WEIGHT, counted, random_rows
 
 import fastbayes as fb
-from fastbayes.counting import opened_to_learn
 from fastbayes.data.folds import WithoutFold
-from fastbayes.discretization import cuts_without_folds, numeric_cuts
-from fastbayes.validation import evaluate_probabilities
+from fastbayes.evaluation.validation import evaluate_probabilities
+from fastbayes.scan.counting import opened_to_learn
+from fastbayes.scan.discretization import cuts_without_folds, numeric_cuts
 
 
 @pytest.fixture(params=["always", "never"], autouse=True)

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from oracles import kdb as naive
 
 import fastbayes as fb
-from fastbayes.errors import DataError, MemoryLimitError, SchemaError
-from fastbayes.networks import elimination, scorer
+from fastbayes.core.errors import DataError, MemoryLimitError, SchemaError
+from fastbayes.networks.infer import elimination, scorer
 
 NAMES = ["a", "b", "c", "d", "e"]
 

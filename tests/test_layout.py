@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastbayes.layout import Layout
+from fastbayes.core.layout import Layout
 
 
 def test_rows_of_a_small_layout():

@@ -212,7 +212,7 @@ def test_rows_that_take_no_part__are_nan(model: Any) -> None:
 
 @every_model
 def test_figures__are_those_of_the_probabilities(model: Any) -> None:
-    from fastbayes.validation import evaluate_probabilities
+    from fastbayes.evaluation.validation import evaluate_probabilities
 
     table = random_rows(13, n=50)
     result = left_out(model, table)
@@ -368,5 +368,5 @@ def test_gaussians_in_cells__few_rows_at_a_time_change_nothing(
     table = mixed_rows(2, n=700)
     stats = counted(table, **CELLS)
     whole = fb.leave_one_out(fb.JointGaussian(), stats, table).proba
-    monkeypatch.setattr("fastbayes.classifiers.left_out_cells.CHUNK", 1)
+    monkeypatch.setattr("fastbayes.models.leave_one_out.loo_joint_gaussian.CHUNK", 1)
     close(fb.leave_one_out(fb.JointGaussian(), stats, table).proba, whole)

@@ -13,7 +13,7 @@ from comparing import close
 from refitting import TARGET, WEIGHT, counted, refitted
 
 import fastbayes as fb
-from fastbayes.classifiers.left_out_quadratic import LeftOutQuadratic
+from fastbayes.models.leave_one_out.loo_quadratic import LooQuadratic
 
 WEIGHTS = [None, (1.0, 2.5), (0.3, 1.0, 2.5)]
 COVARIANCES = ["full", "tied", "diagonal", "spherical"]
@@ -160,7 +160,7 @@ def test_refit__a_row_without_which_columns_depend_on_each_other(covariance: str
     same(model, table, 1e-6)
     # Its posterior is that of a covariance that was shrunk.
     result = left_out(model, table).proba[0]
-    closed = LeftOutQuadratic(model.fit_statistics(counted(table, scatter=True)))
+    closed = LooQuadratic(model.fit_statistics(counted(table, scatter=True)))
     certain, _ = closed._closed_form(np.array([[x[0], near[0]]]), np.array([0]), np.ones(1))
     assert not certain[0]
     assert np.isfinite(result).all()

@@ -13,9 +13,9 @@ import pytest
 from logistic_rows import rows
 
 import fastbayes as fb
-from fastbayes.classifiers.logistic_objective import Memory, rows_before
-from fastbayes.errors import DataError, FastBayesWarning, MemoryLimitError, SchemaError
-from fastbayes.layout import Layout
+from fastbayes.core.errors import DataError, FastBayesWarning, MemoryLimitError, SchemaError
+from fastbayes.core.layout import Layout
+from fastbayes.models.logistic.logistic_objective import Memory, rows_before
 
 LR = fb.LogisticRegression
 
@@ -281,7 +281,7 @@ def test_infinite_numbers_are_refused():
     ("options", "message"),
     [
         ({"penalty": "l3"}, "penalty='l3': use one of"),
-        ({"C": 0}, "C=0: use a finite number above 0"),
+        ({"C": 0}, "C=0: use a finite number > 0"),
         ({"C": float("nan")}, "C=nan"),
         ({"solver": "sag"}, "solver='sag'"),
         ({"penalty": "l1", "solver": "lbfgs"}, "use solver='newton-cg'"),

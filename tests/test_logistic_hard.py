@@ -14,7 +14,7 @@ from comparing import close
 from logistic_cases import Case, generated, scikit
 
 import fastbayes as fb
-from fastbayes.errors import DataError, FastBayesWarning, MemoryLimitError, SchemaError
+from fastbayes.core.errors import DataError, FastBayesWarning, MemoryLimitError, SchemaError
 
 N = 200
 RNG = np.random.default_rng(50)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastbayes as fb
-from fastbayes.errors import DataError, FileFormatError, SchemaError
+from fastbayes.core.errors import DataError, FileFormatError, SchemaError
 
 
 def rows(n, k, seed=0):

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from oracles.naive_bayes import NaiveBayes as Oracle
 
 import fastbayes as fb
-from fastbayes.errors import DataError, FastBayesWarning
+from fastbayes.core.errors import DataError, FastBayesWarning
 
 
 @pytest.fixture(params=["always", "never"], autouse=True)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fastbayes.networks.answer import Answer, Answers, as_column
-from fastbayes.networks.coded import Coded
+from fastbayes.networks.graph.coded import Coded
+from fastbayes.networks.graph.query_result import QueryResult, QueryResults, as_column
 
 JOINT = np.array([[0.1, 0.2, 0.0], [0.3, 0.15, 0.25]])
 
 
-def answer(**more: object) -> Answer:
-    return Answer(("a", "b"), (("x", "y"), (1, 2, 3)), JOINT, **more)  # type: ignore[arg-type]
+def answer(**more: object) -> QueryResult:
+    return QueryResult(("a", "b"), (("x", "y"), (1, 2, 3)), JOINT, **more)  # type: ignore[arg-type]
 
 
 def test_probability__of_all_targets_or_of_some() -> None:
@@ -39,19 +39,19 @@ def test_table__has_a_row_for_each_joint_state() -> None:
 
 
 def test_table__of_a_node_called_probability() -> None:
-    table = Answer(("probability",), ((0, 1),), np.array([0.5, 0.5])).table
+    table = QueryResult(("probability",), ((0, 1),), np.array([0.5, 0.5])).table
     assert table.column_names == ["probability", "probability_"]
 
 
 def test_text__stops_after_some_rows() -> None:
-    wide = Answer(("a",), (tuple(range(1000)),), np.full(1000, 1e-3))
+    wide = QueryResult(("a",), (tuple(range(1000)),), np.full(1000, 1e-3))
     assert str(wide).endswith("... and 980 more")
 
 
-def marginals(**more: object) -> Answers:
-    a = Answer(("a",), (("x", "y"),), np.array([0.25, 0.75]), **more)  # type: ignore[arg-type]
-    b = Answer(("b",), (("z", None),), np.array([0.5, 0.5]), **more)  # type: ignore[arg-type]
-    return Answers([a, b])
+def marginals(**more: object) -> QueryResults:
+    a = QueryResult(("a",), (("x", "y"),), np.array([0.25, 0.75]), **more)  # type: ignore[arg-type]
+    b = QueryResult(("b",), (("z", None),), np.array([0.5, 0.5]), **more)  # type: ignore[arg-type]
+    return QueryResults([a, b])
 
 
 def test_answers__are_a_mapping_with_a_table() -> None:
@@ -73,18 +73,18 @@ def test_answers__are_a_mapping_with_a_table() -> None:
 
 
 def test_answers__states_of_several_types_and_no_node_at_all() -> None:
-    numbers = Answer(("n",), ((1, 2),), np.array([0.5, 0.5]))
-    assert Answers([numbers]).table["state"].to_pylist() == [1, 2]
-    mixed = Answers([numbers, marginals()["b"]])
+    numbers = QueryResult(("n",), ((1, 2),), np.array([0.5, 0.5]))
+    assert QueryResults([numbers]).table["state"].to_pylist() == [1, 2]
+    mixed = QueryResults([numbers, marginals()["b"]])
     assert mixed.table["state"].to_pylist() == ["1", "2", "z", None]
-    none = Answers([], -1.5)
+    none = QueryResults([], -1.5)
     assert none.table.to_pydict() == {"node": [], "state": [], "probability": []}
     assert str(none) == "node  state  probability"
     assert none.log_evidence == -1.5
 
 
 def test_answers__text_stops_after_some_rows_or_does_not() -> None:
-    wide = Answers([Answer(("a",), (tuple(range(1000)),), np.full(1000, 1e-3))])
+    wide = QueryResults([QueryResult(("a",), (tuple(range(1000)),), np.full(1000, 1e-3))])
     assert str(wide).endswith("... and 980 more")
     assert len(wide.text().splitlines()) == 1001
 

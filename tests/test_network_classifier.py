@@ -16,8 +16,8 @@ from refitting import TARGET, random_rows, refitted
 from scipy.special import logsumexp
 
 import fastbayes as fb
-from fastbayes.errors import MemoryLimitError, SchemaError
-from fastbayes.networks import elimination
+from fastbayes.core.errors import MemoryLimitError, SchemaError
+from fastbayes.networks.infer import elimination
 from fastbayes.networks.network import BayesianNetwork
 
 NAMES = ["a", "b", "c", "d", "e"]
@@ -270,7 +270,7 @@ def test_learned_graph__is_that_of_the_search_up_to_equivalence() -> None:
     found = BayesianNetwork.from_edges(
         [(p, n) for n, up in model.parents_.items() for p in up], nodes=NODES
     )
-    from fastbayes.networks.learning import learned
+    from fastbayes.networks.search.structure_search import learned
 
     other = learned(table, max_parents=2)
     np.testing.assert_allclose(found.score(table), other.score, rtol=1e-12)

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from learning_cases import random_codes, table_of
 from oracles import network_scores as naive
 
-from fastbayes.networks.learning import learned
-from fastbayes.networks.score import Rule, members
-from fastbayes.networks.search_climb import Climber, Limits, Move
-from fastbayes.networks.search_rows import read_rows
-from fastbayes.networks.search_scores import FamilyScores
+from fastbayes.networks.search.score import ScoreRule, members
+from fastbayes.networks.search.search_climb import Climber, Limits, Move
+from fastbayes.networks.search.search_rows import read_rows
+from fastbayes.networks.search.search_scores import FamilyScores
+from fastbayes.networks.search.structure_search import learned
 
 SCORES = ("mdl", "bdeu", "k2")
 N = 5
@@ -38,7 +38,7 @@ def climber(seed, name):
                 required[v] |= 1 << u
     most = max(int(rng.integers(1, 5)), *(mask.bit_count() for mask in required))
     limits = Limits(required, forbidden, most)
-    return rng, Climber(FamilyScores(rows, Rule(name)), limits, list(required)), limits
+    return rng, Climber(FamilyScores(rows, ScoreRule(name)), limits, list(required)), limits
 
 
 def allowed(parents, limits):
@@ -72,7 +72,7 @@ def moves(parents, limits, score):
 @settings(max_examples=25, deadline=None)
 def test_best__is_the_best_of_all_moves(name, seed):
     rng, climbing, limits = climber(seed, name)
-    total = FamilyScores(climbing.scores.rows, Rule(name)).total
+    total = FamilyScores(climbing.scores.rows, ScoreRule(name)).total
     for _ in range(12):
         frozen = rng.random((N, N)) < rng.choice([0.0, 0.2, 1.0])
         over = float(rng.choice([-np.inf, 0.5, np.inf]))
@@ -141,8 +141,8 @@ def test_a_set__is_counted_once(search, name, sparse, monkeypatch):
 
     monkeypatch.setattr(FamilyScores, "_keep", kept)
     if sparse:
-        monkeypatch.setattr("fastbayes.networks.search_scores.SPARSE", 0)
-        monkeypatch.setattr("fastbayes.networks.search_scores.DENSE", 4)
+        monkeypatch.setattr("fastbayes.networks.search.search_scores.SPARSE", 0)
+        monkeypatch.setattr("fastbayes.networks.search.search_scores.DENSE", 4)
     rng = np.random.default_rng(0)
     columns, sizes = random_codes(rng, 300, 7)
     table, domains = table_of(columns, sizes)

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fastbayes.errors import MemoryLimitError
-from fastbayes.networks.dag import DAG
-from fastbayes.networks.minimal import ordered_parents
+from fastbayes.core.errors import MemoryLimitError
+from fastbayes.networks.graph.dag import DAG
+from fastbayes.networks.graph.minimal import ordered_parents
 
 BURGLARY = DAG({"B": [], "E": [], "A": ["B", "E"], "J": ["A"], "M": ["A"]})
 Floats = NDArray[np.float64]

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastbayes.errors import DataError, MemoryLimitError, SchemaError
+from fastbayes.core.errors import DataError, MemoryLimitError, SchemaError
+from fastbayes.networks.graph.parameters import TablePrior
 from fastbayes.networks.network import BayesianNetwork
-from fastbayes.networks.parameters import Prior
 from tests.networks_made import joint_by_rows, random_network
 
 EDGES = [("a", "c"), ("b", "c"), ("c", "d")]
@@ -97,7 +97,7 @@ def em_by_rows(
                         family = (*network.parents[node], node)
                         place = tuple(cell[network.nodes.index(m)] for m in family)
                         counts[node][place] += joint[cell] / total
-        prior = Prior(alpha=alpha)
+        prior = TablePrior(alpha=alpha)
         tables = {node: prior.table(n) for node, n in counts.items()}
     return tables
 

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastbayes.errors import DataError, MemoryLimitError
-from fastbayes.networks import inference, ordering
+from fastbayes.core.errors import DataError, MemoryLimitError
+from fastbayes.networks.infer import inference, ordering
+from fastbayes.networks.infer.ordering import best_order
 from fastbayes.networks.network import BayesianNetwork
-from fastbayes.networks.ordering import best_order
 from tests.networks_made import (
     asia,
     burglary,

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 
-from fastbayes.errors import FastBayesWarning
+from fastbayes.core.errors import FastBayesWarning
 from fastbayes.networks.network import BayesianNetwork
 from tests.networks_made import asia, burglary
 

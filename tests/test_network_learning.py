@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from learning_cases import random_codes, table_of
 from oracles import network_scores as naive
 
-from fastbayes.errors import MemoryLimitError, SchemaError
-from fastbayes.networks.dag import DAG
-from fastbayes.networks.learning import SEARCHES, Step, learned
-from fastbayes.networks.score import SCORES
+from fastbayes.core.errors import MemoryLimitError, SchemaError
+from fastbayes.networks.graph.dag import DAG
+from fastbayes.networks.search.score import SCORES
+from fastbayes.networks.search.structure_search import SEARCHES, SearchStep, learned
 
 FREE = [search for search in SEARCHES if search not in ("k2", "chow_liu")]
 
@@ -289,7 +289,7 @@ def test_a_climb_begins_where_it_is_told_and_ends_in_time():
     hurried = learned(table, domains=domains, score="aic", time_limit=0)
     assert not hurried.finished
     assert len(hurried.trace) == 1
-    assert isinstance(hurried.trace[0], Step)
+    assert isinstance(hurried.trace[0], SearchStep)
 
 
 TABLE = pa.table({"a": list("0011"), "b": list("0101"), "c": list("0110")})

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastbayes.errors import DataError, MemoryLimitError
+from fastbayes.core.errors import DataError, MemoryLimitError
 from fastbayes.networks.network import BayesianNetwork
 from tests.networks_made import (
     asia,

@@ -15,7 +15,7 @@ import pytest
 
 import fastbayes as fb
 from fastbayes import BayesianNetwork
-from fastbayes.errors import DataError, FastBayesWarning, MemoryLimitError, SchemaError
+from fastbayes.core.errors import DataError, FastBayesWarning, MemoryLimitError, SchemaError
 
 T = {"a": list("uuuuvvvv") * 5, "b": list("uuvvuuvv") * 5, "c": list("uuuvvvvu") * 5}
 SCORES = ("mdl", "aic", "loglik", "bdeu", "k2")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fastbayes.errors import FastBayesError
+from fastbayes.core.errors import FastBayesError
 from fastbayes.networks.network import BayesianNetwork
 from fastbayes.networks.picture import places
 from tests.networks_made import asia, random_network

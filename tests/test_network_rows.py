@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastbayes.errors import DataError, MemoryLimitError, SchemaError
-from fastbayes.networks import batch
+from fastbayes.core.errors import DataError, MemoryLimitError, SchemaError
+from fastbayes.networks.infer import batch
 from fastbayes.networks.network import BayesianNetwork
 from tests.networks_made import asia, random_network
 

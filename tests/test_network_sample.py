@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import fastbayes as fb
-from fastbayes.errors import DataError, FileFormatError, SchemaError
+from fastbayes.core import files
+from fastbayes.core.errors import DataError, FileFormatError, SchemaError
 from fastbayes.networks import drawing
 from fastbayes.networks.network import BayesianNetwork
 from tests.networks_made import asia, joint_by_rows, posterior_by_joint, random_network
@@ -129,6 +130,6 @@ def test_model_file__gives_the_network_back(tmp_path: Path) -> None:
     header, arrays = fitted.state()
     del arrays["table.0"]
     told = {"kind": "model", "class": "BayesianNetwork", "params": {}, "state": header}
-    fb.files.write(tmp_path / "bad.fb", told, arrays)
+    files.write(tmp_path / "bad.fb", told, arrays)
     with pytest.raises(FileFormatError, match="do not fit together"):
         fb.load(tmp_path / "bad.fb")

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from learning_cases import random_codes, random_graph, table_of
 from oracles import network_scores as naive
 
-from fastbayes.errors import DataError, MemoryLimitError, SchemaError
-from fastbayes.networks.score import SCORES, Rule, family_score, masks_of, members
-from fastbayes.networks.search_rows import read_rows
-from fastbayes.networks.search_scores import FamilyScores
+from fastbayes.core.errors import DataError, MemoryLimitError, SchemaError
+from fastbayes.networks.search.score import SCORES, ScoreRule, family_score, masks_of, members
+from fastbayes.networks.search.search_rows import read_rows
+from fastbayes.networks.search.search_scores import FamilyScores
 
 
 @pytest.mark.parametrize("name", SCORES)
@@ -25,7 +25,7 @@ def test_graphs_score_as_by_hand(name, seed):
     weight = rng.integers(1, 9, len(columns[0])) / 4 if seed % 2 else np.ones(len(columns[0]))
     table, domains = table_of(columns, sizes)
     rows = read_rows(table, domains=domains, sample_weight=weight if seed % 2 else None)
-    scores = FamilyScores(rows, Rule(name, 2.5))
+    scores = FamilyScores(rows, ScoreRule(name, 2.5))
     masks = [sum(1 << u for u in above) for above in graph]
     found = scores.rule.sign * scores.total(masks)
     expected = naive.score(columns, sizes, weight, graph, name, 2.5)
@@ -41,7 +41,9 @@ def test_a_family_scores_as_by_hand(name, seed):
     counts = np.zeros(sizes)
     np.add.at(counts, tuple(columns), 1)
     expected = naive.family_score(columns, sizes, np.ones(40), 2, (0, 1), name, 3.0)
-    assert family_score(counts, Rule(name, 3.0)) == pytest.approx(expected, rel=1e-10, abs=1e-9)
+    assert family_score(counts, ScoreRule(name, 3.0)) == pytest.approx(
+        expected, rel=1e-10, abs=1e-9
+    )
 
 
 @pytest.mark.parametrize("name", SCORES)
@@ -51,20 +53,20 @@ def test_ways_of_counting_agree(name, monkeypatch):
     table, domains = table_of(columns, sizes)
     rows = read_rows(table, domains=domains)
     asked = [(v, sum(1 << u for u in range(6) if u != v)) for v in range(6)] + [(0, 6), (1, 4)]
-    expected = FamilyScores(rows, Rule(name)).values(asked)
+    expected = FamilyScores(rows, ScoreRule(name)).values(asked)
     assert rows.columns is not None
     # In parts of a few rows, by numbers of the joint values that occur, and scan by scan.
-    monkeypatch.setattr("fastbayes.networks.search_scores.DENSE", 8)
-    monkeypatch.setattr("fastbayes.networks.search_scores.PART", 7)
+    monkeypatch.setattr("fastbayes.networks.search.search_scores.DENSE", 8)
+    monkeypatch.setattr("fastbayes.networks.search.search_scores.PART", 7)
     for threads in (1, 3):
-        found = FamilyScores(rows, Rule(name), threads=threads).values(asked)
+        found = FamilyScores(rows, ScoreRule(name), threads=threads).values(asked)
         assert found == pytest.approx(expected, rel=1e-12)
     scanned = read_rows(table, domains=domains, memory_limit=8_000)
     assert scanned.columns is None
-    found = FamilyScores(scanned, Rule(name)).values(asked)
+    found = FamilyScores(scanned, ScoreRule(name)).values(asked)
     assert found == pytest.approx(expected, rel=1e-12)
     monkeypatch.setenv("FASTBAYES_KERNELS", "always")
-    assert FamilyScores(rows, Rule(name)).values(asked) == pytest.approx(expected, rel=1e-12)
+    assert FamilyScores(rows, ScoreRule(name)).values(asked) == pytest.approx(expected, rel=1e-12)
 
 
 def test_equal_rows_are_taken_together():
@@ -105,14 +107,14 @@ def test_tables_over_the_limit_are_refused_by_name():
     table, domains = table_of(columns, [30] * 4)
     rows = read_rows(table, domains=domains, memory_limit=20_000)
     with pytest.raises(MemoryLimitError, match=r"\['v0', 'v1', 'v2'\].*max_parents"):
-        FamilyScores(rows, Rule(), memory_limit=100_000).value(2, 3)
+        FamilyScores(rows, ScoreRule(), memory_limit=100_000).value(2, 3)
 
 
 def test_rules_and_graphs_in_doubt_are_refused():
     with pytest.raises(ValueError, match="score='bic'"):
-        Rule("bic")
+        ScoreRule("bic")
     with pytest.raises(ValueError, match="ess=0"):
-        Rule("bdeu", 0)
+        ScoreRule("bdeu", 0)
     with pytest.raises(SchemaError, match="'z' is not among"):
         masks_of({"a": ["z"]}, ["a", "b"])
     with pytest.raises(SchemaError, match="'a' is its own parent"):
@@ -139,7 +141,7 @@ def test_bnlearn_scores(shared_data, name, parents, kind):
     rows = read_rows(shared_data / f"tables/bn_{name}.csv")
     masks = masks_of({} if kind == "empty" else parents, rows.names)
     for rule, value in expected.items():
-        scores = FamilyScores(rows, Rule(rule))
+        scores = FamilyScores(rows, ScoreRule(rule))
         assert scores.rule.sign * scores.total(masks) == pytest.approx(value, rel=1e-9)
         assert sum(scores.parameters(v, mask) for v, mask in enumerate(masks)) == count
 
@@ -150,13 +152,13 @@ def test_tables_of_more_cells_than_rows_are_summed_over_those_that_occur(name, m
     columns, sizes = [rng.integers(0, 40, 300) for _ in range(4)], [40] * 4
     table, domains = table_of(columns, sizes)
     rows = read_rows(table, domains=domains)
-    monkeypatch.setattr("fastbayes.networks.search_scores.DENSE", 10**9)
-    expected = FamilyScores(rows, Rule(name)).value(0, 6)
-    monkeypatch.setattr("fastbayes.networks.search_scores.DENSE", 1 << 16)
+    monkeypatch.setattr("fastbayes.networks.search.search_scores.DENSE", 10**9)
+    expected = FamilyScores(rows, ScoreRule(name)).value(0, 6)
+    monkeypatch.setattr("fastbayes.networks.search.search_scores.DENSE", 1 << 16)
     monkeypatch.setattr(FamilyScores, "_counted", None)  # no dense table is made
-    scores = FamilyScores(rows, Rule(name))
-    monkeypatch.setattr("fastbayes.networks.search_scores.SPARSE", 0)
-    monkeypatch.setattr("fastbayes.networks.search_scores.DENSE", 0)
+    scores = FamilyScores(rows, ScoreRule(name))
+    monkeypatch.setattr("fastbayes.networks.search.search_scores.SPARSE", 0)
+    monkeypatch.setattr("fastbayes.networks.search.search_scores.DENSE", 0)
     assert scores.value(0, 6) == pytest.approx(expected, rel=1e-12)
 
 
@@ -166,7 +168,7 @@ def test_what_is_hopeless_gains_nothing(seed, name):
     rng = np.random.default_rng(seed)
     columns, sizes = random_codes(rng, n_rows=int(rng.integers(2, 80)), n_nodes=5)
     table, domains = table_of(columns, sizes)
-    scores = FamilyScores(read_rows(table, domains=domains), Rule(name))
+    scores = FamilyScores(read_rows(table, domains=domains), ScoreRule(name))
     parents = int(rng.integers(0, 4)) << 1
     others = [3, 4]
     found = scores.toggled([(0, parents, others)])[0]

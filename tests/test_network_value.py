@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastbayes as fb
-from fastbayes.errors import SchemaError
+from fastbayes.core.errors import SchemaError
 from fastbayes.networks.network import BayesianNetwork
 
 RAIN: dict[str, Any] = {

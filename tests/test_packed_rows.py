@@ -8,8 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastbayes.equal_rows import EqualRows, apart, countable, distinct, joint, repeats, summed
-from fastbayes.packed_rows import blocks, rereadable, spread
+from fastbayes.scan.deduplicate import (
+    DistinctRows,
+    apart,
+    countable,
+    distinct,
+    joint,
+    repeats,
+    summed,
+)
+from fastbayes.scan.packed_rows import blocks, rereadable, spread
 
 
 def by_hand(columns, weight):
@@ -34,7 +42,7 @@ def test_parts_of_equal_rows_add_up(drawn, step, dense):
     a, b = (np.array(c, np.uint8) for c in drawn[:2])
     weight = np.array(drawn[2])
     sizes = np.array([3, 5 if dense else 10**9], np.int64)
-    equal = EqualRows(sizes)
+    equal = DistinctRows(sizes)
     for i in range(0, len(a), step):
         part = slice(i, i + step)
         codes = joint([a[part], b[part]], sizes)
@@ -67,7 +75,7 @@ def test_rows_that_differ_stay():
     columns = [np.arange(20_000).astype(np.uint16)]
     assert not repeats(joint(columns, np.array([20_000])))
     assert distinct(columns, np.array([20_000]), None) == (columns, None, False)
-    equal = EqualRows(np.array([20_000]))
+    equal = DistinctRows(np.array([20_000]))
     codes = joint(columns, np.array([20_000]))
     assert not equal.add(codes, np.ones(20_000), 20_000)
 

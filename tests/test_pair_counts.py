@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from making import batch_of, random_batch, shape_of
 
 import fastbayes as fb
-from fastbayes.batch import Batch
-from fastbayes.errors import DataError, MemoryLimitError, SchemaError
-from fastbayes.schema import Shape
+from fastbayes.core.batch import Batch
+from fastbayes.core.errors import DataError, MemoryLimitError, SchemaError
+from fastbayes.core.schema import Shape
 from fastbayes.statistics import PairCounts, ValueCounts
 
 shapes = st.builds(

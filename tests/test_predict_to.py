@@ -14,7 +14,7 @@ import pytest
 
 import fastbayes as fb
 from fastbayes.data import text
-from fastbayes.sink import GROUP_ROWS, Written, format_of
+from fastbayes.scan.sink import GROUP_ROWS, Written, format_of
 
 READ: dict[str, Callable[[Path], pa.Table]] = {
     ".parquet": pq.read_table,

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastbayes.domains import (
+from fastbayes.core.domains import (
     common_type,
     default_kind,
     domain,
@@ -22,8 +22,8 @@ from fastbayes.domains import (
     sorted_domain,
     value_type,
 )
-from fastbayes.errors import SchemaError
-from fastbayes.schema import Feature, Schema, Shape, chosen, from_header, labels, to_header
+from fastbayes.core.errors import SchemaError
+from fastbayes.core.schema import Feature, Schema, Shape, chosen, from_header, labels, to_header
 
 TEXT, WHOLE, REAL, TRUTH = pa.string(), pa.int64(), pa.float64(), pa.bool_()
 

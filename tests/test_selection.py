@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 import fastbayes as fb
-from fastbayes.classifiers import selective_average
-from fastbayes.classifiers.base import Scans
-from fastbayes.classifiers.selective import Losses, network_losses
-from fastbayes.errors import SchemaError
+from fastbayes.core.errors import SchemaError
+from fastbayes.models.discrete import selective_average
+from fastbayes.models.discrete.selective import NestedLosses, network_losses
+from fastbayes.models.estimator.base import Scans
 from fastbayes.statistics import PairCounts
 
 NAMES = [f"x{j}" for j in range(5)]
@@ -39,7 +39,7 @@ def table_of(n: int, seed: int = 0, *, holes: float = 0.0, noise: int = 2) -> pa
 class Watched(fb.KDB):
     """Keeps the losses that it chose by."""
 
-    seen: Losses
+    seen: NestedLosses
 
     def _selected(self, scans: Scans, stats: fb.Statistics) -> fb.Statistics:
         cells, prior = self._cells_of(stats), self._prior_of(stats)
@@ -120,8 +120,8 @@ def test_criterion__is_what_is_least() -> None:
 
 def test_equal_losses__go_to_the_smaller_model() -> None:
     same = np.array([[9.0, 2.0, 1.0, 1.0], [9.0, 1.0, 1.0 - 1e-15, 3.0]])
-    assert Losses(same, 9 - same).best("log_loss", 1) == (0, 2)
-    assert Losses(same, 9 - same).best("error", 0) == (0, 0)
+    assert NestedLosses(same, 9 - same).best("log_loss", 1) == (0, 2)
+    assert NestedLosses(same, 9 - same).best("error", 0) == (0, 0)
     # No model of this data has more than one feature that says something.
     data = pa.table({"a": ["u", "v"] * 20, "b": ["w"] * 40, "c": ["w"] * 40, "y": ["p", "q"] * 20})
     model = fb.KDB(2, select="leave_one_out").fit(data, "y")
@@ -166,7 +166,7 @@ def test_compiled_and_plain_losses__agree(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_what_cannot_be__is_said() -> None:
     data = table_of(50)
-    with pytest.raises(ValueError, match="select='best': use None or 'leave_one_out'"):
+    with pytest.raises(ValueError, match="select='best': use one of"):
         fb.KDB(select="best").fit(data, "y")
     with pytest.raises(ValueError, match="criterion='auc': use one of"):
         fb.KDB(criterion="auc").fit(data, "y")

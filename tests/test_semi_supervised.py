@@ -12,10 +12,10 @@ from comparing import Rows, close, frame
 from oracles.naive_bayes import NaiveBayes as Oracle
 
 import fastbayes as fb
-from fastbayes.batch import BLOCK_ROWS
-from fastbayes.classifiers import semi_supervised
-from fastbayes.classifiers.smoothing import best_alpha, leave_one_out_log_joint
-from fastbayes.errors import DataError
+from fastbayes.core.batch import BLOCK_ROWS
+from fastbayes.core.errors import DataError
+from fastbayes.models.discrete import semi_supervised
+from fastbayes.models.estimator.smoothing import best_alpha, leave_one_out_log_joint
 
 TYPES = {"a": pa.string(), "b": pa.string(), "u": pa.float64()}
 

@@ -22,16 +22,16 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import fastbayes
-from fastbayes.classifiers.door import check_features
-from fastbayes.classifiers.drop_in import (
+from fastbayes.core.errors import DataError, FastBayesWarning, SchemaError
+from fastbayes.models.estimator.input_checks import check_features
+from fastbayes.models.estimator.labels import check_labels, check_weight, encode_labels
+from fastbayes.models.sklearn.naive_bayes import (
     BernoulliNB,
     CategoricalNB,
     ComplementNB,
     GaussianNB,
     MultinomialNB,
 )
-from fastbayes.classifiers.labels import check_labels, check_weight, encode_labels
-from fastbayes.errors import DataError, FastBayesWarning, SchemaError
 
 DROP_INS = [BernoulliNB, CategoricalNB, ComplementNB, GaussianNB, MultinomialNB]
 SPARSE = [BernoulliNB, ComplementNB, MultinomialNB]
@@ -207,8 +207,8 @@ import sys, warnings
 for name in ("sklearn", "scipy", "pandas"):
     sys.modules[name] = None
 import numpy as np
-from fastbayes.classifiers.drop_in import *
-from fastbayes.errors import FastBayesWarning, NotFittedError
+from fastbayes.models.sklearn.naive_bayes import *
+from fastbayes.core.errors import FastBayesWarning, NotFittedError
 X, y = np.array([[0, 1], [2, 0], [1, 1], [0, 2]]), np.array([[0], [1], [1], [0]])
 for cls in (BernoulliNB, CategoricalNB, ComplementNB, GaussianNB, MultinomialNB):
     try:

@@ -30,11 +30,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.data import text
 from fastbayes.data.rows import blocks, cut_rows
 from fastbayes.data.segments import SEGMENT_BLOCKS, STREAM_BLOCKS, reblock
 from fastbayes.data.source import Source, open_source
-from fastbayes.errors import DataError, SchemaError
 
 BLOCK = 3
 TABLE = pa.table(

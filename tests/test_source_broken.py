@@ -23,11 +23,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from fastbayes.core.errors import DataError, FileFormatError, SchemaError
 from fastbayes.data import rows as rows_module
 from fastbayes.data import text
 from fastbayes.data.segments import reading, sound
 from fastbayes.data.source import open_source
-from fastbayes.errors import DataError, FileFormatError, SchemaError
 
 TABLE = pa.table(
     {

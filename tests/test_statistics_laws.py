@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from making import alignment_of, batch_of, random_batch, random_table, reweighted, rows_of, shape_of
 
-from fastbayes import engine
-from fastbayes.batch import Batch
+from fastbayes.core.batch import Batch
+from fastbayes.core.errors import DataError
+from fastbayes.core.schema import Alignment, Shape
 from fastbayes.data.encode import Encoder
 from fastbayes.data.source import open_source
-from fastbayes.errors import DataError
-from fastbayes.schema import Alignment, Shape
+from fastbayes.scan import engine
 from fastbayes.statistics import REGISTRY, ClassMoments, FamilyCounts, ValueCounts
 from fastbayes.statistics.class_moments import LEAST_SHARE
 

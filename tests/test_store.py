@@ -15,9 +15,9 @@ import pytest
 from making import random_table
 
 import fastbayes as fb
-from fastbayes import files
-from fastbayes.classifiers.store import MODELS
-from fastbayes.errors import DataError, FastBayesError, FileFormatError, NotFittedError
+from fastbayes.core import files
+from fastbayes.core.errors import DataError, FastBayesError, FileFormatError, NotFittedError
+from fastbayes.models.registry import MODELS
 
 TABLE = random_table(400)
 X = TABLE.drop_columns(["y", "w"])

@@ -19,7 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fastbayes.classifiers.structure import (
+from fastbayes.kernels.numpy.information import class_information, pair_information
+from fastbayes.models.discrete.structure import (
     by_relevance,
     k_dependence,
     maximum_spanning_forest,
@@ -27,7 +28,6 @@ from fastbayes.classifiers.structure import (
     penalty,
     tree_dot,
 )
-from fastbayes.plain.information import class_information, pair_information
 
 Weights = NDArray[np.float64]
 # Few different weights, so that most of them tie; some are equal up to rounding only.

@@ -14,9 +14,9 @@ from comparing import close
 from refitting import TARGET, WEIGHT, counted, random_rows
 
 import fastbayes as fb
-from fastbayes.classifiers.left_out import left_out
 from fastbayes.data.apply import open_for
 from fastbayes.data.encode import Encoder, Place
+from fastbayes.models.leave_one_out.loo import unfitted_loo_scorer
 
 
 @pytest.fixture(params=["always", "never"], autouse=True)
@@ -183,7 +183,7 @@ def test_errors__say_what_reads_rows(criterion: str) -> None:
 
 def left_out_log_joint(model: Any, table: pa.Table) -> float:
     """Return the sum over rows of ln P(c, x), each by the counts without it."""
-    scorer, schema = left_out(model, model.statistics_), model.schema_
+    scorer, schema = unfitted_loo_scorer(model, model.statistics_), model.schema_
     weight = weight_of(table)
     also = [n for n in (TARGET, weight) if n]
     source, _ = open_for(schema, table, also=also)

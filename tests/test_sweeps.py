@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from refitting import random_rows
 
 import fastbayes as fb
-from fastbayes.errors import DataError, SchemaError
-from fastbayes.sweeps import ALPHAS, alpha_sweep
-from fastbayes.thresholds import between, threshold_sweep
-from fastbayes.validation import evaluate_probabilities
+from fastbayes.core.errors import DataError, SchemaError
+from fastbayes.evaluation.curves.sweeps import ALPHAS, alpha_sweep
+from fastbayes.evaluation.curves.thresholds import between, threshold_sweep
+from fastbayes.evaluation.validation import evaluate_probabilities
 
 # -- alpha -----------------------------------------------------------------------------------------
 

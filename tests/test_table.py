@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from making import random_table
 
 import fastbayes as fb
-from fastbayes.errors import DataError, SchemaError
+from fastbayes.core.errors import DataError, SchemaError
 
 COLUMNS = {
     "strings": ["q", "", "é", 'naïve, "quoted"\n', None, "null", "NaN"],

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import fastbayes as fb
-from fastbayes.errors import SchemaError
+from fastbayes.core.errors import SchemaError
 
 DROP_INS = {
     "categorical": lambda **o: fb.CategoricalNB(**o),
@@ -238,7 +238,7 @@ def test_drop_ins__probabilities_of_zero_are_refused(name):
     with pytest.raises(SchemaError, match="alpha > 0"):
         model.to_logistic()
     model = DROP_INS[name](alpha=1e-12, force_alpha=False)
-    with pytest.warns(fb.errors.FastBayesWarning, match="alpha too small"):
+    with pytest.warns(fb.FastBayesWarning, match="alpha too small"):
         model.fit(X, ["a", "a", "b", "b"])
     found = model.to_logistic().predict_proba(X)
     np.testing.assert_allclose(found, model.predict_proba(X), rtol=0, atol=1e-12)
@@ -246,7 +246,7 @@ def test_drop_ins__probabilities_of_zero_are_refused(name):
 
 def test_a_single_class():
     table = {"a": ["u", "v"], "x": [1.0, 2.0], "y": ["no", "no"]}
-    with pytest.warns(fb.errors.FastBayesWarning, match="only one class"):
+    with pytest.warns(fb.FastBayesWarning, match="only one class"):
         model = fb.NaiveBayes(variance="shared").fit(table, "y")
     assert (model.to_logistic().predict_proba(table) == 1).all()
 

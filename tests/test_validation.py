@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import metrics
 
-from fastbayes import ranks
-from fastbayes.errors import DataError
-from fastbayes.validation import Evaluation, Evaluator, evaluate_probabilities
+from fastbayes.core.errors import DataError
+from fastbayes.evaluation import roc_auc
+from fastbayes.evaluation.validation import Evaluation, Evaluator, evaluate_probabilities
 
 FIGURES = ["n", "accuracy", "log_loss", "clipped", "brier", "auc", "auc_error"]
 FIGURES += ["calibration_error", "expected_loss", "bayes_risk"]
@@ -126,7 +126,7 @@ def test_auc__histogram_holds_its_bound(monkeypatch: pytest.MonkeyPatch, n_class
     proba /= proba.sum(axis=1, keepdims=True)
     weight = rng.exponential(size=len(y)) ** 3
     exact = evaluate_probabilities(proba, y, range(n_classes), weight=weight)
-    monkeypatch.setattr(ranks, "EXACT_SCORES", 5_000)
+    monkeypatch.setattr(roc_auc, "EXACT_SCORES", 5_000)
     found = evaluate_probabilities(proba, y, range(n_classes), weight=weight)
     assert (exact.auc_method, found.auc_method) == ("exact", "histogram")
     assert abs(found.auc - exact.auc) <= found.auc_error < 1e-3
@@ -135,7 +135,7 @@ def test_auc__histogram_holds_its_bound(monkeypatch: pytest.MonkeyPatch, n_class
 
 
 def test_auc__histogram_bound_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranks, "EXACT_SCORES", 1)
+    monkeypatch.setattr(roc_auc, "EXACT_SCORES", 1)
     score = np.array([0.3, 0.3 + 1e-9, 0.0, 0.0, 1.0, 1.0])  # ties at 0 and 1 are no error
     found = evaluate_probabilities(np.c_[1 - score, score], [0, 1] * 3, ["a", "b"])
     assert found.auc == pytest.approx((1 + 0.5 + 1 + 0.5 + 0 + 1 + 0 + 0 + 0.5) / 9)
@@ -143,7 +143,7 @@ def test_auc__histogram_bound_is_reached(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_auc__histogram_merges_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranks, "EXACT_SCORES", 50)
+    monkeypatch.setattr(roc_auc, "EXACT_SCORES", 50)
     rng = np.random.default_rng(0)
     proba, y = rng.dirichlet([0.1, 0.1], 200), rng.integers(0, 2, 200)
     whole = evaluate_probabilities(proba, y, ["a", "b"])
@@ -160,7 +160,7 @@ def test_auc__histogram_merges_in_any_order(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("n_classes", [2, 10, 100, 1000, 100_000])
 def test_histogram__bins_rise_with_the_score_and_stay_small(n_classes: int) -> None:
-    made = ranks.Ranks(n_classes)
+    made = roc_auc.RocAuc(n_classes)
     scores = np.array(
         [
             -0.0,
@@ -183,7 +183,7 @@ def test_histogram__bins_rise_with_the_score_and_stay_small(n_classes: int) -> N
     assert bins[0] == bins[1] == 0 < bins[2]
     assert bins[-1] == bins[-2] > bins[-3]
     if n_classes <= 1000:
-        assert len(made._columns) * 2 * 8 * (bins.max() + 1) <= ranks.HISTOGRAM_BYTES
+        assert len(made._columns) * 2 * 8 * (bins.max() + 1) <= roc_auc.HISTOGRAM_BYTES
     dense = made._bin(np.sort(np.random.default_rng(0).random(10_000)))
     assert (np.diff(dense) >= 0).all()
 

@@ -11,13 +11,13 @@ import pytest
 from scipy import stats as scipy_stats
 
 import fastbayes as fb
-from fastbayes.batch import Batch, Codes
-from fastbayes.classifiers import wald
-from fastbayes.classifiers.linear import Coefficients
-from fastbayes.classifiers.observed_information import check_wald, information
-from fastbayes.errors import DataError, FastBayesWarning
-from fastbayes.layout import Layout
-from fastbayes.schema import Feature, Schema
+from fastbayes.core.batch import Batch, Codes
+from fastbayes.core.errors import DataError, FastBayesWarning
+from fastbayes.core.layout import Layout
+from fastbayes.core.schema import Feature, Schema
+from fastbayes.models.logistic import wald
+from fastbayes.models.logistic.linear import Coefficients
+from fastbayes.models.logistic.observed_information import check_wald, information
 
 
 def problem(seed, k, sizes=(3, 2, 4), p=2, pairs=((0, 2),), n=400, weighted=True, missing=0.1):

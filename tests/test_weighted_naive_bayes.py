@@ -20,8 +20,8 @@ from scipy.optimize import minimize
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import fastbayes as fb
-from fastbayes import packed_rows
-from fastbayes.classifiers.weighted_objective import Conditional
+from fastbayes.models.discrete.weighted_objective import Conditional
+from fastbayes.scan import packed_rows
 
 Floats = NDArray[np.float64]
 
@@ -297,10 +297,10 @@ def test_adapt_prior__keeps_the_weights() -> None:
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"alpha": 0}, "alpha=0: use a number above 0"),
+        ({"alpha": 0}, "alpha=0: use a finite number > 0"),
         ({"alpha": -1}, "alpha=-1"),
-        ({"l2": -1}, "l2=-1: use a finite number at least 0"),
-        ({"tol": 0}, "tol=0: use a finite number above 0"),
+        ({"l2": -1}, "l2=-1: use a finite number >= 0"),
+        ({"tol": 0}, "tol=0: use a finite number > 0"),
         ({"max_iter": 0}, "max_iter=0"),
         ({"missing": "mean"}, "missing='mean'"),
     ],

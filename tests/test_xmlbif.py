@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from network_files import HARD, check_posteriors, names, networks
 from networks_made import asia, random_network
 
-from fastbayes.errors import DataError, FastBayesWarning, FileFormatError
-from fastbayes.networks import xmlbif
+from fastbayes.core.errors import DataError, FastBayesWarning, FileFormatError
+from fastbayes.networks.io import xmlbif
 from fastbayes.networks.network import BayesianNetwork
 
 few = settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -10,7 +10,7 @@ import fastbayes as fb
 from fastbayes.cli import compare, learning_curve, models, network, statistics, tools
 from fastbayes.cli.show import remarks
 from fastbayes.cli.stopping import Stopped, stoppable
-from fastbayes.files import FULL
+from fastbayes.core.files import FULL
 
 
 class Commands(click.Group):

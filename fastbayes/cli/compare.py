@@ -10,7 +10,7 @@ import fastbayes as fb
 from fastbayes.cli.options import DISCRETIZE, JSON, READING
 from fastbayes.cli.show import bar, show
 from fastbayes.cli.values import names, of_columns
-from fastbayes.comparison import CANDIDATES
+from fastbayes.models.registry import candidates
 
 
 @click.command()
@@ -20,8 +20,7 @@ from fastbayes.comparison import CANDIDATES
     "--models",
     callback=names,
     metavar="A,B,...",
-    help=f"Models: {', '.join(candidate.name for candidate in CANDIDATES)}; default: all that the "
-    "columns allow.",
+    help=f"Models: {', '.join(candidates())}; default: all that the columns allow.",
 )
 @click.option(
     "--folds",

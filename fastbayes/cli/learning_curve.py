@@ -11,9 +11,9 @@ import fastbayes as fb
 from fastbayes.cli.options import DISCRETIZE, FORCE, JSON, READING
 from fastbayes.cli.show import bar, show
 from fastbayes.cli.values import names, of_columns
-from fastbayes.curve_table import METRICS
-from fastbayes.learners import KNOWN
-from fastbayes.plots import check_picture, figure
+from fastbayes.evaluation.curves.curve_table import METRICS
+from fastbayes.evaluation.plots import check_picture, figure
+from fastbayes.models.registry import candidates
 
 
 def sizes_of(_: Any, __: Any, value: str | None) -> list[float] | None:
@@ -47,7 +47,7 @@ def rows_or_share(_: Any, __: Any, value: str | None) -> float | None:
     default="naive-bayes,logistic",
     show_default=True,
     metavar="A,B,...",
-    help=f"Models: {', '.join(candidate.name for candidate in KNOWN)}.",
+    help=f"Models: {', '.join(candidates())}.",
 )
 @click.option(
     "--sizes",

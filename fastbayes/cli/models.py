@@ -8,8 +8,6 @@ from typing import Any
 import click
 
 import fastbayes as fb
-from fastbayes.calibration import MAPS
-from fastbayes.classifiers.base import check_learnable
 from fastbayes.cli.options import (
     FORCE,
     JSON,
@@ -28,11 +26,13 @@ from fastbayes.cli.options import (
 )
 from fastbayes.cli.show import MOST, bar, calibration, fields, learned, show
 from fastbayes.cli.values import names, of_columns
-from fastbayes.errors import SchemaError
-from fastbayes.files import check_target
-from fastbayes.learning import learn
-from fastbayes.remarks import remark
-from fastbayes.sink import format_of
+from fastbayes.core.errors import SchemaError
+from fastbayes.core.files import check_target
+from fastbayes.evaluation.calibrate.calibration import MAPS
+from fastbayes.evaluation.curves.fit_source import fit_source
+from fastbayes.models.estimator.base import check_learnable
+from fastbayes.scan.data_warnings import remark
+from fastbayes.scan.sink import format_of
 
 # Options that say how DATA are read.
 OF_DATA = ("target", "discretize", "columns", "categorical", "missing", "calibrate")
@@ -116,7 +116,7 @@ def fit(
         if calibrate is not None:
             fitted = fb.Calibrated(fitted, method=calibrate)
         with bar("counting", str(data)) as progress:
-            learn(fitted, data, target, columns=columns, progress=progress, **reading)
+            fit_source(fitted, data, target, columns=columns, progress=progress, **reading)
         # What held for this job is no property of the model.
         for made in (fitted,) if calibrate is None else (fitted.model, fitted.model_):
             made.set_params(**dict.fromkeys(limits))

@@ -35,10 +35,10 @@ from fastbayes.cli.options import (
 )
 from fastbayes.cli.show import bar, fields, listed, say, show, table
 from fastbayes.cli.values import names, of_columns
-from fastbayes.files import check_target
-from fastbayes.networks.learning import SEARCHES
-from fastbayes.networks.score import SCORES
-from fastbayes.sink import format_of as rows_format
+from fastbayes.core.files import check_target
+from fastbayes.networks.search.score import SCORES
+from fastbayes.networks.search.structure_search import SEARCHES
+from fastbayes.scan.sink import format_of as rows_format
 
 
 def _default(function: Any, option: str) -> Any:

@@ -11,8 +11,8 @@ import click
 import fastbayes as fb
 from fastbayes.cli.show import listed
 from fastbayes.cli.values import method
-from fastbayes.errors import DataError
-from fastbayes.networks.filing import format_of
+from fastbayes.core.errors import DataError
+from fastbayes.networks.formats import format_of
 
 MODEL_SUFFIX = ".fb"
 

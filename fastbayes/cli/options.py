@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from inspect import signature
 from typing import Any
 
 import click
@@ -22,26 +21,14 @@ from fastbayes.cli.values import (
     share,
     super_parents,
 )
-from fastbayes.errors import DataError
-from fastbayes.loss import loss_matrix
-from fastbayes.networks.learning import SEARCHES
-from fastbayes.networks.score import SCORES
-from fastbayes.numeric_kinds import KINDS
+from fastbayes.core.errors import DataError
+from fastbayes.core.loss import loss_matrix
+from fastbayes.models.registry import by_name
+from fastbayes.networks.search.score import SCORES
+from fastbayes.networks.search.structure_search import SEARCHES
+from fastbayes.scan.density_spec import KINDS
 
-MODELS = {
-    "naive-bayes": "NaiveBayes",
-    "spode": "SPODE",
-    "tan": "TAN",
-    "aode": "AODE",
-    "a2de": "A2DE",
-    "kdb": "KDB",
-    "gaussian-bayes": "GaussianBayes",
-    "joint-bayes": "JointBayes",
-    "joint-gaussian": "JointGaussian",
-    "network": "NetworkClassifier",
-    "weighted-naive-bayes": "WeightedNaiveBayes",
-    "logistic": "LogisticRegression",
-}
+MODELS = by_name()
 CHOOSE_ALPHA = ("naive-bayes", "spode", "tan", "weighted-naive-bayes")
 
 Command = Callable[..., Any]
@@ -49,7 +36,7 @@ Command = Callable[..., Any]
 
 def takers(parameter: str) -> list[str]:
     """Return the models that take a parameter: their constructors are the table of what does."""
-    return [m for m, c in MODELS.items() if parameter in signature(getattr(fb, c)).parameters]
+    return [m for m, entry in MODELS.items() if parameter in entry.load()._declared]
 
 
 def of_models(option: str, *, help: str, **attributes: Any) -> Command:
@@ -85,7 +72,7 @@ def unfitted(ctx: click.Context, model: str, parameters: Mapping[str, Any], **mo
         raise click.UsageError("--criterion goes with --select leave_one_out", ctx)
     if "m" in told and parameters.get("smoothing") != "m_estimate":
         raise click.UsageError("--m goes with --smoothing m_estimate", ctx)
-    made = getattr(fb, MODELS[model])(**{n: value for n, (_, value) in told.items()}, **more)
+    made = MODELS[model].load()(**{n: value for n, (_, value) in told.items()}, **more)
     try:
         made._check_parameters()
     except ValueError as error:

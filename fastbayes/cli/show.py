@@ -16,8 +16,8 @@ from typing import Any
 import click
 import numpy as np
 
+from fastbayes.core.errors import FastBayesWarning
 from fastbayes.data.source import open_source
-from fastbayes.errors import FastBayesWarning
 
 MOST = 12  # entries of a list that are shown
 

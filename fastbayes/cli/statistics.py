@@ -35,11 +35,11 @@ from fastbayes.cli.show import (
     text,
 )
 from fastbayes.cli.values import of_columns
+from fastbayes.core.domains import default_kind
+from fastbayes.core.errors import SchemaError
+from fastbayes.core.files import check_target
 from fastbayes.data.source import open_source
-from fastbayes.domains import default_kind
-from fastbayes.errors import SchemaError
-from fastbayes.files import check_target
-from fastbayes.numeric_kinds import NumericKinds
+from fastbayes.scan.density_spec import DensitySpec
 from fastbayes.statistics.packed_counts import PackedCounts
 
 LARGEST = 5  # pairs that are named
@@ -102,7 +102,7 @@ def count(
     if numeric is not None:
         options["numeric"] = numeric
     if discretize is not None:
-        cut = numeric is not None and NumericKinds(numeric).cut
+        cut = numeric is not None and DensitySpec(numeric).cut
         if options["cells"] and not options["cell_scatter"]:
             cut, options["families"] = True, []  # none, but their columns are cut
         if not (options["pairs"] or options["triples"] or cut):

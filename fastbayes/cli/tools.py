@@ -12,8 +12,8 @@ import click
 import fastbayes as fb
 from fastbayes.cli.options import FORCE, JSON
 from fastbayes.cli.show import bar, fields, show, size, table
-from fastbayes.environment import Check
-from fastbayes.environment import doctor as examine
+from fastbayes.evaluation.environment import Check
+from fastbayes.evaluation.environment import doctor as examine
 
 
 @click.command()

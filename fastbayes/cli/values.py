@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 import fastbayes as fb
-from fastbayes.errors import DataError
-from fastbayes.numeric_kinds import KINDS
+from fastbayes.core.errors import DataError
+from fastbayes.scan.density_spec import KINDS
 
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 2**10, "MI": 2**20, "GI": 2**30}
 

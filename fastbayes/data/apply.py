@@ -7,12 +7,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from fastbayes.core.domains import domain
+from fastbayes.core.errors import SchemaError
+from fastbayes.core.schema import Schema
 from fastbayes.data.segments import Source
 from fastbayes.data.source import open_source
 from fastbayes.data.unify import unknown_column
-from fastbayes.domains import domain
-from fastbayes.errors import SchemaError
-from fastbayes.schema import Schema
 
 
 def open_for(

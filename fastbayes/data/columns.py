@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fastbayes import _jit
-from fastbayes.data.infer import MISSING, SPAN, UNSEEN, Bins, Codebook, Lookup
-from fastbayes.domains import value_type
-from fastbayes.errors import DataError, SchemaError
-from fastbayes.plain.encode import FEW_ENTRIES
+from fastbayes.core.domains import value_type
+from fastbayes.core.errors import DataError, SchemaError
+from fastbayes.data.infer import MISSING, SPAN, UNSEEN, BinBook, Codebook, Lookup
+from fastbayes.kernels import dispatch
+from fastbayes.kernels.numpy.encode import FEW_ENTRIES
 
 
 class Prepared(NamedTuple):
@@ -93,11 +93,13 @@ def prepare(book: Codebook, column: pa.Array, n: int, kernels: ModuleType) -> Pr
     return Prepared(size, missing, found.has_unseen, write, plain)
 
 
-def prepare_bins(book: Bins, values: NDArray[np.float64], missing: bool, cells: float) -> Prepared:
+def prepare_bins(
+    book: BinBook, values: NDArray[np.float64], missing: bool, cells: float
+) -> Prepared:
     """Look up the bins of numbers, of which NaN is missing."""
 
     def write(code: int, out: NDArray[np.unsignedinteger]) -> None:
-        _jit.load("bins", cells).assign(values, book.cuts, code, out)
+        dispatch.load("bins", cells).assign(values, book.cuts, code, out)
 
     return Prepared(len(book), missing, False, write)
 

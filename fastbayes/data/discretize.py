@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastbayes.core.domains import checked_cuts
+from fastbayes.core.errors import SchemaError
 from fastbayes.data.sketch import Profile, ValueSketch
-from fastbayes.domains import checked_cuts
-from fastbayes.errors import SchemaError
-from fastbayes.plain.sketch import split
+from fastbayes.kernels.numpy.sketch import split
 
 METHODS = ("mdl", "quantile", "width")
 DEFAULT_BINS = 10

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fastbayes.batch import BLOCK_ROWS
+from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.data.encode import Encoder, Place, filtered
 from fastbayes.data.folds import Codes, Folds, scrambled
 from fastbayes.data.segments import Segment, Source, join, reblock

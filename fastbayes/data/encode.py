@@ -13,8 +13,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fastbayes import _jit
-from fastbayes.batch import BLOCK_ROWS, GREATEST, Batch, Codes
+from fastbayes.core.batch import BLOCK_ROWS, GREATEST, Batch, Codes
+from fastbayes.core.domains import default_kind, domain, sorted_domain
+from fastbayes.core.errors import DataError, SchemaError
+from fastbayes.core.schema import Feature, Schema, chosen
 from fastbayes.data.columns import (
     ColumnTypes,
     Prepared,
@@ -24,14 +26,12 @@ from fastbayes.data.columns import (
     prepare_bins,
     write_plain,
 )
-from fastbayes.data.infer import Bins, Codebook, closed_book, open_book
-from fastbayes.domains import default_kind, domain, sorted_domain
-from fastbayes.errors import DataError, SchemaError
-from fastbayes.schema import Feature, Schema, chosen
+from fastbayes.data.infer import BinBook, Codebook, closed_book, open_book
+from fastbayes.kernels import dispatch
 
 MAX_CLASSES = 65_535
 
-Book = Codebook | Bins
+Book = Codebook | BinBook
 
 
 class Place(NamedTuple):
@@ -215,7 +215,7 @@ class Encoder:
     def know(self, schema: Schema) -> None:
         """Take the values of an earlier scan into the open codebooks."""
         for book, feature in zip(self.books, schema.categorical, strict=True):
-            if isinstance(book, Bins):
+            if isinstance(book, BinBook):
                 continue
             assert feature.values is not None
             book.widen(feature.values.type)
@@ -267,7 +267,7 @@ class Encoder:
             weight = None if weight is None else np.ascontiguousarray(weight[keep])
         n = rows.num_rows
         cells = self._cells(rows.num_rows if keep is None else len(keep), place)
-        kernels = _jit.load("encode", cells)
+        kernels = dispatch.load("encode", cells)
         numeric = []
         prepared: list[Prepared] = []
         for feature, book in self.features:
@@ -350,7 +350,7 @@ class Encoder:
         n = rows.num_rows
         if self.target is None:
             return (None if self.applying else np.zeros(n, np.uint8)), 1, None
-        kernels = _jit.load("encode", self._cells(n, place))
+        kernels = dispatch.load("encode", self._cells(n, place))
         prepared = prepare(self.target, rows.column(self.target.name), n, kernels)
         if prepared.size > MAX_CLASSES:
             raise DataError(
@@ -407,9 +407,9 @@ class Encoder:
         return values, bool(suspicious and np.isnan(values).any())
 
 
-def _binned(feature: Feature) -> tuple[Feature, Bins | None]:
+def _binned(feature: Feature) -> tuple[Feature, BinBook | None]:
     """Return a feature of numbers with its bins, if it is cut."""
-    return feature, None if feature.cuts is None else Bins(feature.name, feature.cuts)
+    return feature, None if feature.cuts is None else BinBook(feature.name, feature.cuts)
 
 
 def filtered(rows: pa.RecordBatch, keep: NDArray[np.bool_]) -> pa.RecordBatch:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from fastbayes.core.errors import DataError, FileFormatError
 from fastbayes.data.paths import DataFile
 from fastbayes.data.segments import (
     OnError,
@@ -24,7 +25,6 @@ from fastbayes.data.segments import (
     reblock,
 )
 from fastbayes.data.unify import Projection, check_names, select, unify_schemas
-from fastbayes.errors import DataError, FileFormatError
 
 # From this many files on, footers are read by several threads (latency, above all remote).
 MANY_FILES = 16

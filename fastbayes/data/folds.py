@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.data.encode import Encoder, Place, filtered
 from fastbayes.data.segments import Segment, Source
-from fastbayes.errors import DataError, SchemaError
 
 Codes = NDArray[np.int64]
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from fastbayes.core.errors import FileFormatError
 from fastbayes.data.filesource import FileReader, Piece, open_all
 from fastbayes.data.paths import DataFile
 from fastbayes.data.segments import SEGMENT_BLOCKS, OnError, sound, stream_segments
 from fastbayes.data.unify import is_text
-from fastbayes.errors import FileFormatError
 
 # A row group is read in pieces of this many bytes of each column, and decoded block by block: what
 # is decoded is then still in the cache when it is encoded, and no row group is held as a whole.

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fastbayes.domains import cast_domain, common_type, value_type
-from fastbayes.errors import DataError, SchemaError
+from fastbayes.core.domains import cast_domain, common_type, value_type
+from fastbayes.core.errors import DataError, SchemaError
 
 MISSING = np.uint32(0xFFFFFFFF)
 UNSEEN = np.uint32(0xFFFFFFFE)
@@ -157,7 +157,7 @@ class Codebook:
         return first, table
 
 
-class Bins:
+class BinBook:
     """The bins of a numeric column; a book that is closed from the start.
 
     Parameters

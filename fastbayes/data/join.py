@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.data.segments import Segment, Source, combine
-from fastbayes.errors import DataError, SchemaError
 
 
 def to_array(name: str, values: Any) -> pa.Array:

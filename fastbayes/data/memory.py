@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.data.segments import (
     SEGMENT_BLOCKS,
     Segment,
@@ -20,7 +21,6 @@ from fastbayes.data.segments import (
     stream_segments,
 )
 from fastbayes.data.unify import Projection, select
-from fastbayes.errors import DataError, SchemaError
 
 TILE_CELLS = 1 << 14  # cells turned together: rows and columns of a tile stay in cache
 

@@ -13,8 +13,8 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from fastbayes.core.errors import DataError, FileFormatError
 from fastbayes.data.segments import OnError, first_line, leaving_out, reading
-from fastbayes.errors import DataError, FileFormatError
 
 FORMATS = {
     "parquet": "parquet", "pq": "parquet", "parq": "parquet",

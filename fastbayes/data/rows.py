@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes.errors import DataError, FileFormatError
+from fastbayes.core.errors import DataError, FileFormatError
 
 # A row that does not end within so many bytes has an unclosed quote, or the file is no text.
 LONGEST_ROW = 64 << 20

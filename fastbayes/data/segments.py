@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from fastbayes.core.errors import DataError, FileFormatError
 from fastbayes.data.unify import is_text, unify_types
-from fastbayes.errors import DataError, FileFormatError
 
 # Blocks of one segment of a table, an IPC file, a stream: few, so that a million rows keep every
 # worker busy and little is held. One number for all: floating-point sums are formed per segment,

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes import _jit
-from fastbayes.plain.sketch import FRACTION_BITS, NONE, differing, least_shift, numbers
+from fastbayes.kernels import dispatch
+from fastbayes.kernels.numpy.sketch import FRACTION_BITS, NONE, differing, least_shift, numbers
 
 # Entries (cell and class) of a sketch. A column with no more different pairs of value and class
 # is held exactly; of a million different numbers there are some thousands of ranges. Four times
@@ -79,7 +79,7 @@ class ValueSketch:
             Rows x columns of the whole job: whether compiling pays is decided at the first block.
         """
         if self._cells is None:
-            self._cells = _jit.load("sketch", cells).Cells(self.limit, self.few)
+            self._cells = dispatch.load("sketch", cells).SketchEntries(self.limit, self.few)
         self._cells.add(values, labels, *weight)
 
     def merge(self, other: ValueSketch) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.data.filesource import FileSource
 from fastbayes.data.formats import open_ipc, open_orc, open_parquet
 from fastbayes.data.memory import (
@@ -24,7 +25,6 @@ from fastbayes.data.memory import (
 )
 from fastbayes.data.paths import find_files
 from fastbayes.data.segments import OnError, Segment, Source, first_line, reading
-from fastbayes.errors import DataError, SchemaError
 
 __all__ = ["CellTypeError", "Segment", "Source", "open_source"]
 

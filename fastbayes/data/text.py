@@ -17,11 +17,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from fastbayes.core.errors import DataError
 from fastbayes.data.filesource import FileReader, Piece
 from fastbayes.data.paths import DataFile
 from fastbayes.data.rows import Cut, blocks
 from fastbayes.data.unify import unify_types
-from fastbayes.errors import DataError
 
 # Bytes (decompressed) of one block, which one worker parses.
 BLOCK_BYTES = 16 << 20

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fastbayes.errors import DataError, SchemaError
+from fastbayes.core.errors import DataError, SchemaError
 
 
 def is_text(kind: pa.DataType) -> bool:

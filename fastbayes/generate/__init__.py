@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from fastbayes.errors import DataError
+from fastbayes.core.errors import DataError
 from fastbayes.generate.sampler import CHUNK, Sampler
 from fastbayes.generate.tables import PRESETS
 

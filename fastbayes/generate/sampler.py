@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fastbayes.engine import in_order, resolved_threads
 from fastbayes.generate.tables import PRESETS, Categorical, Identifier, Number
+from fastbayes.scan.engine import in_order, resolved_threads
 
 # Rows drawn from one seed sequence. Changing it, or the order of the draws, changes every table.
 CHUNK = 65_536

@@ -10,15 +10,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fastbayes import engine
-from fastbayes.batch import BLOCK_ROWS
-from fastbayes.engine import Progress
-from fastbayes.files import atomic, check_target
-from fastbayes.networks import inference
-from fastbayes.networks.answer import as_column
-from fastbayes.networks.sparse import SparseTable
-from fastbayes.networks.tables import Tables
-from fastbayes.sink import format_of, writing
+from fastbayes.core.batch import BLOCK_ROWS
+from fastbayes.core.files import atomic, check_target
+from fastbayes.networks.graph.query_result import as_column
+from fastbayes.networks.graph.sparse import SparseTable
+from fastbayes.networks.graph.tables import NetworkTables
+from fastbayes.networks.infer import inference
+from fastbayes.scan import engine
+from fastbayes.scan.engine import Progress
+from fastbayes.scan.sink import format_of, writing
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -66,7 +66,7 @@ class _Draw(NamedTuple):
         return code
 
 
-def _draw(step: inference.Step) -> _Draw:
+def _draw(step: inference.DrawStep) -> _Draw:
     if isinstance(step.table, SparseTable):
         return _Draw(step.node, step.given, (), _steps(step.table.rows), step.table)
     return _Draw(step.node, step.given, step.table.shape[:-1], _steps(step.table))
@@ -81,7 +81,7 @@ def _steps(table: Floats) -> Floats:
     return np.where(above > 0, steps, np.inf)
 
 
-class Drawing(Tables):
+class SampleMixin(NetworkTables):
     """A network from which rows can be drawn."""
 
     def sample(

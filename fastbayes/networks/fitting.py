@@ -11,21 +11,21 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes.counting import several
-from fastbayes.engine import Progress
-from fastbayes.networks.door import Wide, counted, counted_apart, held, states_of
-from fastbayes.networks.parameters import Completed, Prior, by_expectation, ordered_table
-from fastbayes.networks.score import Rule, family_score, masks_of
-from fastbayes.networks.search_rows import read_rows
-from fastbayes.networks.search_scores import FamilyScores
-from fastbayes.networks.sparse import from_counts, rows_of
-from fastbayes.networks.tables import Tables
+from fastbayes.networks.graph.parameters import Completed, TablePrior, by_expectation, ordered_table
+from fastbayes.networks.graph.sparse import from_counts, rows_of
+from fastbayes.networks.graph.tables import NetworkTables
+from fastbayes.networks.network_data import Wide, counted, counted_apart, held, states_of
+from fastbayes.networks.search.score import ScoreRule, family_score, masks_of
+from fastbayes.networks.search.search_rows import read_rows
+from fastbayes.networks.search.search_scores import FamilyScores
+from fastbayes.scan.counting import several
+from fastbayes.scan.engine import Progress
 from fastbayes.statistics.bundle import Statistics
 
 Ints = NDArray[np.int64]
 
 
-class Fitting(Tables):
+class Fitting(NetworkTables):
     """A network that learns its tables from data."""
 
     def fit(
@@ -125,7 +125,7 @@ class Fitting(Tables):
         >>> network.query("rain", {"wet": True}).probability({"rain": "yes"})
         0.5
         """
-        rule = Prior(prior, alpha, ess)
+        rule = TablePrior(prior, alpha, ess)
         rule.check()
         if missing not in ("available", "em", "category"):
             raise ValueError(f"missing={missing!r}: use 'available', 'em' or 'category'")
@@ -157,7 +157,7 @@ class Fitting(Tables):
         names = [stats.schema.names[j] for j in cells.columns]
         codes = [_placed(cells.keys[:, names.index(n)], places[n]) for n in self.nodes]
         place = {node: i for i, node in enumerate(self.nodes)}
-        even = Prior("bdeu", ess=1.0)
+        even = TablePrior("bdeu", ess=1.0)
         found, trace = by_expectation(
             Completed(np.stack(codes, axis=1), cells.counts[:, 0]),
             [str(node) for node in self.nodes],
@@ -174,7 +174,7 @@ class Fitting(Tables):
     def _take(
         self,
         stats: Statistics,
-        rule: Prior,
+        rule: TablePrior,
         tables: Mapping[str, NDArray[Any]] | None = None,
         wide: Mapping[str, Wide] | None = None,
     ) -> Self:
@@ -192,7 +192,7 @@ class Fitting(Tables):
         stats: Statistics,
         node: str,
         places: Mapping[str, Ints],
-        rule: Prior,
+        rule: TablePrior,
         wide: Mapping[str, Wide],
     ) -> Any:
         """Return the table of a node, one that keeps some rows where its family is wide."""
@@ -312,7 +312,7 @@ class Fitting(Tables):
         >>> [round(BayesianNetwork.from_edges(*g).score(data), 3) for g in (tied, apart)]
         [4.852, 6.931]
         """
-        rule = Rule(score, ess)
+        rule = ScoreRule(score, ess)
         if missing not in ("complete", "available", "category"):
             raise ValueError(f"missing={missing!r}: use 'complete', 'available' or 'category'")
         if not self.nodes:

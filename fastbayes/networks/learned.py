@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
-from fastbayes.networks.dag import DAG
 from fastbayes.networks.fitting import Fitting
-from fastbayes.networks.learning import Edges, Learned, learned
-from fastbayes.networks.minimal import ordered_parents
-from fastbayes.networks.parameters import Prior
+from fastbayes.networks.graph.dag import DAG
+from fastbayes.networks.graph.minimal import ordered_parents
+from fastbayes.networks.graph.parameters import TablePrior
+from fastbayes.networks.search.structure_search import Edges, Learned, learned
 
 
-class Learning(Fitting):
+class LearnMixin(Fitting):
     """A network that learns its graph."""
 
     # What the search of `learn` found, and the way to it.
@@ -126,7 +126,7 @@ class Learning(Fitting):
         >>> BayesianNetwork.learn(table).edges
         [('a', 'b')]
         """
-        rule = Prior(prior, alpha, ess)
+        rule = TablePrior(prior, alpha, ess)
         rule.check()
         found = learned(
             data,

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from fastbayes.networks.asking import Asking
-from fastbayes.networks.drawing import Drawing
-from fastbayes.networks.filing import Filing
-from fastbayes.networks.learned import Learning
-from fastbayes.networks.picture import Picture
-from fastbayes.networks.predicting import Predicting
-from fastbayes.networks.storing import Storing
+from fastbayes.networks.drawing import SampleMixin
+from fastbayes.networks.formats import FormatsMixin
+from fastbayes.networks.learned import LearnMixin
+from fastbayes.networks.picture import PlotMixin
+from fastbayes.networks.predicting import PredictMixin
+from fastbayes.networks.query import QueryMixin
+from fastbayes.networks.serialization import SerializationMixin
 
 
-class BayesianNetwork(Asking, Predicting, Drawing, Learning, Filing, Storing, Picture):
+class BayesianNetwork(
+    QueryMixin, PredictMixin, SampleMixin, LearnMixin, FormatsMixin, SerializationMixin, PlotMixin
+):
     """Discrete variables, what each depends on, and how probable its states are then.
 
     Parameters

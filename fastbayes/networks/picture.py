@@ -6,8 +6,8 @@ import importlib
 from collections.abc import Iterable
 from typing import Any
 
-from fastbayes.errors import FastBayesError
-from fastbayes.networks.dag import DAG
+from fastbayes.core.errors import FastBayesError
+from fastbayes.networks.graph.dag import DAG
 
 # Rounds of moving nodes below their parents and above their children.
 ROUNDS = 8
@@ -44,7 +44,7 @@ def places(graph: DAG) -> dict[str, tuple[float, float]]:
     return {node: (x[node], float(-depth[node])) for node in graph.nodes}
 
 
-class Picture(DAG):
+class PlotMixin(DAG):
     """A graph that can be drawn."""
 
     def plot(self, ax: Any = None, *, marked: Iterable[str] = ()) -> Any:

@@ -9,21 +9,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes.batch import Batch
-from fastbayes.errors import DataError
-from fastbayes.networks import inference
-from fastbayes.networks.answer import as_column
-from fastbayes.networks.batch import RowPosteriors, columns_of
-from fastbayes.networks.row_evidence import RowEvidence
+from fastbayes.core.batch import Batch
+from fastbayes.core.errors import DataError
+from fastbayes.networks.graph.query_result import as_column
+from fastbayes.networks.graph.tables import NetworkTables
+from fastbayes.networks.infer import inference
+from fastbayes.networks.infer.batch import RowPosteriors, columns_of
+from fastbayes.networks.infer.row_evidence import RowEvidence
 from fastbayes.networks.rows import opened, scored
-from fastbayes.networks.tables import Tables
 
 Floats = NDArray[np.float64]
 
 logger = logging.getLogger("fastbayes")
 
 
-class Predicting(Tables):
+class PredictMixin(NetworkTables):
     """A network that answers for the rows of tables, files and streams."""
 
     def predict_proba(

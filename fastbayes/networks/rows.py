@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes import engine
-from fastbayes.batch import BLOCK_ROWS, Batch
+from fastbayes.core.batch import BLOCK_ROWS, Batch
+from fastbayes.core.errors import SchemaError
+from fastbayes.core.schema import Schema
 from fastbayes.data.apply import as_at_fit
 from fastbayes.data.encode import Encoder
 from fastbayes.data.segments import Segment, Source
 from fastbayes.data.source import open_source
-from fastbayes.errors import SchemaError
-from fastbayes.networks.door import schema_for
-from fastbayes.schema import Schema
+from fastbayes.networks.network_data import schema_for
+from fastbayes.scan import engine
 
 Floats = NDArray[np.float64]
 
@@ -26,7 +26,7 @@ logger = logging.getLogger("fastbayes")
 
 
 @dataclass
-class Rows:
+class NetworkRows:
     """Rows to be scored.
 
     source  where they come from
@@ -47,7 +47,7 @@ def opened(
     without: str | None = None,
     null_values: Sequence[str] | None = None,
     filesystem: Any = None,
-) -> Rows:
+) -> NetworkRows:
     """Open data of which some columns are nodes.
 
     Raises
@@ -67,11 +67,11 @@ def opened(
     features = tuple(f for f in whole.features if f.name in names)
     schema = replace(whole, features=features, null_values=tuple(null_values or ()))
     places = [i for i, n in enumerate(states) if n in names]
-    return Rows(source.only(names) if names else source, schema, places)
+    return NetworkRows(source.only(names) if names else source, schema, places)
 
 
 def scored(
-    rows: Rows,
+    rows: NetworkRows,
     score: Callable[[Batch, Floats], int],
     width: int,
     *,

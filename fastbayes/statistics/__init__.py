@@ -7,8 +7,8 @@ from typing import Any, Protocol, Self
 
 from numpy.typing import NDArray
 
-from fastbayes.batch import Batch
-from fastbayes.schema import Alignment, Shape
+from fastbayes.core.batch import Batch
+from fastbayes.core.schema import Alignment, Shape
 from fastbayes.statistics.cell_counts import CellCounts
 from fastbayes.statistics.cell_scatter import CellScatter
 from fastbayes.statistics.class_moments import ClassMoments

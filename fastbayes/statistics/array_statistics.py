@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes.errors import DataError, SchemaError
-from fastbayes.schema import Alignment, Shape
+from fastbayes.core.errors import DataError, SchemaError
+from fastbayes.core.schema import Alignment, Shape
 from fastbayes.statistics import ClassMoments, ValueCounts
 from fastbayes.statistics.class_moments import RetractionError
 from fastbayes.statistics.feature_sums import FeatureSums
@@ -42,7 +42,7 @@ class ArrayStatistics:
 
     Examples
     --------
-    >>> from fastbayes.classifiers.drop_in import MultinomialNB
+    >>> from fastbayes.models.sklearn.naive_bayes import MultinomialNB
     >>> monday = MultinomialNB().fit([[2, 0], [1, 3]], ["a", "b"]).statistics_
     >>> friday = MultinomialNB().fit([[4, 1]], ["a"]).statistics_
     >>> (monday + friday).parts["sums"].sums

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fastbayes import files
-from fastbayes.errors import DataError, FileFormatError, SchemaError
-from fastbayes.schema import Schema, from_header, to_header
+from fastbayes.core import files
+from fastbayes.core.errors import DataError, FileFormatError, SchemaError
+from fastbayes.core.schema import Schema, from_header, to_header
 from fastbayes.statistics import (
     CellCounts,
     CellScatter,

@@ -8,10 +8,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes import _jit
-from fastbayes.batch import Batch
-from fastbayes.errors import DataError
-from fastbayes.schema import Alignment, Shape
+from fastbayes.core.batch import Batch
+from fastbayes.core.errors import DataError
+from fastbayes.core.schema import Alignment, Shape
+from fastbayes.kernels import dispatch
 from fastbayes.statistics.cell_runs import CellRuns, Ints, Run, cells_of
 from fastbayes.statistics.value_counts import close
 
@@ -84,7 +84,7 @@ class CellCounts(CellRuns):
         counts = np.zeros((len(keys), self.shape.n_classes), self._kind)
         n = len(keys)
         codes = group.astype(np.uint8 if n <= 1 << 8 else np.uint16 if n <= 1 << 16 else np.uint32)
-        _jit.load("count", batch.cells).add_counts(
+        dispatch.load("count", batch.cells).add_counts(
             *(codes[None], np.array([n]), np.zeros(1, np.int64), batch.classes, weight, counts)
         )
         self._push(Run(keys, (counts,)))

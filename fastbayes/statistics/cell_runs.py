@@ -9,11 +9,11 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes import _jit
-from fastbayes.batch import Batch
-from fastbayes.errors import MemoryLimitError, SchemaError
-from fastbayes.plain.cells import MOST_CODES
-from fastbayes.schema import Alignment, Shape
+from fastbayes.core.batch import Batch
+from fastbayes.core.errors import MemoryLimitError, SchemaError
+from fastbayes.core.schema import Alignment, Shape
+from fastbayes.kernels import dispatch
+from fastbayes.kernels.numpy.joint_codes import MOST_CODES
 
 Ints = NDArray[np.int64]
 Keys = NDArray[np.int32]
@@ -40,7 +40,7 @@ def distinct(keys: Keys) -> tuple[NDArray[np.uint32], Ints]:
         return np.zeros(n, np.uint32), np.zeros(min(n, 1), np.int64)
     columns = [(keys[:, j] - MISSING).astype(np.uint32) for j in range(width)]
     sizes = [int(column.max(initial=0)) + 1 for column in columns]
-    return _jit.load("cells", float(keys.size)).factorise(columns, sizes)
+    return dispatch.load("joint_codes", float(keys.size)).factorise(columns, sizes)
 
 
 def sorted_order(keys: Keys) -> Ints:
@@ -92,7 +92,7 @@ def cells_of(
     if not wanted:
         n = batch.n_rows
         return np.zeros(n, np.uint32), np.zeros((min(n, 1), 0), np.int32)
-    group, first = _jit.load("cells", batch.cells).factorise(wanted, widths_)
+    group, first = dispatch.load("joint_codes", batch.cells).factorise(wanted, widths_)
     keys = np.empty((len(first), len(wanted)), np.int32)
     for j, (column, gap) in enumerate(zip(wanted, gaps, strict=True)):
         code = column[first].astype(np.int32)

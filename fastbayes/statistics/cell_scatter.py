@@ -8,9 +8,9 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes import _jit
-from fastbayes.batch import Batch, taken
-from fastbayes.schema import Alignment, Shape
+from fastbayes.core.batch import Batch, taken
+from fastbayes.core.schema import Alignment, Shape
+from fastbayes.kernels import dispatch
 from fastbayes.statistics.cell_runs import GONE, CellRuns, Ints, Run, cells_of
 from fastbayes.statistics.class_moments import LEAST_SHARE, RetractionError, two_sum
 from fastbayes.statistics.value_counts import close
@@ -21,7 +21,7 @@ ROUNDING = 1e-10
 Floats = NDArray[np.float64]
 
 
-class Groups(NamedTuple):
+class GroupMoments(NamedTuple):
     """Moments of groups of rows.
 
     n        (n,) rows, or sums of weights
@@ -36,7 +36,7 @@ class Groups(NamedTuple):
     scatter: Floats
 
 
-def together(a: Groups, b: Groups) -> Groups:
+def together(a: GroupMoments, b: GroupMoments) -> GroupMoments:
     """Return the moments of the rows of both (Chan, Golub, LeVeque 1979, eq. 2.1)."""
     n, first = a.n + b.n, (a.n == 0)[:, None]
     # An overflow stays in the numbers, where whoever reads them finds it.
@@ -48,7 +48,7 @@ def together(a: Groups, b: Groups) -> Groups:
         scatter = a.scatter + b.scatter + between
     # Where there are no rows on one side the other is taken as it is.
     none = (b.n == 0)[:, None]
-    return Groups(
+    return GroupMoments(
         n,
         np.where(first, b.mean, np.where(none, a.mean, mean)),
         np.where(first, b.rest, np.where(none, a.rest, rest)),
@@ -56,7 +56,7 @@ def together(a: Groups, b: Groups) -> Groups:
     )
 
 
-def pooled(groups: Groups, into: NDArray[Any], n: int) -> Groups:
+def pooled(groups: GroupMoments, into: NDArray[Any], n: int) -> GroupMoments:
     """Return the moments of the rows of groups taken together.
 
     Parameters
@@ -81,10 +81,10 @@ def pooled(groups: Groups, into: NDArray[Any], n: int) -> Groups:
         between = apart[:, :, None] * apart[:, None, :] * groups.n[:, None, None]
         scatter = np.zeros((n, p, p))
         np.add.at(scatter, into, groups.scatter + between)
-    return Groups(count, *two_sum(shift, mean), scatter)
+    return GroupMoments(count, *two_sum(shift, mean), scatter)
 
 
-def _check_digits(before: Groups, after: Groups, labels: NDArray[Any]) -> None:
+def _check_digits(before: GroupMoments, after: GroupMoments, labels: NDArray[Any]) -> None:
     """Raise RetractionError where too little is left of the scatter of a class."""
     n = int(labels.max(initial=-1)) + 1
     whole, left = pooled(before, labels, n), pooled(after, labels, n)
@@ -151,9 +151,9 @@ class CellScatter(CellRuns):
         return False
 
     @property
-    def groups(self) -> Groups:
+    def groups(self) -> GroupMoments:
         """The moments of each cell and class, beside `keys`."""
-        return Groups(*self._settled_run().held)
+        return GroupMoments(*self._settled_run().held)
 
     def update(self, batch: Batch) -> None:
         """Add the rows of a batch in which every numeric column is known, one block at a time."""
@@ -170,7 +170,7 @@ class CellScatter(CellRuns):
         if not batch.n_rows:
             return
         group, keys = cells_of(batch, self.columns, classes=True)
-        held = _jit.load("scatter", batch.cells).block_scatter(
+        held = dispatch.load("scatter", batch.cells).block_scatter(
             batch.numeric, group, len(keys), batch.weight
         )
         self._push(Run(keys, tuple(held)))
@@ -182,7 +182,7 @@ class CellScatter(CellRuns):
     def _combined(
         self, a: Sequence[NDArray[Any]], b: Sequence[NDArray[Any]]
     ) -> tuple[NDArray[Any], ...]:
-        return tuple(together(Groups(*a), Groups(*b)))
+        return tuple(together(GroupMoments(*a), GroupMoments(*b)))
 
     def _occurs(self, held: Sequence[NDArray[Any]]) -> NDArray[np.bool_]:
         return np.asarray(held[0] != 0)
@@ -209,7 +209,7 @@ class CellScatter(CellRuns):
 
     def __sub__(self, other: Self) -> Self:
         keys, *sides = self._side_by_side(other)
-        mine, theirs = (Groups(*side) for side in sides)
+        mine, theirs = (GroupMoments(*side) for side in sides)
         n = mine.n - theirs.n
         tolerance = 1e-9 * np.maximum(mine.n, 1)
         if (below := n < -tolerance).any():
@@ -240,7 +240,7 @@ class CellScatter(CellRuns):
             np.where(whole, mine.rest, np.where(some, rest, 0.0)),
             np.where(whole[:, None], mine.scatter, left),
         )
-        _check_digits(mine, Groups(*held), keys[:, -1])
+        _check_digits(mine, GroupMoments(*held), keys[:, -1])
         a, _ = self._together(other)
         return a._with([Run(keys, held)]).settled()
 

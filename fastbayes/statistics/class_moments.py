@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes import _jit
-from fastbayes.batch import Batch
-from fastbayes.errors import DataError
-from fastbayes.schema import Alignment, Shape
+from fastbayes.core.batch import Batch
+from fastbayes.core.errors import DataError
+from fastbayes.core.schema import Alignment, Shape
+from fastbayes.kernels import dispatch
 from fastbayes.statistics.value_counts import close
 
 # A retraction that leaves less than this share of the scatter would be noise (SEMANTICS 3).
@@ -85,7 +85,7 @@ class ClassMoments:
         assert batch.classes is not None
         if not batch.numeric:
             return
-        moments = _jit.load("moments", batch.cells)
+        moments = dispatch.load("moments", batch.cells)
         block = ClassMoments(self.shape)
         k = batch.n_classes
         for j, values in enumerate(batch.numeric):

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes import _jit
-from fastbayes.batch import Batch
-from fastbayes.schema import Alignment, Shape
+from fastbayes.core.batch import Batch
+from fastbayes.core.schema import Alignment, Shape
+from fastbayes.kernels import dispatch
 from fastbayes.statistics.class_moments import LEAST_SHARE, RetractionError
 from fastbayes.statistics.joint_moments import JointMoments, counts_left, drop, joint_block, turned
 from fastbayes.statistics.value_counts import close
@@ -97,7 +97,7 @@ class ClassScatter:
             return
         k = batch.n_classes
         block = ClassScatter(self.shape._replace(n_classes=k))
-        module = _jit.load("scatter", batch.cells)
+        module = dispatch.load("scatter", batch.cells)
         arrays = None
         if not any(np.isnan(x[:FIRST_ROWS]).any() for x in columns):
             # What is missing turns a mean into NaN: where nothing is, nothing need be looked for.

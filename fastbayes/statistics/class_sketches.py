@@ -9,15 +9,16 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes import _jit
-from fastbayes.batch import Batch
-from fastbayes.errors import DataError
-from fastbayes.plain.sketch import (
+from fastbayes.core.batch import Batch
+from fastbayes.core.errors import DataError
+from fastbayes.core.schema import Alignment, Shape
+from fastbayes.kernels import dispatch
+from fastbayes.kernels.numpy.sketch import (
     FRACTION_BITS,
     NONE,
     SLOT_BYTES,
-    Cells,
     Entries,
+    SketchEntries,
     differing,
     keys,
     least_shift,
@@ -25,7 +26,6 @@ from fastbayes.plain.sketch import (
     room,
     split,
 )
-from fastbayes.schema import Alignment, Shape
 from fastbayes.statistics.class_moments import RetractionError
 from fastbayes.statistics.value_counts import close
 
@@ -163,7 +163,7 @@ class ClassSketches:
                 f"a row of weight {most:g} is too much for sums of weights to be exact; divide all "
                 "weights by a power of ten"
             )
-        made = _jit.load("sketch", batch.cells).Cells
+        made = dispatch.load("sketch", batch.cells).SketchEntries
         order = np.argsort(batch.classes, kind="stable")
         ends = np.cumsum(np.bincount(batch.classes, minlength=self.shape.n_classes))
         whole, fraction = (part[order] for part in split(batch.weight, batch.n_rows))
@@ -201,7 +201,7 @@ class ClassSketches:
             (mine, shift), (theirs, more) = self._entries(at), other._entries(at)
             kinds = [type(held._cells[at]) for held in (self, other) if at in held._cells]
             # The compiled one, where there is one.
-            cells = max(kinds, key=lambda kind: kind is not Cells)(LIMIT, LIMIT)
+            cells = max(kinds, key=lambda kind: kind is not SketchEntries)(LIMIT, LIMIT)
             cells.take(mine, shift)
             cells.take(theirs, more)
             result._cells[at] = cells
@@ -330,8 +330,8 @@ def sketch_bytes(shape: Shape, copies: int, rows: float) -> int:
     return shape.n_numeric * max(1, shape.n_classes) * copies * SLOT_BYTES * slots
 
 
-def _holding(entries: Entries, shift: int) -> Cells:
-    cells = Cells(LIMIT, LIMIT)
+def _holding(entries: Entries, shift: int) -> SketchEntries:
+    cells = SketchEntries(LIMIT, LIMIT)
     cells.take(entries, shift)
     return cells
 

@@ -9,10 +9,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes import _jit
-from fastbayes.batch import Batch
-from fastbayes.errors import SchemaError
-from fastbayes.schema import Alignment, Shape
+from fastbayes.core.batch import Batch
+from fastbayes.core.errors import SchemaError
+from fastbayes.core.schema import Alignment, Shape
+from fastbayes.kernels import dispatch
 from fastbayes.statistics.packed_counts import Ints, PackedCounts
 
 Family = tuple[int, ...]
@@ -133,7 +133,7 @@ class FamilyCounts(PackedCounts):
         self, columns: list[NDArray[Any]], batch: Batch, weight: NDArray[np.float64] | None
     ) -> None:
         layout = self.layout
-        _jit.load("families", batch.cells).add_family_counts(
+        dispatch.load("families", batch.cells).add_family_counts(
             *(columns, layout.widths, batch.classes, weight, layout.n_classes),
             *(self.families, layout.starts, self.flat),
         )

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes.schema import Alignment, Shape
+from fastbayes.core.schema import Alignment, Shape
 
 # Up to this many classes a product with indicators beats sorting the rows by class.
 FEW_CLASSES = 24

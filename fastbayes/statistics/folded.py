@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fastbayes.schema import Schema
+from fastbayes.core.schema import Schema
 from fastbayes.statistics import REGISTRY, Statistic, ValueCounts
 from fastbayes.statistics.table import check_sums
 

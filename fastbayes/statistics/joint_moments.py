@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes import _jit
+from fastbayes.kernels import dispatch
 from fastbayes.statistics.class_moments import RetractionError, two_sum
 
 Floats = NDArray[np.float64]
@@ -157,7 +157,7 @@ def joint_block(
         Rows times columns of the whole job.
     """
     p = len(columns)
-    moments, scatters = _jit.load("moments", cells), _jit.load("scatter", cells)
+    moments, scatters = dispatch.load("moments", cells), dispatch.load("scatter", cells)
     # Centred on their own means: of a single row exactly nothing is left.
     centre, some = np.empty((k, p)), np.zeros(len(y))
     some[rows] = 1.0 if weight is None else weight[rows]

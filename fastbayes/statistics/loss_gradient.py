@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fastbayes import files
-from fastbayes.errors import FileFormatError, SchemaError
+from fastbayes.core import files
+from fastbayes.core.errors import FileFormatError, SchemaError
 
 Floats = NDArray[np.float64]
 

@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes.batch import Batch
-from fastbayes.errors import DataError, SchemaError
-from fastbayes.schema import Alignment, Shape
+from fastbayes.core.batch import Batch
+from fastbayes.core.errors import DataError, SchemaError
+from fastbayes.core.schema import Alignment, Shape
 from fastbayes.statistics.value_counts import close
 
 Ints = NDArray[np.int64]
@@ -19,7 +19,7 @@ Ints = NDArray[np.int64]
 CHUNK = 1 << 18
 
 
-class Layout:
+class BlockLayout:
     """Where the block of each group of features stands in one flat array.
 
     Parameters
@@ -85,9 +85,9 @@ class PackedCounts:
     """
 
     name: ClassVar[str]
-    _layout: ClassVar[type[Layout]] = Layout
+    _layout: ClassVar[type[BlockLayout]] = BlockLayout
 
-    layout: Layout
+    layout: BlockLayout
     flat: NDArray[Any]
 
     def __init__(self, shape: Shape, weighted: bool, members: Ints) -> None:
@@ -172,7 +172,7 @@ class PackedCounts:
             weight = np.ones(batch.n_rows)
         self._count(columns, batch, weight)
 
-    def _lay_out(self, wanted: Layout) -> None:
+    def _lay_out(self, wanted: BlockLayout) -> None:
         """Move the counts, in place, to another layout of the same groups."""
         old = self.layout
         if old.has(wanted.sizes, wanted.missing, wanted.n_classes):
@@ -200,7 +200,7 @@ class PackedCounts:
         )
         return self._with(larger, self.layout, self.flat)
 
-    def _with(self, shape: Shape, layout: Layout, flat: NDArray[Any]) -> Self:
+    def _with(self, shape: Shape, layout: BlockLayout, flat: NDArray[Any]) -> Self:
         result = copy.copy(self)
         result.shape, result.layout, result.flat = shape, layout, flat
         return result
@@ -349,7 +349,7 @@ def _moved(
     starts: Ints,
     steps: Ints,
     old_classes: int,
-    new: Layout,
+    new: BlockLayout,
     codes: list[NDArray[Any]],
     classes: NDArray[Any],
 ) -> NDArray[Any]:

@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes import _jit
-from fastbayes.batch import Batch
-from fastbayes.schema import Shape
-from fastbayes.statistics.packed_counts import Ints, Layout, PackedCounts, in_order
+from fastbayes.core.batch import Batch
+from fastbayes.core.schema import Shape
+from fastbayes.kernels import dispatch
+from fastbayes.statistics.packed_counts import BlockLayout, Ints, PackedCounts, in_order
 
 
-class PairLayout(Layout):
+class PairLayout(BlockLayout):
     """Where the block of each pair of features stands; `members` are i < j, sorted."""
 
     @cached_property
@@ -95,7 +95,7 @@ class PairCounts(PackedCounts):
     """
 
     name: ClassVar[str] = "pairs"
-    _layout: ClassVar[type[Layout]] = PairLayout
+    _layout: ClassVar[type[BlockLayout]] = PairLayout
 
     layout: PairLayout
 
@@ -179,7 +179,7 @@ class PairCounts(PackedCounts):
         self, columns: list[NDArray[Any]], batch: Batch, weight: NDArray[np.float64] | None
     ) -> None:
         layout = self.layout
-        _jit.load("pairs", batch.cells).add_pair_counts(
+        dispatch.load("pairs", batch.cells).add_pair_counts(
             *(columns, layout.widths, batch.classes, weight, layout.n_classes),
             *(layout.first, layout.second, layout.starts, self.flat),
         )

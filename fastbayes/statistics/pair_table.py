@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fastbayes.domains import positions
-from fastbayes.errors import DataError, SchemaError
-from fastbayes.schema import Schema
+from fastbayes.core.domains import positions
+from fastbayes.core.errors import DataError, SchemaError
+from fastbayes.core.schema import Schema
 from fastbayes.statistics.pair_counts import PairCounts, all_pairs
 from fastbayes.statistics.texts import parsed, rows_of, strings, text
 

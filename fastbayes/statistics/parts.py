@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fastbayes.batch import Batch
-from fastbayes.schema import Shape
+from fastbayes.core.batch import Batch
+from fastbayes.core.schema import Shape
 from fastbayes.statistics import REGISTRY, Statistic
 
 # Names of statistics, with what each needs to be told to begin.
 Wanted = Mapping[str, Mapping[str, Any]]
 
 
-class Parts:
+class GrowingStatistics:
     """The statistics of one scan while its codebooks may still grow."""
 
     def __init__(self, wanted: Wanted, *, weighted: bool) -> None:
@@ -36,7 +36,7 @@ class Parts:
             part.update(batch)
             self.held[name] = part
 
-    def add(self, other: Parts) -> None:
+    def add(self, other: GrowingStatistics) -> None:
         """Add the statistics of other rows, counted by the same codebooks."""
         for name, theirs in other.held.items():
             mine = self.held.get(name)

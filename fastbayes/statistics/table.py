@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fastbayes.domains import domain, positions, sorted_domain, value_type
-from fastbayes.errors import DataError, SchemaError
-from fastbayes.schema import Feature, Schema, from_header, to_header
+from fastbayes.core.domains import domain, positions, sorted_domain, value_type
+from fastbayes.core.errors import DataError, SchemaError
+from fastbayes.core.schema import Feature, Schema, from_header, to_header
 from fastbayes.statistics.class_moments import ClassMoments
 from fastbayes.statistics.pair_table import COLUMNS, pair_rows, pairs_of, values_of
 from fastbayes.statistics.texts import parsed, rows_of, strings, text

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fastbayes.errors import DataError
+from fastbayes.core.errors import DataError
 
 
 def text(values: pa.Array) -> pa.Array:

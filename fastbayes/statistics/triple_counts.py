@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes import _jit
-from fastbayes.batch import Batch
-from fastbayes.schema import Shape
+from fastbayes.core.batch import Batch
+from fastbayes.core.schema import Shape
+from fastbayes.kernels import dispatch
 from fastbayes.statistics.packed_counts import Ints, PackedCounts, in_order
 
 
@@ -63,7 +63,7 @@ class TripleCounts(PackedCounts):
         self, columns: list[NDArray[Any]], batch: Batch, weight: NDArray[np.float64] | None
     ) -> None:
         layout = self.layout
-        _jit.load("triples", batch.cells).add_triple_counts(
+        dispatch.load("triples", batch.cells).add_triple_counts(
             *(columns, layout.widths, batch.classes, weight, layout.n_classes),
             *(layout.starts, self.flat),
         )

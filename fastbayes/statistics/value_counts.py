@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes import _jit
-from fastbayes.batch import Batch
-from fastbayes.schema import Alignment, Shape
+from fastbayes.core.batch import Batch
+from fastbayes.core.schema import Alignment, Shape
+from fastbayes.kernels import dispatch
 
 
 def close(a: NDArray[Any], b: NDArray[Any], rtol: float) -> bool:
@@ -81,7 +81,7 @@ class ValueCounts:
     def update(self, batch: Batch) -> None:
         """Count the rows of a batch whose codes fit this shape or an earlier stage of it."""
         assert batch.classes is not None
-        count = _jit.load("count", batch.cells)
+        count = dispatch.load("count", batch.cells)
         if self.weighted and batch.weight is None:
             weight: NDArray[np.float64] | None = np.ones(batch.n_rows)
         else:

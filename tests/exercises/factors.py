@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastbayes.batch import Codes
+from fastbayes.core.batch import Codes
 
 ROWS = 100
 

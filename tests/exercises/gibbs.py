@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastbayes.networks.blankets import compiled
-from fastbayes.networks.coded import Coded
-from fastbayes.networks.gibbs import asked_of
+from fastbayes.networks.graph.coded import Coded
+from fastbayes.networks.sample.blankets import compiled
+from fastbayes.networks.sample.gibbs import asked_of
 
 TWO = Coded(
     ("a", "b"),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastbayes.batch import Batch, Codes
-from fastbayes.layout import Layout
+from fastbayes.core.batch import Batch, Codes
+from fastbayes.core.layout import Layout
 
 ROWS = 100
 

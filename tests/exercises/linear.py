@@ -11,7 +11,7 @@ def exercise(linear):
     numeric = [np.arange(float(ROWS))] * 3
     for n_classes in (2, 3):
         zeros = np.zeros((3, n_classes))
-        scorer = linear.Linear(
+        scorer = linear.LinearModelScorer(
             np.zeros(n_classes),
             np.empty((0, n_classes)),
             np.array([0]),

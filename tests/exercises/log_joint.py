@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastbayes.batch import Codes
+from fastbayes.core.batch import Codes
 
 ROWS = 100
 
@@ -18,7 +18,7 @@ def exercise(log_joint):
         log_prior = np.zeros(n_classes)
         gaussian = (np.ones((3, n_classes)),) * 4
         for precision in ("exact", "fast"):
-            scorer = log_joint.Scorer(
+            scorer = log_joint.NaiveScorer(
                 log_prior, tables - np.arange(n_classes), offsets, gaussian, precision
             )
             for code in (np.uint8, np.uint16, np.uint32):

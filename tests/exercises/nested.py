@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastbayes.plain.nested import Averages, Networks, Rows
+from fastbayes.kernels.numpy.nested import Averages, NestedRows, Networks
 
 M, STATES, CLASSES, ROWS = 3, 2, 2, 4
 
 
 def exercise(nested):
-    rows = Rows(
+    rows = NestedRows(
         np.zeros((M, ROWS), np.int32),
         np.zeros(ROWS, np.int64),
         np.full((ROWS, CLASSES), 0.5),

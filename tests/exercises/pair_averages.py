@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastbayes.batch import Codes
-from fastbayes.plain.log_joint import Scorer
-from fastbayes.plain.pair_averages import Pair
+from fastbayes.core.batch import Codes
+from fastbayes.kernels.numpy.log_joint import NaiveScorer
+from fastbayes.kernels.numpy.pair_averages import Pair
 
 
 def exercise(pair_averages):
@@ -18,7 +18,7 @@ def exercise(pair_averages):
     batch = [Codes(np.arange(d), codes, np.full(d, 3))]
     for k in (2, 4, 8):
         prior = np.full(k, -np.log(k))
-        fallback = Scorer(prior, np.zeros((int(offsets[-1]), k)), offsets)
+        fallback = NaiveScorer(prior, np.zeros((int(offsets[-1]), k)), offsets)
         for precision in ("exact", "fast"):
             scorer = pair_averages.PairAverageScorer(
                 *(fallback, prior, offsets, np.ones(int(offsets[-1]))),

@@ -8,7 +8,7 @@ ROWS = 2_000
 
 
 def exercise(sketch):
-    cells = sketch.Cells(100, 100)
+    cells = sketch.SketchEntries(100, 100)
     values, labels = np.arange(ROWS, dtype=np.float64), np.zeros(ROWS, np.uint16)
     cells.add(values, labels, np.ones(ROWS, np.int64), np.zeros(ROWS, np.int64))
     cells.take(cells.entries(), cells.shift)

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from oracles import averages as naive
 from scoring import CLASSES, answers, assert_follow, grouped
 
-from fastbayes.batch import Codes
-from fastbayes.kernels import average_plan, lift_tables
-from fastbayes.kernels import averages as compiled
-from fastbayes.kernels import factors as compiled_factors
-from fastbayes.plain import averages as plain
-from fastbayes.plain import factors as plain_factors
-from fastbayes.plain import log_joint as plain_bayes
+from fastbayes.core.batch import Codes
+from fastbayes.kernels.compiled import average_plan, lift_tables
+from fastbayes.kernels.compiled import averages as compiled
+from fastbayes.kernels.compiled import factors as compiled_factors
+from fastbayes.kernels.numpy import averages as plain
+from fastbayes.kernels.numpy import factors as plain_factors
+from fastbayes.kernels.numpy import log_joint as plain_bayes
 
 KERNELS = pytest.param(compiled, id="kernels", marks=pytest.mark.compiled)
 MODULES = [KERNELS, pytest.param(plain, id="plain")]
@@ -285,7 +285,7 @@ def test_no_parent_qualifies__naive_bayes(module, n_classes):
     case = problem(7, n_classes, [2, 3, 4], 200, barred=0.7, gone=0.3)
     log_prior, tables, offsets, own, weight, children = case.model
     bayes = np.empty(case.shape)
-    plain_bayes.Scorer(log_prior, tables, offsets).log_joint(case.batch, [], bayes)
+    plain_bayes.NaiveScorer(log_prior, tables, offsets).log_joint(case.batch, [], bayes)
     slots = np.array(case.columns) + offsets[:-1, None]
     without = weight[slots].sum(axis=0) == 0
     assert 0 < without.sum() < 200

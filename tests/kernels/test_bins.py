@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import bins as naive
 
-from fastbayes.kernels import bins as compiled
-from fastbayes.plain import bins as plain
+from fastbayes.kernels.compiled import bins as compiled
+from fastbayes.kernels.numpy import bins as plain
 
 MODULES = [pytest.param(compiled, id="kernels"), pytest.param(plain, id="plain")]
 CODES = st.sampled_from([np.uint8, np.uint16, np.uint32])

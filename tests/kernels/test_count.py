@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles import count as naive
 
-from fastbayes.kernels import count as compiled
-from fastbayes.kernels import count_plan
-from fastbayes.plain import count as plain
+from fastbayes.kernels.compiled import count as compiled
+from fastbayes.kernels.compiled import count_plan
+from fastbayes.kernels.numpy import count as plain
 
 MODULES = [
     pytest.param(compiled, id="kernels"),

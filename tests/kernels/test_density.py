@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import density as naive
 
-from fastbayes.classifiers.curves import Bumps, Curve, curve_of, flat, tabulated
-from fastbayes.kernels import density as compiled
-from fastbayes.plain import density as plain
-from fastbayes.plain.density import odds_of_curve
+from fastbayes.kernels.compiled import density as compiled
+from fastbayes.kernels.numpy import density as plain
+from fastbayes.kernels.numpy.density import odds_of_curve
+from fastbayes.models.numeric.curves import Bumps, Curve, curve_of, flat, tabulated
 
 modules = pytest.mark.parametrize(
     "module",

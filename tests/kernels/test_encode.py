@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import encode as naive
 
-from fastbayes.kernels import encode as compiled
-from fastbayes.plain import encode as plain
+from fastbayes.kernels.compiled import encode as compiled
+from fastbayes.kernels.numpy import encode as plain
 
 MODULES = [pytest.param(compiled, id="kernels"), pytest.param(plain, id="plain")]
 INT64 = np.iinfo(np.int64)

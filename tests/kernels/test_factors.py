@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from oracles import factors as naive
 from scoring import CLASSES, answers, assert_follow, grouped
 
-from fastbayes.batch import Codes
-from fastbayes.kernels import factors as compiled
-from fastbayes.kernels import joint_tables
-from fastbayes.plain import factors as plain
+from fastbayes.core.batch import Codes
+from fastbayes.kernels.compiled import factors as compiled
+from fastbayes.kernels.compiled import joint_tables
+from fastbayes.kernels.numpy import factors as plain
 
 KERNELS = pytest.param(compiled, id="kernels", marks=pytest.mark.compiled)
 MODULES = [KERNELS, pytest.param(plain, id="plain")]

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles import families as naive
 
-from fastbayes.kernels import families as compiled
-from fastbayes.plain import families as plain
+from fastbayes.kernels.compiled import families as compiled
+from fastbayes.kernels.numpy import families as plain
 
 MODULES = [
     pytest.param(compiled, id="kernels"),

@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from oracles import gibbs as naive
 from sampling_cases import joint_of, random_network
 
-from fastbayes.kernels import gibbs as kernels
-from fastbayes.networks.blankets import ENTRIES, compiled, thresholds
-from fastbayes.networks.coded import Coded
-from fastbayes.networks.gibbs import asked_of
-from fastbayes.networks.starts import starts
-from fastbayes.plain import gibbs as plain
+from fastbayes.kernels.compiled import gibbs as kernels
+from fastbayes.kernels.numpy import gibbs as plain
+from fastbayes.networks.graph.coded import Coded
+from fastbayes.networks.sample.blankets import ENTRIES, compiled, thresholds
+from fastbayes.networks.sample.gibbs import asked_of
+from fastbayes.networks.sample.starts import starts
 
 MODULES = [
     pytest.param(kernels, id="kernels", marks=pytest.mark.compiled),

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import gradient as naive
 
-from fastbayes.batch import Batch, Codes, taken
-from fastbayes.kernels import gradient as compiled
-from fastbayes.layout import Layout
-from fastbayes.plain import gradient as plain
+from fastbayes.core.batch import Batch, Codes, taken
+from fastbayes.core.layout import Layout
+from fastbayes.kernels.compiled import gradient as compiled
+from fastbayes.kernels.numpy import gradient as plain
 
 MODULES = [
     pytest.param(compiled, id="kernels", marks=pytest.mark.compiled),

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles import information as naive
 
-from fastbayes.kernels import information as compiled
-from fastbayes.plain import information as plain
+from fastbayes.kernels.compiled import information as compiled
+from fastbayes.kernels.numpy import information as plain
 
 MODULES = [
     pytest.param(compiled, id="kernels"),

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from oracles import linear as naive
 from oracles.log_joint import normalise
 
-from fastbayes.batch import Codes
-from fastbayes.kernels import linear as compiled
-from fastbayes.plain import linear as plain
+from fastbayes.core.batch import Codes
+from fastbayes.kernels.compiled import linear as compiled
+from fastbayes.kernels.numpy import linear as plain
 
 MODULES = [
     pytest.param(compiled, id="kernels", marks=pytest.mark.compiled),
@@ -68,7 +68,7 @@ def problems(draw):
 
 def answers(module, case):
     """Return scores, posteriors, classes and the two counts of rows that took the prior."""
-    scorer = module.Linear(*case.model)
+    scorer = module.LinearModelScorer(*case.model)
     joint, posterior = np.full(case.shape, 7.0), np.full(case.shape, 7.0)
     classes = np.full(case.shape[0], -7, np.intp)
     scorer.log_joint(case.batch, case.numeric, joint)
@@ -112,7 +112,7 @@ def test_largest_numbers__never_nan(module, n_classes):
     slope = np.array([np.arange(n_classes), np.zeros(n_classes), 1.0 - np.arange(n_classes)])
     absent = np.zeros((3, n_classes))
     absent[0, -1] = 5.0
-    scorer = module.Linear(
+    scorer = module.LinearModelScorer(
         *(np.zeros(n_classes), np.empty((0, n_classes)), np.array([0])),
         *(np.array([-most, most, 0.0]), slope * 1e100, np.zeros_like(slope), absent),
     )
@@ -130,7 +130,7 @@ def test_largest_numbers__never_nan(module, n_classes):
 def test_arguments_are_left_alone_and_may_change_afterwards(module):
     case = problem(5, 3, [(np.uint8, [2, 3])], 2, 20, n_pairs=1)
     before = answers(module, case)
-    scorer = module.Linear(*case.model)
+    scorer = module.LinearModelScorer(*case.model)
     for array in (*(column for group in case.batch for column in group), *case.numeric):
         array.flags.writeable = False
     for array in case.model[:-1]:
@@ -144,7 +144,7 @@ def test_arguments_are_left_alone_and_may_change_afterwards(module):
 def test_threads_may_share_a_scorer():
     case = problem(6, 5, [(np.uint8, [2, 4, 3] * 5), (np.uint16, [9])], 3, 3000, n_pairs=2)
     expected = answers(compiled, case)[1]
-    scorer = compiled.Linear(*case.model)
+    scorer = compiled.LinearModelScorer(*case.model)
 
     def score(_):
         out = np.empty(case.shape)

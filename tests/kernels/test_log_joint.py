@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles import log_joint as naive
 
-from fastbayes.batch import Codes
-from fastbayes.kernels import joint_tables
-from fastbayes.kernels import log_joint as compiled
-from fastbayes.plain import log_joint as plain
+from fastbayes.core.batch import Codes
+from fastbayes.kernels.compiled import joint_tables
+from fastbayes.kernels.compiled import log_joint as compiled
+from fastbayes.kernels.numpy import log_joint as plain
 
 KERNELS = pytest.param(compiled, id="kernels", marks=pytest.mark.compiled)
 MODULES = [KERNELS, pytest.param(plain, id="plain")]
@@ -72,7 +72,7 @@ def problems(draw, impossible=(0.0, 0.0, 0.1, 0.5, 0.9)):
 
 def answers(module, case, precision="exact"):
     """Return log joints, posteriors, classes and the two counts of rows that took the prior."""
-    scorer = module.Scorer(*case.model, precision)
+    scorer = module.NaiveScorer(*case.model, precision)
     joint, posterior = np.full(case.shape, 7.0), np.full(case.shape, 7.0)
     classes = np.full(case.shape[0], -7, np.intp)
     scorer.log_joint(case.batch, case.numeric, joint)
@@ -169,7 +169,7 @@ def test_no_class_is_possible__the_prior_answers(module, n_classes):
     tables[5, 0] = 0.0
     offsets = np.array([0, 3, 6])
     codes = np.array([[0, 1, 2, 1, 0], [1, 1, 1, 0, 2]], np.uint8)
-    scorer = module.Scorer(np.log(prior), tables, offsets)
+    scorer = module.NaiveScorer(np.log(prior), tables, offsets)
     group = Codes(np.array([0, 1]), codes, np.array([3, 3]))
     joint, posterior = np.empty((5, n_classes)), np.empty((5, n_classes))
     classes = np.empty(5, np.intp)
@@ -188,7 +188,7 @@ def test_no_class_is_possible__the_prior_answers(module, n_classes):
 def test_prior_of_zero__that_class_is_never_chosen(module, n_classes):
     log_prior = np.full(n_classes, -np.inf)
     log_prior[-1] = 0.0
-    scorer = module.Scorer(log_prior, np.zeros((2, n_classes)), np.array([0, 2]))
+    scorer = module.NaiveScorer(log_prior, np.zeros((2, n_classes)), np.array([0, 2]))
     group = Codes(np.array([0]), np.zeros((1, 3), np.uint8), np.array([2]))
     out, classes = np.empty((3, n_classes)), np.empty(3, np.intp)
     assert scorer.posterior([group], [], out) == scorer.predict([group], [], classes) == 0
@@ -204,7 +204,7 @@ def test_numbers_beyond_every_class__the_prior_answers_and_never_nan(module, n_c
     zeros = np.zeros((2, n_classes))
     gaussian = zeros, half, zeros, zeros
     log_prior = np.log(np.full(n_classes, 1 / n_classes))
-    scorer = module.Scorer(log_prior, np.empty((0, n_classes)), np.array([0]), gaussian)
+    scorer = module.NaiveScorer(log_prior, np.empty((0, n_classes)), np.array([0]), gaussian)
     numeric = [
         np.array([np.inf, -1e200, 0.0, np.nan, 0.0]),
         np.array([0, 0, np.inf, np.nan, 1e300]),
@@ -229,7 +229,7 @@ def test_ties_on_paper__lowest_class_whatever_the_order_of_columns(module, preci
     tables = np.stack([np.roll(one, c, axis=0).ravel() for c in range(n_classes)], axis=1)
     codes = np.repeat(rng.integers(0, size + 2, (1, 500)), d, axis=0).astype(np.uint8)
     offsets = np.arange(d + 1) * (size + 2)
-    scorer = module.Scorer(np.zeros(n_classes), tables, offsets, None, precision)
+    scorer = module.NaiveScorer(np.zeros(n_classes), tables, offsets, None, precision)
     group = Codes(np.arange(d), codes, np.full(d, size + 2))
     out, classes = np.empty((500, n_classes)), np.empty(500, np.intp)
     scorer.predict([group], [], classes)
@@ -243,7 +243,7 @@ def test_ties_on_paper__lowest_class_whatever_the_order_of_columns(module, preci
 @pytest.mark.parametrize("n_classes", [1, 2, 3, 20])
 def test_nothing_to_score(module, n_classes):
     prior = np.random.default_rng(0).dirichlet(np.ones(n_classes))
-    scorer = module.Scorer(np.log(prior), np.empty((0, n_classes)), np.array([0]))
+    scorer = module.NaiveScorer(np.log(prior), np.empty((0, n_classes)), np.array([0]))
     for n_rows in (0, 1, 6):
         empty = Codes(np.empty(0, np.int64), np.empty((0, n_rows), np.uint8), np.empty(0, np.int64))
         for batch in ([], [empty]):
@@ -258,7 +258,7 @@ def test_nothing_to_score(module, n_classes):
 def test_arguments_are_left_alone_and_may_change_afterwards(module):
     case = problem(5, 3, [(np.uint8, [2, 3])], 2, 20)
     before = answers(module, case)
-    scorer = module.Scorer(*case.model)
+    scorer = module.NaiveScorer(*case.model)
     log_prior, tables, offsets, gaussian = case.model
     for array in (*(column for group in case.batch for column in group), *case.numeric):
         array.flags.writeable = False
@@ -276,7 +276,7 @@ def test_arguments_are_left_alone_and_may_change_afterwards(module):
 def test_threads_may_share_a_scorer(n_classes):
     case = problem(6, n_classes, [(np.uint8, [2, 4, 3] * 5), (np.uint16, [9])], 2, 3000)
     expected = answers(compiled, case)[1]
-    scorer = compiled.Scorer(*case.model)
+    scorer = compiled.NaiveScorer(*case.model)
 
     def score(_):
         out = np.empty(case.shape)

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles import moments as naive
 
-from fastbayes.kernels import moments as compiled
-from fastbayes.plain import moments as plain
+from fastbayes.kernels.compiled import moments as compiled
+from fastbayes.kernels.numpy import moments as plain
 
 MODULES = [
     pytest.param(compiled, id="kernels", marks=pytest.mark.compiled),

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import nested as naive
 
-from fastbayes.kernels import nested as compiled
-from fastbayes.plain import nested as plain
+from fastbayes.kernels.compiled import nested as compiled
+from fastbayes.kernels.numpy import nested as plain
 
 MODULES = [
     pytest.param(compiled, id="kernels"),
@@ -25,7 +25,7 @@ def drawn_rows(seed, m, n_classes, weighted, holes):
     states = np.where(rng.random((m, n)) < holes, -1, states).astype(np.int32)
     weight = rng.integers(1, 6, n) / 2 if weighted else np.ones(n)
     prior = rng.dirichlet(np.ones(n_classes), n)
-    return plain.Rows(states, y, prior, weight, np.minimum(weight, 1)), sizes
+    return plain.NestedRows(states, y, prior, weight, np.minimum(weight, 1)), sizes
 
 
 def listed(rows):
@@ -147,7 +147,7 @@ def test_average_losses__are_those_of_every_model_refitted(
 def test_many_features__neither_overflow_nor_vanish(module):
     # A thousand features of which each makes the other class a thousand times less likely.
     m, n = 1000, 50
-    rows = plain.Rows(
+    rows = plain.NestedRows(
         np.zeros((m, n), np.int32),
         np.zeros(n, np.int64),
         np.full((n, 2), 0.5),

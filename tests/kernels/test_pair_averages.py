@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from oracles import pair_averages as naive
 from scoring import CLASSES, answers, assert_follow, grouped
 
-from fastbayes.kernels import pair_averages as compiled
-from fastbayes.plain import pair_averages as plain
-from fastbayes.plain.averages import tie_of
-from fastbayes.plain.log_joint import Scorer
-from fastbayes.plain.pair_averages import Pair
+from fastbayes.kernels.compiled import pair_averages as compiled
+from fastbayes.kernels.numpy import pair_averages as plain
+from fastbayes.kernels.numpy.averages import tie_of
+from fastbayes.kernels.numpy.log_joint import NaiveScorer
+from fastbayes.kernels.numpy.pair_averages import Pair
 
 MODULES = [
     pytest.param(compiled, id="kernels", marks=pytest.mark.compiled),
@@ -71,7 +71,7 @@ def problem(seed, n_classes, sizes, n_rows, impossible=0.0, barred=0.1, gone=0.1
     reference = rng.uniform(0.1, 1, n_slots)
     return SimpleNamespace(
         model=(log_prior, offsets, reference, pairs, told.__getitem__, tie),
-        fallback=Scorer(log_prior, tables, offsets),
+        fallback=NaiveScorer(log_prior, tables, offsets),
         batch=grouped(rng, columns, sizes),
         columns=columns,
         shape=(n_rows, n_classes),

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from numba import njit
 from oracles import pairs as naive
 
-from fastbayes.kernels import bitmaps, bits, pair_plan
-from fastbayes.kernels import pairs as compiled
-from fastbayes.plain import pairs as plain
+from fastbayes.kernels.compiled import bitmaps, bits, pair_plan
+from fastbayes.kernels.compiled import pairs as compiled
+from fastbayes.kernels.numpy import pairs as plain
 
 # How pairs are counted where they can be: bit rows split by class in either way, joint codes of
 # 16 bits or more, as the plan says, in numpy.

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles import log_joint as naive
 
-from fastbayes.kernels import posterior as compiled
-from fastbayes.plain import posterior as plain
+from fastbayes.kernels.compiled import posterior as compiled
+from fastbayes.kernels.numpy import posterior as plain
 
 MODULES = [
     pytest.param(compiled, id="kernels", marks=pytest.mark.compiled),

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from oracles import log_joint as sums
 from oracles import quadratic as naive
 
-from fastbayes.kernels import quadratic as compiled
-from fastbayes.plain import quadratic as plain
+from fastbayes.kernels.compiled import quadratic as compiled
+from fastbayes.kernels.numpy import quadratic as plain
 
 MODULES = [
     pytest.param(compiled, id="kernels", marks=pytest.mark.compiled),

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import scatter as naive
 
-from fastbayes.kernels import scatter as compiled
-from fastbayes.plain import scatter as plain
+from fastbayes.kernels.compiled import scatter as compiled
+from fastbayes.kernels.numpy import scatter as plain
 
 MODULES = [
     pytest.param(compiled, id="kernels", marks=pytest.mark.compiled),

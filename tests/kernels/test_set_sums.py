@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastbayes.kernels import set_sums as compiled
-from fastbayes.plain import set_sums as plain
+from fastbayes.kernels.compiled import set_sums as compiled
+from fastbayes.kernels.numpy import set_sums as plain
 
 MODULES = [pytest.param(compiled, id="kernels"), pytest.param(plain, id="plain")]
 

@@ -6,8 +6,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from oracles import sketch as naive
 
-from fastbayes.kernels import sketch as compiled
-from fastbayes.plain import sketch as plain
+from fastbayes.kernels.compiled import sketch as compiled
+from fastbayes.kernels.numpy import sketch as plain
 
 MODULES = [pytest.param(compiled, id="kernels"), pytest.param(plain, id="plain")]
 
@@ -41,7 +41,7 @@ def rows(draw):
 
 
 def filled(module, columns, limit, few, cuts=()):
-    cells = module.Cells(limit, few)
+    cells = module.SketchEntries(limit, few)
     for part in zip(*(np.split(array, cuts) for array in columns), strict=True):
         values, labels, weight = part
         cells.add(values, labels, *plain.split(weight, len(weight)))

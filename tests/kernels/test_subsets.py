@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastbayes.kernels import subsets as compiled
-from fastbayes.plain import subsets as plain
+from fastbayes.kernels.compiled import subsets as compiled
+from fastbayes.kernels.numpy import subsets as plain
 
 MODULES = [pytest.param(compiled, id="kernels"), pytest.param(plain, id="plain")]
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles import subsumption as naive
 
-import fastbayes.kernels.subsumption as compiled
-import fastbayes.plain.subsumption as plain
+import fastbayes.kernels.compiled.subsumption as compiled
+import fastbayes.kernels.numpy.subsumption as plain
 
 CODES = [np.uint8, np.uint16, np.uint32]
 

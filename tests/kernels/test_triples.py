@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles import triples as naive
 
-from fastbayes.kernels import triples as compiled
-from fastbayes.plain import triples as plain
+from fastbayes.kernels.compiled import triples as compiled
+from fastbayes.kernels.numpy import triples as plain
 
 MODULES = [pytest.param(compiled, id="kernels"), pytest.param(plain, id="plain")]
 

@@ -1,0 +1,328 @@
+"""What to do, given a posterior and what each mistake costs.
+
+The conditional risk of decision i is R(i|x) = sum_j loss[i, j] P(j|x): rows of a loss matrix are
+decisions, columns are the truth.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastbayes.core.errors import DataError
+from fastbayes.core.loss import loss_matrix, plain_matrix
+
+__all__ = [
+    "Decisions",
+    "bayes_risk",
+    "check_proba",
+    "conditional_risk",
+    "decide",
+    "loss_matrix",
+    "minimum_risk",
+]
+
+
+def conditional_risk(proba: ArrayLike, loss: ArrayLike) -> NDArray[np.float64]:
+    """Return the expected loss of every decision for every row.
+
+    Parameters
+    ----------
+    proba
+        (n_rows, n_classes) posterior probabilities.
+    loss
+        (n_decisions, n_classes) cost of each decision (row) under each truth (column).
+
+    Returns
+    -------
+    risk
+        (n_rows, n_decisions), in the unit of the loss.
+
+    Raises
+    ------
+    DataError
+        A probability is not in [0, 1], a cost is not finite, or the shapes do not fit.
+
+    References
+    ----------
+    Duda, Hart, Stork (2001), Pattern Classification, equation 2.13.
+
+    Examples
+    --------
+    >>> conditional_risk([[0.5, 0.5]], [[0, 4], [1, 0]]).tolist()
+    [[2.0, 0.5]]
+    """
+    probabilities = check_proba(proba)
+    return _risk(probabilities, plain_matrix(loss, probabilities.shape[1]))
+
+
+def minimum_risk(
+    proba: ArrayLike, loss: ArrayLike | None = None, reject: float | None = None
+) -> NDArray[np.intp]:
+    """Return the decision of least expected loss for every row.
+
+    Parameters
+    ----------
+    proba
+        (n_rows, n_classes) posterior probabilities.
+    loss
+        (n_decisions, n_classes) cost of each decision (row) under each truth (column); None: every
+        mistake costs 1, so that the decision is the most probable class.
+    reject
+        Cost of making no decision, taken only where it is below the least expected loss.
+
+    Returns
+    -------
+    index
+        (n_rows,) row of the loss matrix, -1 for reject; ties go to the lowest.
+
+    Raises
+    ------
+    DataError
+        A probability is not in [0, 1], a cost is not finite, or the shapes do not fit.
+
+    Examples
+    --------
+    >>> minimum_risk([[0.9, 0.1], [0.7, 0.3], [0.5, 0.5]], [[0, 4], [1, 0]], reject=0.45).tolist()
+    [0, -1, -1]
+    """
+    probabilities = check_proba(proba)
+    return _decide(probabilities, _loss(loss, probabilities), _cost(reject))[0]
+
+
+def bayes_risk(
+    proba: ArrayLike, loss: ArrayLike | None = None, reject: float | None = None
+) -> float:
+    """Return the mean of the least expected loss: what the best decisions will cost.
+
+    Parameters
+    ----------
+    proba
+        (n_rows, n_classes) posterior probabilities.
+    loss
+        (n_decisions, n_classes) cost of each decision (row) under each truth (column); None: every
+        mistake costs 1, and only then 1 - risk is the accuracy to expect.
+    reject
+        Cost of making no decision.
+
+    Returns
+    -------
+    risk
+        In the unit of the loss, per row.
+
+    Raises
+    ------
+    DataError
+        There are no rows, a probability is not in [0, 1], a cost is not finite, or the shapes do
+        not fit.
+
+    Examples
+    --------
+    >>> bayes_risk([[0.75, 0.25], [0.5, 0.5]])
+    0.375
+    """
+    probabilities = check_proba(proba)
+    if not len(probabilities):
+        raise DataError("the Bayes risk of no rows is undefined: pass at least one row")
+    return float(np.mean(_decide(probabilities, _loss(loss, probabilities), _cost(reject))[1]))
+
+
+@dataclass(frozen=True, eq=False)
+class Decisions:
+    """The decision of least expected loss for each row, which compares like the array of labels.
+
+    Attributes
+    ----------
+    decision
+        (n_rows,) label of the decision; with a reject cost an object array, None where rejected.
+    index
+        (n_rows,) row of the loss matrix, -1 where rejected.
+    expected_loss
+        (n_rows,) expected loss of the decision, in the unit of the loss.
+    runner_up
+        (n_rows,) label of the second best decision, None where that is to reject or there is none.
+    """
+
+    decision: NDArray[Any]
+    index: NDArray[np.intp]
+    expected_loss: NDArray[np.float64]
+    runner_up: NDArray[Any]
+
+    def __len__(self) -> int:
+        return len(self.decision)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.decision)
+
+    def __getitem__(self, rows: Any) -> Any:
+        """Return one row's label, or the decisions of several rows."""
+        if np.ndim(self.index[rows]) == 0:
+            return self.decision[rows]
+        parts = (self.decision, self.index, self.expected_loss, self.runner_up)
+        return Decisions(*(part[rows] for part in parts))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.array(self.decision, dtype, copy=copy)
+
+    def __eq__(self, other: object) -> NDArray[np.bool_]:  # type: ignore[override]
+        return np.asarray(self.decision == np.asarray(other))
+
+    def __ne__(self, other: object) -> NDArray[np.bool_]:  # type: ignore[override]
+        return np.asarray(self.decision != np.asarray(other))
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def decide(
+    proba: ArrayLike, classes: ArrayLike, loss: Any = None, reject: float | None = None
+) -> Decisions:
+    """Return the decision of least expected loss, its loss and the runner-up for every row.
+
+    Parameters
+    ----------
+    proba
+        (n_rows, n_classes) posterior probabilities.
+    classes
+        (n_classes,) labels in the order of the columns of `proba`.
+    loss
+        Whatever `loss_matrix` takes; None: every mistake costs 1.
+    reject
+        Cost of making no decision, taken only where it is below the least expected loss.
+
+    Returns
+    -------
+    decisions
+        One per row; ties go to the first decision.
+
+    Raises
+    ------
+    DataError
+        A probability is not in [0, 1], or the loss does not fit the classes; names row or label.
+    """
+    probabilities = check_proba(proba)
+    labels = np.asarray(classes)
+    if len(labels) != probabilities.shape[1]:
+        raise DataError(
+            f"{probabilities.shape[1]} columns of probabilities for {len(labels)} classes"
+        )
+    if loss is None:
+        matrix, names = _loss(None, probabilities), labels
+    else:
+        matrix, names = loss_matrix(loss, labels)
+    cost = _cost(reject)
+    index, expected = _decide(probabilities, matrix, cost)
+    runner_up = _runner_up(probabilities, matrix, cost, index)
+    optional = cost is not None or len(names) == 1
+    return Decisions(
+        _label(names, index, cost is not None), index, expected, _label(names, runner_up, optional)
+    )
+
+
+def check_proba(proba: ArrayLike) -> NDArray[np.float64]:
+    """Return probabilities as float64, once they are a matrix of numbers in [0, 1].
+
+    Parameters
+    ----------
+    proba
+        (n_rows, n_classes).
+
+    Returns
+    -------
+    proba
+        The same, float64.
+
+    Raises
+    ------
+    DataError
+        Not a matrix, or a value outside [0, 1]; names row and column.
+    """
+    try:
+        probabilities = np.asarray(proba, np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"probabilities must be a matrix of numbers: {error}") from error
+    if probabilities.ndim != 2 or probabilities.shape[1] == 0:
+        raise DataError(
+            f"probabilities must be (n_rows, n_classes), these have shape {probabilities.shape}"
+        )
+    # A sum of many probabilities may exceed 1 by rounding.
+    wrong = ~((probabilities >= 0) & (probabilities <= 1 + 1e-9))
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0].tolist()
+        raise DataError(
+            f"row {row}, class {column}: {probabilities[row, column]} is no probability; pass "
+            "what predict_proba returns"
+        )
+    return probabilities
+
+
+def _loss(loss: Any, proba: NDArray[np.float64]) -> NDArray[np.float64]:
+    n_classes = proba.shape[1]
+    return 1.0 - np.eye(n_classes) if loss is None else plain_matrix(loss, n_classes)
+
+
+def _cost(reject: float | None) -> float | None:
+    if reject is not None and not math.isfinite(reject):
+        raise DataError(f"the cost of rejecting is {reject}: it must be finite, or None")
+    return reject
+
+
+def _risk(proba: NDArray[np.float64], matrix: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(proba @ matrix.T)
+
+
+def _regret(proba: NDArray[np.float64], matrix: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the risk less what no decision can change, so that ties are exact.
+
+    Under the loss 1 - I this is -proba: the decision is then the argmax, where 1 - proba would
+    have lost the last bits of a close race.
+    """
+    return _risk(proba, matrix - matrix.max(axis=0))
+
+
+def _decide(
+    proba: NDArray[np.float64], matrix: NDArray[np.float64], reject: float | None
+) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    """Return the decision of each row, -1 for reject, and its expected loss."""
+    index = np.argmin(_regret(proba, matrix), axis=1)
+    expected = _of(_risk(proba, matrix), index)
+    if reject is None:
+        return index, expected
+    rejected = reject < expected
+    return np.where(rejected, -1, index), np.where(rejected, reject, expected)
+
+
+def _runner_up(
+    proba: NDArray[np.float64],
+    matrix: NDArray[np.float64],
+    reject: float | None,
+    index: NDArray[np.intp],
+) -> NDArray[np.intp]:
+    """Return the second best decision of each row, -1 where that is to reject or there is none."""
+    regret = _regret(proba, matrix)
+    best = np.argmin(regret, axis=1)
+    second = np.full(len(proba), -1)
+    if len(matrix) > 1:
+        np.put_along_axis(regret, best[:, None], np.inf, axis=1)
+        second = np.argmin(regret, axis=1)
+        if reject is not None:
+            second = np.where(reject < _of(_risk(proba, matrix), second), -1, second)
+    return np.where(index == -1, best, second)
+
+
+def _of(values: NDArray[np.float64], index: NDArray[np.intp]) -> NDArray[np.float64]:
+    """Return the chosen value of each row."""
+    return np.take_along_axis(values, index[:, None], axis=1)[:, 0]
+
+
+def _label(names: NDArray[Any], index: NDArray[np.intp], optional: bool) -> NDArray[Any]:
+    """Return labels for indices; where -1 is possible an object array with None for it."""
+    if not optional:
+        return names[index]
+    labels = names.astype(object)[index]
+    labels[index == -1] = None
+    return labels

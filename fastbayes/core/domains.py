@@ -1,0 +1,198 @@
+"""Domains: the values of a categorical column as a sorted Arrow array of a canonical type.
+
+Where a numeric column is cut into bins, cut points stand for the values.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from fastbayes.core.errors import SchemaError
+
+Kind = Literal["categorical", "numeric"]
+
+
+def same_values(a: pa.Array | None, b: pa.Array | None) -> bool:
+    """Return whether two domains hold the same values in the same order."""
+    if a is None or b is None:
+        return a is b
+    if len(a) == len(b) == 0:
+        return True
+    return bool(a.type == b.type and a.equals(b))
+
+
+def same_cuts(a: NDArray[np.float64] | None, b: NDArray[np.float64] | None) -> bool:
+    """Return whether two columns are cut at the same points, or neither is cut."""
+    return a is b if a is None or b is None else np.array_equal(a, b)
+
+
+def common_type(name: str, a: pa.DataType, b: pa.DataType) -> pa.DataType:
+    """Return the type that holds the values of both: null with anything, int with float."""
+    if a == b or pa.types.is_null(b):
+        return a
+    if pa.types.is_null(a):
+        return b
+    number = {pa.int64(), pa.uint64(), pa.float64()}
+    if a in number and b in number:
+        return pa.float64()
+    raise SchemaError(
+        f"column {name!r} holds {a} in one place and {b} in another; cast it to one type"
+    )
+
+
+def cast_domain(name: str, values: Any, kind: pa.DataType) -> pa.Array:
+    """Return values of a domain (Arrow, or a list) as the wider type of another, exactly.
+
+    Raises
+    ------
+    SchemaError
+        When a whole number is beyond what float64 tells apart.
+    """
+    try:
+        return values.cast(kind) if isinstance(values, pa.Array) else pa.array(values, kind)
+    except (pa.ArrowInvalid, OverflowError) as error:
+        raise SchemaError(
+            f"column {name!r} holds whole numbers beyond 2**53 in one place and {kind} in another, "
+            f"which cannot tell them apart ({error}); cast it to one type, such as string"
+        ) from error
+
+
+def sorted_domain(values: pa.Array) -> pa.Array:
+    """Return the distinct non-null values in ascending order (strings by code point)."""
+    distinct = pc.unique(values).drop_null()
+    if pa.types.is_null(distinct.type):
+        return distinct
+    return distinct.take(pc.array_sort_indices(distinct))
+
+
+def positions(wanted: pa.Array, existing: pa.Array | None, name: str = "") -> NDArray[np.int64]:
+    """Return the index in `existing` of each wanted value, -1 where it is not there."""
+    if existing is None or len(existing) == 0 or len(wanted) == 0:
+        return np.full(len(wanted), -1, dtype=np.int64)
+    if wanted.type != existing.type:
+        kind = common_type(name, wanted.type, existing.type)
+        wanted, existing = cast_domain(name, wanted, kind), cast_domain(name, existing, kind)
+    found = pc.index_in(wanted, value_set=existing)
+    return np.asarray(pc.fill_null(found, -1).to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+def domain(name: str, values: Any) -> pa.Array:
+    """Return declared values as a sorted domain array.
+
+    Raises
+    ------
+    SchemaError
+        When values repeat, are missing, or are of a type that cannot be a category.
+    """
+    if isinstance(values, (str, bytes)):
+        raise SchemaError(f"domains[{name!r}]={values!r}: give a list of values, [{values!r}]")
+    try:
+        given = values if isinstance(values, pa.Array) else _array(list(values))
+        given = given.cast(value_type(name, given.type))
+    except (pa.ArrowException, TypeError, OverflowError) as error:
+        raise SchemaError(f"domains[{name!r}]: {error}; list values of one type") from error
+    if pa.types.is_floating(given.type):
+        # -0.0 and 0.0 are one value, and NaN is missing.
+        given = pc.if_else(pc.is_nan(given), pa.scalar(None, given.type), pc.add(given, 0.0))
+    result = sorted_domain(given)
+    if len(result) != len(given):
+        raise SchemaError(f"domains[{name!r}] has repeated or missing values; list each value once")
+    if not len(result):
+        raise SchemaError(f"domains[{name!r}] is empty; list its values, or leave it out")
+    return result
+
+
+def _array(values: list[Any]) -> pa.Array:
+    try:
+        return pa.array(values)
+    except OverflowError:  # beyond int64, which is what pyarrow tries
+        return pa.array(values, pa.uint64())
+
+
+def value_type(name: str, kind: pa.DataType) -> pa.DataType:
+    """Return the canonical type of categorical values stored as `kind`.
+
+    Raises
+    ------
+    SchemaError
+        For temporal, nested and binary types, naming the column and the remedy.
+    """
+    t = pa.types
+    if t.is_dictionary(kind):
+        return value_type(name, kind.value_type)
+    if t.is_string(kind) or t.is_large_string(kind) or t.is_string_view(kind):
+        return pa.string()
+    if t.is_boolean(kind) or t.is_null(kind):
+        return kind
+    if t.is_uint64(kind):
+        return pa.uint64()
+    if t.is_integer(kind):
+        return pa.int64()
+    if t.is_floating(kind) or t.is_decimal(kind):
+        return pa.float64()
+    if t.is_temporal(kind):
+        remedy = "cast it to a number, or extract hour, weekday or month as a column of its own"
+    elif t.is_run_end_encoded(kind):
+        remedy = "decode it with pyarrow.compute.run_end_decode"
+    elif t.is_nested(kind):
+        remedy = "flatten it into one column per part"
+    else:
+        remedy = "cast it to string or to a number"
+    raise SchemaError(f"column {name!r} has type {kind}, which cannot be a feature: {remedy}")
+
+
+def default_kind(name: str, kind: pa.DataType) -> Kind:
+    """Return how a column of this Arrow type enters a model unless the user says otherwise."""
+    canonical = value_type(name, kind)
+    t = pa.types
+    if t.is_dictionary(kind) or t.is_string(canonical) or t.is_boolean(canonical):
+        return "categorical"
+    return "categorical" if t.is_null(canonical) else "numeric"
+
+
+def checked_cuts(name: str, cuts: Any) -> NDArray[np.float64]:
+    """Return cut points as a read-only float64 array.
+
+    Raises
+    ------
+    SchemaError
+        When they are not finite numbers in ascending order.
+    """
+    try:
+        points = np.array(cuts, dtype=np.float64) + 0.0  # -0.0 and 0.0 are one number
+    except (TypeError, ValueError) as error:
+        raise SchemaError(f"column {name!r}: cut points must be numbers ({error})") from error
+    if points.ndim != 1 or not np.isfinite(points).all() or (np.diff(points) <= 0).any():
+        raise SchemaError(
+            f"column {name!r}: cut points must be finite numbers in ascending order, each once, "
+            f"not {cuts!r}"
+        )
+    points.setflags(write=False)
+    return points
+
+
+def intervals(cuts: NDArray[np.float64]) -> list[str]:
+    """Return the bins between cut points as text."""
+    ends = [_shown(cut) for cut in cuts.tolist()]
+    lower, upper = ["(-inf", *(f"({end}" for end in ends)], [*(f"{end}]" for end in ends), "inf)"]
+    return [f"{low}, {high}" for low, high in zip(lower, upper, strict=True)]
+
+
+def described(cuts: NDArray[np.float64] | None) -> str:
+    """Return how a column is cut, in words."""
+    if cuts is None:
+        return "not cut into bins"
+    if not len(cuts):
+        return "one bin"
+    points = [_shown(cut) for cut in cuts[:6].tolist()]
+    more = ", …" if len(cuts) > 6 else ""
+    return f"{len(cuts) + 1:,} bins cut at {', '.join(points)}{more}"
+
+
+def _shown(number: float) -> str:
+    return repr(number).removesuffix(".0")

@@ -1,0 +1,425 @@
+"""Model and statistics files: one Arrow IPC file holding a JSON header and named arrays.
+
+The file has one record batch of one row. Each array is a large_list column whose field metadata
+give its shape and dtype; the header is JSON in the schema metadata, beside a SHA-256 of the whole
+file. Nothing in it is ever executed, and nothing is believed before it was checked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import importlib.metadata
+import json
+import math
+import os
+import secrets
+import stat
+import struct
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from fastbayes.core.errors import DataError, FileFormatError, MemoryLimitError
+
+FORMAT = "fastbayes"
+VERSION = 1
+MAGIC = b"ARROW1"
+
+HEADER_KEY, DIGEST_KEY = b"fastbayes", b"sha256"
+
+DTYPES = {
+    np.dtype(name).name: np.dtype(name)
+    for name in ("bool", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f4", "f8")
+}
+ARROW_TYPES = {
+    *(pa.from_numpy_dtype(dtype) for dtype in DTYPES.values()),
+    *(pa.string(), pa.large_string(), pa.null()),
+}
+
+# A zstd block expands to at most 128 KiB and takes at least 4 bytes, so that a longer claim is a
+# lie that can be refused before anything is allocated.
+ZSTD_RATIO = 2**15
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def write(
+    path: str | os.PathLike[str],
+    header: dict[str, Any],
+    arrays: Mapping[str, np.ndarray[Any, Any] | pa.Array | pa.ChunkedArray],
+    *,
+    force: bool = False,
+) -> None:
+    """Write a header and named arrays to a file that appears whole or not at all.
+
+    Parameters
+    ----------
+    path
+        Where to write; the directory must exist.
+    header
+        Any nesting of dict (string keys), list, str, int, float, bool and None.
+    arrays
+        Name to array: numpy of any shape (bool, integers, float32, float64), or Arrow (the same
+        types and strings, nulls allowed).
+    force
+        Overwrite an existing file.
+
+    Raises
+    ------
+    DataError
+        The file exists and `force` is off, the directory is missing, or the disk is full.
+    TypeError
+        The header or an array holds what the format cannot give back exactly; names where.
+    """
+    _check_json(header, "header")
+    # The digest covers the bytes that surround it: hash with zeros in its place, then fill it in.
+    # The place is found by a random name that no data can contain.
+    place = secrets.token_hex(32).encode()
+    blob = _encode(header, arrays, place)
+    blob = blob.replace(place, _digest(blob, place))
+    with atomic(path, force=force) as temporary:
+        temporary.write_bytes(blob)
+
+
+def read(
+    path: str | os.PathLike[str],
+) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any] | pa.Array]]:
+    """Read what `write` wrote, checking everything on the way.
+
+    Parameters
+    ----------
+    path
+        The file to read.
+
+    Returns
+    -------
+    header, arrays
+        Equal to what was written: types, shapes, order and every bit of every number. The numpy
+        arrays are writable and own their memory.
+
+    Raises
+    ------
+    FileFormatError
+        No such file, not a file of fastbayes, of a newer format, or damaged; names the file and
+        the remedy.
+    MemoryLimitError
+        The arrays are larger than this machine's memory; nothing was allocated.
+    """
+    try:
+        return _decode(_contents(path))
+    except MemoryLimitError as error:
+        raise MemoryLimitError(f"{os.fspath(path)}: {error}") from error
+    except FileFormatError as error:
+        raise FileFormatError(f"{os.fspath(path)}: {error}") from error
+    except (ValueError, TypeError, LookupError, ArithmeticError) as error:
+        raise _damaged(path, error) from error
+    except (pa.ArrowException, struct.error, MemoryError, RecursionError, OSError) as error:
+        raise _damaged(path, error) from error
+
+
+@contextlib.contextmanager
+def atomic(path: str | os.PathLike[str], *, force: bool = False) -> Iterator[Path]:
+    """Give a temporary name beside the target, which takes the target's name on success.
+
+    Whatever ends the block early (Ctrl-C included) removes the temporary file and leaves the
+    target as it was.
+
+    Parameters
+    ----------
+    path
+        The target; a symbolic link is followed.
+    force
+        Replace an existing target.
+
+    Yields
+    ------
+    temporary
+        A path with the target's suffix, for the block to create and close.
+
+    Raises
+    ------
+    DataError
+        The target exists and `force` is off, it cannot be made, or the disk is full.
+    """
+    target = Path(os.path.realpath(path))
+    _check_target(path, target, force)
+    temporary = target.with_name(f".fastbayes-{secrets.token_hex(8)}{target.suffix}")
+    try:
+        yield temporary
+        with open(temporary, "rb") as written:
+            os.fsync(written.fileno())
+        _check_target(path, target, force)
+        os.replace(temporary, target)
+        _sync_directory(target.parent)
+    except OSError as error:
+        if error.errno in FULL:
+            reason = os.strerror(error.errno).lower()
+            raise DataError(
+                f"{os.fspath(path)}: {reason}; nothing was written: free some space, or name "
+                "another place"
+            ) from error
+        raise
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def check_target(path: str | os.PathLike[str], *, force: bool = False) -> None:
+    """Raise unless `path` may be written: before long work, so that it is not done in vain.
+
+    Parameters
+    ----------
+    path
+        The target; a symbolic link is followed.
+    force
+        Whether an existing target may be replaced.
+
+    Raises
+    ------
+    DataError
+        The target exists and `force` is off, or it cannot be made.
+    """
+    _check_target(path, Path(os.path.realpath(path)), force)
+
+
+def _check_target(path: str | os.PathLike[str], target: Path, force: bool) -> None:
+    """Raise unless the target may be made."""
+    name = os.fspath(path)
+    if target.is_dir():
+        raise DataError(f"{name} is a directory: name a file in it")
+    if target.exists() and not target.is_file():
+        raise DataError(f"{name} is not a regular file: name another one")
+    if target.exists() and not force:
+        raise DataError(f"{name} exists: name another file, or overwrite it (force=True, --force)")
+    if not target.parent.is_dir():
+        raise DataError(f"{name}: there is no directory {target.parent}: make it first")
+    if not os.access(target.parent, os.W_OK | os.X_OK):
+        raise DataError(f"{name}: no permission to write in {target.parent}")
+
+
+def _sync_directory(directory: Path) -> None:
+    """Make a rename survive a power cut, where directories can be opened."""
+    if os.name == "posix":
+        descriptor = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _check_json(value: Any, where: str) -> None:
+    """Raise unless JSON gives this value back as it is."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise TypeError(f"{where} has the key {key!r}: a file's header takes text only")
+            _check_json(item, f"{where}[{key!r}]")
+    elif isinstance(value, list):
+        for position, item in enumerate(value):
+            _check_json(item, f"{where}[{position}]")
+    elif value is not None and type(value) not in (str, int, float, bool):
+        raise TypeError(
+            f"{where} is a {type(value).__name__}: JSON would not give it back as it is"
+        )
+
+
+def _encode(
+    header: dict[str, Any],
+    arrays: Mapping[str, np.ndarray[Any, Any] | pa.Array | pa.ChunkedArray],
+    place: bytes,
+) -> bytes:
+    """Return the bytes of the file, with `place` where its digest goes."""
+    fields, columns = [], []
+    for name, array in arrays.items():
+        if isinstance(array, np.ndarray):
+            if array.dtype.name not in DTYPES:
+                raise TypeError(f"array {name!r}: a file cannot hold dtype {array.dtype}")
+            native = array.astype(array.dtype.newbyteorder("="), copy=False)
+            values = pa.array(native.ravel())
+            metadata = {"shape": json.dumps(array.shape), "dtype": array.dtype.name}
+        else:
+            values = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+            if values.type not in ARROW_TYPES:
+                raise TypeError(f"array {name!r}: a file cannot hold Arrow type {values.type}")
+            metadata = {"shape": json.dumps([len(values)]), "dtype": "arrow"}
+        offsets = pa.array([0, len(values)], pa.int64())
+        column = pa.LargeListArray.from_arrays(offsets, values)
+        fields.append(pa.field(name, column.type, nullable=False, metadata=metadata))
+        columns.append(column)
+    content = {
+        "format": FORMAT,
+        "version": VERSION,
+        "written_by": _written_by(),
+        "header": header,
+    }
+    schema = pa.schema(fields, {HEADER_KEY: json.dumps(content), DIGEST_KEY: place})
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_file(sink, schema, options=options) as writer:
+        writer.write_batch(pa.record_batch(columns, schema=schema))
+    return sink.getvalue().to_pybytes()
+
+
+def _written_by() -> str:
+    try:
+        return f"fastbayes {importlib.metadata.version('fastbayes')}"
+    except importlib.metadata.PackageNotFoundError:  # run from a source tree
+        return "fastbayes"
+
+
+def _digest(blob: bytes, place: bytes) -> bytes:
+    """Return the SHA-256, in hexadecimal, of the file with its digest blanked out."""
+    return hashlib.sha256(blob.replace(place, bytes(len(place)))).hexdigest().encode()
+
+
+def _damaged(path: str | os.PathLike[str], error: BaseException) -> FileFormatError:
+    reason = (str(error).splitlines() or [type(error).__name__])[0]
+    return FileFormatError(
+        f"{os.fspath(path)}: damaged, or not a file of fastbayes ({reason}); take another copy, "
+        "or write it again"
+    )
+
+
+def _contents(path: str | os.PathLike[str]) -> bytes:
+    """Return the bytes of a regular file."""
+    try:
+        with open(path, "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise FileFormatError("not a regular file; name a file that fastbayes wrote")
+            return file.read()
+    except FileNotFoundError:
+        raise FileFormatError("no such file; check the name") from None
+    except IsADirectoryError:
+        raise FileFormatError("is a directory; name a file in it") from None
+    except PermissionError:
+        raise FileFormatError("no permission to read it; ask its owner") from None
+
+
+def _decode(blob: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any] | pa.Array]]:
+    """Return header and arrays of a whole file; any exception means that it is damaged.
+
+    The messages are read one by one, not by the file's footer, so that the sizes that are checked
+    are the sizes that are used.
+    """
+    if not (len(blob) > 16 and blob.startswith(MAGIC + b"\0\0") and blob.endswith(MAGIC)):
+        raise FileFormatError(
+            "not a model or statistics file of fastbayes, or cut short; name a file that "
+            "fastbayes wrote"
+        )
+    messages = pa.ipc.MessageReader.open_stream(pa.BufferReader(blob).read_buffer()[8:])
+    schema = pa.ipc.read_schema(messages.read_next_message())
+    header = _read_header(schema, blob)
+    if len(set(schema.names)) != len(schema.names):
+        raise FileFormatError("an array occurs twice; write it again")
+    message = messages.read_next_message()
+    if message.type != "record batch":
+        raise ValueError(f"a {message.type} instead of a record batch")
+    _check_sizes(message)
+    batch = pa.ipc.read_record_batch(message, schema)
+    batch.validate(full=True)
+    if schema.names and batch.num_rows != 1:
+        raise ValueError(f"{batch.num_rows} rows instead of one")
+    columns = zip(schema, batch.columns, strict=True)
+    return header, {field.name: _read_array(field, column) for field, column in columns}
+
+
+def _read_header(schema: pa.Schema, blob: bytes) -> dict[str, Any]:
+    """Return the header, once format, version and digest are right."""
+    metadata = schema.metadata or {}
+    if HEADER_KEY not in metadata:
+        raise FileFormatError(
+            "an Arrow file, but not one that fastbayes wrote; to use it as data, name it as data"
+        )
+    content = json.loads(metadata[HEADER_KEY])
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise ValueError("no header")
+    version = content["version"]
+    if type(version) is not int or version < 1:
+        raise ValueError(f"version {version!r}")
+    if version > VERSION:
+        raise FileFormatError(
+            f"file format {version}, this fastbayes reads formats up to {VERSION}; upgrade "
+            f"fastbayes (the file was written by {str(content.get('written_by'))[:40]})"
+        )
+    digest = metadata[DIGEST_KEY]
+    if len(digest) != 64 or _digest(blob, digest) != digest:
+        raise ValueError("its SHA-256 does not match")
+    if not isinstance(content["header"], dict):
+        raise ValueError("no header")
+    return content["header"]
+
+
+def _check_sizes(message: pa.Message) -> None:
+    """Raise unless the buffers of a compressed batch can be as long as they say."""
+    body = message.body
+    total = 0
+    for offset, length in _buffers(message.metadata.to_pybytes()):
+        if length:
+            (size,) = struct.unpack_from("<q", body, offset)
+            size = length - 8 if size == -1 else size  # -1: stored as it is
+            if not 0 <= size <= ZSTD_RATIO * length:
+                raise ValueError(f"{length} bytes that claim to hold {size}")
+            total += size
+    if total > _physical_memory():
+        raise MemoryLimitError(
+            f"holds {total / 1e9:.1f} GB, this machine has {_physical_memory() / 1e9:.1f} GB; "
+            "open it on a larger one"
+        )
+
+
+def _buffers(metadata: bytes) -> Iterator[tuple[int, int]]:
+    """Yield (offset, length) of each buffer of a record batch's flatbuffer, which Arrow verified.
+
+    Message.header is field 2; RecordBatch.buffers is field 2, RecordBatch.compression field 3
+    (format/Message.fbs of the Arrow specification).
+    """
+    batch = _follow(metadata, _member(metadata, _follow(metadata, 0), 2))
+    if not _member(metadata, batch, 3):
+        raise ValueError("a batch without compression")
+    vector = _follow(metadata, _member(metadata, batch, 2))
+    (count,) = struct.unpack_from("<I", metadata, vector)
+    yield from struct.iter_unpack("<qq", metadata[vector + 4 : vector + 4 + 16 * count])
+
+
+def _follow(metadata: bytes, position: int) -> int:
+    return position + int(struct.unpack_from("<I", metadata, position)[0])
+
+
+def _member(metadata: bytes, table: int, field: int) -> int:
+    """Return where a field of a flatbuffer table stands, 0 if it is absent."""
+    vtable = table - int(struct.unpack_from("<i", metadata, table)[0])
+    (size,) = struct.unpack_from("<H", metadata, vtable)
+    entry = 4 + 2 * field
+    offset = int(struct.unpack_from("<H", metadata, vtable + entry)[0]) if entry < size else 0
+    return table + offset if offset else 0
+
+
+def _physical_memory() -> float:
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # a system that does not say
+        return math.inf
+
+
+def _read_array(field: pa.Field, column: pa.Array) -> np.ndarray[Any, Any] | pa.Array:
+    """Return one array, once its metadata agree with what the column holds."""
+    metadata = field.metadata or {}
+    shape, dtype = json.loads(metadata[b"shape"]), metadata[b"dtype"].decode()
+    if not pa.types.is_large_list(column.type) or column.null_count:
+        raise ValueError(f"array {field.name!r} is no list")
+    values = column.flatten()
+    if not isinstance(shape, list) or math.prod(shape) != len(values):
+        raise ValueError(f"array {field.name!r} of shape {shape} has {len(values)} values")
+    if dtype == "arrow":
+        if values.type not in ARROW_TYPES or len(shape) != 1:
+            raise ValueError(f"array {field.name!r} is of Arrow type {values.type}")
+        return values
+    if dtype not in DTYPES or values.type != pa.from_numpy_dtype(DTYPES[dtype]):
+        raise ValueError(f"array {field.name!r} is {dtype} in name, {values.type} in fact")
+    if values.null_count:
+        raise ValueError(f"array {field.name!r} has nulls")
+    return values.to_numpy(zero_copy_only=False).reshape(shape).copy()

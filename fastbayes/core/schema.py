@@ -1,0 +1,426 @@
+"""What the columns are: names, kinds, domains, classes. A schema is a value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from fastbayes.core.domains import (
+    Kind,
+    cast_domain,
+    checked_cuts,
+    common_type,
+    described,
+    intervals,
+    positions,
+    same_cuts,
+    same_values,
+    sorted_domain,
+    value_type,
+)
+from fastbayes.core.errors import SchemaError
+
+
+class Shape(NamedTuple):
+    """The sizes that statistics are allocated for."""
+
+    sizes: NDArray[np.int64]  # (n_categorical,) values per categorical feature, missing not counted
+    n_numeric: int
+    n_classes: int
+
+    @property
+    def offsets(self) -> NDArray[np.int64]:
+        """First slot of each categorical feature: S_j values and one missing slot each."""
+        return np.concatenate(([0], np.cumsum(self.sizes + 1))).astype(np.int64)
+
+
+class Alignment(NamedTuple):
+    """Where each cell of a wanted shape stands in a statistic that exists; -1 is nowhere."""
+
+    shape: Shape
+    categorical: NDArray[np.int64]  # (n_categorical,) feature of the existing statistic
+    values: list[NDArray[np.int64]]  # per wanted feature: (S_j,) code of the existing statistic
+    numeric: NDArray[np.int64]  # (n_numeric,)
+    classes: NDArray[np.int64]  # (n_classes,)
+
+
+def _shown(values: pa.Array) -> str:
+    more = ", …" if len(values) > 6 else ""
+    return ", ".join(repr(value) for value in values[:6].to_pylist()) + more
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Feature:
+    """One column: a categorical one with its sorted domain, or a numeric one.
+
+    A numeric column that is cut into bins is categorical: its values are the numbers of the bins.
+
+    Parameters
+    ----------
+    name
+        Name of the column.
+    kind
+        "categorical" or "numeric".
+    values
+        The domain S_j of a categorical feature, sorted, without nulls; None for a numeric one.
+    declared
+        Whether the domain was given rather than observed: then it never grows nor shrinks.
+    cuts
+        Where a numeric column is cut, ascending: bin k is (cuts[k - 1], cuts[k]], the first
+        without a lower and the last without an upper end. None for a column that is not cut.
+    """
+
+    name: str
+    kind: Kind
+    values: pa.Array | None = None
+    declared: bool = False
+    cuts: NDArray[np.float64] | None = None
+
+    @classmethod
+    def binned(cls, name: str, cuts: Any) -> Feature:
+        """Return the feature of a numeric column cut at these points.
+
+        Raises
+        ------
+        SchemaError
+            When they are not finite numbers in ascending order.
+        """
+        points = checked_cuts(name, cuts)
+        bins = pa.array(range(len(points) + 1), pa.int64())
+        return cls(name, "categorical", bins, True, points)
+
+    @property
+    def size(self) -> int:
+        """S_j, the number of values; 0 for a numeric feature."""
+        return 0 if self.values is None else len(self.values)
+
+    @property
+    def void(self) -> bool:
+        """Whether only nulls of no type were seen: such a column unifies with any other."""
+        return self.values is not None and bool(pa.types.is_null(self.values.type))
+
+    @property
+    def intervals(self) -> list[str]:
+        """The bins of a column that is cut, as text: "(-inf, 2.5]", "(2.5, inf)"; else none."""
+        return [] if self.cuts is None else intervals(self.cuts)
+
+    def __repr__(self) -> str:
+        if self.values is None:
+            return f"Feature({self.name!r}, numeric)"
+        if self.cuts is not None:
+            return f"Feature({self.name!r}, {described(self.cuts)})"
+        declared = ", declared" if self.declared else ""
+        return f"Feature({self.name!r}, {self.size:,} values: {_shown(self.values)}{declared})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Feature):
+            return NotImplemented
+        return (
+            (self.name, self.kind, self.declared) == (other.name, other.kind, other.declared)
+            and same_cuts(self.cuts, other.cuts)
+            and same_values(self.values, other.values)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Schema:
+    """Features and classes of a statistic or a model, with the options that shape counting.
+
+    Parameters
+    ----------
+    target
+        Name of the class column; None where there is none.
+    classes
+        Sorted class labels.
+    features
+        The features in column order.
+    classes_declared
+        Whether the classes were given rather than observed.
+    missing
+        "marginalize" or "category".
+    null_values
+        Strings read as missing.
+    """
+
+    target: str | None
+    classes: pa.Array
+    features: tuple[Feature, ...]
+    classes_declared: bool = False
+    missing: str = "marginalize"
+    null_values: tuple[str, ...] = field(default=())
+
+    def __repr__(self) -> str:
+        lines = [f"Schema(target={self.target!r}, classes: {_shown(self.classes)}"]
+        lines += [f"  {feature!r}" for feature in self.features[:20]]
+        if len(self.features) > 20:
+            lines.append(f"  … and {len(self.features) - 20:,} more features")
+        return "\n".join(lines) + ")"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Schema):
+            return NotImplemented
+        return (
+            self.target == other.target
+            and self.missing == other.missing
+            and self.null_values == other.null_values
+            and self.classes_declared == other.classes_declared
+            and self.features == other.features
+            and same_values(self.classes, other.classes)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Feature names in column order."""
+        return tuple(f.name for f in self.features)
+
+    @cached_property
+    def categorical(self) -> tuple[Feature, ...]:
+        """The categorical features in column order."""
+        return tuple(f for f in self.features if f.kind == "categorical")
+
+    @cached_property
+    def numeric(self) -> tuple[Feature, ...]:
+        """The numeric features in column order."""
+        return tuple(f for f in self.features if f.kind == "numeric")
+
+    @cached_property
+    def shape(self) -> Shape:
+        """The sizes that statistics of this schema are allocated for."""
+        sizes = np.array([f.size for f in self.categorical], dtype=np.int64)
+        return Shape(sizes, len(self.numeric), len(self.classes))
+
+    @cached_property
+    def class_labels(self) -> NDArray[Any]:
+        """The classes as a numpy array, (n_classes,)."""
+        return labels(self.classes)
+
+    def union(self, other: Schema) -> Schema:
+        """Return the smallest schema that holds the values and classes of both.
+
+        Raises
+        ------
+        SchemaError
+            When targets, columns, kinds, cut points, options or types differ, or a value of one
+            lies outside the declared domain of the other; the message names the column.
+        """
+        if self.target != other.target:
+            raise SchemaError(
+                f"targets differ: {self.target!r} and {other.target!r}; count both with one target"
+            )
+        if self.missing != other.missing or self.null_values != other.null_values:
+            raise SchemaError(
+                f"options differ: missing={self.missing!r}, null_values={self.null_values!r} and "
+                f"missing={other.missing!r}, null_values={other.null_values!r}"
+            )
+        theirs = {f.name: f for f in other.features}
+        for name in sorted(set(self.names) ^ set(theirs)):
+            raise SchemaError(
+                f"column {name!r} is in only one of the two; count both with the same `columns`"
+            )
+        features = []
+        for mine in self.features:
+            their = theirs[mine.name]
+            if mine.void:
+                features.append(their)
+                continue
+            if their.void:
+                features.append(mine)
+                continue
+            _check_cuts(mine, their)
+            if mine.kind != their.kind:
+                raise SchemaError(
+                    f"column {mine.name!r} is {mine.kind} in one and {their.kind} in the other; "
+                    "name it in `categorical` for both"
+                )
+            if mine.values is not None and their.values is not None:
+                values, declared = _union(
+                    mine.name, (mine.values, mine.declared), (their.values, their.declared)
+                )
+                mine = replace(mine, values=values, declared=declared)
+            features.append(mine)
+        classes, declared = _union(
+            self.target or "class",
+            (self.classes, self.classes_declared),
+            (other.classes, other.classes_declared),
+        )
+        return replace(self, classes=classes, classes_declared=declared, features=tuple(features))
+
+    def alignment(self, existing: Schema) -> Alignment:
+        """Return where each cell of this schema stands in a statistic of `existing`.
+
+        Raises
+        ------
+        SchemaError
+            When a column is cut at other points.
+        """
+        cat = {f.name: i for i, f in enumerate(existing.categorical)}
+        num = {f.name: i for i, f in enumerate(existing.numeric)}
+        where = np.array([cat[f.name] for f in self.categorical], dtype=np.int64)
+        for wanted, i in zip(self.categorical, where, strict=True):
+            if not existing.categorical[i].void:
+                _check_cuts(wanted, existing.categorical[i])
+        values = [
+            positions(f.values, existing.categorical[i].values, f.name)
+            for f, i in zip(self.categorical, where, strict=True)
+        ]
+        # A column that was all null so far has no moments yet: -1.
+        numeric = np.array([num.get(f.name, -1) for f in self.numeric], dtype=np.int64)
+        classes = positions(self.classes, existing.classes)
+        return Alignment(self.shape, where, values, numeric, classes)
+
+    def only(self, values: Iterable[NDArray[np.bool_]], classes: NDArray[np.bool_]) -> Schema:
+        """Return the schema without the undeclared values and classes that are not marked."""
+        keep = iter(values)
+        features = tuple(f if f.kind == "numeric" else _kept(f, next(keep)) for f in self.features)
+        kept = self.classes if self.classes_declared else self.classes.filter(pa.array(classes))
+        return replace(self, features=features, classes=kept)
+
+
+def _check_cuts(mine: Feature, their: Feature) -> None:
+    if not same_cuts(mine.cuts, their.cuts):
+        raise SchemaError(
+            f"column {mine.name!r} is {described(mine.cuts)} in one and {described(their.cuts)} in "
+            "the other; count both with one schema, or with the same cut points in `discretize`"
+        )
+
+
+def _kept(feature: Feature, marked: NDArray[np.bool_]) -> Feature:
+    if feature.declared or marked.all() or feature.values is None:
+        return feature
+    return replace(feature, values=feature.values.filter(pa.array(marked)))
+
+
+def labels(values: pa.Array) -> NDArray[Any]:
+    """Return a domain as a numpy array: str, int64, bool or float64."""
+    if pa.types.is_string(values.type):
+        return np.array(values.to_pylist(), dtype=np.str_)
+    if pa.types.is_null(values.type):
+        return np.empty(0)
+    return np.array(values.to_numpy(zero_copy_only=False))
+
+
+def _union(name: str, a: tuple[pa.Array, bool], b: tuple[pa.Array, bool]) -> tuple[pa.Array, bool]:
+    (x, x_declared), (y, y_declared) = a, b
+    if same_values(x, y):
+        return (y if len(x) == 0 else x), x_declared or y_declared
+    # What was null everywhere goes with any type.
+    if len(x) == 0 and not x_declared:
+        return y, y_declared
+    if len(y) == 0 and not y_declared:
+        return x, x_declared
+    kind = common_type(name, x.type, y.type)
+    x, y = cast_domain(name, x, kind), cast_domain(name, y, kind)
+    for domain, declared, extra in ((x, x_declared, y), (y, y_declared, x)):
+        if declared:
+            outside = extra.filter(pc.invert(pc.is_in(extra, value_set=domain)))
+            if len(outside):
+                raise SchemaError(
+                    f"column {name!r}: value {outside[0].as_py()!r} is outside the declared "
+                    "domain of the other; declare one domain for both"
+                )
+            return domain, True
+    return sorted_domain(pa.concat_arrays([x, y])), False
+
+
+def to_header(schema: Schema) -> tuple[dict[str, Any], dict[str, pa.Array]]:
+    """Return a schema as a JSON-able header and the domains as named arrays."""
+    arrays: dict[str, pa.Array] = {"classes": schema.classes}
+    for i, f in enumerate(schema.categorical):
+        arrays[f"values.{i}"] = f.values
+        if f.cuts is not None:
+            arrays[f"cuts.{i}"] = pa.array(f.cuts)
+    header = {
+        "target": schema.target,
+        "missing": schema.missing,
+        "null_values": list(schema.null_values),
+        "classes_declared": schema.classes_declared,
+        "features": [[f.name, f.kind, f.declared] for f in schema.features],
+    }
+    return header, arrays
+
+
+def from_header(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Schema:
+    """Return the schema written by `to_header`.
+
+    Raises
+    ------
+    ValueError, KeyError, TypeError, AttributeError
+        When it is not one that `to_header` can have written.
+    """
+    features: list[Feature] = []
+    n_categorical = 0
+    for name, kind, declared in header["features"]:
+        feature = Feature(name, kind, None, declared is True)
+        if kind == "categorical":
+            values = _checked(name, arrays[f"values.{n_categorical}"])
+            cuts = arrays.get(f"cuts.{n_categorical}")
+            n_categorical += 1
+            feature = replace(feature, values=values)
+            if cuts is not None:
+                feature = _binned(feature, cuts)
+        elif kind != "numeric":
+            raise ValueError(f"column {name!r} is {kind!r}, neither categorical nor numeric")
+        features.append(feature)
+    target, missing = header["target"], header["missing"]
+    nulls = tuple(header["null_values"])
+    names = [f.name for f in features] + ([] if target is None else [target])
+    if not all(isinstance(n, str) for n in (*names, *nulls)) or len({*names}) < len(names):
+        raise ValueError(f"the columns {names} are no distinct names")
+    if missing not in ("marginalize", "category"):
+        raise ValueError(f"missing is {missing!r}")
+    if target is not None:
+        _checked("class", arrays["classes"])
+    elif not pa.types.is_null(arrays["classes"].type) or len(arrays["classes"]) > 1:
+        raise ValueError("there are classes without a target")
+    declared = header["classes_declared"] is True
+    return Schema(target, arrays["classes"], tuple(features), declared, missing, nulls)
+
+
+def _binned(feature: Feature, cuts: pa.Array) -> Feature:
+    """Return a feature of a file with its cut points, if its values are the bins."""
+    binned = Feature.binned(feature.name, cuts.to_numpy(zero_copy_only=False))
+    if cuts.type != pa.float64() or replace(binned, cuts=None) != feature:
+        raise ValueError(f"column {feature.name!r}: its values are not the bins of its cut points")
+    return binned
+
+
+def _checked(name: str, values: pa.Array) -> pa.Array:
+    if not values.equals(sorted_domain(values)) or value_type(name, values.type) != values.type:
+        raise ValueError(f"column {name!r}: its domain is not sorted or holds a value twice")
+    return values
+
+
+def chosen(names: Sequence[str], picks: Iterable[str | int] | str | int | None) -> set[str]:
+    """Return the column names that `picks` (names or indices) stands for.
+
+    Raises
+    ------
+    SchemaError
+        When a name or an index is not there.
+    """
+    if picks is None:
+        return set()
+    if isinstance(picks, (str, int)):
+        picks = [picks]
+    result = set()
+    for pick in picks:
+        if isinstance(pick, (int, np.integer)) and not isinstance(pick, bool):
+            if not -len(names) <= pick < len(names):
+                raise SchemaError(f"categorical: no column {pick}; there are {len(names)} features")
+            result.add(names[int(pick)])
+        elif pick in names:
+            result.add(str(pick))
+        else:
+            raise SchemaError(f"categorical: no column {pick!r}; the features are {list(names)}")
+    return result

@@ -1,0 +1,312 @@
+"""`Calibrated`: a classifier whose posteriors agree with frequencies, learned without a split."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes.core.errors import SchemaError
+from fastbayes.evaluation.calibrate.calibrated_isotonic import Isotonic
+from fastbayes.evaluation.calibrate.calibrated_rows import CalibrationLosses, RowBuffer
+from fastbayes.evaluation.calibrate.calibrated_scorer import CalibratedScorer
+from fastbayes.evaluation.calibrate.calibrated_temperature import Temperature
+from fastbayes.evaluation.calibrate.held_out_posteriors import HeldOut, held_out, held_out_of_arrays
+from fastbayes.evaluation.calibrate.meta_estimator import MetaEstimator
+from fastbayes.models.estimator.base import Classifier
+from fastbayes.models.estimator.inputs import open_training
+from fastbayes.models.estimator.parameters import fitted, parameter, whole
+from fastbayes.models.estimator.prediction import ScoreRows
+from fastbayes.models.estimator.store import made
+from fastbayes.models.estimator.table_rows import TableRows
+from fastbayes.models.estimator.unavailable import unavailable, when_fitted
+from fastbayes.models.leave_one_out.loo import kind_of
+from fastbayes.models.sklearn.drop_in_base import DropIn
+
+MAPS: dict[str, type[Temperature] | type[Isotonic]] = {
+    "temperature": Temperature,
+    "isotonic": Isotonic,
+}
+
+
+class Calibrated(MetaEstimator):
+    """A classifier whose posteriors are mapped so that they agree with frequencies.
+
+    The map is learned from the posteriors of rows by the model without them, so that no rows are
+    set aside: the model is fitted to all of them, once.
+
+    Notes
+    -----
+    A temperature T > 0 minimises the log-loss of these rows plus a term that weighs as one row and
+    is least at T = 1: the loss is never above that of T = 1, and T is a number even where all rows
+    are told apart. Curves take one row more at either end, so that no posterior is 0 or 1. Rows
+    that are impossible under every class get the prior, which is not mapped.
+
+    The log joint is the mapped log posterior plus the model's log evidence, which stays. `sample`
+    draws from the model, and `explain` tells what its features add up to before the map.
+
+    Beside the model's fit it takes a scan that scores each row, and 8 bytes for each row and
+    class; of more than 64 MiB, isotonic curves are made of 2^-8 wide bins of log odds in another
+    scan, and a temperature takes a scan for each of a few steps of Newton's method.
+
+    References
+    ----------
+    Guo, Pleiss, Sun, Weinberger (2017), On calibration of modern neural networks, ICML. Zadrozny,
+    Elkan (2002), Transforming classifier scores into accurate multiclass probability estimates,
+    KDD.
+
+    Examples
+    --------
+    >>> import fastbayes as fb
+    >>> sky, play = list("ssrrsrsr") * 9, list("yynnynny") * 9
+    >>> table = {"sky": sky, "again": sky, "and again": sky, "play": play}
+    >>> new = {"sky": ["s"], "again": ["s"], "and again": ["s"]}
+    >>> fb.NaiveBayes().fit(table, "play").predict_proba(new).round(2)
+    array([[0.04, 0.96]])
+    >>> fb.Calibrated(fb.NaiveBayes()).fit(table, "play").predict_proba(new).round(2)
+    array([[0.26, 0.74]])
+    """
+
+    method: str = parameter(
+        """
+        "temperature": the log posteriors are divided by one number, which changes no order and no
+        prediction; "isotonic": the posterior of each class goes through a rising curve, and they
+        are made to sum to 1: closer to frequencies where rows are many, and it may change the order
+        of more than two classes.
+        """,
+        default="temperature",
+        choices=tuple(MAPS),
+    )
+    validation: str = parameter(
+        """
+        Where posteriors of rows not fitted with come from: "leave_one_out", each row taken out of
+        the counts; "k_fold", the model without each fold; "auto": leave-one-out where the model has
+        it, else folds. Models of arrays, such as MultinomialNB, have folds alone.
+        """,
+        default="auto",
+        choices=("auto", "leave_one_out", "k_fold"),
+    )
+    folds: int = parameter("Number of folds.", default=10, check=whole(2))
+
+    calibration_: Temperature | Isotonic = fitted("The map: its `temperature`, or its `curves`.")
+    validation_: str = fitted('"leave_one_out" or "k_fold", whichever was taken.')
+    fixed_: tuple[str, ...] = fitted("What the model has of all rows, those held out included.")
+    log_loss_: tuple[float, float] = fitted(
+        "Mean log-loss of the rows, each scored by the model without it, before and after the map."
+    )
+
+    # -- parameters ----------------------------------------------------------------------------
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.model is not None and not isinstance(self.model, (Classifier, DropIn)):
+            if isinstance(self.model, type):
+                raise SchemaError(f"Calibrated takes a model, not a class: {self.model.__name__}()")
+            raise SchemaError(
+                f"Calibrated takes a classifier of this library, as fastbayes.NaiveBayes(), not "
+                f"{type(self.model).__name__}; use scikit-learn's CalibratedClassifierCV for others"
+            )
+
+    # -- learning ------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any = None, *, sample_weight: Any = None) -> Self:
+        """Fit the model to the data, and the map to its posteriors of held-out rows.
+
+        Parameters
+        ----------
+        X
+            As for the model; to be read several times.
+        y
+            The name of the class column of X, or (n_rows,) labels; rows without one are left out.
+        sample_weight
+            The name of a weight column of X, or (n_rows,) weights, finite and not negative.
+
+        Returns
+        -------
+        Self
+            The fitted model.
+
+        Raises
+        ------
+        DataError
+            When the data cannot be used; the message names file, column, value, row and remedy.
+        SchemaError
+            When the data can be read only once, or the model is none that can be validated so.
+        """
+        self._check_parameters()
+        model = self.unfitted()
+        if self.validation == "leave_one_out":
+            kind_of(model)  # else there is no use in fitting it
+        if hasattr(X, "__next__"):
+            raise _read_once(f"{type(X).__name__}")
+        model.fit(X, y, sample_weight=sample_weight)
+        if isinstance(model, DropIn):
+            told = X, y, sample_weight, int(self.folds)
+            return self._mapped(model, held_out_of_arrays(model, *told))
+        opened = open_training(model, X, y, sample_weight, reset=False)
+        return self.calibrate(model, opened.source, opened.target, opened.weight)
+
+    def calibrate(self, model: Any, source: Any, target: str, weight: str | None = None) -> Self:
+        """Learn the map of a model that has been fitted to these rows.
+
+        Parameters
+        ----------
+        model
+            A fitted classifier of tables, which becomes `model_`.
+        source
+            An open source of its rows.
+        target
+            The column of the classes.
+        weight
+            The column of the weights.
+
+        Returns
+        -------
+        Self
+            The fitted model.
+        """
+        if not source.rereadable:
+            raise _read_once(source.description)
+        told = source, target, weight, self.validation, int(self.folds)
+        return self._mapped(model, held_out(model, *told))
+
+    def _mapped(self, model: Any, held: HeldOut) -> Self:
+        """Learn the map from rows that are scored by models that had not seen them."""
+        n_classes, scan = len(model.classes_), held.scan
+        kept = scan(partial(RowBuffer, n_classes))
+        found = MAPS[self.method].learned(kept, scan, n_classes)
+        losses = (
+            CalibrationLosses(found) if kept.complete else scan(partial(CalibrationLosses, found))
+        )
+        if kept.complete:
+            for block in kept.rows().blocks():
+                losses.update(*block)
+        per_row = max(losses.total, np.finfo(float).tiny)
+        self.log_loss_ = losses.before / per_row, losses.after / per_row
+        self.calibration_, self.validation_, self.fixed_ = found, held.method, held.fixed
+        return self._wrapped(model)
+
+    def _wrapped(self, model: Any) -> Self:
+        self.model_ = model
+        self._set_features(vars(model).get("feature_names_in_"), model.n_features_in_)
+        self.classes_ = model.classes_
+        return self
+
+    fit_statistics = unavailable(
+        "Calibrated needs rows, which statistics are not: use fit, or fit_statistics of the model"
+    )
+    partial_fit = unavailable(
+        "Calibrated learns its map from all rows at once: use fit, with a path for rows that do "
+        "not fit in memory"
+    )
+    adapt_prior = unavailable(
+        "Calibrated has the prior of its model: use Calibrated(...).fit(...).model_.adapt_prior"
+    )
+
+    # Models that take no negative numbers have none before they are fitted.
+    decision_function = when_fitted(TableRows.decision_function)
+
+    # -- what the model says -------------------------------------------------------------------
+
+    @property
+    def n_parameters_(self) -> int:
+        """Free parameters of the model and of the map."""
+        self._check_fitted()
+        of_map = sum(array.size for array in self.calibration_.arrays().values())
+        return int(self.model_.n_parameters_) + of_map
+
+    def _scored(
+        self, X: Any, answer: ScoreRows, width: int | None = None, kind: type = np.float64
+    ) -> NDArray[Any]:
+        if isinstance(self.model_, TableRows):
+            return super()._scored(X, answer, width, kind)
+        prior, change = self._log_prior(), self.calibration_
+
+        def mapped(scorer: Any, rows: tuple[Any, ...], out: NDArray[Any]) -> int | None:
+            return answer(CalibratedScorer(scorer, change, prior), rows, out)
+
+        return np.asarray(self.model_._scored(X, mapped, width, kind))
+
+    def _scorer(self, cells: float) -> CalibratedScorer:
+        scorer = self.model_._scorer(cells)
+        return CalibratedScorer(scorer, self.calibration_, self._log_prior())
+
+    # -- saving --------------------------------------------------------------------------------
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return a JSON-able header and named arrays from which `from_state` rebuilds.
+
+        Returns
+        -------
+        tuple
+            Header and arrays.
+        """
+        self._check_fitted()
+        header, arrays = self.model_.state()
+        found = self.calibration_
+        told = {
+            "model": header,
+            "map": found.method,
+            "validation": self.validation_,
+            "fixed": list(self.fixed_),
+            "log_loss": list(self.log_loss_),
+        }
+        named = {f"model.{name}": array for name, array in arrays.items()}
+        return told, named | {f"map.{name}": array for name, array in found.arrays().items()}
+
+    @classmethod
+    def from_state(
+        cls,
+        params: Mapping[str, Any],
+        header: Mapping[str, Any],
+        arrays: Mapping[str, Any],
+        source: str,
+    ) -> Self:
+        """Return the model that `state` described.
+
+        Parameters
+        ----------
+        params
+            Constructor parameters; the model is told by its class and parameters.
+        header, arrays
+            From `state`.
+        source
+            Name of the file, for messages.
+
+        Returns
+        -------
+        Self
+            The fitted model.
+
+        Raises
+        ------
+        FileFormatError, SchemaError, KeyError, TypeError, ValueError
+            When header and arrays do not fit together; `fastbayes.load` names the file then.
+        """
+        told = params["model"]
+        self = cls(**{**params, "model": None if told is None else made(told, source)})
+        self._check_parameters()
+
+        def under(start: str) -> dict[str, Any]:
+            named = {n: a for n, a in arrays.items() if n.startswith(start)}
+            return {name.removeprefix(start): array for name, array in named.items()}
+
+        like = self.unfitted()
+        model = like.from_state(
+            like.get_params(deep=False), header["model"], under("model."), source
+        )
+        self.calibration_ = MAPS[header["map"]].of(under("map."))
+        self.validation_, self.fixed_ = header["validation"], tuple(header["fixed"])
+        before, after = header["log_loss"]
+        self.log_loss_ = float(before), float(after)
+        return self._wrapped(model)
+
+
+def _read_once(description: str) -> SchemaError:
+    return SchemaError(
+        f"{description} can be read only once, but Calibrated fits the model and then scores the "
+        "rows: pass a table or a path"
+    )

@@ -1,0 +1,262 @@
+"""Log posteriors of rows by models that had not seen them: by leave-one-out, or by folds."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes.core.batch import BLOCK_ROWS, Batch
+from fastbayes.core.errors import DataError, FastBayesWarning, SchemaError
+from fastbayes.core.schema import Schema
+from fastbayes.data.encode import Encoder
+from fastbayes.data.folds import FoldsByPlace
+from fastbayes.data.segments import Segment
+from fastbayes.evaluation.calibrate.calibrated_temperature import Scan
+from fastbayes.evaluation.validate.fold_training import fitted_without_folds
+from fastbayes.evaluation.validate.scoring import (
+    Contestant,
+    Fitted,
+    Part,
+    Parts,
+    ScoredBlock,
+    scores,
+)
+from fastbayes.models.estimator.log_space import Floats, normalise, row_max
+from fastbayes.models.estimator.protocol import (
+    check_features,
+    check_labels,
+    check_weight,
+    encode_labels,
+    split_target,
+)
+from fastbayes.models.leave_one_out.loo import loo_scorer
+from fastbayes.scan import engine
+from fastbayes.scan.counting import Opened, with_folds
+
+logger = logging.getLogger("fastbayes")
+
+
+class LogPosteriors:
+    """Scores rows that were not fitted with, as `scoring` has them, in nats.
+
+    Parameters
+    ----------
+    scorer
+        What the models give that were not fitted with the rows.
+    log_joint
+        Writes ln P(c, x) of a batch.
+    """
+
+    def __init__(self, scorer: Any, log_joint: Callable[[Batch, Floats], Any]) -> None:
+        self._scorer = scorer
+        self._log_joint = log_joint
+
+    def posterior(self, batch: Batch, out: Floats) -> int:
+        """Write ln P(c | x) into `out`, all -inf where no class is possible; return these rows."""
+        self._log_joint(batch, out)
+        return to_log_posterior(out)
+
+    def doubtful(self, batch: Batch) -> NDArray[np.int64]:
+        """Return the positions of rows that take all others to be scored."""
+        return np.asarray(self._scorer.doubtful(batch))
+
+    def rest(self, batch: Batch) -> Any:
+        """Return the moments of rows, none of them doubtful, where these are of use, else None."""
+        return self._scorer.rest(batch)
+
+    def settled(self, batch: Batch, others: Any) -> LogPosteriors:
+        """Return what scores all doubtful rows together."""
+        scorer = self._scorer.settled(batch, others)
+        return LogPosteriors(scorer, scorer.log_joint)
+
+
+def to_log_posterior(joint: Floats) -> int:
+    """Turn log joints into log posteriors; rows without a possible class stay -inf, so many."""
+    lost = np.isneginf(row_max(joint))
+    normalise(joint, np.zeros(joint.shape[1]))
+    joint[lost] = -np.inf
+    return int(lost.sum())
+
+
+class HeldOut(NamedTuple):
+    """How rows are scored by models that had not seen them.
+
+    method  "leave_one_out" or "k_fold"
+    fixed   what the models have of all rows
+    scan    gives all rows, with their log posteriors in nats, to what a function makes, which has
+            `update` and `merge`, and returns it
+    """
+
+    method: str
+    fixed: tuple[str, ...]
+    scan: Scan
+
+
+def held_out(
+    model: Any, source: Any, target: str, weight: str | None, validation: str, folds: int
+) -> HeldOut:
+    """Return what scores rows by models like this one that had not seen them.
+
+    Parameters
+    ----------
+    model
+        The model, fitted to the rows.
+    source
+        An open source of the rows.
+    target, weight
+        The columns of classes and of weights.
+    validation
+        "leave_one_out"; "k_fold"; or "auto", the first where the model has it.
+    folds
+        Number of folds.
+
+    Raises
+    ------
+    SchemaError
+        When leave-one-out is asked of a model that has none.
+    """
+    if validation != "k_fold":
+        try:
+            scorer = loo_scorer(model)
+        except SchemaError as error:
+            if validation == "leave_one_out":
+                raise
+            logger.info("held out by k-fold: %s", error)
+        else:
+            return one_by_one(scorer, model.schema_, source, target, weight, model.threads)
+    return by_folds(model, source, target, weight, folds)
+
+
+def one_by_one(
+    scorer: Any,
+    schema: Schema,
+    source: Any,
+    target: str,
+    weight: str | None,
+    threads: int | None,
+) -> HeldOut:
+    """Return what scores each row without itself."""
+    encoder = Encoder.applying_to(schema, source.schema, target=target, weight=weight)
+    encoder.expect(source.n_rows)
+
+    def parts(segment: Segment) -> Iterator[ScoredBlock]:
+        for block, encoded in engine.encoded_blocks(segment, encoder):
+            yield ScoredBlock(block.num_rows, [Part(0, encoded.batch, encoded.kept)])
+
+    alone = LogPosteriors(scorer, scorer.log_joint)
+    scan = scan_of(source, parts, [alone], len(schema.classes), threads)
+    return HeldOut("leave_one_out", scorer.fixed, scan)
+
+
+def by_folds(model: Any, source: Any, target: str, weight: str | None, folds: int) -> HeldOut:
+    """Return what scores each fold by a model without it."""
+    schema = model.schema_
+    domains = {f.name: f.values for f in schema.categorical if f.cuts is None and not f.void}
+    learning = partial(
+        Encoder.learning,
+        source.schema,
+        target,
+        weight=weight,
+        domains={**domains, target: schema.classes},
+        categorical=[f.name for f in schema.categorical if f.cuts is None],
+        missing=model._counts_missing,
+    )
+    source, apart = with_folds(source, FoldsByPlace(folds))
+    params = model.get_params(deep=False)
+    models, _, parts = fitted_without_folds(
+        lambda: type(model)(**params),
+        Opened(source, target, weight, apart, learning),
+        model.threads,
+        model.memory_limit,
+    )
+
+    def scorer(fitted: Any) -> LogPosteriors:
+        scorers = fitted._scorers()
+
+        def log_joint(batch: Batch, out: Floats) -> None:
+            scorers(batch.cells).log_joint(batch.codes, batch.numeric, out)
+
+        return LogPosteriors(Fitted(fitted), log_joint)
+
+    each = [scorer(fitted) for fitted in models]
+    scan = scan_of(source, parts, each, len(schema.classes), model.threads)
+    return HeldOut("k_fold", ("schema",), scan)
+
+
+def scan_of(
+    source: Any, parts: Parts, scorers: list[LogPosteriors], n_classes: int, threads: int | None
+) -> Scan:
+    """Return what scans the rows of a source, each scored by the scorer of its fold."""
+    classes = np.arange(n_classes)
+
+    def scan(summary: Callable[[], Any]) -> Any:
+        contestant = Contestant(classes, scorers, summary=summary)
+        (score,), _ = scores(source, parts, [contestant], threads=threads)
+        total = summary()
+        for part in score.evaluators:
+            total.merge(part)
+        return total
+
+    return scan
+
+
+def held_out_of_arrays(model: Any, X: Any, y: Any, sample_weight: Any, folds: int) -> HeldOut:
+    """Return what scores each fold of an array by a model without it.
+
+    Parameters
+    ----------
+    model
+        A drop-in, fitted to the rows.
+    X, y, sample_weight
+        The rows, as its `fit` takes them.
+    folds
+        Number of folds: each k rows in succession fall into k folds, in random order.
+    """
+    X, y = split_target(X, y)
+    y, X = check_labels(model, y), check_features(model, X, reset=False)
+    weight = check_weight(sample_weight, len(y), allow_zero=True)
+    codes = encode_labels(y, model.classes_)[1]
+    random = np.random.default_rng(0)
+    order = np.tile(np.arange(folds), (-(-len(y) // folds), 1))
+    fold = random.permuted(order, axis=1).ravel()[: len(y)]
+    heavy = np.ones(len(y), np.bool_) if weight is None else weight > 0
+    places = [np.flatnonzero((fold == f) & heavy) for f in range(folds)]
+    places = [rows for rows in places if len(rows)]
+    if len(places) < 2:
+        raise DataError("one sample is too few to hold any out: pass more rows")
+    params = model.get_params(deep=False)
+
+    def fresh() -> Any:
+        return type(model)(**params)
+
+    with warnings.catch_warnings():
+        # What there is to be said of the parameters the model has said.
+        warnings.simplefilter("ignore", FastBayesWarning)
+        counted = [
+            fresh()
+            .partial_fit(X[at], y[at], model.classes_, None if weight is None else weight[at])
+            .statistics_
+            for at in places
+        ]
+        models = [
+            fresh().fit_statistics(sum(others[1:], start=others[0]))
+            for others in ([c for c in counted if c is not mine] for mine in counted)
+        ]
+
+    def scan(summary: Callable[[], Any]) -> Any:
+        total = summary()
+        for fitted, rows in zip(models, places, strict=True):
+            for start in range(0, len(rows), BLOCK_ROWS):
+                at = rows[start : start + BLOCK_ROWS]
+                joint = fitted.log_joint(X[at])
+                to_log_posterior(joint)
+                total.update(joint, codes[at], None if weight is None else weight[at])
+        return total
+
+    return HeldOut("k_fold", ("classes",), scan)

@@ -1,0 +1,305 @@
+"""Learning curves as a value: figures by model, size and repeat, as a table, as text, as JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from fastbayes.evaluation.intervals import Interval, mean_interval
+from fastbayes.evaluation.plots import figure, written
+from fastbayes.evaluation.validate.leaderboard import aligned
+
+Floats = NDArray[np.float64]
+
+# What a curve tells, and whether more of it is better.
+METRICS = {"accuracy": True, "log_loss": False, "brier": False}
+MOST = {"accuracy": 1.0, "log_loss": math.inf, "brier": 2.0}
+NAMES = {"accuracy": "accuracy", "log_loss": "log-loss, nats", "brier": "Brier score"}
+
+
+@dataclass(frozen=True, eq=False)
+class LearningCurve:
+    """How good models are that learned from more and more rows.
+
+    Attributes
+    ----------
+    models
+        Their names.
+    sizes
+        (n_sizes,) rows that were learned from, ascending.
+    rows
+        Rows of the source that have a class and a weight above 0.
+    test_rows
+        Those of them that each repeat keeps to test on.
+    classes
+        (n_classes,) labels.
+    seed
+        Of the order in which each repeat draws rows.
+    confidence
+        Of the intervals.
+    accuracy
+        (n_models, n_sizes, repeats) share of the test rows whose most probable class is the true
+        one; NaN where the model could not be fitted.
+    log_loss
+        Likewise, mean of -ln p(true class), in nats, p clipped at 1e-15.
+    brier
+        Likewise, mean over rows of the sum over classes of (p - truth)^2.
+    clipped
+        Likewise, share of the test rows whose p(true class) was below 1e-15.
+    reasons
+        Why a model could not be fitted to some sizes, by its name.
+    cautions
+        What a model warned of, by its name: in how many fits, and the first.
+    """
+
+    models: tuple[str, ...]
+    sizes: NDArray[np.int64]
+    rows: int
+    test_rows: int
+    classes: NDArray[Any]
+    seed: int
+    confidence: float
+    accuracy: Floats
+    log_loss: Floats
+    brier: Floats
+    clipped: Floats
+    reasons: dict[str, str] = field(default_factory=dict)
+    cautions: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def repeats(self) -> int:
+        """Number of repeats."""
+        return int(self.accuracy.shape[2])
+
+    @property
+    def overlap(self) -> float:
+        """Share of the rows that a repeat tests on: what two repeats have in common."""
+        return self.test_rows / self.rows
+
+    def figures(self, model: str, metric: str = "log_loss") -> Floats:
+        """Return what a model made of each size in each repeat.
+
+        Parameters
+        ----------
+        model
+            Its name.
+        metric
+            "log_loss", "accuracy" or "brier".
+
+        Returns
+        -------
+        numpy.ndarray
+            (n_sizes, repeats).
+
+        Raises
+        ------
+        ValueError
+            When there is no such model or metric.
+        """
+        check_metric(metric)
+        if model not in self.models:
+            raise ValueError(f"there is no model {model!r}; there are {list(self.models)}")
+        found: Floats = getattr(self, metric)[self.models.index(model)]
+        return found
+
+    def interval(self, values: Floats) -> Interval:
+        """Return the mean of figures over the repeats, and its interval.
+
+        Parameters
+        ----------
+        values
+            (..., repeats) figures, or differences of figures.
+
+        Returns
+        -------
+        Interval
+            `mean`, `low` and `high`, each (...,); NaN where a repeat has no figure.
+
+        Notes
+        -----
+        By Student's t, with the correction for repeats that share rows of Nadeau and Bengio (2003):
+        the variance of the mean of J repeats is s^2 (1/J + r/(1 - r)), r the share of test rows.
+        """
+        return mean_interval(values, self.confidence, self.overlap)
+
+    @property
+    def table(self) -> pa.Table:
+        """The curves as an Arrow table, one row a model and size; null where it has no figure."""
+        found: dict[str, list[Any]] = {"model": [], "size": []}
+        found["model"] = [name for name in self.models for _ in self.sizes]
+        found["size"] = self.sizes.tolist() * len(self.models)
+        for metric in METRICS:
+            for bound, values in self.interval(getattr(self, metric))._asdict().items():
+                name = metric if bound == "mean" else f"{metric}_{bound}"
+                found[name] = [_known(x) for x in values.reshape(-1).tolist()]
+        found["clipped"] = [_known(x) for x in self.clipped.mean(axis=2).reshape(-1).tolist()]
+        kinds = {"model": pa.string(), "size": pa.int64()}
+        return pa.table({n: pa.array(x, kinds.get(n, pa.float64())) for n, x in found.items()})
+
+    @property
+    def values(self) -> pa.Table:
+        """The figures of every repeat as an Arrow table, one row a model, size and repeat."""
+        m, s, r = (axis.reshape(-1) for axis in np.indices(self.accuracy.shape))
+        found = {
+            "model": pa.array([self.models[i] for i in m.tolist()], pa.string()),
+            "size": pa.array(self.sizes[s], pa.int64()),
+            "repeat": pa.array(r, pa.int64()),
+        }
+        for name in (*METRICS, "clipped"):
+            told = [_known(x) for x in getattr(self, name).reshape(-1).tolist()]
+            found[name] = pa.array(told, pa.float64())
+        return pa.table(found)
+
+    def differences(self, metric: str = "log_loss") -> pa.Table:
+        """Return how far models lie apart, paired: both learned from and were tested on one sample.
+
+        Parameters
+        ----------
+        metric
+            "log_loss", "accuracy" or "brier".
+
+        Returns
+        -------
+        pyarrow.Table
+            One row a pair of models and a size: `model`, `other`, `size`, `difference` (the
+            model's figure less the other's), `low`, `high`.
+
+        Raises
+        ------
+        ValueError
+            When there is no such metric.
+        """
+        check_metric(metric)
+        values = getattr(self, metric)
+        found: dict[str, list[Any]] = {
+            name: [] for name in ("model", "other", "size", "difference", "low", "high")
+        }
+        for i, name in enumerate(self.models):
+            for j in range(i + 1, len(self.models)):
+                found["model"] += [name] * len(self.sizes)
+                found["other"] += [self.models[j]] * len(self.sizes)
+                found["size"] += self.sizes.tolist()
+                told = self.interval(values[i] - values[j])
+                for column, part in zip(("difference", "low", "high"), told, strict=True):
+                    found[column] += [_known(x) for x in part.tolist()]
+        kinds = {"model": pa.string(), "other": pa.string(), "size": pa.int64()}
+        return pa.table({n: pa.array(x, kinds.get(n, pa.float64())) for n, x in found.items()})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the curves as plain values for JSON, None where there is no figure."""
+        return {
+            "models": list(self.models),
+            "sizes": self.sizes.tolist(),
+            "rows": self.rows,
+            "test_rows": self.test_rows,
+            "repeats": self.repeats,
+            "seed": self.seed,
+            "confidence": self.confidence,
+            "classes": self.classes.tolist(),
+            "curves": self.table.to_pylist(),
+            "values": self.values.to_pylist(),
+            "differences": {metric: self.differences(metric).to_pylist() for metric in METRICS},
+            "reasons": dict(self.reasons),
+            "cautions": dict(self.cautions),
+        }
+
+    def to_json(self) -> str:
+        """Return the curves, the figures of every repeat and the differences as JSON."""
+        return json.dumps(self.to_dict(), indent=2, allow_nan=False)
+
+    def plot(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        metric: str = "log_loss",
+        force: bool = False,
+    ) -> Any:
+        """Draw the curves with their intervals over the size, which has a scale of logarithms.
+
+        Parameters
+        ----------
+        path
+            File to write, by custom .png, .svg or .pdf; None for none.
+        metric
+            "log_loss", "accuracy" or "brier".
+        force
+            Whether to replace a file that is there.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            The figure.
+
+        Raises
+        ------
+        FastBayesError
+            When matplotlib is not installed; the message names the extra.
+        ValueError
+            When there is no such metric.
+        """
+        check_metric(metric)
+        made, axes = figure("`table`")
+        most = MOST[metric]
+        means, ends = [], []
+        for name, values in zip(self.models, getattr(self, metric), strict=True):
+            mean, *bounds = self.interval(values)
+            low, high = (np.clip(bound, 0, most) for bound in bounds)
+            (line,) = axes.plot(self.sizes, mean, marker="o", label=name)
+            axes.fill_between(self.sizes, low, high, alpha=0.15, color=line.get_color())
+            means.append(mean)
+            ends += [low, high]
+        axes.set_ylim(*_limits(np.array(means), np.array([*means, *ends])))
+        axes.set_xscale("log")
+        axes.set_xlabel("rows learned from")
+        axes.set_ylabel(NAMES[metric])
+        axes.legend()
+        return written(made, path, force=force)
+
+    def __str__(self) -> str:
+        times = "1 repeat" if self.repeats == 1 else f"{self.repeats} repeats"
+        head = (
+            f"{times}, {self.test_rows:,} of {self.rows:,} rows to test on, "
+            f"{len(self.classes):,} classes; intervals of {self.confidence:.0%}"
+        )
+        told = {metric: self.interval(getattr(self, metric)) for metric in ("accuracy", "log_loss")}
+        rows: list[Sequence[str]] = [("model", "rows", "accuracy", "log-loss")]
+        for i, name in enumerate(self.models):
+            for s, size in enumerate(self.sizes.tolist()):
+                cells = [_shown(*(float(x[i, s]) for x in told[metric])) for metric in told]
+                rows.append((name if s == 0 else "", f"{size:,}", *cells))
+        notes = [f"  {name}: not fitted to {reason}" for name, reason in self.reasons.items()]
+        notes += [f"  {name}: cautions of {caution}" for name, caution in self.cautions.items()]
+        return "\n".join([head, "", *aligned(rows, 0), *notes])
+
+
+def _limits(means: Floats, ends: Floats) -> tuple[float, float]:
+    """Return what to show: all means, and of the intervals what leaves these in sight."""
+    least, most = float(np.nanmin(means)), float(np.nanmax(means))
+    room = 0.6 * (most - least) or 0.1
+    low = max(float(np.nanmin(ends)), least - room)
+    high = min(float(np.nanmax(ends)), most + room)
+    return low - 0.05 * (high - low), high + 0.05 * (high - low)
+
+
+def check_metric(metric: str) -> None:
+    """Raise ValueError where there is no such metric."""
+    if metric not in METRICS:
+        raise ValueError(f"metric={metric!r}: use one of {', '.join(map(repr, METRICS))}")
+
+
+def _known(x: float) -> float | None:
+    return None if math.isnan(x) else x
+
+
+def _shown(mean: float, low: float, high: float) -> str:
+    if math.isnan(mean):
+        return "-"
+    return f"{mean:.4f}" if math.isnan(low) else f"{mean:.4f} ± {(high - low) / 2:.4f}"

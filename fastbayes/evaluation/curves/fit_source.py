@@ -1,0 +1,77 @@
+"""`fit_source`: a model from data that are read as `count` reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fastbayes.core.errors import SchemaError
+from fastbayes.data.unify import unknown_column
+from fastbayes.evaluation.calibrate.calibration import Calibrated
+from fastbayes.models.discrete.spode import CRITERIA
+from fastbayes.models.estimator.base import check_learnable
+from fastbayes.scan.counting import opened_to_learn
+from fastbayes.scan.engine import Progress
+
+
+def fit_source(
+    model: Any,
+    source: Any,
+    target: Any,
+    *,
+    sample_weight: Any = None,
+    columns: Sequence[str] | None = None,
+    null_values: Sequence[str] | None = None,
+    filesystem: Any = None,
+    progress: Progress | None = None,
+) -> None:
+    """Fit a model as its `fit` does, in as many scans as that takes.
+
+    Parameters
+    ----------
+    model
+        A classifier of tables, or one that is `Calibrated`; it is fitted.
+    source, target, sample_weight, columns, null_values, filesystem, progress
+        As in `count`.
+
+    Raises
+    ------
+    ValueError
+        When a parameter of the model cannot be used.
+    DataError, MemoryLimitError
+        As `count` and the model's `fit` do.
+    """
+    model._check_parameters()
+    calibrated, model = model, model.unfitted() if isinstance(model, Calibrated) else model
+    opened = opened_to_learn(
+        source,
+        target,
+        sample_weight=sample_weight,
+        domains=model.domains,
+        categorical=model.categorical,
+        missing=model._counts_missing,
+        columns=columns,
+        null_values=null_values,
+        filesystem=filesystem,
+    )
+    rows, where = opened.source, opened.source.description
+    features = [n for n in rows.schema.names if n not in (opened.target, opened.weight)]
+    for name in _named(model):
+        if name not in features:
+            raise SchemaError(unknown_column(name, features, where))
+    stats = model._scanned(model._scans(rows, opened.learning, progress=progress))
+    check_learnable(stats, where)
+    model._learned(stats)
+    model._set_features(*model._features_of(stats))
+    model._caution()
+    if calibrated is not model:
+        assert opened.target is not None
+        calibrated.calibrate(model, rows, opened.target, opened.weight)
+
+
+def _named(model: Any) -> list[str]:
+    """Return the features that a model's parameters name: a slip is told before the scan."""
+    parent, weights = getattr(model, "super_parent", None), getattr(model, "weights", None)
+    named = [getattr(model, "root", None), None if parent in CRITERIA else parent]
+    named += weights if isinstance(weights, Mapping) else ()
+    return [name for name in named if name is not None]

@@ -1,0 +1,449 @@
+"""`leave_one_out` and `k_fold`: how good a model is on rows that it was not fitted with."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes.core.errors import DataError, SchemaError
+from fastbayes.core.schema import Schema
+from fastbayes.data.apply import open_for
+from fastbayes.data.encode import Encoded, Encoder
+from fastbayes.data.folds import FoldsByPlace
+from fastbayes.data.join import is_name
+from fastbayes.data.segments import Segment, Source
+from fastbayes.evaluation.validate.fold_training import fitted_without_folds
+from fastbayes.evaluation.validate.scoring import (
+    Contestant,
+    Fitted,
+    Part,
+    Parts,
+    Score,
+    ScoredBlock,
+    scores,
+)
+from fastbayes.evaluation.validation import Evaluation, Evaluator
+from fastbayes.models.estimator.base import Classifier
+from fastbayes.models.estimator.loo_base import LooScorer
+from fastbayes.models.leave_one_out.loo import unfitted_loo_scorer
+from fastbayes.scan import engine
+from fastbayes.scan.counting import opened_to_learn, with_labels
+from fastbayes.scan.engine import Progress
+from fastbayes.statistics.bundle import Statistics
+
+logger = logging.getLogger("fastbayes")
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Validation(Evaluation):
+    """Figures of a classifier on rows that it was not fitted with.
+
+    Attributes
+    ----------
+    method
+        "leave-one-out" or "k-fold".
+    fixed
+        What was learned from all rows, those that were held out included.
+    proba
+        (n_rows, n_classes) P(c | x) of every row of the source by the model without it, NaN in
+        rows that took no part (no class, weight 0); None where it was not kept.
+    folds
+        The figures of each fold that holds rows, by name; none for leave-one-out.
+    """
+
+    method: str = ""
+    fixed: tuple[str, ...] = ("schema",)
+    proba: Floats | None = field(default=None, repr=False)
+    folds: dict[str, Evaluation] = field(default_factory=dict, repr=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the figures as plain numbers and lists for JSON, without the probabilities."""
+        told = super().to_dict()
+        del told["proba"]
+        folds = {name: figures.to_dict() for name, figures in self.folds.items()}
+        return told | {"fixed": list(self.fixed), "folds": folds}
+
+    def __str__(self) -> str:
+        *others, last = self.fixed
+        fixed = f"{', '.join(others)} and {last}" if others else last
+        return f"{self.method}, {fixed} fixed\n{super().__str__()}"
+
+
+def validation(figures: Evaluation, **more: Any) -> Validation:
+    """Return figures with what they were taken of."""
+    return Validation(**{f.name: getattr(figures, f.name) for f in fields(figures)}, **more)
+
+
+def leave_one_out(
+    model: Any,
+    stats: Statistics,
+    source: Any,
+    target: Any = None,
+    *,
+    sample_weight: Any = None,
+    loss: Any = None,
+    proba: bool = True,
+    filesystem: Any = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Validation:
+    """Score every row by the model that was fitted without it, in one scan and without refitting.
+
+    Parameters
+    ----------
+    model
+        A `NaiveBayes`, `SPODE`, `TAN`, `KDB`, `AODE`, `JointBayes`, `GaussianBayes`,
+        `JointGaussian` or `NetworkClassifier`, with its parameters; it need not be fitted, and is
+        left as it is.
+    stats
+        The statistics of the rows, as `fastbayes.count` returns them.
+    source
+        The rows that were counted, as in `fastbayes.count`.
+    target
+        Name of the class column or (n_rows,) labels; the name at counting by default. Rows without
+        a class take no part.
+    sample_weight
+        Name of the weight column, or (n_rows,) weights, if the rows were counted with weights.
+    loss
+        Loss matrix as in `decide`.
+    proba
+        Whether to keep the probabilities: 8 bytes for each row and class.
+    filesystem
+        A pyarrow or fsspec file system for the source.
+    threads
+        Worker threads; they never change a bit of the result.
+    progress
+        Called with the number of rows done since the last call.
+
+    Returns
+    -------
+    Validation
+        The figures, and the probabilities in the order of the rows.
+
+    Raises
+    ------
+    DataError
+        When the rows are not those that were counted.
+    SchemaError
+        When the model cannot be validated so, or does not suit the statistics.
+
+    Notes
+    -----
+    Equal to fitting without the row, to 1e-12 of a probability (Gaussian columns: 1e-9), with
+    classes, domains, cut points, a chosen alpha or tau, the prior of means and covariances, the
+    bandwidths, bins and choice of densities, and the structure of SPODE and TAN as all rows have
+    them. A row of weight w takes min(w, 1) out of the counts, and its loss counts w times: weight 3
+    is three rows. Two scorings a row, and nothing is fitted anew.
+
+    Examples
+    --------
+    >>> import fastbayes as fb
+    >>> table = {"a": list("00110011"), "b": list("01010101"), "y": list("nppnnppn")}
+    >>> stats = fb.count(table, "y", pairs=True)
+    >>> [fb.leave_one_out(m, stats, table).accuracy for m in (fb.NaiveBayes(), fb.TAN())]
+    [0.0, 1.0]
+    """
+    (score,), (scorer,), where = left_out_scores(
+        [model],
+        stats,
+        source,
+        target,
+        sample_weight=sample_weight,
+        loss=loss,
+        proba=proba,
+        filesystem=filesystem,
+        threads=threads,
+        progress=progress,
+    )
+    try:
+        figures = score.evaluators[0].result()
+    except DataError as error:
+        raise DataError(f"{where}: {error}") from error
+    kept = probabilities(score, len(stats.schema.classes)) if proba else None
+    return validation(figures, method="leave-one-out", fixed=scorer.fixed, proba=kept)
+
+
+def left_out_scores(
+    models: Sequence[Any],
+    stats: Statistics,
+    source: Any,
+    target: Any = None,
+    *,
+    sample_weight: Any = None,
+    loss: Any = None,
+    proba: bool = False,
+    ranks: bool = True,
+    filesystem: Any = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> tuple[list[Score], list[LooScorer], str]:
+    """Score every row by each model without it, in one scan for all.
+
+    Parameters
+    ----------
+    models
+        Models that learn from the same statistics, as `leave_one_out` takes them.
+    stats, source, target, sample_weight, loss, proba
+        As in `leave_one_out`.
+    ranks
+        Whether to keep what the AUC needs.
+    filesystem, threads, progress
+        As in `leave_one_out`.
+
+    Returns
+    -------
+    scores, scorers, description
+        One of each for a model, and what the rows are called.
+    """
+    if not isinstance(stats, Statistics):
+        raise SchemaError(
+            f"leave_one_out takes the statistics of the rows, as fastbayes.count returns them, not "
+            f"{type(stats).__name__}"
+        )
+    if stats.weighted and sample_weight is None:
+        raise SchemaError(
+            "the statistics were counted with weights: name the column of the weights, or give "
+            "them, in `sample_weight`"
+        )
+    if sample_weight is not None and not stats.weighted:
+        raise SchemaError(
+            "the statistics were counted without weights: leave `sample_weight` out, or count with "
+            "it"
+        )
+    scorers, schema = [unfitted_loo_scorer(model, stats) for model in models], stats.schema
+    opened, parts = labelled_parts(
+        schema, source, target, sample_weight, filesystem=filesystem, counted=stats
+    )
+    contestants = [Contestant(schema.class_labels, [scorer]) for scorer in scorers]
+    found, counted = scores(
+        opened,
+        parts,
+        contestants,
+        loss=loss,
+        proba=proba,
+        ranks=ranks,
+        threads=threads,
+        progress=progress,
+    )
+    _check_rows(counted, stats)
+    return found, scorers, opened.description
+
+
+def labelled_parts(
+    schema: Schema,
+    source: Any,
+    target: Any,
+    sample_weight: Any,
+    *,
+    unseen: str = "ignore",
+    filesystem: Any = None,
+    counted: Statistics | None = None,
+) -> tuple[Source, Parts]:
+    """Return labelled rows that are open, and what encodes their blocks by a schema.
+
+    Parameters
+    ----------
+    schema
+        Of the models.
+    source, target, sample_weight, filesystem
+        As in `leave_one_out`.
+    unseen
+        What values outside the schema do.
+    counted
+        Statistics of the rows, where these must be the ones that were counted.
+    """
+    truth = schema.target if target is None else target
+    also = [str(name) for name in (truth, sample_weight) if is_name(name)]
+    opened, _ = open_for(schema, source, also=also, filesystem=filesystem)
+    labelled, target_name, weight_name = with_labels(opened, truth, sample_weight)
+    encoder = Encoder.applying_to(
+        schema, labelled.schema, unseen=unseen, target=target_name, weight=weight_name
+    )
+    encoder.expect(labelled.n_rows)
+
+    def parts(segment: Segment) -> Iterator[ScoredBlock]:
+        for block, encoded in engine.encoded_blocks(segment, encoder):
+            if counted is not None:
+                _check_counted(encoded, counted)
+            yield ScoredBlock(block.num_rows, [Part(0, encoded.batch, encoded.kept)])
+
+    return labelled, parts
+
+
+def k_fold(
+    model: Any,
+    source: Any,
+    target: Any,
+    *,
+    folds: Any = 10,
+    seed: int = 0,
+    sample_weight: Any = None,
+    loss: Any = None,
+    proba: bool = True,
+    columns: Sequence[str] | None = None,
+    null_values: Sequence[str] | None = None,
+    filesystem: Any = None,
+    threads: int | None = None,
+    memory_limit: int | None = None,
+    progress: Progress | None = None,
+) -> Validation:
+    """Score the rows of each fold by a model fitted to the other folds.
+
+    Parameters
+    ----------
+    model
+        A classifier of tables with its parameters; it need not be fitted, and is left as it is.
+    source
+        As in `fastbayes.count`, to be read several times.
+    target
+        Name of the class column or (n_rows,) labels. Rows without a class take no part.
+    folds
+        A number of folds: each k rows in succession fall into k folds, in random order and without
+        regard to their classes; the name of a column, a fold for each of its values; or (n_rows,)
+        values.
+    seed
+        Seed of that order, where `folds` is a number.
+    sample_weight
+        Name of the weight column, or (n_rows,) weights.
+    loss
+        Loss matrix as in `decide`.
+    proba
+        Whether to keep the probabilities: 8 bytes for each row and class.
+    columns, null_values, filesystem, threads, memory_limit
+        As in `fastbayes.count`.
+    progress
+        Called with the number of rows scored since the last call.
+
+    Returns
+    -------
+    Validation
+        The figures of all rows and of each fold, and the probabilities in the order of the rows.
+
+    Raises
+    ------
+    DataError
+        When the data cannot be used, or a fold holds all rows.
+    SchemaError
+        When the source can be read only once, or the model is none of tables.
+
+    Notes
+    -----
+    Equal to fitting without the fold, to 1e-12 of a probability, with classes and domains as all
+    rows have them. Structures, a chosen alpha and cut points are learned from the other folds
+    alone. One scan counts the folds and one scores the rows; cut points, and structures that take
+    scans of their own, take these once for each fold.
+
+    Examples
+    --------
+    >>> import fastbayes as fb
+    >>> table = {"a": list("00110011"), "b": list("01010101"), "y": list("nppnnppn")}
+    >>> figures = fb.k_fold(fb.TAN(), table, "y", folds=4)
+    >>> figures.accuracy, len(figures.folds)
+    (0.75, 4)
+    """
+    if not isinstance(model, Classifier):
+        raise SchemaError(
+            f"k_fold takes a classifier of tables, as fastbayes.NaiveBayes, not "
+            f"{type(model).__name__}; use scikit-learn's cross_val_predict for others"
+        )
+    if folds is None:
+        raise ValueError("folds=None: use a whole number >= 2, a column or an array")
+    if isinstance(folds, (int, np.integer)) and not isinstance(folds, bool) and folds >= 2:
+        folds = FoldsByPlace(int(folds), seed)
+    given = {"threads": threads, "memory_limit": memory_limit}
+    told = {name: getattr(model, name) if x is None else x for name, x in given.items()}
+    params = {**model.get_params(deep=False), **told}
+    opened = opened_to_learn(
+        source,
+        target,
+        folds=folds,
+        sample_weight=sample_weight,
+        domains=model.domains,
+        categorical=model.categorical,
+        missing=model._counts_missing,
+        columns=columns,
+        null_values=null_values,
+        filesystem=filesystem,
+    )
+    if not opened.source.rereadable:
+        raise SchemaError(
+            f"{opened.source.description} can be read only once, but k_fold counts and then "
+            "scores: pass a table or a path"
+        )
+    models, names, parts = fitted_without_folds(
+        partial(type(model), **params), opened, told["threads"], told["memory_limit"]
+    )
+    classes = models[0].classes_
+    contestant = Contestant(classes, [Fitted(m) for m in models])
+    (score,), _ = scores(
+        opened.source,
+        parts,
+        [contestant],
+        loss=loss,
+        proba=proba,
+        threads=told["threads"],
+        progress=progress,
+    )
+    figures = of_folds(score, classes, names, loss, opened.source.description)
+    return replace(figures, proba=probabilities(score, len(classes)) if proba else None)
+
+
+def of_folds(
+    score: Score, classes: NDArray[Any], names: tuple[str, ...], loss: Any, description: str
+) -> Validation:
+    """Return the figures of all rows, and of each fold that holds rows, as it stands by name."""
+    total = Evaluator(classes, loss=loss)
+    found = {}
+    for name, part in zip(names, score.evaluators, strict=True):
+        if part.n_rows:
+            found[name] = part.result()
+            total.merge(part)
+    try:
+        figures = total.result()
+    except DataError as error:
+        raise DataError(f"{description}: {error}") from error
+    return validation(figures, method="k-fold", fixed=("schema",), folds=found)
+
+
+def probabilities(score: Score, n_classes: int) -> Floats:
+    """Return the probabilities of all rows, (n_rows, n_classes)."""
+    return np.concatenate([np.empty((0, n_classes)), *score.proba])
+
+
+def _check_counted(encoded: Encoded, stats: Statistics) -> None:
+    schema, values, batch = stats.schema, stats.values, encoded.batch
+    strange = [int(encoded.unseen.argmax())] if encoded.unseen.any() else []
+    assert batch.classes is not None
+    for features, codes, _ in batch.codes:
+        for feature, column in zip(features.tolist(), codes, strict=True):
+            seen = values.counts[values.offsets[feature] : values.offsets[feature + 1]] > 0
+            if not strange and not seen.all() and not seen[column, batch.classes].all():
+                strange = [feature]
+    if strange:
+        name = schema.categorical[strange[0]].name
+        raise DataError(
+            f"column {name!r} holds values that were not counted, or not with their class: "
+            "leave_one_out takes the rows that the statistics were counted from"
+        )
+
+
+def _check_rows(counted: Floats, stats: Statistics) -> None:
+    """Raise DataError where there were more rows of a class than have been counted."""
+    known = stats.values.class_counts
+    more = counted > known * (1 + 1e-9)
+    if more.any():
+        label = stats.schema.classes[int(more.argmax())].as_py()
+        at = int(more.argmax())
+        raise DataError(
+            f"class {label!r} has {counted[at]:,.10g} rows, but {known[at]:,.10g} were counted: "
+            "leave_one_out takes the rows that the statistics were counted from"
+        )
+    if counted.sum() < known.sum() * (1 - 1e-9):
+        logger.info("%.10g of %.10g counted rows were scored", counted.sum(), known.sum())

@@ -1,0 +1,25 @@
+"""Compiled kernels: numpy arrays in, numpy arrays out; no Arrow, no classes, no strings.
+
+A module here holds leaf kernels (`@kernel`, flat, nothing allocated per row, nothing returned)
+and below them the drivers: Python functions that choose, group and call them. Drivers are what
+the floors above use, through `fastbayes.kernels.dispatch.load(name)`; each has a twin of the same
+name and signature in `fastbayes.kernels.numpy` and a naive one in `tests/oracles`.
+
+A leaf kernel has one layout per argument: inputs pass through `dispatch.readonly`, outputs and
+scratch are writable, all are C-contiguous, integers are int64 (Python ints) unless typed.
+
+Every module declares what it compiles::
+
+    SIGNATURES = {
+        "kernel_name": [
+            (reads(codes, 2), reads("float64"), "int64", writes("float64"))   # argument types
+            for codes in ("uint8", "uint16")
+        ],
+    }
+
+with `reads` and `writes` from `dispatch`: the strings are numba's own, `str(numba.typeof(x))`
+("none" for None). `tests/kernels/test_signatures.py` finds every module that has the table, runs
+`exercise(module)` of `tests/exercises/<module>.py`, which calls each driver once for every
+declared row, and asserts that what was compiled is what was declared, no more and no less.
+Helpers that are only called from other kernels are compiled into them: declare them as well.
+"""

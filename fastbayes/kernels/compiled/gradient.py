@@ -1,0 +1,443 @@
+"""Passes of logistic regression over rows: margins, loss, gradient and Hessian.
+
+Columns are joined, a few into one code, once for all passes. A pass adds up each row's cells of
+tables of sums of coefficients, turns these margins into factors, and adds the factors to cells of
+the same groups; what cells come to is then taken apart into the coefficients' own sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes.core.batch import Batch
+from fastbayes.core.layout import Layout
+from fastbayes.kernels.compiled import gradient_cells as cells
+from fastbayes.kernels.compiled import gradient_steps as steps
+from fastbayes.kernels.compiled import lanes
+from fastbayes.kernels.compiled.gradient_plan import (
+    GradientPlan,
+    Packed,
+    absent_in,
+    columns_of,
+    packed_by,
+    padding,
+    plan_of,
+)
+from fastbayes.kernels.compiled.joint_tables import aligned
+from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
+
+Floats = NDArray[np.float64]
+Coarse = NDArray[np.float32]
+U = np.uint64
+
+# Rows at a time of one output, and outputs times rows of more: they stay in the cache.
+SINGLE_ROWS, LANE_CELLS = 1_024, 4_096
+# Groups at a time whose tables are read for a row.
+GROUPS = 16
+
+# Plans that are kept, and bytes of the tables of each pass; at least so many tables.
+PLANS, TABLES, LEAST = 256, 2**26, 8
+
+# What a sweep adds up, or writes.
+RESIDUALS, PRODUCTS, CURVATURE, SHARES, MARGINS = range(5)
+
+_INT, _FLOAT = "int64", "float64"
+_INTS, _FLOATS = reads(_INT), reads(_FLOAT)
+_ACC, _MATRIX = writes(_FLOAT), writes(_FLOAT, 2)
+_PLAN = (*[_INTS] * 5, reads(_INT, 2), _INTS)
+SIGNATURES: dict[str, list[tuple[str, ...]]] = {
+    **{
+        name: [
+            (
+                _INT,
+                *(reads("uint16", 2), reads("uint32", 2), _INTS, _FLOATS),
+                *(reads(_FLOAT, 2), reads(_FLOAT, 2), _FLOATS, reads(classes), _FLOATS, _INT),
+                *(writes("float32", 2), _MATRIX, _ACC, _MATRIX, _ACC, _MATRIX),
+            )
+        ]
+        for name, classes in {
+            "sweep_single": "uint8",
+            **dict.fromkeys(("sweep_lanes_4", "sweep_lanes_8", "sweep_lanes_16"), "uint16"),
+        }.items()
+    },
+    "fill_cells": [(reads(_FLOAT, 2), _INT, _INT, *_PLAN, _ACC)],
+    "take_apart": [(_ACC, _INT, _INT, *_PLAN, _MATRIX)],
+}
+
+
+class Gradient:
+    """Loss, gradient and Hessian of logistic regression over rows; immutable, thread-safe.
+
+    Parameters
+    ----------
+    layout
+        Where the coefficients stand.
+
+    Notes
+    -----
+    A pass is made for some coefficients and takes packed rows; many threads may use it at once.
+    With one output, the margin m is the log-odds of class 1 and a row's loss ln(1 + eᵐ) - y m.
+    With one output per class, it is ln Σ_k e^{m_k} - m_y. All sums are weighted and unpenalised.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        outputs = layout.n_outputs
+        self.width = 1 if outputs == 1 else 4 if outputs <= 4 else 8 if outputs <= 8 else 16
+        # Rows that are read anew may lack other values in every block.
+        self._plan_of = lru_cache(PLANS)(partial(_planned, layout, self.width))
+
+    def packed(self, batch: Batch, weight: Floats | None) -> Packed:
+        """Return a copy of a batch's rows, of these weights, for the passes.
+
+        Parameters
+        ----------
+        batch
+            Encoded rows; its own weights are not looked at.
+        weight
+            (n_rows,), or None where every row weighs 1.
+        """
+        columns = columns_of(batch)
+        plan = self._plan_of(absent_in(self.layout, columns).tobytes())
+        return packed_by(plan, self.layout, columns, batch, weight)
+
+    def loss_gradient(self, theta: Floats) -> Callable[[Packed], tuple[float, Floats]]:
+        """Return the pass that gives the loss and its gradient (P, M).
+
+        Parameters
+        ----------
+        theta
+            (P, M) coefficients.
+
+        Notes
+        -----
+        All is float64: float32 measured hardly faster.
+        """
+        sweep = _Sweep(self, RESIDUALS, theta)
+
+        def run(packed: Packed) -> tuple[float, Floats]:
+            assert packed.classes is not None
+            loss, sums = sweep(packed)
+            return float(loss[0] + loss[1]), sums
+
+        return run
+
+    def hessian(self, theta: Floats, keep: bool = False) -> Hessian:
+        """Return the Hessian, for its products with one direction after the other.
+
+        Parameters
+        ----------
+        theta
+            (P, M) coefficients.
+        keep
+            Whether what products need of each row is kept for the next, 4 bytes of each output:
+            for rows that are packed once, not for those that come and go.
+        """
+        return Hessian(self, theta, keep)
+
+    def hessian_product(self, theta: Floats, direction: Floats) -> Callable[[Packed], Floats]:
+        """Return the pass that gives the Hessian's product with a direction (P, M)."""
+        return self.hessian(theta).product(direction)
+
+    def curvature(self, theta: Floats) -> Callable[[Packed], Floats]:
+        """Return the pass that gives the diagonal of the Hessian (P, M)."""
+        sweep = _Sweep(self, CURVATURE, theta)
+        return lambda packed: sweep(packed)[1]
+
+    def margins(self, theta: Floats) -> Callable[[Packed], Floats]:
+        """Return the pass that gives every row's margins (n_rows, M)."""
+        sweep = _Sweep(self, MARGINS, theta)
+        return lambda packed: sweep(packed)[1]
+
+
+class Hessian:
+    """Second derivatives of the loss of rows at some coefficients; thread-safe.
+
+    Parameters
+    ----------
+    gradient
+        The passes.
+    theta
+        (P, M) coefficients.
+    keep
+        Whether the classes' shares are kept of each row.
+    """
+
+    def __init__(self, gradient: Gradient, theta: Floats, keep: bool) -> None:
+        self._gradient, self._shares = gradient, _Sweep(gradient, SHARES, theta)
+        self._kept: dict[int, tuple[Packed, Coarse]] | None = {} if keep else None
+
+    def product(self, direction: Floats) -> Callable[[Packed], Floats]:
+        """Return the pass that gives the product with a direction (P, M).
+
+        Each row's own part is float32.
+        """
+        sweep = _Sweep(self._gradient, PRODUCTS, direction)
+        return lambda packed: sweep(packed, self._shares_of(packed))[1]
+
+    def _shares_of(self, packed: Packed) -> Coarse:
+        found = None if self._kept is None else self._kept.get(id(packed))
+        if found is not None:
+            return found[1]
+        shares = np.empty((self._gradient.layout.n_outputs, padding(packed.n_rows)), np.float32)
+        self._shares(packed, shares)
+        if self._kept is not None:
+            # The rows are kept with theirs, lest others take their place in memory.
+            self._kept[id(packed)] = packed, shares
+        return shares
+
+
+class _Sweep:
+    """One pass: coefficients or a direction as tables, of each plan when it first comes."""
+
+    def __init__(self, gradient: Gradient, kind: int, theta: Floats) -> None:
+        self._layout, self._width, self._kind = gradient.layout, gradient.width, kind
+        self._theta = readonly(np.array(theta, np.float64))
+        self._tiles = -(-self._layout.n_outputs // self._width)
+        first = self._layout.rows.numeric
+        self._numeric = slice(first, first + self._layout.n_numeric)
+        most = TABLES // (8 * self._theta.size * self._width // self._layout.n_outputs)
+        table = partial(_table, self._theta, self._width, self._tiles)
+        self._filled = lru_cache(min(max(most, LEAST), PLANS))(table)
+
+    def __call__(self, packed: Packed, shares: Coarse | None = None) -> tuple[Floats, Floats]:
+        """Return loss and compensation (2,), and the sums (P, M) or the margins (n_rows, M).
+
+        shares  OUT  (M, n_rows up to eights): written by SHARES, read by PRODUCTS
+        """
+        layout, width, n = self._layout, self._width, packed.n_rows
+        outputs, length = layout.n_outputs, int(packed.plan.start[-1]) * width
+        sweep, height, rows = sweep_single, 1, SINGLE_ROWS
+        if width > 1:
+            sweep = {4: sweep_lanes_4, 8: sweep_lanes_8, 16: sweep_lanes_16}[width]
+            height = self._tiles * width
+            rows = max(LANE_CELLS // height // 8 * 8, 8)
+        rows = min(rows, max(padding(n), 8))
+        adds = self._kind not in (SHARES, MARGINS)
+        out = np.empty((n if self._kind == MARGINS else 0, outputs))
+        acc = _zeros(self._tiles * length if adds else 0)
+        sums, loss = np.zeros((1 + layout.n_numeric, outputs)), np.zeros(2)
+        classes = packed.classes
+        if classes is None:
+            classes = readonly(np.empty(0, np.uint8 if outputs == 1 else np.uint16))
+        sweep(
+            self._kind,
+            *(packed.codes, packed.wide, packed.plan.start),
+            *(self._filled(packed.plan), packed.numbers),
+            *(self._theta[self._numeric], self._theta[0], classes, packed.weight, n),
+            np.empty((0, 0), np.float32) if shares is None else shares,
+            # One cache line more, lest all outputs of a row fall into the same cache set.
+            *(np.empty((height, rows + 8)), acc, sums, loss, out),
+        )
+        if not adds:
+            return loss, out
+        result = np.zeros(self._theta.shape)
+        result[0] = sums[0]
+        result[self._numeric] = sums[1:]
+        for tile in range(self._tiles):
+            part = acc[tile * length : (tile + 1) * length]
+            take_apart(part, width, tile * width, *_members(packed.plan), result)
+        return loss, result
+
+
+def _planned(layout: Layout, width: int, absent: bytes) -> GradientPlan:
+    return plan_of(layout, np.frombuffer(absent, np.bool_), width)
+
+
+def _table(theta: Floats, width: int, tiles: int, plan: GradientPlan) -> Floats:
+    length = int(plan.start[-1]) * width
+    table = _zeros(tiles * length)
+    for tile in range(tiles):
+        part = table[tile * length : (tile + 1) * length]
+        fill_cells(theta, width, tile * width, *_members(plan), part)
+    return readonly(table)
+
+
+def _members(plan: GradientPlan) -> tuple[Any, ...]:
+    return (
+        *(plan.bounds, plan.size, plan.known, plan.row, plan.radix),
+        *(plan.pairs, plan.start),
+    )
+
+
+def _zeros(length: int) -> Floats:
+    result: Floats = aligned(length, np.float64).view(np.float64)
+    result[:] = 0.0
+    return result
+
+
+@kernel
+def fill_cells(theta, width, first, bounds, size, known, row, radix, pairs, start, table):
+    """Write sums of coefficients into cells: see `gradient_cells.fill`."""
+    cells.fill(theta, width, first, bounds, size, known, row, radix, pairs, start, table)
+
+
+@kernel
+def take_apart(acc, width, first, bounds, size, known, row, radix, pairs, start, out):
+    """Add cells up to each coefficient's sum: see `gradient_cells.take`."""
+    cells.take(acc, width, first, bounds, size, known, row, radix, pairs, start, out)
+
+
+@kernel
+def sweep_single(
+    kind, codes, wide, start, table, numbers, slopes, intercepts, classes, weight, rows, shares,
+    scratch, acc, sums, loss, out,
+):  # fmt: skip
+    """Pass over rows of one output: margins to factors, factors to sums of cells and columns.
+
+    kind           IN   what is added up: RESIDUALS, PRODUCTS or CURVATURE; or written: SHARES or
+                        MARGINS
+    codes          IN   (narrow groups, >= rows up to eights) uint16
+    wide           IN   (wide groups, >= rows up to eights) uint32
+    start          IN   (groups + 1,) int64   first cell of each group, and the number of all
+    table          IN   (cells,) float64   sums of coefficients, or of a direction
+    numbers        IN   (p, >= rows up to eights) float64
+    slopes         IN   (p, 1) float64   coefficients of the numbers
+    intercepts     IN   (1,) float64
+    classes        IN   (>= rows up to eights,) uint8, or empty where residuals are not asked for
+    weight         IN   (>= rows up to eights,) float64, or empty
+    shares         OUT  (1, >= rows up to eights) float32   P(0) P(1): written, or read by PRODUCTS
+    scratch        OUT  (1, eight more than rows at a time) float64
+    acc            OUT  (cells,) float64   += sums of the cells
+    sums           OUT  (1 + p, 1) float64   += sums of the intercept and of the numbers
+    loss           OUT  (2,) float64   the loss, and what is to be added to it
+    out            OUT  (rows, 1) float64, or empty where margins are not asked for
+    """
+    narrow = codes.shape[0]
+    most = scratch.shape[1] - 8
+    for lo in range(0, rows, most):
+        n = min(most, rows - lo)
+        m = scratch[0]
+        m[: n + 7] = intercepts[0]
+        steps.add_single(codes, start, table, lo, m[:n])
+        steps.add_wide(wide, start[narrow:], table, 1, lo, n, 1, scratch)
+        steps.add_numbers(numbers, slopes, lo, n, 1, scratch)
+        if kind == MARGINS:
+            out[lo : lo + n, 0] = m[:n]
+        elif kind == SHARES:
+            steps.variances_of_odds(m, weight[:0], lo, n)
+            steps.keep(m, n, shares[0], lo)
+        if kind >= SHARES:
+            continue
+        if kind == RESIDUALS:
+            steps.residuals_of_odds(m, classes, weight, lo, n, loss)
+        elif kind == PRODUCTS:
+            steps.products_of_odds(m, shares, weight, lo, n)
+        else:
+            steps.variances_of_odds(m, weight, lo, n)
+        steps.scatter_single(codes, start, acc, lo, m[:n])
+        steps.scatter_wide(wide, start[narrow:], acc, 1, lo, n, 1, scratch)
+        steps.add_sums(numbers, kind == CURVATURE, lo, n, 1, scratch, sums)
+
+
+def _lanes_of(width: int) -> Any:
+    @kernel
+    def sweep_lanes(
+        kind, codes, wide, start, table, numbers, slopes, intercepts, classes, weight, rows,
+        shares, scratch, acc, sums, loss, out,
+    ):  # fmt: skip
+        """Pass over rows of k outputs, `width` of which are a tile of a cell.
+
+        As `sweep_single`, but table, acc (tiles * cells * width,); slopes (p, k); intercepts
+        (k,); sums (1 + p, k); classes uint16; out (rows, k) or empty; shares (k, ...) P(c);
+        scratch (tiles * width, eight more than rows at a time).
+        """
+        k = slopes.shape[1]
+        tiles = (k + width - 1) // width
+        height = tiles * width
+        narrow = codes.shape[0]
+        most = scratch.shape[1] - 8
+        stride, size = U(scratch.shape[1]), U(width)
+        length = start[start.size - 1] * width
+        flat = codes.reshape(-1)
+        step = U(codes.shape[1])
+        for lo in range(0, rows, most):
+            n = min(most, rows - lo)
+            padded = (n + 7) // 8 * 8
+            for c in range(height):
+                scratch[c, :padded] = intercepts[c] if c < k else 0.0
+            for tile in range(tiles):
+                for g0 in range(0, narrow, GROUPS):
+                    g1 = U(min(g0 + GROUPS, narrow))
+                    to = U(tile * width) * stride
+                    r = U(0)
+                    while r < U(padded):
+                        s0 = lanes.zero(table, width)
+                        s1 = s0
+                        s2 = s0
+                        s3 = s0
+                        g = U(g0)
+                        at = g * step + U(lo) + r
+                        while g < g1:
+                            b = U(tile * length) + U(start[g]) * size
+                            s0 = lanes.add(s0, lanes.load(table, b + U(flat[at]) * size, width))
+                            b1 = b + U(flat[at + U(1)]) * size
+                            s1 = lanes.add(s1, lanes.load(table, b1, width))
+                            b2 = b + U(flat[at + U(2)]) * size
+                            s2 = lanes.add(s2, lanes.load(table, b2, width))
+                            b3 = b + U(flat[at + U(3)]) * size
+                            s3 = lanes.add(s3, lanes.load(table, b3, width))
+                            g += U(1)
+                            at += step
+                        lanes.add_columns(scratch, to + r, stride, s0, s1, s2, s3)
+                        r += U(4)
+                first = tile * width
+                steps.add_wide(
+                    wide, start[narrow:], table[tile * length :], width, lo, n,
+                    min(k - first, width), scratch[first:],
+                )  # fmt: skip
+            steps.add_numbers(numbers, slopes, lo, n, k, scratch)
+            if kind == MARGINS:
+                for c in range(k):
+                    out[lo : lo + n, c] = scratch[c, :n]
+            elif kind == SHARES:
+                steps.shares_of_margins(scratch, k, n)
+                for c in range(k):
+                    steps.keep(scratch[c], n, shares[c], lo)
+            if kind >= SHARES:
+                continue
+            if kind == RESIDUALS:
+                steps.residuals_of_margins(scratch, k, classes, weight, lo, n, loss)
+            elif kind == PRODUCTS:
+                steps.products_of_shares(scratch, k, shares, weight, lo, n)
+            else:
+                steps.variances_of_margins(scratch, k, weight, lo, n)
+            steps.add_sums(numbers, kind == CURVATURE, lo, n, k, scratch, sums)
+            for tile in range(tiles):
+                for g0 in range(0, narrow, GROUPS):
+                    g1 = U(min(g0 + GROUPS, narrow))
+                    r = U(0)
+                    while r < U(padded):
+                        x0, x1, x2, x3 = lanes.load_rows(
+                            scratch, U(tile * width) * stride + r, stride, width
+                        )
+                        g = U(g0)
+                        at = g * step + U(lo) + r
+                        while g < g1:
+                            b = U(tile * length) + U(start[g]) * size
+                            b0 = b + U(flat[at]) * size
+                            lanes.store(acc, b0, lanes.add(lanes.load(acc, b0, width), x0))
+                            b1 = b + U(flat[at + U(1)]) * size
+                            lanes.store(acc, b1, lanes.add(lanes.load(acc, b1, width), x1))
+                            b2 = b + U(flat[at + U(2)]) * size
+                            lanes.store(acc, b2, lanes.add(lanes.load(acc, b2, width), x2))
+                            b3 = b + U(flat[at + U(3)]) * size
+                            lanes.store(acc, b3, lanes.add(lanes.load(acc, b3, width), x3))
+                            g += U(1)
+                            at += step
+                        r += U(4)
+                first = tile * width
+                steps.scatter_wide(
+                    wide, start[narrow:], acc[tile * length :], width, lo, n,
+                    min(k - first, width), scratch[first:],
+                )  # fmt: skip
+
+    return sweep_lanes
+
+
+sweep_lanes_4, sweep_lanes_8, sweep_lanes_16 = (_lanes_of(width) for width in (4, 8, 16))

@@ -1,0 +1,421 @@
+"""Scoring of naive Bayes: log joints, posteriors and predictions of blocks of rows.
+
+Rows are scored in blocks, class-major: acc[c, r]. With two classes one row of log odds is
+enough. A few columns at a time are joined into one 16-bit code whose table holds the sums of
+their log likelihoods, so that memory is touched once for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes.core.batch import Codes
+from fastbayes.kernels.compiled import lanes
+from fastbayes.kernels.compiled.density import add_curve
+from fastbayes.kernels.compiled.joint_tables import JointTablePlan, join, join_tables
+from fastbayes.kernels.compiled.posterior import to_class, to_posterior, to_rows
+from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
+from fastbayes.kernels.numpy.density import odds_of_curve
+from fastbayes.kernels.numpy.log_joint import EXACT, Gaussian, largest_sum
+
+Floats = NDArray[np.float64]
+U = np.uint64
+
+# Rows and groups at a time: codes stay in the second-level cache, and rows of codes do not fall
+# into the same cache set. Sums of a block of rows stay there, too.
+SINGLE_ROWS, LANE_ROWS, GROUPS = 8_192, 2_080, 16
+BLOCK_SUMS = 65_536
+
+_INT, _FLOAT = "int64", "float64"
+_PLAN = (reads(_INT), reads("uint16"), reads(_INT), reads(_INT))
+_CODE, _ACC = writes("uint16", 2), writes(_FLOAT, 2)
+SIGNATURES: dict[str, list[tuple[str, ...]]] = {
+    "add_single": [
+        (reads(codes, 2), *_PLAN, reads(_FLOAT), _CODE, _INT, _INT, _ACC)
+        for codes in ("uint8", "uint16")
+    ],
+    **{
+        f"add_lanes_{width}": [
+            (reads(codes, 2), *_PLAN, reads(table), _INT, _CODE, _INT, _INT, _ACC)
+            for codes in ("uint8", "uint16")
+            for table in (_FLOAT, "float32")
+        ]
+        for width in (4, 8, 16)
+    },
+    "add_wide": [(reads("uint32", 2), reads(_INT), reads(_FLOAT, 2), _INT, _INT, _ACC)],
+    "add_gaussian": [(*[reads(_FLOAT)] * 2, reads(_FLOAT, 3), _INT, _INT, _INT, _ACC)],
+}
+
+
+class Sum:
+    """What is added up for each row: a start and terms, for several outputs.
+
+    The outputs are the log joints of the classes, or one: the log odds of class 1 over class 0.
+    `start` is also what stands in where every class is impossible. A subclass says what is added.
+    """
+
+    def __init__(self, start: Floats, dtype: type[np.floating]) -> None:
+        self.start = readonly(start)
+        self.dtype = dtype
+        self.tiles: list[tuple[int, int, Any]] = []
+        first = 0
+        while first < len(start) > 1:
+            left = len(start) - first
+            width, add = LANES[0] if left <= 4 else LANES[1] if left <= 8 else LANES[2]
+            self.tiles.append((first, width, add))
+            first += width
+        self._height = first or 1
+
+    def blocks(
+        self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], n_rows: int
+    ) -> Iterator[tuple[int, int, Floats]]:
+        """Yield (first row, rows, acc) of block after block, acc[c, :rows] being the sums."""
+        rows = min(max(BLOCK_SUMS // self._height, 2 * LANE_ROWS), max(-(-n_rows // 4), 1) * 4)
+        # One cache line more, lest all outputs of a row fall into the same cache set.
+        acc = np.zeros((self._height, rows + 8))
+        steps = list(self.steps(batch_codes, numeric))
+        for lo in range(0, n_rows, rows):
+            n = min(rows, n_rows - lo)
+            acc[: len(self.start)] = self.start[:, None]
+            for add, arguments in steps:
+                add(*arguments, lo, n, acc)
+            yield lo, n, acc
+
+    def steps(
+        self, batch_codes: Sequence[Codes], numeric: Sequence[Floats]
+    ) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+        """Yield each kernel with the arguments that are the same for every block of rows."""
+        raise NotImplementedError
+
+    def lookups(
+        self, codes: NDArray[np.unsignedinteger], plan_of: Callable[[int, int], JointTablePlan]
+    ) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+        """Yield the kernels that add joint tables over the rows of one matrix of codes.
+
+        plan_of(first, width) gives the tables of `width` outputs from `first` on; width 1 is one
+        output that is not padded.
+        """
+        if not self.tiles:
+            yield add_single, (codes, *plan_of(0, 1), np.empty((4, SINGLE_ROWS), np.uint16))
+        else:
+            scratch = np.empty((GROUPS, LANE_ROWS), np.uint16)
+            for first, width, add in self.tiles:
+                yield add, (codes, *plan_of(first, width), first, scratch)
+
+
+class BlockScorer:
+    """Log joints, posteriors and predictions from sums over blocks of rows.
+
+    Parameters
+    ----------
+    joint
+        The sum of each class's log joint.
+    odds
+        With two classes their log odds, which are cheaper; else None.
+    tie
+        Log joints of a row this close to the best are equal to it.
+    """
+
+    def __init__(self, joint: Sum, odds: Sum | None, tie: float) -> None:
+        self._joint, self._odds, self._tie = joint, odds, tie
+        self._n_classes = len(joint.start)
+
+    def log_joint(
+        self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: Floats
+    ) -> None:
+        """Write the log joint of every row and class into `out` (n_rows, n_classes)."""
+        for lo, n, acc in self._joint.blocks(batch_codes, numeric, len(out)):
+            to_rows(acc, out[lo : lo + n])
+
+    def posterior(
+        self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: Floats
+    ) -> int:
+        """Write P(c | x) into `out` (n_rows, n_classes); return how many rows took the prior."""
+        total, lost = self._odds or self._joint, 0
+        for lo, n, acc in total.blocks(batch_codes, numeric, len(out)):
+            lost += to_posterior(acc, total.start, self._tie, out[lo : lo + n])
+        return lost
+
+    def predict(
+        self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: NDArray[np.intp]
+    ) -> int:
+        """Write the most probable class of every row; return how many rows took the prior."""
+        total, lost = self._odds or self._joint, 0
+        for lo, n, acc in total.blocks(batch_codes, numeric, len(out)):
+            lost += to_class(acc, total.start, self._tie, self._n_classes, out[lo : lo + n])
+        return lost
+
+
+def tolerance(largest: float, coarse: bool) -> float:
+    """Return how close log joints are equal, for the largest sum that tables can form."""
+    return min(2.0**-22 * largest, 1e-5) if coarse else EXACT * largest
+
+
+def odds_of(tables: Floats) -> Floats:
+    """Return the log odds (..., 1) of log joints (..., 2).
+
+    ±inf where one class is impossible, NaN where both are: sums keep exactly that.
+    """
+    with np.errstate(invalid="ignore"):
+        return np.diff(tables, axis=-1)
+
+
+class NaiveScorer(BlockScorer):
+    """Log joints, posteriors and predictions of a naive Bayes model; immutable, thread-safe.
+
+    Parameters
+    ----------
+    log_prior
+        (n_classes,) nats.
+    tables
+        (n_slots, n_classes) log likelihoods; each feature has S_j + 2 rows: its values, missing,
+        unseen. -inf is a legal entry.
+    offsets
+        (n_categorical + 1,) first row of each feature in `tables`.
+    gaussian
+        None, or mean, 1/(2σ²), -½ ln(2πσ²) and what rounding took from the mean, each (n_numeric,
+        n_classes). A missing value (NaN) contributes 0.
+    precision
+        "exact" is float64 throughout. "fast" adds the tables of three and more classes in
+        float32, which leaves an error of at most d 2⁻²³ of the largest sum of a row's terms.
+    curves
+        By its place among the numeric columns, the curves of each that is not Gaussian: for some
+        classes at a time the first one, and place, bounds, ends and rows as `density.add_curve`
+        takes them. `gaussian` describes the others.
+
+    Notes
+    -----
+    Log joints of a row that differ by no more than rounding are equal: what ties on paper ties
+    here whatever the order of the columns, and the lowest class wins.
+    """
+
+    def __init__(
+        self,
+        log_prior: Floats,
+        tables: Floats,
+        offsets: NDArray[np.int64],
+        gaussian: Gaussian | None = None,
+        precision: str = "exact",
+        curves: Mapping[int, Any] | None = None,
+    ) -> None:
+        prior = np.array(log_prior, np.float64)
+        tables = np.array(tables, np.float64)
+        offsets = np.array(offsets, np.int64)
+        n_classes = len(prior)
+        normals = np.empty((0, 4, n_classes)) if gaussian is None else np.stack(gaussian, axis=1)
+        pieces = dict(curves or {})
+        coarse = precision == "fast" and n_classes > 2
+        dtype = np.float32 if coarse else np.float64
+        joint, odds = ColumnSum(prior, tables, offsets, normals, dtype, pieces), None
+        if n_classes == 2:
+            normals[:, 1:3] *= [-1, 1]
+            pieces = {p: [(0, odds_of_curve(both))] for p, ((_, both),) in pieces.items()}
+            odds = ColumnSum(odds_of(prior), odds_of(tables), offsets, normals, np.float64, pieces)
+        largest = largest_sum(prior, tables, offsets, (curves or {}).values())
+        super().__init__(joint, odds, tolerance(largest, coarse))
+
+
+def from_class(first: int) -> Callable[..., None]:
+    """Return `add_curve` for curves of the classes from one on."""
+
+    def add(
+        x: Any, place: Any, bounds: Any, ends: Any, rows: Any, lo: int, n: int, acc: Any
+    ) -> None:
+        add_curve(x, place, bounds, ends, rows, lo, n, acc[first:])
+
+    return add
+
+
+class ColumnSum(Sum):
+    """Tables and Gaussians of single columns.
+
+    curves (n_numeric, 4, n_curves): mean, precision, constant and rest of one Gaussian per output,
+    or of both classes' in the odds, the first with its sign changed. pieces: curves of the columns
+    that have none of these, by their place.
+    """
+
+    def __init__(
+        self,
+        start: Floats,
+        tables: Floats,
+        offsets: NDArray[np.int64],
+        curves: Floats,
+        dtype: type[np.floating],
+        pieces: Mapping[int, Any] | None = None,
+    ) -> None:
+        super().__init__(start, dtype)
+        told = {} if pieces is None else pieces
+        self._pieces = {
+            place: [(from_class(first), [readonly(a) for a in curve]) for first, curve in curves]
+            for place, curves in told.items()
+        }
+        self._tables = readonly(tables)
+        self._offsets = offsets
+        self._curves = curves.copy()
+        self._plans: dict[tuple[bytes, int], JointTablePlan] = {}
+
+    def steps(
+        self, batch_codes: Sequence[Codes], numeric: Sequence[Floats]
+    ) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+        """Yield each kernel with the arguments that are the same for every block of rows."""
+        for group in batch_codes:
+            if not len(group.features):
+                continue
+            codes = readonly(group.codes)
+            if codes.dtype.itemsize > 2:
+                yield add_wide, (codes, readonly(self._offsets[group.features]), self._tables)
+            else:
+                yield from self.lookups(codes, partial(self._plan, group.features))
+        for place, pieces in self._pieces.items():
+            for add, curve in pieces:
+                yield add, (readonly(numeric[place]), *curve)
+        columns = [readonly(x) for place, x in enumerate(numeric) if place not in self._pieces]
+        for j in range(0, len(columns), 2):
+            curves = np.zeros((2, *self._curves.shape[1:]))
+            curves[: len(columns) - j] = self._curves[j : j + 2]
+            pair = columns[j], columns[min(j + 1, len(columns) - 1)]
+            yield add_gaussian, (*pair, readonly(curves), int(len(self.start) > 1))
+
+    def _plan(self, features: NDArray[np.int64], first: int, width: int) -> JointTablePlan:
+        """Return the joint tables of these features for `width` outputs from `first` on."""
+        key = features.tobytes(), first
+        plan = self._plans.get(key)
+        if plan is None:
+            outputs = slice(first, first + width)
+            bounds = zip(self._offsets[features], self._offsets[features + 1], strict=True)
+            tables = [self._tables[begin:end, outputs] for begin, end in bounds]
+            plan = self._plans[key] = join_tables(tables, width, self.dtype)
+        return plan
+
+
+@kernel
+def add_single(codes, order, radix, bounds, start, table, code, lo, n, acc):
+    """Add one number per row and group: acc[0, r] += Σ_g table[start[g] + joint code of (g, r)].
+
+    codes, order, radix, bounds, start, table  IN  a matrix of codes and its plan
+    code  OUT  (4, any) uint16   scratch
+    lo    IN   row of `codes` that is acc's first
+    n     IN   rows
+    acc   OUT  (1, >= n) float64
+    """
+    groups = bounds.size - 1
+    for b in range(0, n, code.shape[1]):
+        w = min(code.shape[1], n - b)
+        end = U(w)
+        a = acc[0, b : b + w]
+        c0, c1, c2, c3 = code[0, :w], code[1, :w], code[2, :w], code[3, :w]
+        g = 0
+        while g < groups:
+            together = 4 if g + 4 <= groups else 1
+            for k in range(together):
+                join(codes, order, radix, bounds[g + k], bounds[g + k + 1], lo + b, code[k, :w])
+            t0 = table[start[g] :]
+            r = U(0)
+            if together == 4:
+                t1, t2, t3 = table[start[g + 1] :], table[start[g + 2] :], table[start[g + 3] :]
+                while r < end:
+                    a[r] += (t0[U(c0[r])] + t1[U(c1[r])]) + (t2[U(c2[r])] + t3[U(c3[r])])
+                    r += U(1)
+            else:
+                while r < end:
+                    a[r] += t0[U(c0[r])]
+                    r += U(1)
+            g += together
+
+
+def _lanes_of(width: int) -> Any:
+    @kernel
+    def add_lanes(codes, order, radix, bounds, start, table, first, code, lo, n, acc):
+        """Add `width` outputs per row: acc[first + lane, r] += Σ_g table[start[g] + ... + lane].
+
+        codes, order, radix, bounds, start, table  IN  a matrix of codes and its plan
+        first  IN   output of the first lane
+        code   OUT  (groups at a time, rows at a time) uint16   scratch; a multiple of 4 rows
+        lo     IN   row of `codes` that is acc's first
+        n      IN   rows
+        acc    OUT  (>= first + width, >= n) float64   a multiple of 4 columns
+        """
+        groups = bounds.size - 1
+        size = U(width)
+        stride = U(acc.shape[1])
+        for b in range(0, n, code.shape[1]):
+            w = min(code.shape[1], n - b)
+            padded = (w + 3) // 4 * 4
+            at = U(first * acc.shape[1] + b)
+            for g0 in range(0, groups, code.shape[0]):
+                together = min(code.shape[0], groups - g0)
+                for k in range(together):
+                    begin, end = bounds[g0 + k], bounds[g0 + k + 1]
+                    join(codes, order, radix, begin, end, lo + b, code[k, :w])
+                    code[k, w:padded] = 0
+                r = U(0)
+                while r < U(padded):
+                    s0 = lanes.zero(table, width)
+                    s1 = s0
+                    s2 = s0
+                    s3 = s0
+                    k = U(0)
+                    while k < U(together):
+                        t = U(start[U(g0) + k])
+                        c = code[k]
+                        s0 = lanes.add(s0, lanes.load(table, t + U(c[r]) * size, width))
+                        s1 = lanes.add(s1, lanes.load(table, t + U(c[r + U(1)]) * size, width))
+                        s2 = lanes.add(s2, lanes.load(table, t + U(c[r + U(2)]) * size, width))
+                        s3 = lanes.add(s3, lanes.load(table, t + U(c[r + U(3)]) * size, width))
+                        k += U(1)
+                    lanes.add_columns(acc, at + r, stride, s0, s1, s2, s3)
+                    r += U(4)
+
+    return add_lanes
+
+
+add_lanes_4, add_lanes_8, add_lanes_16 = (_lanes_of(width) for width in (4, 8, 16))
+LANES = ((4, add_lanes_4), (8, add_lanes_8), (16, add_lanes_16))
+
+
+@kernel
+def add_wide(codes, offsets, tables, lo, n, acc):
+    """Add columns of very many values one by one: acc[c, r] += tables[offsets[i] + codes[i, r], c].
+
+    codes    IN   (m, n_rows) uint32
+    offsets  IN   (m,) int64
+    tables   IN   (n_slots, n_outputs) float64
+    acc      OUT  (>= n_outputs, >= n) float64
+    """
+    for i in range(codes.shape[0]):
+        x = codes[i, lo : lo + n]
+        t = tables[offsets[i] :]
+        for r in range(n):
+            row = t[U(x[r])]
+            for c in range(tables.shape[1]):
+                acc[c, r] += row[c]
+
+
+@kernel
+def add_gaussian(x, y, curves, step, lo, n, acc):
+    """Add two numeric columns: acc[c step, r] += Σ constant - ((x[r] - mean) - rest)² precision.
+
+    x, y    IN   (n_rows,) float64   NaN contributes 0
+    curves  IN   (2, 4, n_curves) float64   mean, precision, constant and rest for x and for y
+    step    IN   1, or 0 to add all curves into acc[0]
+    acc     OUT  (>= n_curves or 1, >= n) float64
+    """
+    for b in range(0, n, 512):
+        w = min(512, n - b)
+        u, v = x[lo + b : lo + b + w], y[lo + b : lo + b + w]
+        for c in range(curves.shape[2]):
+            a = acc[c * step, b : b + w]
+            mu, hu, cu = curves[0, 0, c], -curves[0, 1, c], curves[0, 2, c]
+            mv, hv, cv = curves[1, 0, c], -curves[1, 1, c], curves[1, 2, c]
+            ru, rv = curves[0, 3, c], curves[1, 3, c]
+            for r in range(w):
+                du = (u[r] - mu) - ru
+                dv = (v[r] - mv) - rv
+                tu = lanes.fma(du * du, hu, cu)
+                tv = lanes.fma(dv * dv, hv, cv)
+                a[r] += (tu if tu == tu else 0.0) + (tv if tv == tv else 0.0)

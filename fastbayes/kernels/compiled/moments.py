@@ -1,0 +1,260 @@
+"""Moments of one numeric column per class: count, mean and sum of squared deviations."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba.extending import register_jitable
+from numpy.typing import NDArray
+
+from fastbayes.kernels.compiled import lanes
+from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
+
+Floats = NDArray[np.float64]
+U = np.uint64
+
+# Up to this many classes, comparing each value with every class is faster than scattering it.
+FEW_CLASSES = 4
+# Above this many, one table of sums: four would leave the first-level cache.
+MANY_CLASSES = 256
+
+_X, _OUT = reads("float64"), writes("float64")
+SIGNATURES: dict[str, list[tuple[str, ...]]] = {
+    "first_known": [
+        (_X, reads(y), weight, _OUT) for y in ("uint8", "uint16") for weight in ("none", _X)
+    ],
+    "add_two_classes": [(_X, reads("uint8"), "int64", _X, writes("float64", 2))],
+    "add_classes": [
+        (_X, reads(y), weight, _X, "int64", known, _OUT, writes("float64", 2))
+        for y in ("uint8", "uint16")
+        for weight, known in (("none", writes("int64")), (_X, _OUT))
+    ],
+    "from_sums": [(_X, reads("float64", 2), writes("float64", 2), writes("int64"))],
+}
+
+
+def block_moments(
+    values: Floats,
+    y: NDArray[np.unsignedinteger],
+    n_classes: int,
+    weight: Floats | None = None,
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return count, mean, its rest and scatter of the known values of each class in this block.
+
+    Parameters
+    ----------
+    values
+        (n,) one numeric column, NaN where missing.
+    y
+        (n,) class codes below `n_classes`.
+    n_classes
+        Length of each result.
+    weight
+        (n,) finite and not negative, or None when every row weighs 1. Weight 0 is no row.
+
+    Returns
+    -------
+    tuple
+        count (sum of the weights of known values), mean (0 where count is 0), what rounding took
+        from the mean, and scatter (sum of squared deviations from the mean), each (n_classes,).
+        An infinite value, or deviations whose squares overflow, make the mean or the scatter of
+        that class non-finite.
+
+    Notes
+    -----
+    Sums run over x - shift with one value of the class as its shift, and once more over x - mean
+    where that value was far from the mean, so that 1.7e9 ± 1 keeps its digits and a constant
+    column has a scatter of exactly 0.
+    """
+    x, y, weight = readonly(values), readonly(y), None if weight is None else readonly(weight)
+    # One class more than there are: `add_two_classes` may look for it, in vain.
+    shift = np.full(n_classes + 1, np.nan)
+    first_known(x, y, weight, shift[:n_classes])
+    shift[np.isnan(shift)] = 0.0
+    moments = np.empty((4, n_classes))
+    far = np.zeros(1, np.int64)
+    _about(shift, x, y, weight, moments, far)
+    if far[0]:
+        shift[:n_classes] = moments[1]
+        _about(shift, x, y, weight, moments, far)
+    count, mean, rest, scatter = moments
+    return count, mean, rest, scatter
+
+
+def _about(
+    shift: Floats,
+    x: Floats,
+    y: NDArray[np.unsignedinteger],
+    weight: Floats | None,
+    moments: Floats,
+    far: NDArray[np.int64],
+) -> None:
+    """Compute moments through sums of deviations from shift, which has one class too many."""
+    n_classes = moments.shape[1]
+    sums = np.zeros((3, n_classes + 1))
+    about = readonly(shift)
+    if n_classes <= FEW_CLASSES and weight is None and y.dtype == np.uint8:
+        for c in range(0, n_classes, 2):
+            add_two_classes(x, y, c, about, sums)
+    else:
+        copies = 4 if n_classes <= MANY_CLASSES else 1
+        count = np.zeros(copies * n_classes, np.int64 if weight is None else np.float64)
+        pairs = np.zeros(2 * copies * n_classes)
+        add_classes(x, y, weight, about, n_classes if copies > 1 else 0, count, pairs, sums)
+    from_sums(about, readonly(sums), moments, far)
+
+
+@kernel
+def first_known(x, y, weight, shift):
+    """Find one value of each class: shift[c] = first x[r] that is not NaN with y[r] = c.
+
+    x       IN   (n,) float64
+    y       IN   (n,) uint8 | uint16
+    weight  IN   (n,) float64 or None   rows of weight 0 are passed over
+    shift   OUT  (n_classes,) float64   NaN at entry; 0 where that value is infinite
+    """
+    left = shift.size
+    n = x.size
+    r = U(0)
+    # Most classes show up at once. A few that do not are sought one by one, many rows at a time.
+    while left > 0 and (r < U(n) if left > 4 else r < U(min(n, 256))):
+        c = U(y[r])
+        if shift[c] != shift[c]:
+            v = x[r]
+            if v == v and (weight is None or weight[r] > 0.0):
+                shift[c] = v if np.isfinite(v) else 0.0
+                left -= 1
+        r += U(1)
+    if left == 0 or r >= U(n):
+        return
+    for c in range(shift.size):
+        b = np.int64(r)
+        while b < n and shift[c] != shift[c]:
+            part = y[b : b + 1024]
+            here = False
+            for k in range(part.size):
+                here |= part[k] == c
+            if here:
+                for k in range(b, b + part.size):
+                    v = x[k]
+                    if y[k] == c and v == v and (weight is None or weight[k] > 0.0):
+                        shift[c] = v if np.isfinite(v) else 0.0
+                        break
+            b += 1024
+
+
+@kernel
+def add_two_classes(x, y, c, shift, sums):
+    """Add the moments of classes c and c + 1: sums[:, c] += Σ over y[r] = c of 1, d, d².
+
+    d = x[r] - shift[c], NaN left out.
+
+    x      IN   (n,) float64
+    y      IN   (n,) uint8
+    c      IN   first of the two classes
+    shift  IN   (>= c + 2,) float64
+    sums   OUT  (3, >= c + 2) float64
+    """
+    a, b = np.uint8(c), np.uint8(c + 1)
+    sa, sb = shift[c], shift[c + 1]
+    na = lanes.zero(x, 8)
+    ta, qa, nb, tb, qb = na, na, na, na, na
+    whole = U(x.size // 8 * 8)
+    r = U(0)
+    while r < whole:
+        na, ta, qa = lanes.add_moments(x, y, r, a, sa, na, ta, qa)
+        nb, tb, qb = lanes.add_moments(x, y, r, b, sb, nb, tb, qb)
+        r += U(8)
+    sums[0, c] += lanes.total(na)
+    sums[1, c] += lanes.total(ta)
+    sums[2, c] += lanes.total(qa)
+    sums[0, c + 1] += lanes.total(nb)
+    sums[1, c + 1] += lanes.total(tb)
+    sums[2, c + 1] += lanes.total(qb)
+    while r < U(x.size):
+        k = np.int64(y[r])
+        if (k == c or k == c + 1) and x[r] == x[r]:
+            d = x[r] - shift[k]
+            sums[0, k] += 1.0
+            sums[1, k] += d
+            sums[2, k] += d * d
+        r += U(1)
+
+
+@kernel
+def add_classes(x, y, weight, shift, copy, count, pairs, sums):
+    """Add the moments of any number of classes: sums[:, y[r]] += w, w d, w d².
+
+    d = x[r] - shift[y[r]], NaN and weight 0 left out. Neighbouring rows add into different copies
+    of the sums, because an addition must wait for the one before it into the same place.
+
+    x       IN   (n,) float64
+    y       IN   (n,) uint8 | uint16
+    weight  IN   (n,) float64 or None
+    shift   IN   (>= n_classes,) float64
+    copy    IN   n_classes where there are four copies, 0 where there is one
+    count   OUT  (copies n_classes,) int64, float64 with weights   scratch, 0 at entry
+    pairs   OUT  (2 copies n_classes,) float64   scratch, 0 at entry
+    sums    OUT  (3, >= n_classes) float64
+    """
+    first, second, third = U(copy), U(2 * copy), U(3 * copy)
+    whole = U(x.size // 4 * 4)
+    r = U(0)
+    while r < whole:
+        add_value(x, y, weight, r, shift, U(0), count, pairs)
+        add_value(x, y, weight, r + U(1), shift, first, count, pairs)
+        add_value(x, y, weight, r + U(2), shift, second, count, pairs)
+        add_value(x, y, weight, r + U(3), shift, third, count, pairs)
+        r += U(4)
+    while r < U(x.size):
+        add_value(x, y, weight, r, shift, U(0), count, pairs)
+        r += U(1)
+    n_classes = copy if copy > 0 else count.size
+    for k in range(count.size):
+        sums[0, k % n_classes] += count[k]
+        sums[1, k % n_classes] += pairs[2 * k]
+        sums[2, k % n_classes] += pairs[2 * k + 1]
+
+
+@register_jitable
+def add_value(x, y, weight, r, shift, copy, count, pairs):
+    """Add x[r] to count[copy + y[r]] and, deviation and square at once, to its pair."""
+    c = U(y[r])
+    d = x[r] - shift[c]
+    c += copy
+    if weight is None:
+        count[c] += np.int64(d == d)
+        d = d if d == d else 0.0
+        both = lanes.pair(d, d * d)
+    else:
+        w = weight[r] if d == d else 0.0
+        count[c] += w
+        d = d if w > 0.0 else 0.0
+        both = lanes.pair(w * d, w * d * d)
+    at = c * U(2)
+    lanes.store(pairs, at, lanes.add(lanes.load(pairs, at, 2), both))
+
+
+@kernel
+def from_sums(shift, sums, moments, far):
+    """Turn sums into moments: mean + rest = shift + Σwd / Σw, scatter = Σwd² - (Σwd)² / Σw.
+
+    shift    IN   (>= n_classes,) float64
+    sums     IN   (3, >= n_classes) float64   Σw, Σwd, Σwd²
+    moments  OUT  (4, n_classes) float64   count, mean, rest, scatter
+    far      OUT  (1,) int64   += classes whose shift was so far from the mean that digits were lost
+    """
+    for c in range(moments.shape[1]):
+        count, total, squares = sums[0, c], sums[1, c], sums[2, c]
+        offset = total / count if count > 0.0 else 0.0
+        scatter = squares - total * offset
+        # Rounding can leave -1e-17 for 0; -inf is an overflow and must not become a number.
+        if -np.inf < scatter < 0.0:
+            scatter = 0.0
+        mean = shift[c] + offset
+        part = mean - shift[c]
+        rest = (shift[c] - (mean - part)) + (offset - part)
+        moments[0, c] = count
+        moments[1, c] = mean
+        moments[2, c] = rest if np.isfinite(rest) else 0.0
+        moments[3, c] = scatter
+        far[0] += np.isfinite(scatter) and count * offset * offset > 256.0 * scatter

@@ -1,0 +1,261 @@
+"""From log odds or log joints of a block of rows, class by class, to posteriors and classes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes.kernels.compiled import lanes
+from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
+
+Floats = NDArray[np.float64]
+U = np.uint64
+
+# Rows at a time: their scratch stays in the first-level cache.
+ROWS = 512
+
+_FLOAT = "float64"
+_ACC = writes(_FLOAT, 2)
+SIGNATURES: dict[str, list[tuple[str, ...]]] = {
+    **{
+        name: [(_FLOAT, reads(_FLOAT), _ACC, _ACC, out, writes("int64"))]
+        for name, out in {
+            "odds_to_posterior": _ACC,
+            "odds_to_class": writes("int64"),
+            "joint_to_posterior": _ACC,
+            "joint_to_class": writes("int64"),
+        }.items()
+    },
+    "joint_to_rows": [("int64", _ACC, _ACC)],
+}
+
+
+def to_posterior(acc: Floats, start: Floats, tie: float, out: Floats) -> int:
+    """Turn log joints into posteriors and return how many rows took the prior.
+
+    Parameters
+    ----------
+    acc
+        (n_classes or more, n_rows or more) log joints, overwritten; or (1, n_rows or more) log
+        odds of class 1 over class 0, NaN where both are impossible.
+    start
+        (n_classes,) log prior, or (1,) its log odds: stands in where every class is impossible.
+    tie
+        Log joints this close to the best are equal to it.
+    out
+        (n_rows, n_classes) overwritten with P(c | x).
+
+    Returns
+    -------
+    int
+        Rows that took the prior.
+    """
+    odds = len(start) < out.shape[1]
+    finish = odds_to_posterior if odds else joint_to_posterior
+    return _finish(finish, acc, start if odds else start - start.max(), tie, out)
+
+
+def to_class(acc: Floats, start: Floats, tie: float, n_classes: int, out: NDArray[np.intp]) -> int:
+    """Turn log joints into the lowest of the best classes and return how many took the prior's.
+
+    Parameters
+    ----------
+    acc
+        (n_classes or more, n_rows or more) log joints; or (1, n_rows or more) log odds of class
+        1 over class 0, NaN where both are impossible.
+    start
+        (n_classes,) log prior, or (1,) its log odds: stands in where every class is impossible.
+    tie
+        Log joints this close to the best are equal to it.
+    n_classes
+        Tells the log joint of a single class from log odds.
+    out
+        (n_rows,) overwritten with class indices.
+
+    Returns
+    -------
+    int
+        Rows that took the prior.
+    """
+    odds = len(start) < n_classes
+    finish = odds_to_class if odds else joint_to_class
+    return _finish(finish, acc, start if odds else start - start.max(), tie, out)
+
+
+def to_rows(acc: Floats, out: Floats) -> None:
+    """Write log joints row by row.
+
+    Parameters
+    ----------
+    acc
+        (n_classes or more, n_rows or more) log joints.
+    out
+        (n_rows, n_classes) overwritten with them.
+    """
+    joint_to_rows(0, acc, out)
+
+
+def _finish(finish: Any, acc: Floats, start: Floats, tie: float, out: NDArray[Any]) -> int:
+    lost = np.zeros(1, np.int64)
+    finish(tie, readonly(start), np.empty((2, ROWS)), acc, out, lost)
+    return int(lost[0])
+
+
+@kernel
+def odds_to_posterior(tie, start, scratch, acc, out, lost):
+    """Turn log odds into both posteriors: out[r, 1] = 1 / (1 + exp(-acc[0, r])).
+
+    tie      IN   log odds this close to 0 are 0
+    start    IN   (1,) float64   prior log odds, for rows whose own are NaN
+    scratch  OUT  (2, any) float64
+    acc      OUT  (1, >= n) float64   log odds; overwritten
+    out      OUT  (n, 2) float64
+    lost     OUT  (1,) int64   += rows that took the prior
+    """
+    n, prior = len(out), start[0]
+    for b in range(0, n, scratch.shape[1]):
+        w = min(scratch.shape[1], n - b)
+        x, s, o = acc[0, b : b + w], scratch[0, :w], out[b : b + w]
+        gone = 0
+        for r in range(w):
+            v = x[r]
+            gone += v != v
+            v = v if v == v else prior
+            a = abs(v)
+            e = lanes.exp_negative(-a if a > tie else 0.0)
+            large = 1.0 / (1.0 + e)
+            small = e * large
+            s[r] = small if v > 0.0 else large
+            x[r] = large if v > 0.0 else small
+        for r in range(w):
+            o[r, 0] = s[r]
+            o[r, 1] = x[r]
+        lost[0] += gone
+
+
+@kernel
+def odds_to_class(tie, start, scratch, acc, out, lost):
+    """Turn log odds into classes: out[r] = acc[0, r] > tie.
+
+    Arguments as for `odds_to_posterior`, but out (n,) int64.
+    """
+    n, prior = len(out), start[0]
+    x = acc[0, :n]
+    gone = 0
+    for r in range(n):
+        gone += x[r] != x[r]
+        v = x[r] if x[r] == x[r] else prior
+        out[r] = v > tie
+    lost[0] += gone
+
+
+@kernel
+def joint_to_posterior(tie, start, scratch, acc, out, lost):
+    """Turn log joints into posteriors: out[r, c] = exp(acc[c, r]) / Σ exp(acc[·, r]).
+
+    tie      IN   log joints this close to the best are equal to it
+    start    IN   (n_classes,) float64   log prior, 0 at its best; for rows of -inf alone
+    scratch  OUT  (2, any) float64
+    acc      OUT  (>= n_classes, >= n) float64   log joints; overwritten
+    out      OUT  (n, n_classes) float64
+    lost     OUT  (1,) int64   += rows that took the prior
+    """
+    n = len(out)
+    for b in range(0, n, scratch.shape[1]):
+        w = min(scratch.shape[1], n - b)
+        best, total, o = scratch[0, :w], scratch[1, :w], out[b : b + w]
+        best[:] = acc[0, b : b + w]
+        for c in range(1, start.size):
+            x = acc[c, b : b + w]
+            for r in range(w):
+                best[r] = x[r] if x[r] > best[r] else best[r]
+        gone = 0
+        for r in range(w):
+            gone += best[r] == -np.inf
+            total[r] = 0.0
+        for c in range(start.size):
+            x = acc[c, b : b + w]
+            prior = start[c]
+            for r in range(w):
+                z = x[r] - best[r]
+                z = z if best[r] > -np.inf else prior
+                e = lanes.exp_negative(z if z < -tie else 0.0)
+                total[r] += e
+                x[r] = e
+        for r in range(w):
+            total[r] = 1.0 / total[r]
+        for c in range(start.size):
+            x = acc[c, b : b + w]
+            for r in range(w):
+                x[r] *= total[r]
+        joint_to_rows(b, acc, o)
+        lost[0] += gone
+
+
+@kernel
+def joint_to_class(tie, start, scratch, acc, out, lost):
+    """Turn log joints into classes: the lowest c whose acc[c, r] is within `tie` of the best.
+
+    Arguments as for `joint_to_posterior`, but out (n,) int64.
+    """
+    n = len(out)
+    for b in range(0, n, scratch.shape[1]):
+        w = min(scratch.shape[1], n - b)
+        best, o = scratch[0, :w], out[b : b + w]
+        best[:] = acc[0, b : b + w]
+        for c in range(1, start.size):
+            x = acc[c, b : b + w]
+            for r in range(w):
+                best[r] = x[r] if x[r] > best[r] else best[r]
+        gone = 0
+        for r in range(w):
+            gone += best[r] == -np.inf
+        for c in range(start.size - 1, -1, -1):
+            x = acc[c, b : b + w]
+            prior = start[c]
+            for r in range(w):
+                z = x[r] - best[r]
+                z = z if best[r] > -np.inf else prior
+                o[r] = c if z >= -tie else o[r]
+        lost[0] += gone
+
+
+@kernel
+def joint_to_rows(lo, acc, out):
+    """Turn class-major into row-major: out[r, c] = acc[c, lo + r].
+
+    lo   IN   first row
+    acc  IN   (>= n_classes, >= lo + n) float64
+    out  OUT  (n, n_classes) float64
+    """
+    n, k = out.shape
+    if k < 4:
+        for c in range(k):
+            x = acc[c, lo : lo + n]
+            for r in range(n):
+                out[r, c] = x[r]
+        return
+    # Tiles of four rows and four classes; the last one of a row overlaps the one before.
+    stride, width = U(acc.shape[1]), U(k)
+    whole = U(n // 4 * 4)
+    row = U(0)
+    while row < whole:
+        for c in range(0, k, 4):
+            first = U(min(c, k - 4))
+            at = first * stride + U(lo) + row
+            lanes.store_columns(
+                out,
+                row * width + first,
+                width,
+                lanes.load(acc, at, 4),
+                lanes.load(acc, at + stride, 4),
+                lanes.load(acc, at + U(2) * stride, 4),
+                lanes.load(acc, at + U(3) * stride, 4),
+            )
+        row += U(4)
+    while row < U(n):
+        for c in range(k):
+            out[row, c] = acc[c, U(lo) + row]
+        row += U(1)

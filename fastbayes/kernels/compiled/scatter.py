@@ -1,0 +1,447 @@
+"""Scatter matrices of numeric columns per group: panels of sorted rows, tiles of products."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes.kernels.compiled import products
+from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
+
+Floats = NDArray[np.float64]
+U = np.uint64
+WIDTH, TILE = products.WIDTH, products.TILE
+
+# Rows of a group in one stretch of rows from which on tiles beat adding row by row.
+FEW_ROWS = 2 * WIDTH
+# Rows of which a tile is computed at a time: its columns stay in the first-level cache.
+SEGMENT = 512
+# A panel holds this many values, to stay in the second-level cache, but no fewer than so many
+# rows, and so many for each group: below, the sums of a tile cost more than its products.
+PANEL, PANEL_ROWS, GROUP_ROWS = 1 << 17, 1024, 64
+
+_X, _OUT, _INT = reads("float64"), writes("float64"), "int64"
+_MATRIX, _MATRICES = reads("float64", 2), writes("float64", 3)
+_ROWS, _SIZES = writes("int32"), writes("int64")
+_GROUPS = ("uint8", "uint16", "uint32")
+SIGNATURES: dict[str, list[tuple[str, ...]]] = {
+    "first_rows": [(reads(g), weight, _SIZES) for g in _GROUPS for weight in ("none", _X)],
+    "sort_rows": [
+        (reads(g), weight, reads("uint8"), _INT, _INT, _OUT, _SIZES, _SIZES, _ROWS)
+        for g in _GROUPS
+        for weight in ("none", _X)
+    ],
+    "put_panel": [
+        (
+            *(reads("uint64"), _MATRIX, weight, reads("int64"), reads("int64"), reads("int32")),
+            writes("float64", 2),
+        )
+        for weight in ("none", _X)
+    ],
+    "add_panel": [
+        (
+            *(_MATRIX, reads("int64"), reads("int64"), writes("float64", 2)),
+            *(writes("float64", 2), _MATRICES),
+        )
+    ],
+    "add_few": [
+        (
+            *(reads("uint64"), _MATRIX, weight, reads("int64"), reads("int64"), reads("int32")),
+            *(_OUT, writes("float64", 2), _MATRICES),
+        )
+        for weight in ("none", _X)
+    ],
+    "from_sums": [
+        (
+            *(_MATRIX, reads("uint8"), _X, _MATRIX),
+            *(writes("float64", 2), writes("float64", 2), _MATRICES, writes("uint8")),
+        )
+    ],
+    "put_known": [(_X, reads(g), _X, _OUT, _OUT) for g in _GROUPS[:2]],
+    "mirror": [(_MATRICES,)],
+}
+
+
+def block_scatter(
+    columns: Sequence[Floats],
+    group: NDArray[np.unsignedinteger],
+    n_groups: int,
+    weight: Floats | None = None,
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return count, mean, its rest and scatter matrix of each group of rows in this block.
+
+    Parameters
+    ----------
+    columns
+        p columns, each (n,) float64. A NaN makes mean and scatter of its group and column NaN.
+    group
+        (n,) groups below `n_groups`: classes, or cells and classes.
+    n_groups
+        Length of each result.
+    weight
+        (n,) finite and not negative, or None when every row weighs 1. Weight 0 is no row.
+
+    Returns
+    -------
+    tuple
+        count (n_groups,), the sum of the weights; mean (n_groups, p), 0 where count is 0; what
+        rounding took from it; and scatter (n_groups, p, p), the sum of w (x - mean)(x - mean)ᵀ,
+        symmetric. Deviations whose products overflow make them non-finite, of that group and
+        those columns alone.
+
+    Notes
+    -----
+    Sums run over x - shift with one row of the group as its shift, and once more over x - mean
+    in groups where that row was far from the mean, so that 1.7e9 ± 1 keeps its digits and a
+    constant column has a scatter of exactly 0.
+    """
+    group, weight = readonly(group), None if weight is None else readonly(weight)
+    columns = [readonly(x) for x in columns]
+    first = np.full(n_groups, -1)
+    first_rows(group, weight, first)
+    present = np.flatnonzero(first >= 0)
+    p = len(columns)
+    shift = np.zeros((n_groups, p))
+    for i, x in enumerate(columns):
+        shift[present, i] = x[first[present]]
+    shift[~np.isfinite(shift)] = 0.0
+    mean, rest = np.zeros((2, n_groups, p))
+    count, scatter = np.zeros(n_groups), np.zeros((n_groups, p, p))
+    wanted, far = np.ones(n_groups, np.uint8), np.zeros(n_groups, np.uint8)
+    for _ in range(2):
+        total = np.zeros((n_groups, p))
+        _add(columns, group, weight, readonly(shift), readonly(wanted), count, total, scatter)
+        told = readonly(shift), readonly(wanted), readonly(count), readonly(total)
+        from_sums(*told, mean, rest, scatter, far)
+        if not far.any():
+            break
+        wanted, far = far, np.zeros(n_groups, np.uint8)
+        shift = mean.copy()
+        again = wanted != 0
+        count[again], scatter[again] = 0.0, 0.0
+    return count, mean, rest, scatter
+
+
+def block_products(
+    columns: Sequence[Floats],
+    group: NDArray[np.unsignedinteger],
+    n_groups: int,
+    weight: Floats | None = None,
+) -> Floats:
+    """Return the sum of w x xᵀ over the rows of each group, as they are, (n_groups, p, p).
+
+    Parameters
+    ----------
+    columns, group, n_groups, weight
+        As in `block_scatter`.
+    """
+    group, weight = readonly(group), None if weight is None else readonly(weight)
+    p = len(columns)
+    result, shift = np.zeros((n_groups, p, p)), np.zeros((n_groups, p))
+    count, total = np.zeros(n_groups), np.zeros((n_groups, p))
+    wanted = np.ones(n_groups, np.uint8)
+    columns = [readonly(x) for x in columns]
+    _add(columns, group, weight, readonly(shift), readonly(wanted), count, total, result)
+    mirror(result)
+    return result
+
+
+def known_parts(
+    values: Floats, group: NDArray[np.unsignedinteger], centre: Floats
+) -> tuple[Floats, Floats]:
+    """Return deviations from the centre of the group, 0 where a value is missing, and 1 where not.
+
+    Parameters
+    ----------
+    values
+        (n,) one numeric column, NaN where missing.
+    group
+        (n,) groups.
+    centre
+        (n_groups,) what is subtracted.
+
+    Returns
+    -------
+    tuple
+        Deviations and indicators of what is known, each (n,) float64.
+    """
+    deviation, known = np.empty((2, len(values)))
+    put_known(readonly(values), readonly(group), readonly(centre), deviation, known)
+    return deviation, known
+
+
+def _add(
+    columns: list[Floats],
+    group: NDArray[np.unsignedinteger],
+    weight: Floats | None,
+    shift: Floats,
+    wanted: NDArray[np.uint8],
+    count: Floats,
+    total: Floats,
+    scatter: Floats,
+) -> None:
+    """Add sums of w, w d and w d dᵀ (its lower half) of the wanted groups, d = x - shift."""
+    n_groups, p = shift.shape
+    n, padded = len(group), -(-p // TILE) * TILE
+    rows = min(n, max(PANEL_ROWS, PANEL // max(1, p), GROUP_ROWS * n_groups))
+    length = rows + min(n_groups, rows // FEW_ROWS + 1) * WIDTH
+    panel = np.empty((padded + 1, length))
+    panel[p:] = 0.0
+    size, start = np.zeros(n_groups, np.int64), np.zeros(n_groups, np.int64)
+    order, scratch = np.zeros(length, np.int32), np.zeros((TILE + 1, TILE))
+    row = np.zeros(padded)
+    addresses = readonly(np.array([x.ctypes.data for x in columns], np.uint64))
+    for begin in range(0, n, max(1, rows)):
+        end = min(n, begin + rows)
+        sort_rows(group, weight, wanted, begin, end, count, size, start, order)
+        told = addresses, shift, weight, readonly(size), readonly(start), readonly(order)
+        put_panel(*told, panel)
+        add_panel(readonly(panel), readonly(size), readonly(start), scratch, total, scatter)
+        add_few(*told, row, total, scatter)
+
+
+@kernel
+def first_rows(group, weight, first):
+    """Find one row of each group: first[g] = first r with group[r] = g.
+
+    group   IN   (n,) uint8 | uint16 | uint32
+    weight  IN   (n,) float64 or None   rows of weight 0 are passed over
+    first   OUT  (n_groups,) int64   -1 at entry, and where there is none
+    """
+    left = first.size
+    r = U(0)
+    while r < U(group.size) and left > 0:
+        g = U(group[r])
+        if first[g] < 0 and (weight is None or weight[r] > 0.0):
+            first[g] = r
+            left -= 1
+        r += U(1)
+
+
+@kernel
+def sort_rows(group, weight, wanted, begin, end, count, size, start, order):
+    """Order rows by group: those of g are order[start[g] : start[g] + size[g]], ascending.
+
+    Groups of at least FEW_ROWS are filled up to whole vectors.
+
+    group   IN   (n,) uint8 | uint16 | uint32
+    weight  IN   (n,) float64 or None   rows of weight 0 are left out
+    wanted  IN   (n_groups,) uint8   rows of groups with 0 are left out
+    begin   IN   first row
+    end     IN   last row, exclusive
+    count   OUT  (n_groups,) float64   += sum of the weights
+    size    OUT  (n_groups,) int64
+    start   OUT  (n_groups,) int64
+    order   OUT  (>= all sizes, filled up) int32
+    """
+    size[:] = 0
+    for r in range(U(begin), U(end)):
+        g = U(group[r])
+        if weight is None:
+            size[g] += 1
+        else:
+            w = weight[r]
+            size[g] += w > 0.0
+            count[g] += w if wanted[g] else 0.0
+    at = 0
+    for g in range(size.size):
+        if not wanted[g]:
+            size[g] = 0
+        if weight is None:
+            count[g] += size[g]
+        start[g] = at
+        n = size[g]
+        at += (n + WIDTH - 1) // WIDTH * WIDTH if n >= FEW_ROWS else n
+    for r in range(U(begin), U(end)):
+        g = U(group[r])
+        if wanted[g] and (weight is None or weight[r] > 0.0):
+            k = U(start[g])
+            order[k] = r
+            start[g] += 1
+    for g in range(size.size):
+        start[g] -= size[g]
+
+
+@kernel
+def put_panel(addresses, shift, weight, size, start, order, panel):
+    """Write the columns in the order of the groups: panel[i, k] = √w (x_i[order[k]] - shift[g, i]).
+
+    Groups of fewer than FEW_ROWS are left out.
+
+    addresses  IN   (p,) uint64   of the columns
+    shift      IN   (n_groups, p) float64
+    weight     IN   (n,) float64 or None
+    size       IN   (n_groups,) int64
+    start      IN   (n_groups,) int64
+    order      IN   (rows,) int32
+    panel      OUT  (> p, rows) float64   √w in the last row; 0 where groups are filled up
+    """
+    roots = panel[panel.shape[0] - 1]
+    for g in range(size.size):
+        if size[g] < FEW_ROWS:
+            continue
+        a, b = U(start[g]), U(start[g] + size[g])
+        k = a
+        while k < b:
+            roots[k] = 1.0 if weight is None else np.sqrt(weight[U(order[k])])
+            k += U(1)
+        while (k - a) % U(WIDTH) != U(0):
+            roots[k] = 0.0
+            k += U(1)
+    for i in range(addresses.size):
+        address, out = addresses[i], panel[i]
+        for g in range(size.size):
+            if size[g] < FEW_ROWS:
+                continue
+            a, b = U(start[g]), U(start[g] + size[g])
+            centre = shift[g, i]
+            k = a
+            while k < b:
+                d = products.value_at(address, U(order[k])) - centre
+                out[k] = d if weight is None else d * roots[k]
+                k += U(1)
+            while (k - a) % U(WIDTH) != U(0):
+                out[k] = 0.0
+                k += U(1)
+
+
+@kernel
+def add_panel(panel, size, start, sums, total, scatter):
+    """Add the products of the rows of each group: scatter[g, i, j] += Σ d_i d_j, j <= i.
+
+    panel    IN   (> p, rows) float64   d, and √w in the last row
+    size     IN   (n_groups,) int64
+    start    IN   (n_groups,) int64
+    sums     OUT  (TILE + 1, TILE) float64   scratch
+    total    OUT  (n_groups, p) float64   += Σ √w d
+    scatter  OUT  (n_groups, p, p) float64   its upper half is of no use
+    """
+    p, length = total.shape[1], panel.shape[1]
+    root = (panel.shape[0] - 1) * length
+    for g in range(size.size):
+        n, out = size[g], scatter[g]
+        if n < FEW_ROWS:
+            continue
+        end = start[g] + (n + WIDTH - 1) // WIDTH * WIDTH
+        for first in range(start[g], end, SEGMENT):
+            rows = min(SEGMENT, end - first)
+            for a in range(0, p, TILE):
+                left = a * length + first
+                for b in range(0, a, TILE):
+                    right = b * length + first
+                    products.sum_products(panel, left, right, root, rows, sums, 0)
+                    for s in range(min(TILE, p - a)):
+                        for t in range(TILE):
+                            out[a + s, b + t] += sums[s, t]
+                products.sum_products(panel, left, left, root + first, rows, sums, 1)
+                for s in range(min(TILE, p - a)):
+                    total[g, a + s] += sums[TILE, s]
+                    for t in range(s + 1):
+                        out[a + s, a + t] += sums[s, t]
+
+
+@kernel
+def add_few(addresses, shift, weight, size, start, order, row, total, scatter):
+    """Add the products of groups of fewer than FEW_ROWS row by row: scatter[g, i, j] += d_i d_j.
+
+    d = √w (x - shift[g]).
+
+    addresses  IN   (p,) uint64   of the columns
+    shift      IN   (n_groups, p) float64
+    weight     IN   (n,) float64 or None
+    size       IN   (n_groups,) int64
+    start      IN   (n_groups,) int64
+    order      IN   (rows,) int32
+    row        OUT  (>= p) float64   scratch
+    total      OUT  (n_groups, p) float64   += Σ √w d
+    scatter    OUT  (n_groups, p, p) float64
+    """
+    p = total.shape[1]
+    whole = p // WIDTH * WIDTH
+    for g in range(size.size):
+        if not 0 < size[g] < FEW_ROWS:
+            continue
+        out, centre, sums = scatter[g], shift[g], total[g]
+        for k in range(U(start[g]), U(start[g] + size[g])):
+            r = U(order[k])
+            root = 1.0 if weight is None else np.sqrt(weight[r])
+            for i in range(p):
+                d = (products.value_at(addresses[i], r) - centre[i]) * root
+                row[i] = d
+                sums[i] += d * root
+            for i in range(p):
+                products.add_row(out, i * p, row, whole, row[i])
+                for j in range(whole, p):
+                    out[i, j] += row[i] * row[j]
+
+
+@kernel
+def from_sums(shift, wanted, count, total, mean, rest, scatter, far):
+    """Turn sums into moments: mean + rest = shift + Σwd / Σw, scatter = Σwddᵀ - Σwd Σwdᵀ / Σw.
+
+    shift    IN   (n_groups, p) float64
+    wanted   IN   (n_groups,) uint8   groups with 0 are left as they are
+    count    IN   (n_groups,) float64   Σw
+    total    IN   (n_groups, p) float64   Σwd
+    mean     OUT  (n_groups, p) float64
+    rest     OUT  (n_groups, p) float64
+    scatter  OUT  (n_groups, p, p) float64   at entry the lower half of Σwddᵀ
+    far      OUT  (n_groups,) uint8   1 where a shift was so far from the mean that it cost digits
+    """
+    p = mean.shape[1]
+    for g in range(count.size):
+        n = count[g]
+        if not (wanted[g] and n > 0.0):
+            continue
+        matrix = scatter[g]
+        for i in range(p):
+            offset, centre = total[g, i] / n, shift[g, i]
+            place = centre + offset
+            part = place - centre
+            left = (centre - (place - part)) + (offset - part)
+            mean[g, i] = place
+            rest[g, i] = left if np.isfinite(left) else 0.0
+            for j in range(i + 1):
+                matrix[i, j] -= total[g, j] * offset
+            spread = matrix[i, i]
+            far[g] |= np.isfinite(spread) and n * offset * offset > 256.0 * spread
+        for i in range(p):
+            # Rounding can leave ±1e-17 for 0; -inf is an overflow and must not become a number.
+            if -np.inf < matrix[i, i] <= 0.0:
+                for j in range(i):
+                    matrix[i, j] = 0.0
+                for j in range(i, p):
+                    matrix[j, i] = 0.0
+        for i in range(p):
+            for j in range(i):
+                matrix[j, i] = matrix[i, j]
+
+
+@kernel
+def put_known(x, group, centre, deviation, known):
+    """Tell what is known: deviation[r] = x[r] - centre[group[r]], known[r] = 1; else both 0.
+
+    x          IN   (n,) float64   NaN where missing
+    group      IN   (n,) uint8 | uint16
+    centre     IN   (n_groups,) float64
+    deviation  OUT  (n,) float64
+    known      OUT  (n,) float64
+    """
+    for r in range(U(x.size)):
+        here = x[r] == x[r]
+        deviation[r] = x[r] - centre[U(group[r])] if here else 0.0
+        known[r] = 1.0 if here else 0.0
+
+
+@kernel
+def mirror(matrices):
+    """Make matrices symmetric: matrices[g, j, i] = matrices[g, i, j], j < i.
+
+    matrices  OUT  (n_groups, p, p) float64
+    """
+    for g in range(matrices.shape[0]):
+        for i in range(matrices.shape[1]):
+            for j in range(i):
+                matrices[g, j, i] = matrices[g, i, j]

@@ -1,0 +1,43 @@
+"""Rows without the values that others imply: one table look-up a row for each pair of features."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
+
+U = np.uint64
+
+_CODES = ("uint8", "uint16", "uint32")
+SIGNATURES = {
+    "replace": [
+        (reads(x), reads(y), reads("int64"), "int64", writes(y)) for x in _CODES for y in _CODES
+    ]
+}
+
+
+def leave_out(
+    x: NDArray[np.unsignedinteger],
+    y: NDArray[np.unsignedinteger],
+    implied: NDArray[np.int64],
+    gap: int,
+    out: NDArray[np.unsignedinteger],
+) -> None:
+    """Write gap where the value of one feature implies that of another: implied[x[r]] = y[r].
+
+    x        IN   (n,) uint8 | uint16 | uint32
+    y        IN   (n,) uint8 | uint16 | uint32
+    implied  IN   (codes of x,) int64   code that each value implies, -1 for none
+    gap      IN   code of what is left out
+    out      OUT  (n,) as y   elsewhere unchanged
+    """
+    replace(readonly(x), readonly(y), readonly(implied), gap, out)
+
+
+@kernel
+def replace(x, y, implied, gap, out):
+    """Write gap where implied[x[r]] = y[r]; see `leave_out`."""
+    for r in range(x.size):
+        if implied[U(x[r])] == np.int64(y[r]):
+            out[r] = gap

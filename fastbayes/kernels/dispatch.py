@@ -1,0 +1,214 @@
+"""The one decorator of every compiled function, and the one way to reach them.
+
+`import fastbayes` must stay light, so nothing here imports numba at the top and nobody
+imports `fastbayes.kernels.compiled` directly: callers take a module through `load`.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib
+import logging
+import os
+import pickle
+import pkgutil
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes.core.errors import FastBayesError
+
+# Below this many cells (rows x columns) numpy is done before numba is imported.
+SMALL = 200_000
+
+log = logging.getLogger(__name__)
+
+
+def compiled(cells: float) -> bool:
+    """Return whether a job of this many cells is worth the compiled kernels.
+
+    `FASTBAYES_KERNELS=always|never|auto` (default auto) overrides the rule.
+    """
+    choice = os.environ.get("FASTBAYES_KERNELS", "auto")
+    if choice not in ("auto", "always", "never"):
+        raise ValueError(f"FASTBAYES_KERNELS={choice!r}: use 'auto', 'always' or 'never'")
+    return choice == "always" or (choice == "auto" and cells >= SMALL)
+
+
+def load(name: str, cells: float = float("inf")) -> ModuleType:
+    """Return `fastbayes.kernels.compiled.<name>`, or its twin in `.numpy` for small jobs."""
+    return importlib.import_module(
+        f"fastbayes.kernels.{'compiled' if compiled(cells) else 'numpy'}.{name}"
+    )
+
+
+def reads(dtype: str, ndim: int = 1) -> str:
+    """Return how numba writes the type of an input array: C-contiguous and read-only."""
+    return f"readonly array({dtype}, {ndim}d, C)"
+
+
+def writes(dtype: str, ndim: int = 1) -> str:
+    """Return how numba writes the type of an output or scratch array: C-contiguous, writable."""
+    return f"array({dtype}, {ndim}d, C)"
+
+
+def readonly(array: NDArray[Any]) -> NDArray[Any]:
+    """Return the one layout in which kernels take input: C-contiguous, aligned, read-only.
+
+    A view; of a strided or misaligned array a copy.
+    """
+    flags = array.flags
+    if not (flags.c_contiguous and flags.aligned):
+        array = np.require(array, requirements=("C", "A"))
+    elif not flags.writeable:
+        return array
+    view = array.view()
+    view.setflags(write=False)
+    return view
+
+
+def _numba() -> Any:
+    """Return numba, which is typed in name only."""
+    return importlib.import_module("numba")
+
+
+def interpreted() -> bool:
+    """Return whether kernels run as Python (NUMBA_DISABLE_JIT=1), where intrinsics cannot."""
+    return bool(_numba().config.DISABLE_JIT)
+
+
+def kernel(function: Callable[..., Any]) -> Any:
+    """Compile a flat function on first use: no GIL, numpy's division, no fast maths.
+
+    The machine code is kept on disk unless `FASTBAYES_CACHE=0`. Where that cannot be done
+    (read-only installation without a home, disk full, damaged files), one warning is logged
+    and the function is compiled anew.
+    """
+    dispatcher = _numba().njit(nogil=True, error_model="numpy", fastmath=False)(function)
+    if interpreted() or os.environ.get("FASTBAYES_CACHE") == "0":
+        return dispatcher
+    try:
+        dispatcher._cache = _disk_cache()(function)
+    except (OSError, RuntimeError) as error:  # numba found no directory to write to
+        _warn(error)
+    return dispatcher
+
+
+@functools.cache
+def _disk_cache() -> Any:
+    """Return numba's disk cache, made so that no state of the disk can raise or mislead."""
+    caching: Any = importlib.import_module("numba.core.caching")
+    # numba's stamp sees a kernel's own file only; it is built on files that declare no kernels.
+    shared = hashlib.sha256()
+    for path in sorted(Path(__file__).with_name("compiled").glob("*.py")):
+        source = path.read_bytes()
+        shared.update(b"" if b"SIGNATURES" in source else source)
+
+    class SealedFile(caching.IndexDataCacheFile):  # type: ignore[misc]
+        """Each entry carries a digest of key, source and code.
+
+        Damaged code would load, then crash or miscount; and two processes that save at once
+        can leave an index that names the other one's entry.
+        """
+
+        def save(self, key: Any, data: Any) -> None:
+            code = self._dump(data)
+            super().save(key, (self._digest(key, code), code))
+
+        def load(self, key: Any) -> Any:
+            digest, code = super().load(key) or (None, b"")
+            return pickle.loads(code) if digest == self._digest(key, code) else None
+
+        def _digest(self, key: Any, code: bytes) -> bytes:
+            return hashlib.sha256(repr((key, self._source_stamp)).encode() + code).digest()
+
+    class DiskCache(caching.FunctionCache):  # type: ignore[misc]
+        """A failure to load or to save means: compile."""
+
+        def __init__(self, function: Callable[..., Any]) -> None:
+            super().__init__(function)
+            self._cache_file = SealedFile(
+                cache_path=self._cache_path,
+                filename_base=self._impl.filename_base,
+                source_stamp=(self._impl.locator.get_source_stamp(), shared.digest()),
+            )
+
+        def load_overload(self, signature: Any, context: Any) -> Any:
+            try:
+                return super().load_overload(signature, context)
+            except Exception as error:  # damaged bytes can raise anything when unpickled
+                _warn(error)
+                try:
+                    self.flush()
+                except OSError:
+                    self.disable()
+                return None
+
+        def save_overload(self, signature: Any, data: Any) -> None:
+            try:
+                super().save_overload(signature, data)
+            except Exception as error:
+                _warn(error)
+                self.disable()
+
+    return DiskCache
+
+
+def _warn(error: Exception) -> None:
+    """Log once in a process why compiled code is not kept on, or not taken from, the disk."""
+    global _warned
+    if not _warned:
+        _warned = True
+        log.warning(
+            "compiled kernels cannot be cached, this process compiles them anew (%s: %s); "
+            "point NUMBA_CACHE_DIR at a writable directory, or set FASTBAYES_CACHE=0",
+            type(error).__name__,
+            error,
+        )
+
+
+def compile_declared() -> Iterator[tuple[str, float]]:
+    """Compile every signature that a kernel module declares, or load it from the disk.
+
+    Yields the name of each module and the seconds that it took.
+    """
+    numba: Any = importlib.import_module("numba")
+    if numba.config.DISABLE_JIT:
+        raise FastBayesError("NUMBA_DISABLE_JIT is set: unset it to compile")
+    kernels = importlib.import_module("fastbayes.kernels.compiled")
+    for found in pkgutil.iter_modules(kernels.__path__):
+        start = time.perf_counter()
+        module = importlib.import_module(f"{kernels.__name__}.{found.name}")
+        declared = getattr(module, "SIGNATURES", {})
+        for name, signatures in declared.items():
+            for signature in signatures:
+                getattr(module, name).compile(tuple(map(numba.typeof, map(_example, signature))))
+        if declared:
+            yield found.name, time.perf_counter() - start
+
+
+def _example(declared: str) -> Any:
+    """Return a value of the type that `reads`, `writes` or a scalar's name declares."""
+    if declared == "none":
+        return None
+    array = re.fullmatch(r"(readonly )?array\((\w+), (\d)d, C\)", declared)
+    if array is None:
+        return np.dtype(declared).type(0)
+    example = np.zeros((1,) * int(array[3]), array[2])
+    example.setflags(write=array[1] is None)
+    return example
+
+
+def uncached() -> bool:
+    """Return whether compiled code could not be kept on disk in this process."""
+    return _warned
+
+
+_warned = False

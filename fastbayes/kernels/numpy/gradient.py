@@ -1,0 +1,245 @@
+"""Passes of logistic regression over rows in numpy: the twin of `kernels.gradient`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes.core.batch import Batch
+from fastbayes.core.layout import Layout
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Rows to go over again and again.
+
+    index    (n_terms, n_rows) the coefficients' row that each column and each pair of columns
+             picks, one beyond the last where a value is missing or unseen
+    numbers  (n_numeric, n_rows) z = (x - center) / scale, 0 where missing
+    classes  (n_rows,), or None where none are known
+    weight   (n_rows,), or None where every row weighs 1
+    kept     bytes that a Hessian may keep of them beside
+    """
+
+    n_rows: int
+    index: NDArray[np.intp]
+    numbers: Floats
+    classes: NDArray[np.unsignedinteger] | None
+    weight: Floats | None
+    kept: int
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the rows take, and what a Hessian may keep of them."""
+        parts = (self.index, self.numbers, self.classes, self.weight)
+        return self.kept + sum(part.nbytes for part in parts if part is not None)
+
+
+class Gradient:
+    """Loss, gradient and Hessian of logistic regression over rows; immutable, thread-safe.
+
+    Parameters
+    ----------
+    layout
+        Where the coefficients stand.
+
+    Notes
+    -----
+    A pass is made for some coefficients and takes packed rows; many threads may use it at once.
+    With one output, the margin m is the log-odds of class 1 and a row's loss ln(1 + eᵐ) - y m.
+    With one output per class, it is ln Σ_k e^{m_k} - m_y. All sums are weighted and unpenalised.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+
+    def packed(self, batch: Batch, weight: Floats | None) -> Packed:
+        """Return a copy of a batch's rows, of these weights, for the passes.
+
+        Parameters
+        ----------
+        batch
+            Encoded rows; its own weights are not looked at.
+        weight
+            (n_rows,), or None where every row weighs 1.
+        """
+        layout, n = self.layout, batch.n_rows
+        rows = layout.rows
+        d = len(layout.sizes)
+        codes = np.empty((d, n), np.intp)
+        for group in batch.codes:
+            codes[group.features] = group.codes
+        index = np.empty((d + len(layout.pairs), n), np.intp)
+        known = codes < layout.sizes[:, None]
+        index[:d] = np.where(known, codes + rows.values[:, None], layout.n_rows)
+        for t, (a, b) in enumerate(layout.pairs):
+            at = rows.pairs[t] + codes[a] * layout.sizes[b] + codes[b]
+            index[d + t] = np.where(known[a] & known[b], at, layout.n_rows)
+        numbers = np.empty((layout.n_numeric, n))
+        for j, x in enumerate(batch.numeric):
+            z = (x - layout.center[j]) / layout.scale[j]
+            numbers[j] = np.where(np.isnan(z), 0.0, z)
+        classes = None if batch.classes is None else batch.classes.copy()
+        own = None if weight is None else weight.copy()
+        return Packed(n, index, numbers, classes, own, 8 * layout.n_outputs * n)
+
+    def loss_gradient(self, theta: Floats) -> Callable[[Packed], tuple[float, Floats]]:
+        """Return the pass that gives the loss and its gradient (P, M).
+
+        Parameters
+        ----------
+        theta
+            (P, M) coefficients.
+        """
+        margins = self.margins(theta)
+
+        def run(packed: Packed) -> tuple[float, Floats]:
+            assert packed.classes is not None
+            m, y = margins(packed), packed.classes
+            if m.shape[1] == 1:
+                sign = 1.0 - 2.0 * y[:, None]
+                losses = np.logaddexp(0.0, sign * m)[:, 0]
+                residual = sign * _sigmoid(sign * m)
+            else:
+                shares, top, rest = _softmax(m)
+                own = np.arange(len(y)), y
+                losses = (top - m[own]) + rest
+                residual = shares
+                residual[own] = 0.0
+                residual[own] = -residual.sum(axis=1)
+            if packed.weight is not None:
+                losses *= packed.weight
+            return float(losses.sum()), self.sums(packed, residual)
+
+        return run
+
+    def hessian(self, theta: Floats, keep: bool = False) -> Hessian:
+        """Return the Hessian, for its products with one direction after the other.
+
+        Parameters
+        ----------
+        theta
+            (P, M) coefficients.
+        keep
+            Whether what products need of each row is kept for the next: for rows that are packed
+            once, not for those that come and go.
+        """
+        return Hessian(self, theta, keep)
+
+    def hessian_product(self, theta: Floats, direction: Floats) -> Callable[[Packed], Floats]:
+        """Return the pass that gives the Hessian's product with a direction (P, M)."""
+        return self.hessian(theta).product(direction)
+
+    def curvature(self, theta: Floats) -> Callable[[Packed], Floats]:
+        """Return the pass that gives the diagonal of the Hessian (P, M)."""
+        margins = self.margins(theta)
+
+        def run(packed: Packed) -> Floats:
+            m = margins(packed)
+            shares = _sigmoid(m) if m.shape[1] == 1 else _softmax(m)[0]
+            return self.sums(packed, shares * (1.0 - shares), power=2)
+
+        return run
+
+    def margins(self, theta: Floats) -> Callable[[Packed], Floats]:
+        """Return the pass that gives every row's margins (n_rows, M)."""
+        table = np.zeros((len(theta) + 1, theta.shape[1]))
+        table[:-1] = theta
+        rows = self.layout.rows
+        slopes = table[rows.numeric : rows.numeric + self.layout.n_numeric]
+
+        def run(packed: Packed) -> Floats:
+            result = packed.numbers.T @ slopes + table[0]
+            for index in packed.index:
+                result += table[index]
+            return result
+
+        return run
+
+    def sums(self, packed: Packed, factors: Floats, power: int = 1) -> Floats:
+        """Return what factors (n_rows, M) of the rows add up to in each coefficient's row.
+
+        Parameters
+        ----------
+        packed
+            The rows.
+        factors
+            (n_rows, M), each of which a row adds to all coefficients that it has.
+        power
+            Of its numbers, by which it multiplies theirs.
+        """
+        layout, length = self.layout, self.layout.n_rows + 1
+        if packed.weight is not None:
+            factors = factors * packed.weight[:, None]
+        result = np.zeros((length, factors.shape[1]))
+        for k, factor in enumerate(factors.T):
+            for index in packed.index:
+                result[:, k] += np.bincount(index, factor, length)
+        result[0] = factors.sum(axis=0)
+        first = layout.rows.numeric
+        result[first : first + layout.n_numeric] = packed.numbers**power @ factors
+        return result[:-1]
+
+
+class Hessian:
+    """Second derivatives of the loss of rows at some coefficients; thread-safe.
+
+    Parameters
+    ----------
+    gradient
+        The passes.
+    theta
+        (P, M) coefficients.
+    keep
+        Whether the classes' shares are kept of each row.
+    """
+
+    def __init__(self, gradient: Gradient, theta: Floats, keep: bool) -> None:
+        self._gradient, self._margins = gradient, gradient.margins(theta)
+        self._kept: dict[int, tuple[Packed, Floats]] | None = {} if keep else None
+
+    def product(self, direction: Floats) -> Callable[[Packed], Floats]:
+        """Return the pass that gives the product with a direction (P, M)."""
+        slopes = self._gradient.margins(direction)
+
+        def run(packed: Packed) -> Floats:
+            shares, v = self._shares_of(packed), slopes(packed)
+            if v.shape[1] > 1:
+                v = v - (shares * v).sum(axis=1, keepdims=True)
+            return self._gradient.sums(packed, shares * v)
+
+        return run
+
+    def _shares_of(self, packed: Packed) -> Floats:
+        """Return P(c) (n_rows, K) of rows, of two classes P(0) P(1) (n_rows, 1)."""
+        found = None if self._kept is None else self._kept.get(id(packed))
+        if found is not None:
+            return found[1]
+        m = self._margins(packed)
+        shares = _sigmoid(m) * _sigmoid(-m) if m.shape[1] == 1 else _softmax(m)[0]
+        if self._kept is not None:
+            # The rows are kept with theirs, lest others take their place in memory.
+            self._kept[id(packed)] = packed, shares
+        return shares
+
+
+def _sigmoid(m: Floats) -> Floats:
+    """Return 1 / (1 + exp(-m)), which neither overflows nor loses small shares."""
+    e = np.exp(-np.abs(m))
+    return np.where(m > 0, 1.0, e) / (1.0 + e)
+
+
+def _softmax(m: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return shares (n_rows, K), the greatest margins t (n_rows,) and ln Σ_k exp(m_k - t)."""
+    best = np.arange(len(m)), m.argmax(axis=1)
+    top = m[best]
+    shares = np.exp(m - top[:, None])
+    shares[best] = 0.0
+    others = shares.sum(axis=1)
+    shares[best] = 1.0
+    return shares / (1.0 + others)[:, None], top, np.log1p(others)

@@ -1,0 +1,107 @@
+"""Scoring of linear models in numpy: the twin of `kernels.linear`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes.core.batch import Codes
+from fastbayes.kernels.numpy.density import FARTHEST
+from fastbayes.kernels.numpy.log_joint import NaiveScorer
+
+Floats = NDArray[np.float64]
+
+
+class LinearModelScorer(NaiveScorer):
+    """Scores, posteriors and predictions of a linear model; immutable, thread-safe.
+
+    Parameters
+    ----------
+    prior
+        (n_classes,) what every row has.
+    tables
+        (n_slots, n_classes); each feature has S_j + 2 rows, its values, missing, unseen, and after
+        them each pair (S_a + 2)(S_b + 2).
+    offsets
+        (n_categorical + n_pairs + 1,) first row of each feature and each pair in `tables`.
+    center
+        (n_numeric,) finite.
+    slope, level, absent
+        (n_numeric, n_classes): a number x adds slope (x - center) + level, a missing one absent.
+    pairs
+        Features whose values together have a row: that of code a and b is a (S_b + 2) + b.
+
+    Notes
+    -----
+    A number further than 1e100 from its center is taken to be there: sums are finite.
+    """
+
+    def __init__(
+        self,
+        prior: Floats,
+        tables: Floats,
+        offsets: NDArray[np.int64],
+        center: Floats,
+        slope: Floats,
+        level: Floats,
+        absent: Floats,
+        pairs: Sequence[tuple[int, int]] = (),
+    ) -> None:
+        super().__init__(prior, tables, offsets)
+        self._pairs = tuple(pairs)
+        self._center = np.array(center, np.float64)
+        self._lines = np.array([slope, level, absent], np.float64)
+
+    def log_joint(
+        self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: Floats
+    ) -> None:
+        """Write the score of every row and class into `out` (n_rows, n_classes)."""
+        super().log_joint(with_pairs(batch_codes, self._offsets, self._pairs), (), out)
+        lines = self._lines.swapaxes(0, 1)
+        for x, center, line in zip(numeric, self._center, lines, strict=True):
+            out += on_line(x, center, *line)
+
+
+def on_line(x: Floats, center: float, slope: Floats, level: Floats, absent: Floats) -> Floats:
+    """Return slope (x - center) + level of each number and class, absent for NaN."""
+    with np.errstate(over="ignore"):
+        apart = np.clip(x - center, -FARTHEST, FARTHEST)[:, None]
+    return np.where(np.isnan(apart), absent, slope * apart + level)
+
+
+def with_pairs(
+    batch_codes: Sequence[Codes], offsets: NDArray[np.int64], pairs: Sequence[tuple[int, int]]
+) -> Sequence[Codes]:
+    """Return codes of columns, and those of pairs of them as columns of their own.
+
+    Parameters
+    ----------
+    batch_codes
+        Codes of the columns.
+    offsets
+        First row of each column, and after them of each pair, in a table.
+    pairs
+        Columns: the code of a pair is that of the first one times the rows of the second one, and
+        that of the second one.
+    """
+    if not pairs:
+        return batch_codes
+    columns = {
+        int(feature): column
+        for group in batch_codes
+        for feature, column in zip(group.features, group.codes, strict=True)
+    }
+    rows = np.diff(offsets)
+    first = len(rows) - len(pairs)
+    made: dict[type, list[tuple[int, NDArray[np.unsignedinteger]]]] = {}
+    for place, (a, b) in enumerate(pairs, first):
+        kind = np.uint16 if rows[place] <= 1 << 16 else np.uint32
+        code = columns[a].astype(kind) * kind(rows[b]) + columns[b]
+        made.setdefault(kind, []).append((place, code))
+    more = []
+    for some in made.values():
+        places = np.array([place for place, _ in some], np.int64)
+        more.append(Codes(places, np.stack([code for _, code in some]), rows[places]))
+    return [*batch_codes, *more]

@@ -1,0 +1,108 @@
+"""Scoring of naive Bayes in numpy: the twin of `kernels.log_joint`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes.core.batch import Codes
+from fastbayes.kernels.numpy.density import add_curve
+from fastbayes.kernels.numpy.posterior import JointScorer
+
+Floats = NDArray[np.float64]
+Gaussian = tuple[Floats, Floats, Floats, Floats]
+
+# Log joints this close, in units of the largest sum the tables can form, are equal: classes that
+# tie on paper then tie whatever the order of the columns, and the lowest class index wins.
+EXACT = 8 * 2.0**-53
+# Terms of a curve beyond this are tails.
+HIGHEST = 1e3
+
+
+def largest_sum(
+    log_prior: Floats, tables: Floats, offsets: NDArray[np.int64], curves: Iterable[Any] = ()
+) -> float:
+    """Return the sum of the largest finite |term| of the prior and of each feature.
+
+    Of curves the largest constant, up to `HIGHEST`: bins tie on paper, far tails do not.
+    """
+    sizes = np.abs(np.where(np.isfinite(tables), tables, 0.0)).max(axis=1, initial=0.0)
+    terms = np.maximum.reduceat(sizes, offsets[:-1]) if len(sizes) else sizes
+    prior = np.abs(log_prior[np.isfinite(log_prior)]).max(initial=0.0)
+    for column in curves:
+        pieces = [rows.reshape(len(ends), -1)[:, 1::4] for _, (_, _, ends, rows) in column]
+        constants = [np.abs(np.where(np.isfinite(c), c, 0.0)).max(initial=0.0) for c in pieces]
+        prior += min(max(constants), HIGHEST)
+    return float(terms.sum() + prior)
+
+
+class NaiveScorer(JointScorer):
+    """Log joints, posteriors and predictions of a naive Bayes model; immutable, thread-safe.
+
+    Parameters
+    ----------
+    log_prior
+        (n_classes,) nats.
+    tables
+        (n_slots, n_classes) log likelihoods; each feature has S_j + 2 rows: its values, missing,
+        unseen. -inf is a legal entry.
+    offsets
+        (n_categorical + 1,) first row of each feature in `tables`.
+    gaussian
+        None, or mean, 1/(2σ²), -½ ln(2πσ²) and what rounding took from the mean, each (n_numeric,
+        n_classes). A missing value (NaN) contributes 0.
+    precision
+        "exact" or "fast"; numpy computes both in float64.
+    curves
+        By its place among the numeric columns, the curves of each that is not Gaussian: for some
+        classes at a time the first one, and place, bounds, ends and rows as `density.add_curve`
+        takes them. `gaussian` describes the others.
+
+    Notes
+    -----
+    Log joints of a row that differ by no more than rounding are equal: what ties on paper ties
+    here whatever the order of the columns, and the lowest class wins.
+    """
+
+    def __init__(
+        self,
+        log_prior: Floats,
+        tables: Floats,
+        offsets: NDArray[np.int64],
+        gaussian: Gaussian | None = None,
+        precision: str = "exact",
+        curves: Mapping[int, Any] | None = None,
+    ) -> None:
+        prior = np.array(log_prior, np.float64)
+        self._curves = dict(curves or {})
+        self._tables = np.array(tables, np.float64)
+        self._offsets = np.array(offsets, np.int64)
+        self._gaussian = None if gaussian is None else np.array(gaussian, np.float64)
+        largest = largest_sum(prior, self._tables, self._offsets, self._curves.values())
+        super().__init__(prior, EXACT * largest)
+
+    def log_joint(
+        self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: Floats
+    ) -> None:
+        """Write ln P(c) + Σ ln P(x_j | c) of every row and class into `out` (n_rows, n_classes)."""
+        out[:] = self._log_prior
+        for group in batch_codes:
+            for feature, column in zip(group.features, group.codes, strict=True):
+                out += self._tables[self._offsets[feature] + column.astype(np.int64)]
+        if self._curves:
+            sums = np.zeros(out.shape[::-1])
+            for place, curves in self._curves.items():
+                for first, (centre, bounds, ends, rows) in curves:
+                    told = numeric[place], centre, bounds, ends, rows
+                    add_curve(*told, 0, len(out), sums[first:])
+            out += sums.T
+        if self._gaussian is None:
+            return
+        columns = [x for place, x in enumerate(numeric) if place not in self._curves]
+        with np.errstate(over="ignore", invalid="ignore"):
+            for x, mean, half, constant, rest in zip(columns, *self._gaussian, strict=True):
+                term = constant - ((x[:, None] - mean) - rest) ** 2 * half
+                out += np.where(np.isnan(term), 0.0, term)

@@ -1,0 +1,54 @@
+"""Numpy twin of `fastbayes.kernels.compiled.subsets`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes.kernels.numpy.set_sums import add_set_sums
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+def write_subset_sums(
+    codes: NDArray[Any],
+    sizes: Ints,
+    weight: Floats,
+    prefix: int,
+    begin: int,
+    most: int,
+    most_cells: float,
+    offsets: Floats,
+    ess: float,
+    out: Floats,
+) -> None:
+    """Write the sums of tables of sets of columns; see the compiled twin."""
+    n = len(codes)
+    chosen = [j for j in range(begin) if prefix >> j & 1]
+    if len(chosen) > most:
+        return
+
+    def visit(code: Ints, cells: float, mask: int, count: int, after: int) -> None:
+        table = np.bincount(code, weights=weight)
+        bounds = np.array([0, len(table)])
+        asked = np.where(offsets == 0, ess / cells, offsets)[None, :]
+        sums = np.zeros((1, len(offsets)))
+        add_set_sums(table, bounds, asked, sums)
+        out[:, mask] = sums[0]
+        if count < most:
+            for u in range(after, n):
+                if cells * float(sizes[u]) > most_cells:
+                    continue
+                joint = code * sizes[u] + codes[u]
+                numbers = np.unique(joint, return_inverse=True)[1].reshape(-1)
+                visit(numbers, cells * float(sizes[u]), mask | 1 << u, count + 1, u + 1)
+
+    code, cells = np.zeros(codes.shape[1], np.int64), 1.0
+    for j in chosen:
+        code = np.unique(code * sizes[j] + codes[j], return_inverse=True)[1].reshape(-1)
+        cells *= float(sizes[j])
+    if cells <= most_cells:
+        visit(code, cells, prefix, len(chosen), begin)

@@ -1,0 +1,40 @@
+"""Numpy twin of `fastbayes.kernels.compiled.triples`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def add_triple_counts(
+    columns: Sequence[NDArray[np.unsignedinteger]],
+    sizes: NDArray[np.int64],
+    y: NDArray[np.unsignedinteger],
+    weight: NDArray[np.float64] | None,
+    n_classes: int,
+    starts: NDArray[np.int64],
+    out: NDArray[Any],
+) -> None:
+    """Add one block of rows to class-conditional counts of triples; see the compiled twin."""
+    if out.dtype == np.float64 and weight is None:
+        weight = np.ones(len(y))
+    m, q = len(columns), 0
+    outer = [column.astype(np.intp) for column in columns]
+    inner = [column * n_classes + y for column in outer]
+    for i in range(m - 2):
+        for j in range(i + 1, m - 1):
+            both = outer[i] * int(sizes[j]) + outer[j]
+            for k in range(j + 1, m):
+                step, start = int(sizes[k]) * n_classes, int(starts[q])
+                cells = out[start : start + int(sizes[i] * sizes[j]) * step]
+                index = both * step + inner[k]
+                q += 1
+                if weight is not None:  # bincount would sum from zero: other bits than adding on
+                    np.add.at(cells, index, weight)
+                elif cells.size > 4 * len(y):  # bincount would clear and add more than rows hit
+                    np.add.at(cells, index, 1)
+                else:
+                    cells += np.bincount(index, minlength=cells.size)

@@ -1,0 +1,225 @@
+"""Smoothing by back-off: P(x | class, parents) drawn towards fewer and fewer parents.
+
+A distribution is a node of a tree: at the root P(x), below it P(x | c), P(x | c, p_1),
+P(x | c, p_1, p_2), ... Each is Dirichlet around the one above,
+
+    theta_u ~ Dir(a_d theta_parent(u)),
+
+with one concentration a_d for all nodes of a depth d, so that its mean, given counts n of the node,
+is (n_x + a_d theta_parent,x) / (n + a_d). Rows are counted where all parents are known; a node
+above them counts, of each value x below it, how many were drawn from itself rather than repeated:
+with n_x rows below and a mean of m_x = a_d theta_x, that are on average
+
+    t_x = m_x (psi(m_x + n_x) - psi(m_x)),
+
+between 1 and n_x (Antoniak 1974). Where Petitjean, Buntine, Webb, Zaidi (2018) sample these
+pseudo-counts t and the concentrations, here t is its mean and a_d the concentration of largest
+likelihood, each given the rest, in turn until they settle: the same input gives the same numbers,
+and weights may be fractions. That concentration is where a_d = sum t / sum_u (psi(a_d + n_u) -
+psi(a_d)), Minka's (2000) fixed point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes.models.estimator.count_tables import CountTables, logs
+from fastbayes.models.estimator.log_space import Floats
+
+Ints = NDArray[np.int64]
+
+# Logarithms of concentrations stay in this range, begin at 0, move by a leap at most, and have
+# settled when they move by less than `SETTLED` in a sweep.
+RANGE, LEAP, SETTLED = (float(np.log(1e-3)), float(np.log(1e6))), 2.0, 1e-3
+STEPS, SWEEPS = 2, 50
+# What a subtraction leaves of a sum of weights below this share of it is rounding.
+ROUNDING = 1e-12
+
+
+class _Level:
+    """The counts of all nodes of one depth, those above 0 alone.
+
+    node    (n_cells,) node of each count
+    parent  (n_cells,) place of the count of the same value in the level above
+    direct  (n_cells,) rows counted at the node itself: those below are not known
+    n       (n_cells,) these, and what nodes below drew from the node
+    theta   (n_cells,) the mean of the node
+    """
+
+    def __init__(self, total: Floats, direct: Floats, above: _Level | None) -> None:
+        n_values = total.shape[1]
+        self.shape = total.shape
+        self.cells = np.flatnonzero(total.reshape(-1) > 0)
+        self.node, self.value = np.divmod(self.cells, n_values)
+        self.direct = direct.reshape(-1)[self.cells]
+        self.n = total.reshape(-1)[self.cells]
+        self.theta = np.empty(len(self.cells))
+        self.log_a = 0.0
+        self.before: tuple[float, float] | None = None
+        self.parent = self.value
+        if above is not None:
+            over = self.node // (len(total) // above.shape[0])
+            self.parent = np.searchsorted(above.cells, over * n_values + self.value)
+
+    def settle(self, mean: Floats) -> tuple[Floats, float]:
+        """Move the concentration towards that of largest likelihood, given the mean above.
+
+        Returns
+        -------
+        tuple
+            How many of each count were drawn from the node above, and how far the logarithm of the
+            concentration moved.
+        """
+        above, occupied = mean[self.parent], self.totals
+        occupied = occupied[occupied > 0]
+        start = self.log_a
+        t, off = self._drawn(start, above, occupied)
+        # Minka's step goes the right way, but ever more slowly: a secant through two of them.
+        for _ in range(STEPS):
+            at, step = self.log_a, off
+            if self.before is not None and at != self.before[0]:
+                slope = (off - self.before[1]) / (at - self.before[0])
+                step = -off / slope if slope < 0 else float(np.sign(off)) * LEAP
+            self.before = at, off
+            self.log_a = float(np.clip(at + np.clip(step, -LEAP, LEAP), *RANGE))
+            t, off = self._drawn(self.log_a, above, occupied)
+        return t, abs(self.log_a - start)
+
+    def _drawn(self, log_a: float, above: Floats, occupied: Floats) -> tuple[Floats, float]:
+        """Return the counts drawn from above, and Minka's step in the logarithm of a."""
+        a = float(np.exp(log_a))
+        m = a * above
+        t = np.ones(len(m))
+        # One row was drawn from above whatever the mean.
+        more = np.flatnonzero(self.n != 1)
+        t[more] += m[more] * (digamma(m[more] + self.n[more]) - digamma(m[more] + 1))
+        t = np.minimum(t, self.n)
+        below = float((digamma(a + occupied) - digamma(np.array([a]))).sum())
+        drawn = float(t.sum())
+        return t, float(np.log(drawn / below)) - log_a if drawn > 0 and below > 0 else 0.0
+
+    @property
+    def totals(self) -> Floats:
+        """Rows of each node, (n_nodes,)."""
+        return np.asarray(np.bincount(self.node, self.n, minlength=self.shape[0]), np.float64)
+
+    def update(self, mean: Floats) -> None:
+        """Set the means of the nodes, given those of the nodes above."""
+        a = float(np.exp(self.log_a))
+        self.theta = (self.n + a * mean[self.parent]) / (self.totals[self.node] + a)
+
+
+def check_smoothing(smoothing: Any, alpha: Any) -> None:
+    """Raise ValueError where a rule of smoothing does not go with alpha."""
+    if smoothing == "hdp" and alpha == "loo":
+        raise ValueError("alpha='loo' is chosen for smoothing='laplace'; give a number with 'hdp'")
+
+
+def backed_off(totals: Sequence[Floats], cells: CountTables, j: int, alpha: float) -> Floats:
+    """Return ln P(x_j | parents, c) of `hierarchical`; 0 where x_j is no observation."""
+    table = hierarchical(totals, float(cells.choices[j]), alpha)
+    table[..., cells.hidden[cells.offsets[j] : cells.offsets[j + 1]], :] = 1.0
+    return logs(table)
+
+
+def hierarchical(totals: Sequence[Floats], choices: float, alpha: float) -> Floats:
+    """Return P(x | parents, c), smoothed towards fewer parents.
+
+    Parameters
+    ----------
+    totals
+        For d = 0, 1, ... parents: (S_1, ..., S_d, n_values, n_classes) counts of the rows in which
+        the first d parents and x are known.
+    choices
+        Values that the pseudo-counts at the root are shared among; further values, of count 0, are
+        those of which nothing was seen.
+    alpha
+        Pseudo-count of each value at the root: P(x) = (t_x + alpha) / (t + choices alpha).
+
+    Returns
+    -------
+    numpy.ndarray
+        As the last of `totals`; it sums to 1 over the values that are counted among the choices.
+    """
+    levels, root = settled(totals, choices, alpha)
+    return _whole(levels, root, totals[-1].shape)
+
+
+def settled(totals: Sequence[Floats], choices: float, alpha: float) -> tuple[list[_Level], Floats]:
+    """Return the nodes of each depth, and P(x), when concentrations have settled."""
+    levels: list[_Level] = []
+    flat = [_nodes(total) for total in totals]
+    for depth, total in enumerate(flat):
+        direct = total
+        if depth + 1 < len(flat):
+            below = flat[depth + 1].reshape(len(total), -1, total.shape[1]).sum(axis=1)
+            direct = np.where(total - below > ROUNDING * total, total - below, 0.0)
+        levels.append(_Level(total, direct, levels[-1] if levels else None))
+    n_values = flat[0].shape[1]
+    root = _root(flat[0].sum(axis=0), choices, alpha)
+    _top_down(levels, root)
+    for _ in range(SWEEPS):
+        moved = 0.0
+        for depth in range(len(levels) - 1, -1, -1):
+            level = levels[depth]
+            t, far = level.settle(levels[depth - 1].theta if depth else root)
+            moved = max(moved, far)
+            if depth:
+                above = levels[depth - 1]
+                drawn = np.bincount(level.parent, t, minlength=len(above.cells))
+                above.n = above.direct + drawn
+            else:
+                drawn = np.bincount(level.parent, t, minlength=n_values)
+                root = _root(np.asarray(drawn, np.float64), choices, alpha)
+        _top_down(levels, root)
+        if moved < SETTLED:
+            break
+    return levels, root
+
+
+def _nodes(total: Floats) -> Floats:
+    """Return counts by node and value: (n_classes S_1 ... S_d, n_values), in C order."""
+    by_class = np.moveaxis(total, -1, 0)
+    return np.ascontiguousarray(by_class).reshape(-1, total.shape[-2])
+
+
+def _root(n: Floats, choices: float, alpha: float) -> Floats:
+    below = n.sum() + choices * alpha
+    if not below > 0:
+        return np.full(len(n), 1.0 / max(choices, 1.0))
+    return np.asarray((n + alpha) / below)
+
+
+def _top_down(levels: list[_Level], root: Floats) -> None:
+    mean = root
+    for level in levels:
+        level.update(mean)
+        mean = level.theta
+
+
+def _whole(levels: list[_Level], root: Floats, shape: tuple[int, ...]) -> Floats:
+    """Return the means of all nodes of the last level, those without a row too."""
+    mean = root[None]
+    for level in levels:
+        n = np.zeros(level.shape)
+        n.reshape(-1)[level.cells] = level.n
+        a = float(np.exp(level.log_a))
+        mean = np.repeat(mean, len(n) // len(mean), axis=0)
+        mean = (n + a * mean) / (level.totals[:, None] + a)
+    *parents, n_values, k = shape
+    return np.moveaxis(mean.reshape(k, *parents, n_values), 0, -1)
+
+
+def digamma(x: Floats) -> Floats:
+    """Return the derivative of ln Gamma at x > 0, to about 1e-12."""
+    result = np.zeros_like(x)
+    for _ in range(6):
+        result -= 1.0 / x
+        x = x + 1.0
+    z = 1.0 / (x * x)
+    series = 1 / 12 - z * (1 / 120 - z * (1 / 252 - z * (1 / 240 - z / 132)))
+    return np.asarray(result + np.log(x) - 0.5 / x - z * series)

@@ -1,0 +1,377 @@
+"""Naive Bayes over categorical and Gaussian columns together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import ArrayLike, NDArray
+
+from fastbayes.core.batch import Batch
+from fastbayes.core.errors import SchemaError
+from fastbayes.core.schema import Schema, labels
+from fastbayes.data.encode import Encoder
+from fastbayes.kernels import dispatch
+from fastbayes.models.discrete.as_network import AsNetwork
+from fastbayes.models.discrete.feature_averaging import averaged_log_likelihood, checked_chance
+from fastbayes.models.discrete.semi_supervised import expectation_maximisation
+from fastbayes.models.estimator.log_space import Floats
+from fastbayes.models.estimator.parameters import (
+    CLASS_PRIOR,
+    PRECISION,
+    UNSEEN,
+    fitted,
+    number,
+    parameter,
+    pseudo_count,
+)
+from fastbayes.models.estimator.sampling import numbers_in, value_codes
+from fastbayes.models.estimator.smoothing import (
+    Gaussians,
+    best_alpha,
+    checked_alpha,
+    gaussians,
+    log_likelihood,
+    log_prior,
+)
+from fastbayes.models.logistic.to_logistic import LinearForm, logistic, of_naive_bayes
+from fastbayes.models.numeric.numeric_density import (
+    ColumnDensities,
+    densities,
+    log_density,
+    some_columns,
+)
+from fastbayes.scan.density_spec import DensitySpec
+from fastbayes.statistics.bundle import Statistics
+
+if TYPE_CHECKING:
+    from fastbayes.models.logistic.logistic import LogisticRegression
+
+# Parameters that a logistic regression has, too.
+SHARED = ("domains", "categorical", "missing", "threads", "memory_limit")
+
+
+class NaiveBayes(AsNetwork):
+    """Naive Bayes: categorical columns times Gaussian columns, given the class.
+
+    Notes
+    -----
+    P(c, x) = P(c) prod_j P(x_j | c) with P(c) = (n_c + alpha)/(N + K alpha), P(v | c) =
+    (n_cv + alpha)/(n_c + S_j alpha) over the known values of column j, and normal densities for
+    numeric columns, or those that `numeric` asks for. One scan learns; memory is the counts.
+
+    Kernels and histograms are read off a sketch: at most 4,096 values, or small ranges of them, of
+    each column within each class. Kernels are looked up in a table, within 1e-6 of their sum. They
+    overrate values that repeat, such as whole numbers, and have thin tails: histograms do not.
+    "auto" takes each value of the sketch out of its class in turn: up to 10 ms for a column and
+    class.
+
+    With `feature_averaging`, q_j P(v | c) + (1 - q_j) P(v) stands for P(v | c), with q_j the
+    probability that feature j depends on the class, and P(v) = (n_v + alpha)/(n + S_j alpha):
+    exactly the average over all 2^d subsets.
+
+    References
+    ----------
+    Domingos, Pazzani (1997), On the optimality of the simple Bayesian classifier under zero-one
+    loss, Machine Learning 29. Dash, Cooper (2002), Exact model averaging with naive Bayesian
+    classifiers, ICML; (2004), Model averaging for prediction with discrete Bayesian networks,
+    Journal of Machine Learning Research 5. John, Langley (1995), Estimating continuous
+    distributions in Bayesian classifiers, UAI.
+
+    Examples
+    --------
+    >>> import fastbayes as fb
+    >>> table = {"sky": ["sun", "sun", "rain", "rain"], "play": ["yes", "yes", "no", "no"]}
+    >>> model = fb.NaiveBayes(alpha=1).fit(table, "play")
+    >>> model.predict({"sky": ["rain", "sun"]})
+    array(['no', 'yes'], dtype='<U3')
+    >>> model.predict_proba({"sky": ["sun"]})
+    array([[0.25, 0.75]])
+    """
+
+    alpha: float | str = parameter(
+        """
+        Pseudo-count of every value and class: 1 is Laplace, 0 maximum likelihood, "loo" the value
+        that maximises the leave-one-out log joint.
+        """,
+        default=1.0,
+        check=pseudo_count(besides=("loo",)),
+    )
+    feature_averaging: bool | float = parameter(
+        """
+        Whether to average over all models that leave some of the categorical features out, each
+        weighed by its posterior probability (Dash, Cooper 2002): it costs no more than one model.
+        True gives every feature a prior probability of 1/2 to depend on the class; a number another
+        one. Numeric columns are always in.
+        """,
+        default=False,
+    )
+    class_prior: str | ArrayLike | None = CLASS_PRIOR
+    ddof: int = parameter(
+        "Variance divisor n - ddof: 0 is maximum likelihood, 1 unbiased.",
+        default=0,
+        choices=(0, 1),
+    )
+    variance: str = parameter(
+        '"per_class", "shared" by the classes, or "single" for all features and classes.',
+        default="per_class",
+        choices=("per_class", "shared", "single"),
+    )
+    var_floor: float = parameter(
+        "Least variance of a feature, as a share of its overall variance.",
+        default=1e-9,
+        check=number(),
+    )
+    numeric: Any = parameter(
+        """
+        Density of the other columns within each class: "gaussian"; "kde", normal kernels at the
+        values, their bandwidth by Silverman's rule; "histogram", bins of equal shares, common to
+        the classes; "mdl": the column is cut into bins where the classes change (Fayyad, Irani
+        1993; one more scan); "auto": for each column the one of these of largest leave-one-out
+        likelihood, in one scan. Or {column: one of these, or cut points}, columns that are not
+        named being "gaussian".
+        """,
+        default="gaussian",
+    )
+    unseen: str = UNSEEN
+    unlabelled: str = parameter(
+        """
+        "ignore" leaves rows without a class out; "em" lets them take part with their expected
+        class.
+        """,
+        default="ignore",
+        choices=("ignore", "em"),
+    )
+    precision: str = PRECISION
+    schema_: Any = fitted("Columns, domains and classes.")
+    alpha_: float = fitted("The pseudo-count in use.")
+    feature_probabilities_: Floats = fitted(
+        """
+        (n_features,) posterior probability that each feature depends on the class; 1 for numeric
+        columns, and for all without `feature_averaging`.
+        """
+    )
+    class_log_prior_: Floats = fitted("(n_classes,) nats.")
+    numeric_: dict[str, str] = fitted("{column: density} of the numeric columns.")
+    mean_: Floats = fitted("(n_gaussian, n_classes) of the Gaussian columns.")
+    variance_: Floats = fitted("(n_gaussian, n_classes) of the Gaussian columns.")
+    variance_floored_: Any = fitted(
+        "Names of the columns in which a variance, or a bandwidth, was raised to the floor."
+    )
+    constant_: Any = fitted(
+        "Names of the Gaussian columns that are constant within every class: they say nothing."
+    )
+    _tables: Floats = fitted()
+    _offsets: NDArray[np.int64] = fitted()
+    _gaussians: Gaussians = fitted()
+    _densities: ColumnDensities = fitted()
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if checked_chance(self.feature_averaging) is not None and self.alpha == 0:
+            raise ValueError("feature_averaging needs alpha > 0: without it no model is proper")
+        if self.unlabelled == "em" and DensitySpec(self.numeric).sketched:
+            raise ValueError(
+                f"unlabelled='em' does not go with numeric={self.numeric!r}: its steps climb a "
+                "likelihood, which kernels and bins do not maximise; use 'gaussian' or 'mdl'"
+            )
+
+    @property
+    def _statistics(self) -> tuple[str, ...]:  # type: ignore[override]
+        more = ("sketches",) if DensitySpec(self.numeric).sketched else ()
+        return ("values", "moments", *more)
+
+    @property
+    def _discretizes(self) -> bool:  # type: ignore[override]
+        return DensitySpec(self.numeric).cut
+
+    def _to_cut(self, encoder: Encoder, known: Schema | None = None) -> tuple[Encoder, Any] | None:
+        return DensitySpec(self.numeric).to_cut(encoder, known=known)
+
+    def _check_suits(self, stats: Any) -> None:
+        super()._check_suits(stats)
+        DensitySpec(self.numeric).check_counted(stats.schema)
+
+    def _suited(self, stats: Any) -> Statistics:
+        stats = super()._suited(stats)
+        if "sketches" in self._statistics and "sketches" not in stats.parts:
+            raise SchemaError(
+                "the statistics hold no sketches of the values; count again with "
+                f"numeric={self.numeric!r}"
+            )
+        return stats
+
+    def _read(self, stats: Statistics) -> dict[str, Any]:
+        values = stats.values
+        loo = self.alpha == "loo"
+        alpha = best_alpha(values, missing=self.missing) if loo else checked_alpha(self.alpha)
+        chance = checked_chance(self.feature_averaging)
+        features = stats.schema.features
+        probabilities = np.ones(len(features))
+        options = {"missing": self.missing, "unseen": self.unseen}
+        if chance is None:
+            tables, offsets = log_likelihood(values, alpha, **options)
+        else:
+            tables, offsets, q = averaged_log_likelihood(values, alpha, chance, **options)
+            probabilities[[f.kind == "categorical" for f in features]] = q
+        told = {name: getattr(self, name) for name in ("ddof", "variance", "var_floor")}
+        kinds = DensitySpec(self.numeric)
+        found = ColumnDensities(("gaussian",) * len(stats.schema.numeric), {})
+        if kinds.sketched:
+            found = densities(stats, kinds, alpha=alpha, **told)
+        normal = zip(stats.schema.numeric, found.gaussian, strict=True)
+        names = [f.name for f, gaussian in normal if gaussian]
+        moments = stats.moments
+        if found.by_place:
+            moments = some_columns(moments, np.flatnonzero(found.gaussian).tolist())
+        spread = gaussians(moments, names=names, **told)
+        floored = np.asarray(spread.floored.any(axis=1))
+        return {
+            "alpha_": alpha,
+            "feature_probabilities_": probabilities,
+            "class_log_prior_": log_prior(
+                values.class_counts, alpha, self.class_prior, labels(stats.schema.classes)
+            ),
+            "_tables": tables,
+            "_offsets": offsets,
+            "numeric_": kinds.told(stats.schema, found.kinds),
+            "_densities": found,
+            "_gaussians": spread.gaussians,
+            "mean_": spread.gaussians.mean,
+            "variance_": spread.variance,
+            "variance_floored_": found.in_order(
+                stats.schema, {n for n, hit in zip(names, floored, strict=True) if hit}
+            ),
+            "constant_": [n for n, hit in zip(names, spread.constant, strict=True) if hit],
+        }
+
+    @property
+    def n_parameters_(self) -> int:
+        """Free parameters: K - 1, (S_j - 1) K per categorical and 2 K per Gaussian column.
+
+        A shared variance counts once per column, a single one once. A histogram has the shares of
+        its bins but one, kernels have their weights but one and a bandwidth, for each class.
+        """
+        self._check_fitted()
+        k, schema = len(self.classes_), self.schema_
+        sizes = np.array([f.size for f in schema.categorical], dtype=np.int64)
+        if self.missing == "category":
+            sizes += (self.statistics_.values.missing != 0).any(axis=1)
+        discrete = int(np.maximum(sizes - 1, 0).sum()) * k
+        p = len(self._gaussians.mean)
+        spreads = {"per_class": p * k, "shared": p, "single": min(p, 1)}[self.variance]
+        others = sum(density.n_parameters for density in self._densities.by_place.values())
+        return k - 1 + discrete + p * k + spreads + others
+
+    def _log_prior(self) -> Floats:
+        return self.class_log_prior_
+
+    def _dependencies(self) -> dict[str, tuple[str, ...]]:
+        return dict.fromkeys(self.schema_.names, ())
+
+    def _log_tables(self) -> Iterator[tuple[str, Floats]]:
+        for feature, table in zip(
+            self.schema_.categorical, np.split(self._tables, self._offsets[1:-1]), strict=True
+        ):
+            yield feature.name, table
+
+    def to_logistic(self, **params: Any) -> LogisticRegression:
+        """Return the model as a logistic regression: the same posteriors, missing values or not.
+
+        Parameters
+        ----------
+        **params
+            Parameters of the `LogisticRegression`, such as the penalty of a later fit that starts
+            from here, with `warm_start=True`.
+
+        Returns
+        -------
+        LogisticRegression
+            Fitted, by no iteration: `converged_` is None. Its scores are the log joint up to what
+            all classes share.
+
+        Raises
+        ------
+        SchemaError
+            When the log odds are not linear: a variance for each class, kernels, a histogram; or
+            a coefficient would be infinite: alpha=0, a class of prior 0.
+        ValueError
+            When a parameter cannot be used.
+        """
+        told = {name: getattr(self, name) for name in SHARED}
+        told["unseen"] = "error" if self.unseen == "error" else "ignore"
+        return logistic(self, told | params)
+
+    def _linear(self) -> LinearForm:
+        return of_naive_bayes(self, self._tables, self._offsets, self._gaussians)
+
+    def _scorer(self, cells: float) -> Any:
+        gaussian = tuple(self._gaussians) if len(self._gaussians.mean) else None
+        return dispatch.load("log_joint", cells).NaiveScorer(
+            *(self.class_log_prior_, self._tables, self._offsets, gaussian, self.precision),
+            curves=self._densities.curves(),
+        )
+
+    def _contributions(self, batch: Batch, out: Floats) -> None:
+        places = self._places()
+        for features, codes, _sizes in batch.codes:
+            for feature, column in zip(features, codes, strict=True):
+                rows = self._offsets[feature] + column.astype(np.int64)
+                out[:, places["categorical"][feature]] = self._tables[rows]
+        normals = zip(*self._gaussians, strict=True)
+        curves = self._densities.curves()
+        for j, (x, place) in enumerate(zip(batch.numeric, places["numeric"], strict=True)):
+            if j in curves:
+                out[:, place] = log_density(curves[j], x)
+                continue
+            mean, half, level, rest = next(normals)
+            term = level - ((x[:, None] - mean) - rest) ** 2 * half
+            out[:, place] = np.where(np.isnan(x)[:, None], 0.0, term)
+
+    def _places(self) -> dict[str, list[int]]:
+        features = self.schema_.features
+        return {
+            kind: [i for i, f in enumerate(features) if f.kind == kind]
+            for kind in ("categorical", "numeric")
+        }
+
+    def _drawn(self, codes: NDArray[np.intp], random: np.random.Generator) -> dict[str, Any]:
+        columns: dict[str, Any] = {}
+        tables = iter(np.split(self._tables, self._offsets[1:-1]))
+        normals = zip(self.mean_, np.sqrt(self.variance_), strict=True)
+        numeric = iter(range(len(self.schema_.numeric)))
+        for feature in self.schema_.features:
+            if feature.values is None:
+                density = self._densities.by_place.get(next(numeric))
+                if density is not None:
+                    columns[feature.name] = density.drawn(codes, random)
+                    continue
+                mean, deviation = next(normals)
+                columns[feature.name] = random.normal(mean[codes], deviation[codes])
+                continue
+            likelihood = np.exp(next(tables)[: feature.size + 1])
+            if not feature.size:
+                columns[feature.name] = pa.nulls(len(codes), feature.values.type)
+                continue
+            # Where missing is a value of its own, it has the mass that the others leave.
+            as_value = self.missing == "category" and np.allclose(likelihood.sum(axis=0), 1)
+            drawn = value_codes(likelihood if as_value else likelihood[:-1], codes, random)
+            absent = drawn == feature.size
+            if feature.cuts is not None:
+                numbers = numbers_in(feature.cuts, np.where(absent, 0, drawn), random)
+                columns[feature.name] = pa.array(numbers, mask=absent)
+                continue
+            columns[feature.name] = feature.values.take(pa.array(drawn, mask=absent))
+        return columns
+
+    def _keeps_unlabelled(self) -> bool:
+        return self.unlabelled == "em"
+
+    def _with_unlabelled(
+        self, stats: Statistics, rows: list[pa.RecordBatch], weight: str | None
+    ) -> Statistics:
+        if self.unlabelled != "em" or not rows:
+            return super()._with_unlabelled(stats, rows, weight)
+        return expectation_maximisation(self, stats, rows, weight)

@@ -1,0 +1,393 @@
+"""NetworkClassifier: a Bayesian network of which one node is the class."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastbayes.core.batch import Batch
+from fastbayes.core.errors import DataError, SchemaError
+from fastbayes.models.discrete.as_network import AsNetwork
+from fastbayes.models.discrete.network_draws import drawn_features
+from fastbayes.models.discrete.network_structure import given_parents, learned_parents
+from fastbayes.models.discrete.network_tables import (
+    ClassNetworkTables,
+    Structure,
+    arranged,
+    parents_of,
+    structure_of,
+)
+from fastbayes.models.discrete.one_dependence import OneDependence, by_chain_rule, code_rows
+from fastbayes.models.discrete.structure import class_node
+from fastbayes.models.estimator.base import Scans, check_learnable
+from fastbayes.models.estimator.count_tables import Smoothing, logs
+from fastbayes.models.estimator.log_space import Floats
+from fastbayes.models.estimator.parameters import fitted, parameter
+from fastbayes.networks.graph.dag import DAG
+from fastbayes.networks.graph.dot import graph
+from fastbayes.networks.graph.parameters import TablePrior
+from fastbayes.networks.infer.class_scorer import ClassNetwork, ClassScorer
+from fastbayes.networks.infer.scorer import Network
+from fastbayes.networks.network import BayesianNetwork
+from fastbayes.networks.search.score import ScoreRule
+from fastbayes.networks.search.structure_search import SEARCHES
+from fastbayes.statistics.bundle import Statistics
+from fastbayes.statistics.family_counts import ABOVE, APART
+
+logger = logging.getLogger("fastbayes")
+
+
+class NetworkClassifier(AsNetwork, OneDependence):
+    """A Bayesian network with a node for the class, given or learned.
+
+    Notes
+    -----
+    P(c, x) = P(c | parents) prod_j P(x_j | parents), with P(v | parents) = (n(parents, v) + alpha)
+    / (n(parents, v known) + S alpha), n the rows in which all of the family is known. A given class
+    prior p'(c) makes that P(c, x) p'(c) / P(c). Missing values are summed out exactly, by
+    eliminating one feature after the other; a row for which that takes a table of more than 16
+    million numbers is an error.
+
+    A graph with edges from the class to all features is naive Bayes; with one more parent each,
+    TAN. `fit` takes one scan for a given graph. A search takes two more, and holds the codes of the
+    rows; its score is of the rows without a missing value ("category": all), while counts are of
+    all of them. `partial_fit` keeps the graph of the first batch, so that counts add up: its result
+    is that of `fit` where the graph is. `fit_statistics` takes the graph from the statistics, or
+    the given one, whose `families` say which to count.
+
+    References
+    ----------
+    Friedman, Geiger, Goldszmidt (1997), Bayesian network classifiers, Machine Learning 29, sec. 3.
+
+    Examples
+    --------
+    >>> import fastbayes as fb
+    >>> table = {"a": list("00011110"), "b": list("01011010"), "y": list("nppnpnpn")}
+    >>> model = fb.NetworkClassifier([("a", "y"), ("y", "b")]).fit(table, "y")
+    >>> model.markov_blanket_
+    ('a', 'b')
+    >>> model.predict({"a": ["0", None], "b": ["1", "1"]})
+    array(['p', 'p'], dtype='<U1')
+    """
+
+    network: Any = parameter(
+        """
+        The graph over the class, by the name of its column, and the features: edges (parent,
+        child), {node: parents}, or a `BayesianNetwork`, of which only the graph is used. A
+        feature that is not in it has no neighbour. None to learn it by the parameters that follow.
+        """,
+        default=None,
+        kw_only=False,
+    )
+    graph_score: str = parameter(
+        'What the graph is best by: "mdl", "aic", "bdeu", "k2" or "loglik".',
+        default="mdl",
+    )
+    ess: float = parameter(
+        'Equivalent sample size of "bdeu", as score and as smoothing.',
+        default=1.0,
+    )
+    search: str = parameter(
+        '"hill_climb", "tabu", "k2", "chow_liu" or "exact".',
+        default="hill_climb",
+        choices=SEARCHES,
+    )
+    max_parents: int | None = parameter(
+        "Most parents of a node.",
+        default=None,
+    )
+    required: Iterable[tuple[str, str]] | None = parameter(
+        "Edges (parent, child) that the graph must have, and must not have.",
+        default=None,
+    )
+    forbidden: Iterable[tuple[str, str]] | None = parameter(
+        "Edges (parent, child) that the graph must have, and must not have.",
+        default=None,
+    )
+    order: Sequence[str] | None = parameter(
+        'All nodes; edges only go from earlier to later ones. "k2" needs it.',
+        default=None,
+    )
+    restarts: int = parameter(
+        'Further climbs of "hill_climb" and "tabu", and what is random about them.',
+        default=10,
+    )
+    seed: int = parameter(
+        'Further climbs of "hill_climb" and "tabu", and what is random about them.',
+        default=0,
+    )
+    smoothing: str = parameter(
+        '"laplace": alpha is added to every count; "bdeu": ess, spread over the cells of a table.',
+        default="laplace",
+        choices=("laplace", "bdeu"),
+    )
+    class_prior: str | ArrayLike | None = parameter(
+        'None (as counted), "empirical", "uniform", or (n_classes,) probabilities.',
+        default=None,
+    )
+    memory_limit: int | None = parameter(
+        "Bytes that the counts may take; the codes of the rows take half of it in a search.",
+        default=None,
+    )
+    parents_: dict[str, tuple[str, ...]] = fitted(
+        "{node: its parents} of the class and of all features."
+    )
+    markov_blanket_: tuple[str, ...] = fitted(
+        "The features that say something of the class where no value is missing."
+    )
+    statistics_: Any = fitted(
+        "The `Statistics` that every parameter is read from; their families are the graph."
+    )
+    class_log_prior_: Any = fitted("(n_classes,) nats: P(c), the parents of the class summed out.")
+    _cells: ClassNetworkTables = fitted()
+    _network: Network = fitted()
+
+    _statistics: ClassVar[tuple[str, ...]] = ("values", "families")
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        TablePrior("laplace", ess=self.ess).check()
+        ScoreRule(self.graph_score, self.ess if self.graph_score == "bdeu" else 1.0)
+        if self.network is None:
+            return
+        given_parents(self.network)
+        if self.required or self.forbidden:
+            raise ValueError("required and forbidden are for a search: leave them out, or network=")
+
+    # -- learning ------------------------------------------------------------------------------
+
+    def families(self, stats: Statistics) -> list[tuple[str, ...]]:
+        """Return the families that the given graph needs, for `fastbayes.count` to count.
+
+        Parameters
+        ----------
+        stats
+            Statistics of these columns.
+
+        Returns
+        -------
+        list of tuple
+            Parents and feature, by name, without the class; and the parents of the class.
+
+        Raises
+        ------
+        SchemaError
+            When the graph is to be learned, which takes rows, or a node is no column.
+
+        Examples
+        --------
+        >>> import fastbayes as fb
+        >>> table = {"a": [True, False], "b": [True, False], "y": ["n", "p"]}
+        >>> model = fb.NetworkClassifier([("y", "a"), ("y", "b"), ("a", "b")])
+        >>> model.families(fb.count(table, "y"))
+        [('a',), ('a', 'b')]
+        """
+        self._check_parameters()
+        if self.network is None:
+            raise SchemaError("a graph is learned from rows: call fit, or give network=")
+        names, target = stats.schema.names, _target(stats)
+        found = [tuple(names[j] for j in family) for family, _ in self._given(names, target)]
+        # The parents of the class may be a family of their own.
+        return [*{frozenset(family): family for family in reversed(found)}.values()][::-1]
+
+    def _given(self, names: Sequence[str], target: str) -> Structure:
+        """Return the structure of the given graph over these features and the class."""
+        parents = given_parents(self.network)
+        if parents and target not in parents:
+            raise SchemaError(
+                f"the network has no node {target!r}, the class; its nodes are {[*parents]}"
+            )
+        return structure_of(parents, names, target)
+
+    def _scanned(self, scans: Scans) -> Statistics:
+        # An encoder numbers the columns as they stand in the source.
+        encoder = scans.learning(cuts=scans.cuts)
+        here = [feature.name for feature, _ in encoder.features]
+        if not scans.first:
+            names, known = self.schema_.names, self.statistics_.families
+            if lost := [name for name in names if name not in here]:
+                raise SchemaError(f"there is no column {lost[0]!r}, which was there before")
+            at = [here.index(name) for name in names]
+            families = [tuple(at[j] for j in family) for family in known.families]
+            return self._families(scans, [*zip(families, known.class_is, strict=True)])
+        assert encoder.target is not None
+        target = class_node(encoder.target.name, here)
+        if self.network is not None:
+            return self._families(scans, self._given(here, target))
+        if not scans.source.rereadable:
+            raise SchemaError(
+                f"{scans.source.description} can be read only once, but a search for a graph "
+                "takes several scans: pass a table or a path, or give network="
+            )
+        found = scans.count(self, {"values": {}})
+        check_learnable(found, scans.source.description)
+        parents = learned_parents(self, scans, found)
+        counted = self._families(scans, structure_of(parents, here, target), found)
+        if counted.values != found.values:
+            raise DataError(f"{scans.source.description} changed while it was read; fit again")
+        return counted
+
+    def _families(
+        self, scans: Scans, structure: Structure, known: Statistics | None = None
+    ) -> Statistics:
+        told = {"families": [f for f, _ in structure], "class_is": [part for _, part in structure]}
+        wanted = {"values": {}, "families": told}
+        return scans.count(self, wanted, None if known is None else known.schema)
+
+    def _suited(self, stats: Any) -> Statistics:
+        stats = super()._suited(stats)
+        if "families" not in stats.parts:
+            how = "model.families(statistics)" if self.network is not None else "a structure"
+            raise SchemaError(
+                f"the statistics hold no families: count again with families={how}, or fit rows"
+            )
+        names, target = stats.schema.names, _target(stats)
+        return stats if self.network is None else arranged(stats, self._given(names, target))
+
+    def _smoothing(self) -> Smoothing:
+        if self.smoothing == "bdeu":
+            return Smoothing("bdeu", m=float(self.ess))
+        return Smoothing(alpha=float(self.alpha))
+
+    def _read(self, stats: Statistics) -> dict[str, Any]:
+        rule, names = self._smoothing(), stats.schema.names
+        cells = ClassNetworkTables(stats, missing=self.missing, unseen=self.unseen)
+        tables = [cells.table(q, rule) for q in range(len(cells.families))]
+        hidden = [~cells.shown(j) for j in range(len(names))]
+        told = cells.families, tables, hidden, cells.choices.astype(np.int64), names
+        target = _target(stats)
+        above = parents_of(stats, target)
+        network, prior = Network(*told), self._prior_of(stats)
+        if cells.above:
+            of_class = cells.of_class(rule)
+            margin = cells.margin(tables, of_class, names)
+            if self.class_prior is None:
+                prior = logs(margin)
+            # A class that never occurs has nothing that speaks for or against it.
+            occurs = margin > 0
+            says = logs(np.where(occurs, of_class / np.where(occurs, margin, 1.0), 1.0))
+            network = ClassNetwork(cells.above, says, *told)
+        blanket = DAG(above).markov_blanket(target)
+        if not blanket:
+            logger.info("the class %r has no neighbour in the network: its prior is all", target)
+        return {
+            "class_log_prior_": prior,
+            "parents_": above,
+            "markov_blanket_": tuple(name for name in names if name in blanket),
+            "_cells": cells,
+            "_network": network,
+        }
+
+    # -- answers -------------------------------------------------------------------------------
+
+    @property
+    def n_parameters_(self) -> int:
+        """Free parameters: S_j - 1 times the joint values of the parents of each node."""
+        self._check_fitted()
+        cells, k = self._cells, len(self.classes_)
+        sizes: list[int] = cells.choices.astype(np.int64).tolist()
+        each = [
+            math.prod(sizes[p] for p in parents)
+            * max(sizes[j] - 1, 0)
+            * (k if part == ABOVE else 1)
+            for (*parents, j), part in zip(cells.families, cells.class_is, strict=True)
+        ]
+        return (k - 1) * math.prod(sizes[p] for p in cells.above) + sum(each)
+
+    def _dependencies(self) -> Mapping[str, Sequence[str]]:
+        names = self.schema_.names
+        return {names[j]: tuple(names[p] for p in parents) for *parents, j in self._cells.families}
+
+    def _log_tables(self) -> Iterator[tuple[str, Floats]]:
+        names = self.schema_.names
+        for family, table in zip(self._cells.families, self._network.tables, strict=False):
+            yield names[family[-1]], table
+
+    def to_dot(self) -> str:
+        """Return the graph in Graphviz' language.
+
+        Returns
+        -------
+        str
+            A directed graph of the class, in a box, and the features.
+        """
+        self._check_fitted()
+        return graph(self.parents_, boxes=[_target(self.statistics_)])
+
+    def to_network(self) -> BayesianNetwork:
+        """Return the model as a Bayesian network of the class and the features.
+
+        Returns
+        -------
+        BayesianNetwork
+            Values are states, and so are the bins of a column that was cut, as text, and None
+            where missing is a value. A column without a value is left out.
+
+        Raises
+        ------
+        SchemaError
+            When the class has parents and its prior was given: no table of it says so.
+        """
+        whole = super().to_network()
+        target, cells = _target(self.statistics_), self._cells
+        if not cells.above and ABOVE in cells.class_is and APART not in cells.class_is:
+            return whole
+        if cells.above and self.class_prior is not None:
+            raise SchemaError(
+                "the class has parents and a prior of its own, which no table of it says: set "
+                "class_prior=None"
+            )
+        parents, tables = dict(whole.parents), dict(whole.tables)
+        for family, part in zip(cells.families, cells.class_is, strict=True):
+            node = self.schema_.names[family[-1]]
+            if part == APART and node in parents:
+                parents[node], tables[node] = parents[node][1:], tables[node][0]
+        if cells.above:
+            here = tuple(slice(int(cells.choices[p])) for p in cells.above)
+            tables[target] = cells.of_class(self._smoothing())[here]
+            parents[target] = tuple(self.schema_.names[p] for p in cells.above)
+        return BayesianNetwork(whole.states, parents, tables)
+
+    def _shared(self) -> list[int]:
+        """Return the families that say the same of all classes."""
+        return [q for q, part in enumerate(self._cells.class_is) if part == APART]
+
+    def _scorer(self, cells: float) -> Any:
+        told = self._network, self._shared(), self.precision, cells
+        return ClassScorer(self.class_log_prior_, *told)
+
+    def _likelihood(self) -> ClassScorer:
+        """Return what scores ln P(x | c)."""
+        return ClassScorer(np.zeros(len(self.classes_)), self._network, (), "exact", 0)
+
+    def _contributions(self, batch: Batch, out: Floats) -> None:
+        """Write ln P(x_j | parents); where one is not observed, or the class has some, as follows.
+
+        A feature gets what its value adds to ln P(the features before it | c).
+        """
+        cells, network = self._cells, self._network
+        codes = code_rows(batch, cells.offsets) - cells.offsets[:-1, None]
+        out[:] = 0.0
+        rows = np.arange(batch.n_rows)
+        if not cells.above:
+            for family, table in zip(network.families, network.tables, strict=True):
+                out[:, family[-1]] = table[tuple(codes[j] for j in family)]
+            rows = np.flatnonzero(network.rows(batch.codes, batch.n_rows))
+        if len(rows):
+            order = [family[-1] for family in cells.families]
+            out[rows] = by_chain_rule(self._likelihood(), order, codes[:, rows], cells)
+
+    def _drawn_codes(
+        self, codes: NDArray[np.intp], random: np.random.Generator
+    ) -> list[NDArray[np.int64]]:
+        return drawn_features(self._cells, self._network, self._likelihood(), codes, random)
+
+
+def _target(stats: Statistics) -> str:
+    """Return the name of the class node."""
+    return class_node(stats.schema.target or "class", stats.schema.names)

@@ -1,0 +1,207 @@
+"""Models chosen among nested ones by leave-one-out, all scored in one scan."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes.core.batch import BLOCK_ROWS, Batch
+from fastbayes.core.errors import DataError, SchemaError
+from fastbayes.data.encode import Encoder
+from fastbayes.data.segments import Segment
+from fastbayes.kernels import dispatch
+from fastbayes.kernels.numpy.nested import NestedRows, Networks
+from fastbayes.models.discrete.families import FamilyTables
+from fastbayes.models.estimator.base import Scans
+from fastbayes.models.estimator.count_tables import CountTables
+from fastbayes.models.estimator.log_space import Floats
+from fastbayes.models.estimator.loo_base import PriorWithout
+from fastbayes.scan import engine
+from fastbayes.statistics import FamilyCounts
+from fastbayes.statistics.bundle import Statistics
+
+logger = logging.getLogger("fastbayes")
+
+CRITERIA = ("log_loss", "error")
+# Losses closer than this share of themselves are equal.
+TIE = 1e-12
+
+Ints = NDArray[np.int64]
+
+
+class NestedLosses(NamedTuple):
+    """Leave-one-out losses of nested models: means over rows, weighted.
+
+    log_loss  (..., m + 1) nats, by the number of features
+    error     (..., m + 1) share of rows whose most probable class is another
+    """
+
+    log_loss: Floats
+    error: Floats
+
+    def best(self, criterion: str, least: int) -> tuple[int, ...]:
+        """Return where the least loss is, of equals the first, with at least so many features."""
+        loss = getattr(self, criterion)[..., least:]
+        equal = np.argwhere(loss <= loss.min() * (1 + TIE))[0]
+        return (*equal[:-1].tolist(), int(equal[-1]) + least)
+
+
+def check_rereadable(model: Any, scans: Scans) -> None:
+    """Raise SchemaError where the rows can be read only once."""
+    if not scans.source.rereadable:
+        raise SchemaError(
+            f"{scans.source.description} can be read only once, but "
+            f"{type(model).__name__}(select={model.select!r}) takes one more scan: pass a table or "
+            "a path"
+        )
+
+
+def losses(
+    model: Any,
+    scans: Scans,
+    stats: Statistics,
+    shape: tuple[int, ...],
+    add: Callable[[Batch, Floats, Floats], None],
+) -> NestedLosses:
+    """Return the losses that `add` adds up over all rows, in one scan.
+
+    Parameters
+    ----------
+    model
+        The classifier, for its threads.
+    scans
+        The source.
+    stats
+        What the rows were counted into.
+    shape
+        Shape of the losses.
+    add
+        Adds the losses of a batch, and the weight of its errors.
+    """
+    schema, learning = stats.schema, scans.learning(cuts=scans.cuts)
+    encoder = Encoder.applying_to(
+        schema,
+        scans.source.schema,
+        unseen="error",
+        target=schema.target,
+        weight=learning.weight,
+    )
+    encoder.expect(scans.source.n_rows)
+
+    def score(segment: Segment) -> tuple[Floats, Floats, float, int]:
+        loss, errors, n, rows = np.zeros(shape), np.zeros(shape), 0.0, 0
+        for block, encoded in engine.encoded_blocks(segment, encoder):
+            rows += block.num_rows
+            batch = encoded.batch
+            if batch.n_rows:
+                add(batch, loss, errors)
+            n += batch.n_rows if batch.weight is None else float(batch.weight.sum())
+        return loss, errors, n, rows
+
+    loss, errors, n = np.zeros(shape), np.zeros(shape), 0.0
+    threads = engine.resolved_threads(model.threads)
+    # Sums of floating-point numbers: in the order of the segments, whoever scored them.
+    for part in engine.in_order(score, scans.source.segments(BLOCK_ROWS), threads):
+        loss += part[0]
+        errors += part[1]
+        n += part[2]
+        if scans.progress is not None:
+            scans.progress(part[3])
+    if not np.isclose(n, float(stats.n_rows), rtol=1e-9):
+        raise DataError(f"{scans.source.description} changed while it was read; fit again")
+    return NestedLosses(loss / max(n, 1e-300), errors / max(n, 1e-300))
+
+
+class RowsOf:
+    """Batches as rows that are scored without themselves.
+
+    Parameters
+    ----------
+    cells
+        Says which codes are observations.
+    features
+        The features in the order in which models take them.
+    prior
+        The class prior without a row.
+    """
+
+    def __init__(self, cells: CountTables, features: list[int], prior: PriorWithout) -> None:
+        self._place = {feature: at for at, feature in enumerate(features)}
+        self._prior = prior
+        self._states = []
+        for j in range(len(cells.sizes)):
+            hidden = cells.hidden[cells.offsets[j] : cells.offsets[j + 1]]
+            # An unseen value, where it is not hidden, is a state of count 0, the last one.
+            self._states.append(np.where(hidden, -1, np.arange(len(hidden))).astype(np.int32))
+
+    def __call__(self, batch: Batch) -> NestedRows:
+        """Return the rows of a batch."""
+        assert batch.classes is not None
+        states = np.empty((len(self._place), batch.n_rows), np.int32)
+        for features, codes, _ in batch.codes:
+            for feature, column in zip(features.tolist(), codes, strict=True):
+                if (at := self._place.get(feature)) is not None:
+                    states[at] = self._states[feature][column]
+        y = batch.classes.astype(np.int64)
+        weight = np.ones(batch.n_rows) if batch.weight is None else batch.weight
+        gone = np.minimum(weight, 1.0)
+        light = gone if (gone < 1).any() else None
+        return NestedRows(states, y, np.exp(self._prior(y, light)), weight, gone)
+
+
+def network_losses(
+    model: Any, scans: Scans, stats: Statistics, cells: FamilyTables, log_prior: Floats
+) -> NestedLosses:
+    """Return the losses of a KDB of every k and every number of features, (k + 1, m + 1)."""
+    counts, rule = stats.values.class_counts, model._smoothing()
+    prior = PriorWithout(counts, rule, model.class_prior, log_prior)
+    features = [family[-1] for family in cells.families]
+    rows, nested = RowsOf(cells, features, prior), _networks(cells, int(model.k), model.alpha)
+    shape = (int(model.k) + 1, len(features) + 1)
+
+    def add(batch: Batch, loss: Floats, errors: Floats) -> None:
+        dispatch.load("nested", batch.cells).add_network_losses(nested, rows(batch), loss, errors)
+
+    return losses(model, scans, stats, shape, add)
+
+
+def _networks(cells: FamilyTables, k: int, alpha: float) -> Networks:
+    place = {family[-1]: at for at, family in enumerate(cells.families)}
+    m = len(place)
+    parents = np.full((m, k), -1)
+    first, margins = np.full((m, k + 1), -1), np.full((m, k + 1), -1)
+    pieces, at = [np.zeros(0)], 0
+    states = cells.choices.astype(np.int64)
+    for q, family in enumerate(cells.families):
+        for level in range(len(family)):
+            if level:
+                parents[q, level - 1] = place[family[level - 1]]
+            counts = cells.counts(q, level)
+            counts = counts[tuple(slice(states[f]) for f in (*family[:level], family[-1]))]
+            for where, piece in ((first, counts), (margins, counts.sum(axis=-2))):
+                where[q, level] = at
+                pieces.append(piece.reshape(-1))
+                at += piece.size
+    sizes = states[[family[-1] for family in cells.families]]
+    return Networks(parents, sizes, first, margins, np.concatenate(pieces), float(alpha))
+
+
+def reduced(stats: Statistics, k: int, n_features: int) -> Statistics:
+    """Return statistics with the first families alone, and k parents in each at most."""
+    whole, schema = stats.families, stats.schema
+    families, blocks = [], [np.zeros(0, whole.flat.dtype)]
+    for q, family in enumerate(whole.families[:n_features]):
+        axes = tuple(range(k, len(family) - 1))
+        families.append((*family[:-1][:k], family[-1]))
+        blocks.append(whole.group(q).sum(axis=axes, dtype=whole.flat.dtype).reshape(-1))
+    counts = FamilyCounts(schema.shape, weighted=whole.weighted, families=families)
+    layout = whole.layout
+    counts.layout = counts.layout.resized(layout.sizes, layout.missing, layout.n_classes)
+    counts.flat = np.concatenate(blocks)
+    parts: dict[str, Any] = {**stats.parts, "families": counts.settled()}
+    return replace(stats, parts=parts)

@@ -1,0 +1,183 @@
+"""SPODE: one feature is the parent of all others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+
+from fastbayes.core.errors import DataError, SchemaError
+from fastbayes.data.folds import FoldsByPlace
+from fastbayes.models.discrete.chosen_parent import FOLDS, best_held_out, best_left_out
+from fastbayes.models.discrete.held_out import spode_scores
+from fastbayes.models.discrete.one_dependence import check_all_pairs
+from fastbayes.models.discrete.structure import by_relevance
+from fastbayes.models.discrete.tan import check_feature, dependence
+from fastbayes.models.discrete.tree import TreeClassifier
+from fastbayes.models.estimator.base import Scans
+from fastbayes.models.estimator.count_tables import CountTables, Smoothing
+from fastbayes.models.estimator.log_space import Floats
+from fastbayes.models.estimator.parameters import fitted, parameter
+from fastbayes.models.estimator.smoothing import best_of
+from fastbayes.scan.engine import resolved_threads
+from fastbayes.statistics.bundle import Statistics
+
+CRITERIA = ("loo_joint", "loo", "cv", "cmi")
+# Those that read the rows once more.
+READING = ("loo", "cv")
+
+
+class SPODE(TreeClassifier):
+    """Super-parent one-dependence estimator: every feature depends on the class and on one feature.
+
+    Notes
+    -----
+    P(c, x) = P(c) P(x_p | c) prod_{j != p} P(x_j | c, x_p); a missing super-parent is summed out.
+    The leave-one-out log joint is a closed form of the counts: no data are read to choose. "loo"
+    and "cv" score all super-parents in one more scan, -ln P(c | x) of each row by the counts
+    without it, or without its fold. Ties go by feature name.
+
+    References
+    ----------
+    Keogh, Pazzani (1999), Learning augmented Bayesian classifiers, AI and Statistics.
+
+    Examples
+    --------
+    >>> import fastbayes as fb
+    >>> table = {"a": ["0", "0", "1", "1"], "b": ["0", "1", "0", "1"], "y": ["n", "p", "p", "n"]}
+    >>> model = fb.SPODE().fit(table, "y")
+    >>> model.super_parent_
+    'a'
+    >>> model.predict({"a": ["0", "1"], "b": ["1", "1"]})
+    array(['p', 'n'], dtype='<U1')
+    """
+
+    super_parent: str = parameter(
+        """
+        Name of the parent of all others, or how to choose it: "loo_joint" (leave-one-out log
+        joint), "cmi" (sum of I(X_j; X_p | C)); or by a scan that scores the rows, in `fit` only:
+        "loo" (leave-one-out log-loss), "cv" (log-loss of ten folds).
+        """,
+        default="loo_joint",
+    )
+    super_parent_: str = fitted("Name of the parent of all other features.")
+
+    _chosen: str | None = None
+    _named: str | None = None
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if not isinstance(self.super_parent, str):
+            raise ValueError(
+                f"super_parent={self.super_parent!r}: use the name of a column, or one of "
+                f"{CRITERIA}"
+            )
+
+    # -- learning ------------------------------------------------------------------------------
+
+    @property
+    def _reads_rows(self) -> bool:
+        """Whether the super-parent is chosen by scoring the rows."""
+        return self._named is None and self.super_parent in READING
+
+    def _with_parent(self, name: str) -> SPODE:
+        """Return an unfitted model with this super-parent, though it be called as a criterion."""
+        model = type(self)(**self.get_params(deep=False))
+        model._named = name
+        return model
+
+    def _suited(self, stats: Any) -> Statistics:
+        if self._reads_rows:
+            raise SchemaError(
+                f"super_parent={self.super_parent!r} scores the rows themselves: use fit, or "
+                "choose by counts alone with 'loo_joint' or 'cmi'"
+            )
+        stats = super()._suited(stats)
+        check_all_pairs(stats)
+        return stats
+
+    def _scanned(self, scans: Scans) -> Statistics:
+        if not self._reads_rows:
+            return super()._scanned(scans)
+        if not scans.first:
+            raise SchemaError(
+                f"super_parent={self.super_parent!r} takes all rows at once: use fit, or choose by "
+                "counts alone with 'loo_joint' or 'cmi'"
+            )
+        if not scans.source.rereadable:
+            raise SchemaError(
+                f"{scans.source.description} can be read only once, but super_parent="
+                f"{self.super_parent!r} takes a scan of its own: pass a table or a path, or choose "
+                "by counts alone with 'loo_joint'"
+            )
+        folds = FoldsByPlace(FOLDS) if self.super_parent == "cv" else None
+        wanted: dict[str, dict[str, Any]] = {name: {} for name in self._statistics}
+        stats = scans.count(self, wanted, folds=folds)
+        self._chosen = None if not stats.n_rows else self._best(stats, scans, folds)
+        return replace(stats, folds=(), fold_names=())
+
+    def _best(self, stats: Statistics, scans: Scans, folds: FoldsByPlace | None) -> str:
+        reading = scans, resolved_threads(self.threads)
+        if folds is None:
+            return best_left_out(self._with_parent, stats, *reading)
+        return best_held_out(self._with_parent, stats, folds, *reading)
+
+    def _structure(self, stats: Statistics, cells: CountTables) -> dict[str, Any]:
+        names = stats.schema.names
+        if self._reads_rows:
+            if self._chosen is None:
+                raise DataError("there are no rows to choose a super-parent by")
+            parent = names.index(self._chosen)
+        elif self._named is not None:
+            parent = names.index(self._named)
+        elif self.super_parent in CRITERIA:
+            # A column without a value is not chosen if there is another.
+            ranked = by_relevance(self._worth(cells), names)
+            parent = int(ranked[np.argmax(cells.choices[ranked] > 0)])
+        else:
+            check_feature(stats.schema, self.super_parent)
+            parent = names.index(self.super_parent)
+        # A column without a value is nobody's parent: then the model is naive Bayes.
+        parents = np.full(len(names), parent if cells.choices[parent] > 0 else -1)
+        parents[parent] = -1
+        return {"_parents": parents, "super_parent_": names[parent]}
+
+    def _worth(self, cells: CountTables) -> Floats:
+        """Return how good a parent of all others each feature would be, (n_features,)."""
+        if self.super_parent == "cmi":
+            return np.asarray(dependence(cells).sum(axis=0))
+        if self.alpha != "loo":
+            return spode_scores(cells, self._smoothing())
+        best = best_of(lambda alpha: float(spode_scores(cells, Smoothing(alpha=alpha)).max()))
+        return spode_scores(cells, Smoothing(alpha=best))
+
+    # -- copies and files: the rows are not there, the choice is kept ----------------------------
+
+    def _copy_with(self, **params: Any) -> Self:
+        copy = type(self)(**{**self.get_params(deep=False), **params})
+        copy._set_features(vars(self).get("feature_names_in_"), self.n_features_in_)
+        copy._chosen = self._chosen
+        return copy._learned(self.statistics_)
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return a JSON-able header and named arrays from which `from_state` rebuilds.
+
+        Returns
+        -------
+        tuple
+            Header and arrays.
+        """
+        header, arrays = super().state()
+        return {**header, "super_parent": self.super_parent_}, arrays
+
+    def _loaded(
+        self, header: Mapping[str, Any], arrays: Mapping[str, Any], source: str
+    ) -> Statistics:
+        stats = super()._loaded(header, arrays, source)
+        if self._reads_rows:
+            if header["super_parent"] not in stats.schema.names:
+                raise ValueError("the super-parent is no feature")
+            self._chosen = header["super_parent"]
+        return stats

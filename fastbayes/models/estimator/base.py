@@ -1,0 +1,335 @@
+"""How classifiers of tables learn: data in, statistics counted, parameters read off."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import ArrayLike, NDArray
+
+from fastbayes.core.batch import GREATEST
+from fastbayes.core.domains import cast_domain, common_type, domain, same_values
+from fastbayes.core.errors import DataError, SchemaError
+from fastbayes.core.schema import Schema, chosen, labels
+from fastbayes.data.encode import Encoder
+from fastbayes.data.folds import Folds
+from fastbayes.data.join import to_array
+from fastbayes.models.estimator.inputs import open_training
+from fastbayes.models.estimator.parameters import fitted, parameter
+from fastbayes.models.estimator.table_rows import TableRows
+from fastbayes.scan import engine
+from fastbayes.scan.data_warnings import remark
+from fastbayes.scan.discretization import numeric_cuts
+from fastbayes.statistics.bundle import Statistics
+
+logger = logging.getLogger("fastbayes")
+
+
+@dataclass
+class Scans:
+    """Scans over one source, which a model learns from."""
+
+    source: Any
+    learning: Callable[..., Encoder]
+    cuts: dict[str, NDArray[np.float64]] | None
+    unlabelled: list[pa.RecordBatch]
+    first: bool  # not a later batch
+    progress: engine.Progress | None = None
+
+    def count(
+        self,
+        model: Classifier,
+        wanted: engine.Wanted,
+        known: Schema | None = None,
+        folds: Folds | None = None,
+    ) -> Statistics:
+        """Scan once; `known` is the schema that an earlier scan of the same rows found."""
+        encoder = self.learning(cuts=self.cuts)
+        if known is not None:
+            encoder.know(known)
+            self.unlabelled.clear()
+        return engine.scan(
+            self.source,
+            encoder,
+            wanted,
+            threads=model.threads,
+            memory_limit=model.memory_limit,
+            progress=self.progress,
+            unlabelled=self.unlabelled,
+            classless=not self.first,
+            folds=folds,
+        )
+
+
+class Classifier(TableRows):
+    """A classifier of tables whose parameters are read off statistics.
+
+    A subclass says which statistics it needs (`_statistics`), checks its parameters
+    (`_check_parameters`), reads the statistics (`_read`), gives a scorer (`_scorer`), and where
+    it can explains (`_contributions`) and draws rows (`_drawn`).
+    """
+
+    _allow_nan: ClassVar[bool] = True
+    _statistics: ClassVar[tuple[str, ...]] = ("values", "moments")
+    _discretizes: ClassVar[bool] = False
+    _has_densities: ClassVar[bool] = True
+
+    domains: Mapping[str, Any] | None = parameter(
+        "HasParameters values by column name: smoothing counts them, other values are an error.",
+        default=None,
+    )
+    categorical: Iterable[str | int] | None = parameter(
+        "Names or indices of columns to treat as categorical whatever their type.",
+        default=None,
+    )
+    missing: str = parameter(
+        '"marginalize": a missing value says nothing; "category": it is a value of its own.',
+        default="marginalize",
+        choices=("marginalize", "category"),
+    )
+    threads: int | None = parameter(
+        "Worker threads, all processors by default; they never change a bit of a result.",
+        default=None,
+    )
+    memory_limit: int | None = parameter("Bytes that the counts may take.", default=None)
+    discretize: Any = fitted()  # a parameter of classes with `_discretizes`
+
+    # -- learning ------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any = None, *, sample_weight: Any = None) -> Self:
+        """Learn from data in one scan.
+
+        Parameters
+        ----------
+        X
+            A path, glob, list of paths, directory or URI; a table, frame, array, dataset or
+            stream. Missing values are nulls, and NaN in numeric columns.
+        y
+            The name of the class column of X, or (n_rows,) labels; rows without one are left out.
+        sample_weight
+            The name of a weight column of X, or (n_rows,) weights, finite and not negative.
+
+        Returns
+        -------
+        Self
+            The fitted model.
+
+        Raises
+        ------
+        DataError
+            When the data cannot be used; the message names file, column, value, row and remedy.
+        """
+        self._learned(self._count(X, y, sample_weight))
+        remark(self.statistics_, densities=self._has_densities)
+        self._caution()
+        return self
+
+    def _has_class(self, y: Any) -> NDArray[np.bool_] | None:
+        """Return where a row has a class; the others are left out, as they are by `fit`."""
+        if y is None:
+            return None
+        labels = to_array("class", y)
+        known = labels.is_valid().to_numpy(zero_copy_only=False)
+        return None if known.all() or not known.any() else known
+
+    def partial_fit(
+        self, X: Any, y: Any = None, *, classes: ArrayLike | None = None, sample_weight: Any = None
+    ) -> Self:
+        """Learn from more data; any batching gives what one `fit` on all of it gives.
+
+        Parameters
+        ----------
+        X
+            As in `fit`. New values and new classes may appear.
+        y
+            As in `fit`.
+        classes
+            All classes, if they are known beforehand: others are then an error.
+        sample_weight
+            As in `fit`.
+
+        Returns
+        -------
+        Self
+            The fitted model.
+
+        Raises
+        ------
+        DataError
+            When the data cannot be used or do not fit what was learned before.
+        """
+        first = not self.__sklearn_is_fitted__()
+        counted = self._count(X, y, sample_weight, classes, first=first)
+        self._learned(counted if first else self.statistics_ + counted)
+        self._caution()
+        return self
+
+    def _count(
+        self, X: Any, y: Any, sample_weight: Any, classes: Any = None, *, first: bool = True
+    ) -> Statistics:
+        self._check_parameters()
+        opened = open_training(self, X, y, sample_weight, reset=first)
+        domains = {**opened.domains, **(self.domains or {})}
+        categorical = self.categorical
+        if not first:
+            known = self.schema_
+            coded = [f for f in known.categorical if f.cuts is None]
+            domains = {f.name: f.values for f in coded if f.declared} | domains
+            if known.classes_declared:
+                domains[opened.target] = known.classes
+            # A column of nothing but nulls so far is of no kind yet, unless the user chose one.
+            picked = chosen(known.names, self.categorical)
+            picked |= {f.name for f in coded if not f.void}
+            here = {*opened.source.schema.names} - {opened.target, opened.weight}
+            categorical = sorted(picked & here)
+        if classes is not None:
+            domains[opened.target] = np.unique(np.asarray(classes)).tolist()
+        learning = partial(
+            Encoder.learning,
+            opened.source.schema,
+            opened.target,
+            weight=opened.weight,
+            domains=domains,
+            categorical=categorical,
+            missing=self._counts_missing,
+            keep_unlabelled=self._keeps_unlabelled(),
+        )
+        scans = self._scans(opened.source, learning, first=first)
+        stats = self._scanned(scans)
+        if first:
+            check_learnable(stats, opened.source.description)
+        return self._with_unlabelled(stats, scans.unlabelled, opened.weight)
+
+    def _scans(
+        self,
+        source: Any,
+        learning: Callable[..., Encoder],
+        *,
+        first: bool = True,
+        progress: engine.Progress | None = None,
+    ) -> Scans:
+        """Return scans over a source, once it is known where its numeric columns are cut."""
+        cuts = None
+        if (to_cut := self._to_cut(learning(), None if first else self.schema_)) is not None:
+            cuts = numeric_cuts(
+                source,
+                *to_cut,
+                threads=self.threads,
+                memory_limit=self.memory_limit,
+                progress=progress,
+            )
+        return Scans(source, learning, cuts, [], first, progress)
+
+    def _to_cut(self, encoder: Encoder, known: Schema | None = None) -> tuple[Encoder, Any] | None:
+        """Return an encoder of the columns that are cut into bins, and how; None without such.
+
+        `known` is what was learned before: its cut points stay.
+        """
+        if not self._discretizes:
+            return None
+        if known is None:
+            return encoder, self.discretize
+        told = self.discretize
+        if not isinstance(told, Mapping):
+            told = {f.name: told for f, book in encoder.features if book is None}
+        # A column of nothing but nulls so far is cut now.
+        return encoder, {**told, **{f.name: f.cuts for f in known.features if f.cuts is not None}}
+
+    def _scanned(self, scans: Scans) -> Statistics:
+        """Return the statistics of all rows; a subclass may need several scans."""
+        return scans.count(self, {name: {} for name in self._statistics})
+
+    @property
+    def _counts_missing(self) -> str:
+        """What a missing value is in counting, which `missing` says where it says nothing else."""
+        return self.missing
+
+    def _keeps_unlabelled(self) -> bool:
+        return False
+
+    def _with_unlabelled(
+        self, stats: Statistics, rows: list[pa.RecordBatch], weight: str | None
+    ) -> Statistics:
+        if stats.dropped_rows:
+            logger.info("%d rows without a class were left out", stats.dropped_rows)
+        return stats
+
+    def _suited(self, stats: Any) -> Statistics:
+        self._check_suits(stats)
+        return stats
+
+    def _check_suits(self, stats: Any) -> None:
+        """Raise SchemaError where rows were counted in a way that is not the model's."""
+        if not isinstance(stats, Statistics):
+            raise SchemaError(
+                f"{type(self).__name__} is fitted from statistics of tables, as "
+                f"fastbayes.count returns them, not from {type(stats).__name__}"
+            )
+        schema = stats.schema
+        if schema.missing != self._counts_missing:
+            raise SchemaError(
+                f"the statistics were counted with missing={schema.missing!r}, the model "
+                f"has missing={self._counts_missing!r}; use one of them for both"
+            )
+        counted = {f.name: f.values for f in schema.features}
+        forced = chosen(schema.names, self.categorical)
+        for name in (f.name for f in schema.numeric if f.name in forced):
+            raise SchemaError(
+                f"the statistics were counted with column {name!r} as numeric, the model has it "
+                "in `categorical`; count again with it"
+            )
+        for name, wanted in (self.domains or {}).items():
+            values = schema.classes if name == schema.target else counted.get(name)
+            if values is None or not _same_domain(name, wanted, values):
+                raise SchemaError(
+                    f"the statistics were not counted with the model's domains[{name!r}]; count "
+                    "again with these domains, or leave them out"
+                )
+
+    def _features_of(self, stats: Statistics) -> tuple[Sequence[str] | None, int]:
+        return stats.schema.names, len(stats.schema.names)
+
+    def _loaded(
+        self, header: Mapping[str, Any], arrays: Mapping[str, Any], source: str
+    ) -> Statistics:
+        return Statistics.from_state(header, arrays, source)
+
+    def _learned(self, stats: Statistics) -> Self:
+        for name in self._statistics:
+            if name not in stats.parts:
+                raise SchemaError(f"the statistics hold no {name}; count again with {name}=True")
+        if stats.schema.target is None or not len(stats.schema.classes):
+            raise DataError(
+                "the statistics hold no class: all rows were taken away, or there was no target; "
+                "count again with a target"
+            )
+        if not (total := float(stats.values.class_counts.sum())) <= GREATEST:
+            raise DataError(
+                f"the weights of the rows sum to {total:g}, over {GREATEST:g}; scale them down"
+            )
+        super()._learned(stats)
+        self.schema_ = stats.schema
+        self.classes_ = labels(stats.schema.classes)
+        return self
+
+
+def check_learnable(stats: Statistics, where: str) -> None:
+    """Raise DataError where statistics hold nothing that a model could be made of."""
+    why = None
+    if not stats.n_rows:
+        why = "every weight is zero" if stats.weighted else "there are no rows"
+    elif not stats.schema.names:
+        why = "there is no column beside the target"
+    if why is not None:
+        raise DataError(f"{where}: nothing to learn from, {why}")
+
+
+def _same_domain(name: str, wanted: Any, counted: pa.Array) -> bool:
+    values = domain(name, wanted)
+    kind = common_type(name, values.type, counted.type)
+    return same_values(*(cast_domain(name, v, kind) for v in (values, counted)))

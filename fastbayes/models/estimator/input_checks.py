@@ -1,0 +1,282 @@
+"""The door for arrays of features: checked here once, with scikit-learn's messages."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes.core.errors import DataError, SchemaError
+from fastbayes.core.warn import warn
+
+ROWS = 65_536  # rows looked at together when a culprit is searched
+
+
+def is_sparse(X: Any) -> bool:
+    """Return whether X is a sparse matrix or array of scipy, which is not imported for that.
+
+    Parameters
+    ----------
+    X
+        Anything.
+
+    Returns
+    -------
+    bool
+        True for scipy.sparse.
+    """
+    scipy_sparse = sys.modules.get("scipy.sparse")
+    return scipy_sparse is not None and bool(scipy_sparse.issparse(X))
+
+
+def feature_names(X: Any) -> NDArray[np.object_] | None:
+    """Return the column names of a frame or table if all of them are strings.
+
+    Parameters
+    ----------
+    X
+        An array, or a frame of pandas, polars, pyarrow or anything with `columns`.
+
+    Returns
+    -------
+    numpy.ndarray or None
+        (n_features,) names, None where there are none.
+
+    Raises
+    ------
+    TypeError
+        When some names are strings and some are not.
+    """
+    if type(X).__module__.partition(".")[0] == "pyarrow":
+        columns = getattr(getattr(X, "schema", None), "names", None)
+    else:
+        columns = getattr(X, "columns", None)
+    if columns is None or isinstance(X, np.ndarray):
+        return None
+    names = np.asarray(list(columns), dtype=object)
+    kinds = sorted({type(name).__qualname__ for name in names})
+    if "str" in kinds and len(kinds) > 1:
+        raise TypeError(
+            "Feature names are only supported if all input features have string names, but your "
+            f"input has {kinds} as feature name / column name types; rename the columns, for "
+            "example by X.columns = X.columns.astype(str)"
+        )
+    return names if kinds == ["str"] else None
+
+
+def split_target(X: Any, y: Any) -> tuple[Any, Any]:
+    """Return features and target where the target is named as a column of X.
+
+    Parameters
+    ----------
+    X
+        A frame, a table, a dictionary of columns or a path; anything else when y is no string.
+    y
+        The name of the class column; anything else is handed back as it came.
+
+    Returns
+    -------
+    tuple
+        X without the column, or as it is where other columns are not read, and the column.
+
+    Raises
+    ------
+    SchemaError
+        When X has no such column.
+    """
+    if not isinstance(y, str):
+        return X, y
+    import pyarrow as pa
+
+    if isinstance(X, (str, os.PathLike, Mapping)):
+        from fastbayes.data.source import open_source
+
+        source = open_source(X, columns=[y])
+        pieces = [rows.column(y) for part in source.segments(ROWS) for rows in part.batches()]
+        return X, pa.chunked_array(pieces, source.schema.field(y).type)
+    if not hasattr(X, "__arrow_c_stream__"):
+        raise SchemaError(f"y={y!r} names a column, but X is a {type(X).__name__}, not a frame")
+    table = pa.table(X)
+    if y not in table.column_names:
+        raise SchemaError(f"no column {y!r} in X; its columns are {table.column_names}")
+    return table.drop_columns([y]), table.column(y)
+
+
+def check_features(estimator: Any, X: Any, *, reset: bool) -> Any:
+    """Return X as a two-dimensional array of numbers, checked for this estimator.
+
+    Parameters
+    ----------
+    estimator
+        An `Estimator`; its class attributes say whether NaN and sparse matrices are welcome.
+    X
+        (n_rows, n_features) array, list, frame, or sparse matrix.
+    reset
+        Whether to set `n_features_in_` and `feature_names_in_` (fit), or to check X against them.
+
+    Returns
+    -------
+    numpy.ndarray or scipy sparse matrix
+        Of booleans, integers or floats, in any memory layout; sparse input becomes CSR.
+
+    Raises
+    ------
+    ValueError
+        For a wrong shape, no rows, no features, wrong names, complex or non-finite numbers, text;
+        the message names the column and row where there is one.
+    TypeError
+        For sparse input that is not welcome, and cells that are not numbers.
+    """
+    names = feature_names(X)
+    owner = type(estimator).__name__
+    if not reset:
+        _check_names(getattr(estimator, "feature_names_in_", None), names, owner)
+    array = _csr(estimator, X) if is_sparse(X) else _dense(X, names)
+    n_rows, n_features = array.shape
+    if n_rows == 0:
+        raise DataError(
+            f"Found array with 0 sample(s) (shape={array.shape}) while a minimum of 1 is required "
+            f"by {owner}."
+        )
+    if n_features == 0:
+        raise DataError(
+            f"Found array with 0 feature(s) (shape={array.shape}) while a minimum of 1 is "
+            f"required by {owner}."
+        )
+    if not reset and n_features != estimator.n_features_in_:
+        raise DataError(
+            f"X has {n_features} features, but {owner} is expecting {estimator.n_features_in_} "
+            "features as input."
+        )
+    _check_finite(array, names, estimator)
+    if reset:
+        estimator._set_features(names, n_features)
+    return array
+
+
+def _check_names(fitted: Any, names: NDArray[np.object_] | None, owner: str) -> None:
+    if fitted is None or names is None:
+        if names is not None:
+            warn(f"X has feature names, but {owner} was fitted without feature names")
+        elif fitted is not None:
+            warn(f"X does not have valid feature names, but {owner} was fitted with feature names")
+        return
+    if len(fitted) == len(names) and bool((fitted == names).all()):
+        return
+    message = "The feature names should match those that were passed during fit.\n"
+    unseen, gone = sorted(set(names) - set(fitted)), sorted(set(fitted) - set(names))
+    if unseen:
+        message += "Feature names unseen at fit time:\n" + _listed(unseen)
+    if gone:
+        message += "Feature names seen at fit time, yet now missing:\n" + _listed(gone)
+    if not unseen and not gone:
+        message += "Feature names must be in the same order as they were in fit.\n"
+    raise SchemaError(message)
+
+
+def _listed(names: list[str]) -> str:
+    return "".join(f"- {name}\n" for name in names[:5]) + ("- ...\n" if len(names) > 5 else "")
+
+
+def _csr(estimator: Any, X: Any) -> Any:
+    if not estimator._accept_sparse:
+        raise TypeError(
+            f"Sparse data was passed, but {type(estimator).__name__} needs dense data. Use "
+            "'.toarray()' to convert to a dense numpy array."
+        )
+    if X.dtype.kind == "c":
+        raise DataError(f"Complex data not supported: X has dtype {X.dtype}")
+    if X.ndim != 2:
+        raise DataError(
+            f"Expected 2D input, got input with shape {X.shape}. Reshape your data using "
+            "array.reshape(1, -1) if it contains a single sample."
+        )
+    X = X.tocsr()
+    if not X.has_canonical_format:  # cells given in parts are one number
+        X = X.copy()
+        X.sum_duplicates()
+    return X
+
+
+def _dense(X: Any, names: NDArray[np.object_] | None) -> NDArray[Any]:
+    if isinstance(X, np.ma.MaskedArray):
+        X = np.ma.filled(X.astype(np.float64), np.nan)
+    elif hasattr(X, "iloc") and hasattr(X, "dtypes"):
+        kinds = [X.dtype] if hasattr(X, "dtype") else list(X.dtypes)
+        if not all(isinstance(kind, np.dtype) for kind in kinds):  # pandas' own types
+            X = _numbers(X.to_numpy(dtype=object, na_value=np.nan), names)
+    elif hasattr(X, "__arrow_c_stream__") and not hasattr(X, "__array__"):
+        import pyarrow as pa
+
+        X = pa.table(X)
+    array = np.asarray(X)
+    if array.dtype.kind == "c":
+        raise DataError(f"Complex data not supported: X has dtype {array.dtype}")
+    if array.ndim < 2:
+        was = "scalar" if array.ndim == 0 else f"{array.ndim}D"
+        raise DataError(
+            f"Expected 2D array, got {was} array instead. Reshape your data either using "
+            "array.reshape(-1, 1) if your data has a single feature or array.reshape(1, -1) if "
+            "it contains a single sample."
+        )
+    if array.ndim > 2:
+        raise DataError(f"Found array with dim {array.ndim}, while dim <= 2 is required.")
+    if array.dtype.kind in "MmV":
+        raise DataError(f"X has dtype {array.dtype}, which is no number; cast it to one")
+    return array if array.dtype.kind in "buif" else _numbers(array, names)
+
+
+def _numbers(array: NDArray[Any], names: NDArray[np.object_] | None) -> NDArray[np.float64]:
+    try:
+        return array.astype(np.float64)
+    except ValueError:
+        for (row, column), cell in np.ndenumerate(array):
+            try:
+                float(cell)
+            except ValueError as error:
+                raise DataError(
+                    f"column {_called(names, column)}, row {row}: {cell!r} is not a number; "
+                    "encode text as numbers, or use fastbayes.NaiveBayes"
+                ) from error
+        raise
+
+
+def _called(names: NDArray[np.object_] | None, column: int) -> str:
+    return str(column) if names is None else repr(names[column])
+
+
+def _check_finite(array: Any, names: NDArray[np.object_] | None, estimator: Any) -> None:
+    sparse = is_sparse(array)
+    values = array.data if sparse else array
+    if values.dtype.kind != "f":
+        return
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(values.sum()):
+            return
+    for start in range(0, len(values), ROWS):
+        block = values[start : start + ROWS]
+        wrong = np.isinf(block) if estimator._allow_nan else ~np.isfinite(block)
+        if not wrong.any():
+            continue
+        if sparse:
+            place = start + int(wrong.argmax())
+            row = int(np.searchsorted(array.indptr, place, side="right")) - 1
+            column = int(array.indices[place])
+            value = values[place]
+        else:
+            at, column = (int(i) for i in np.argwhere(wrong)[0])
+            row, value = start + at, block[at, column]
+        where = f"column {_called(names, column)}, row {row}"
+        if np.isnan(value):
+            raise DataError(
+                f"Input X contains NaN: {where}. {type(estimator).__name__} does not accept "
+                "missing values; fill them in, or use fastbayes.NaiveBayes, which does."
+            )
+        raise DataError(
+            f"Input X contains infinity or a value too large for {values.dtype!r}: {where}; "
+            "replace it by a finite number."
+        )

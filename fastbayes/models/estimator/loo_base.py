@@ -1,0 +1,224 @@
+"""Rows scored by the counts without them: what the models share."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes.core.batch import Batch
+from fastbayes.kernels import dispatch
+from fastbayes.models.estimator.count_tables import CountTables, Smoothing, logs
+from fastbayes.models.estimator.log_space import Floats
+
+# What a subtraction leaves of a sum of weights below this share of it is rounding.
+ROUNDING = 1e-12
+
+
+def without(n: NDArray[Any], gone: Any = 1.0) -> Floats:
+    """Return counts less what is taken away; what rounding leaves, or would be below 0, is 0."""
+    left = n - gone
+    return np.asarray(np.where(left > ROUNDING * n, left, 0.0))
+
+
+class Without(Smoothing):
+    """A rule of smoothing that finds one row less in each cell and in each total.
+
+    Parameters
+    ----------
+    rule
+        The rule to apply to what is left.
+    """
+
+    def __init__(self, rule: Smoothing) -> None:
+        super().__init__(rule.kind, rule.alpha, rule.m)
+
+    def ratio(self, n: NDArray[Any], total: NDArray[Any], cells: Any) -> Floats:
+        """Return (n - 1 + mass) / (total - 1 + cells mass); 0/0 is its limit 1/cells."""
+        return super().ratio(without(n), without(total), cells)
+
+
+class LooRows(NamedTuple):
+    """Rows that are to be scored without themselves.
+
+    batch  encoded by the schema of the model
+    y      (n_rows,) class codes
+    gone   (n_rows,) what each row takes out of the counts, min(weight, 1); None: 1 each
+    """
+
+    batch: Batch
+    y: NDArray[np.intp]
+    gone: Floats | None
+
+
+class PriorWithout:
+    """ln P(c) by the counts without a row.
+
+    Parameters
+    ----------
+    counts
+        (n_classes,) rows of each class.
+    rule
+        How they are smoothed, where no prior is given.
+    class_prior
+        As the model has it.
+    fitted
+        (n_classes,) ln P(c) of all rows: a prior that is given stays.
+    """
+
+    def __init__(
+        self, counts: NDArray[Any], rule: Smoothing, class_prior: Any, fitted: Floats
+    ) -> None:
+        self.counts = counts.astype(np.float64)
+        self.rule: Smoothing | None = rule
+        self.fitted = fitted
+        if isinstance(class_prior, str) and class_prior == "empirical":
+            self.rule = Smoothing(alpha=0.0)
+        elif class_prior is not None:
+            self.rule = None
+
+    @property
+    def of_others(self) -> Floats:
+        """Log prior without a row of another class, (n_classes,)."""
+        return self._given(self.counts, without(self.counts.sum()))
+
+    @property
+    def of_own(self) -> Floats:
+        """Log prior without a row of class c, (n_classes,)."""
+        return self._given(without(self.counts), without(self.counts.sum()))
+
+    def __call__(self, y: NDArray[np.intp], gone: Floats | None) -> Floats:
+        """Return ln P(c) for rows of these classes, (n_rows, n_classes)."""
+        every = np.arange(len(self.counts))
+        if gone is None:
+            table = np.where(every == every[:, None], self.of_own, self.of_others)
+            return np.asarray(table[y])
+        counts = without(self.counts, gone[:, None] * (y[:, None] == every))
+        return self._given(counts, without(self.counts.sum(), gone)[:, None])
+
+    def _given(self, counts: Floats, total: Floats) -> Floats:
+        if self.rule is None:
+            return np.broadcast_to(self.fitted, counts.shape)
+        return logs(self.rule.ratio(counts, total, len(self.counts)))
+
+
+Scorers = tuple[Any, Any]
+
+
+class LooScorer:
+    """Posteriors of rows by the counts without them; immutable, thread-safe.
+
+    Without a row of weight 1 the counts of its own class are less by 1 where the row is, and those
+    of other classes as they were: two ordinary scorers, one of each kind, say all about it. Rows
+    of which that is not true are scored cell by cell.
+
+    Attributes
+    ----------
+    fixed
+        What is as all rows have it, in words.
+    prior
+        The class prior without a row.
+    """
+
+    fixed: tuple[str, ...] = ("schema",)
+    prior: PriorWithout
+
+    def __init__(self) -> None:
+        self._made: dict[bool, Scorers] = {}
+
+    def _scorers(self, cells: float) -> Scorers:
+        """Return what scores the other classes, and what scores the class of the row."""
+        raise NotImplementedError
+
+    def doubtful(self, batch: Batch) -> NDArray[np.int64]:
+        """Return the positions of rows that `posterior` cannot score to full precision.
+
+        They need the moments of all other rows, of those that are not doubtful, and one another:
+        `settled`.
+        """
+        return np.empty(0, np.int64)
+
+    def rest(self, batch: Batch) -> Any:
+        """Return the moments of rows, none of them doubtful, where these are of use, else None."""
+        return None
+
+    def settled(self, batch: Batch, others: Any) -> LooScorer:
+        """Return what scores a batch of all doubtful rows, given the moments of the others."""
+        return self
+
+    def _joint(self, rows: LooRows, others: Any, own: Any, out: Floats) -> None:
+        """Write ln P(c, x) of rows by the counts without them into `out`, (n_rows, n_classes).
+
+        Here: what the two scorers say, which holds for rows that weigh 1 or more.
+        """
+        codes, every = rows.batch.codes, np.arange(len(out))
+        column = np.empty(out.shape)
+        others.log_joint(codes, (), out)
+        own.log_joint(codes, (), column)
+        out[every, rows.y] = column[every, rows.y]
+
+    def log_joint(self, batch: Batch, out: Floats) -> float:
+        """Write ln P(c, x) into `out`, and return how close to each other two of them are equal.
+
+        Parameters
+        ----------
+        batch
+            Rows with their classes, encoded by the schema of the model, as they were counted.
+        out
+            (n_rows, n_classes) nats.
+        """
+        kind = dispatch.compiled(batch.cells)
+        if kind not in self._made:
+            self._made[kind] = self._scorers(batch.cells)
+        others, own = self._made[kind]
+        self._joint(rows_of(batch), others, own, out)
+        return float(max(others._tie, own._tie))
+
+    def posterior(self, batch: Batch, out: Floats) -> int:
+        """Write P(c | x) into `out`; return how many rows took the prior."""
+        tie = self.log_joint(batch, out)
+        lost = np.flatnonzero(np.isneginf(out).all(axis=1))
+        if len(lost):
+            rows = rows_of(batch)
+            out[lost] = self.prior(rows.y[lost], None if rows.gone is None else rows.gone[lost])
+        joint, start = np.ascontiguousarray(out.T), np.zeros(out.shape[1])
+        dispatch.load("posterior", batch.cells).to_posterior(joint, start, tie, out)
+        return len(lost)
+
+
+def rows_of(batch: Batch) -> LooRows:
+    """Return a batch as rows to be scored without themselves."""
+    assert batch.classes is not None
+    gone = None
+    if batch.weight is not None and (batch.weight < 1).any():
+        gone = np.minimum(batch.weight, 1.0)
+    return LooRows(batch, batch.classes.astype(np.intp), gone)
+
+
+def light_rows(rows: LooRows) -> NDArray[np.int64]:
+    """Return the positions of rows that weigh less than 1."""
+    return np.flatnonzero(rows.gone < 1) if rows.gone is not None else np.empty(0, np.int64)
+
+
+def own_likelihood(cells: CountTables, rule: Smoothing, at: Any, y: Any, gone: Floats) -> Floats:
+    """Return ln P(x | class of the row) by the counts without each row, (n_rows,).
+
+    Parameters
+    ----------
+    cells, rule
+        Counts, and how they are smoothed.
+    at
+        (m, n_rows) row (offset + code) of each cell.
+    y
+        (n_rows,) classes.
+    gone
+        (n_rows,) what each row takes out of the counts.
+    """
+    known = np.add.reduceat(cells.n, cells.offsets[:-1]) if len(at) else cells.known
+    total = np.zeros(len(y))
+    for rows, together, choices in zip(at, known, cells.choices, strict=True):
+        n = without(cells.n[rows, y], gone)
+        term = logs(rule.ratio(n, without(together[y], gone), choices))
+        total += np.where(cells.hidden[rows], 0.0, term)
+    return total

@@ -1,0 +1,241 @@
+"""Parameters and fitted attributes, declared once: signature, documentation and checks follow."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, dataclass_transform
+
+import numpy as np
+
+from fastbayes.core.batch import GREATEST
+
+Check = Callable[[str, Any], object]
+
+
+@dataclass(frozen=True, eq=False)
+class Parameter:
+    """A parameter of the constructor.
+
+    Parameters
+    ----------
+    default
+        Its default.
+    doc
+        What it means, as the class documents it.
+    choices
+        The values that are allowed; empty where `check` decides.
+    check
+        Called with the name and the value before a fit; raises ValueError.
+    kw_only
+        Whether it is given by name only.
+    """
+
+    default: Any
+    doc: str
+    choices: tuple[Any, ...] = ()
+    check: Check | None = None
+    kw_only: bool = True
+
+    def validate(self, name: str, value: Any) -> None:
+        """Raise ValueError where a value is not allowed; the message names both."""
+        if self.choices and not _among(value, self.choices):
+            raise ValueError(f"{name}={value!r}: use one of {self.choices}")
+        if self.check is not None:
+            self.check(name, value)
+
+
+@dataclass(frozen=True, eq=False)
+class _Fitted:
+    doc: str
+
+
+def parameter(
+    doc: str,
+    *,
+    default: Any,
+    choices: tuple[Any, ...] = (),
+    check: Check | None = None,
+    kw_only: bool = True,
+) -> Any:
+    """Declare a parameter in the body of a model's class: see `Parameter`."""
+    return Parameter(default, inspect.cleandoc(doc), choices, check, kw_only)
+
+
+def fitted(doc: str = "", *, init: Literal[False] = False) -> Any:
+    """Declare an attribute that `fit` sets; without `doc` it is internal."""
+    return _Fitted(inspect.cleandoc(doc))
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(parameter, fitted))
+class HasParameters:
+    """A class whose body declares parameters and fitted attributes.
+
+    Subclasses inherit them. The constructor stores the parameters untouched; they are validated
+    before a fit. Declarations leave no class attribute behind: an unfitted model has no attribute
+    of a fit.
+    """
+
+    _own_parameters: ClassVar[Mapping[str, Parameter]] = {}
+    _own_attributes: ClassVar[Mapping[str, str]] = {}
+    _declared: ClassVar[Mapping[str, Parameter]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        body = dict(vars(cls))
+        cls._own_parameters = {n: p for n, p in body.items() if isinstance(p, Parameter)}
+        cls._own_attributes = {n: a.doc for n, a in body.items() if isinstance(a, _Fitted)}
+        for name in (*cls._own_parameters, *cls._own_attributes):
+            delattr(cls, name)
+        inherited = _merged(cls, "_own_parameters")
+        positional = {n: p for n, p in inherited.items() if not p.kw_only}
+        cls._declared = {**positional, **inherited}
+        cls.__init__ = _constructor(cls)  # type: ignore[method-assign]
+        if cls.__doc__:
+            parameters = {n: p.doc for n, p in cls._declared.items()}
+            cls.__doc__ = _documented(cls.__doc__, parameters, fitted_attributes(cls))
+
+
+def fitted_attributes(cls: type[HasParameters]) -> dict[str, str]:
+    """Return the public attributes of a fitted model, with what they mean."""
+    return {name: doc for name, doc in _merged(cls, "_own_attributes").items() if doc}
+
+
+def _merged(cls: type, what: str) -> dict[str, Any]:
+    """Return what a class and its bases declare, the class's own first."""
+    found: dict[str, Any] = {}
+    for base in cls.__mro__:
+        found = {**found, **{n: d for n, d in vars(base).get(what, {}).items() if n not in found}}
+    return found
+
+
+def _constructor(cls: type[HasParameters]) -> Callable[..., None]:
+    """Return `__init__` with the signature that the parameters make."""
+    kinds = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+    annotations = {n: a for base in reversed(cls.__mro__)
+                   for n, a in vars(base).get("__annotations__", {}).items()}  # fmt: skip
+    signature = inspect.Signature(
+        [inspect.Parameter("self", kinds[0])]
+        + [
+            inspect.Parameter(
+                n, kinds[p.kw_only], default=p.default, annotation=annotations.get(n, Any)
+            )
+            for n, p in cls._declared.items()
+        ],
+        return_annotation=None,
+    )
+    defaults = {name: p.default for name, p in cls._declared.items()}
+
+    def __init__(self: Any, *args: Any, **parameters: Any) -> None:
+        if args or not parameters.keys() <= defaults.keys():
+            try:
+                bound = signature.bind(self, *args, **parameters).arguments
+            except TypeError as error:
+                raise TypeError(f"{cls.__name__}: {error}") from None
+            parameters = {name: bound[name] for name in bound if name != "self"}
+        for name, value in {**defaults, **parameters}.items():
+            setattr(self, name, value)
+
+    __init__.__signature__ = signature  # type: ignore[attr-defined]
+    __init__.__qualname__ = f"{cls.__qualname__}.__init__"
+    __init__.__module__ = cls.__module__
+    return __init__
+
+
+def _documented(doc: str, parameters: Mapping[str, str], attributes: Mapping[str, str]) -> str:
+    """Return a class docstring with its sections Parameters and Attributes."""
+    text = inspect.cleandoc(doc)
+    first = re.search(r"^\w[\w ]*\n-{3,}$", text, re.MULTILINE)
+    at = len(text) if first is None else first.start()
+    parts = [text[:at].rstrip()]
+    for title, entries in (("Parameters", parameters), ("Attributes", attributes)):
+        if entries:
+            lines = [f"{n}\n{_indented(d)}" for n, d in entries.items()]
+            parts.append("\n".join([title, "-" * len(title), *lines]))
+    return "\n\n".join([*parts, text[at:]]).rstrip() + "\n"
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"    {line}".rstrip() for line in text.split("\n"))
+
+
+def is_number(value: Any) -> bool:
+    """Return whether a parameter is a real number; truth values are none."""
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+
+
+def _among(value: Any, choices: tuple[Any, ...]) -> bool:
+    """Return whether a value is one of some words and numbers."""
+    simple = is_number(value) or isinstance(value, str)
+    return any(value is c or (simple and value == c) for c in choices)
+
+
+def number(
+    *,
+    least: float = 0.0,
+    above: float | None = None,
+    most: float = math.inf,
+    besides: tuple[Any, ...] = (),
+) -> Check:
+    """Return the check of a finite number of at least `least`, or above `above`.
+
+    The values `besides` are allowed, too.
+    """
+    wanted = f">= {least:g}" if above is None else f"> {above:g}"
+    wanted += f", {most:g} at most" * (most < math.inf)
+    wanted += "".join(f", or {value!r}" for value in besides)
+
+    def check(name: str, value: Any) -> None:
+        if _among(value, besides):
+            return
+        good = is_number(value) and math.isfinite(value) and least <= float(value) <= most
+        if not good or (above is not None and not float(value) > above):
+            raise ValueError(f"{name}={value!r}: use a finite number {wanted}")
+
+    return check
+
+
+def whole(least: int) -> Check:
+    """Return the check of a whole number of at least `least`."""
+
+    def check(name: str, value: Any) -> None:
+        integer = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+        if not integer or value < least:
+            raise ValueError(f"{name}={value!r}: use a whole number >= {least}")
+
+    return check
+
+
+def pseudo_count(*, besides: tuple[Any, ...] = (), above: float | None = None) -> Check:
+    """Return the check of a pseudo-count: so small that products of counts stay finite."""
+    return number(most=GREATEST, besides=besides, above=above)
+
+
+# Parameters that several models share.
+CLASS_PRIOR = parameter(
+    'None (smoothed by alpha), "empirical", "uniform", or (n_classes,) probabilities.',
+    default=None,
+)
+DISCRETIZE = parameter(
+    """
+    How numeric columns become bins: "mdl", "quantile", "width", ("quantile", n), ("width", n), or
+    {column: any of these or cut points}.
+    """,
+    default="mdl",
+)
+UNSEEN = parameter(
+    """
+    A value not seen at fit is treated as missing ("ignore"), has the mass of a count of 0
+    ("smooth"), or is an error ("error").
+    """,
+    default="ignore",
+    choices=("ignore", "smooth", "error"),
+)
+PRECISION = parameter(
+    '"exact" (float64), or "fast": float32 tables, posteriors to about 1e-5.',
+    default="exact",
+    choices=("exact", "fast"),
+)

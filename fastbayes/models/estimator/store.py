@@ -1,0 +1,136 @@
+"""Models as files: the class, its parameters and its statistics; never pickle."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from fastbayes.core import files
+from fastbayes.core.errors import FileFormatError, SchemaError
+from fastbayes.models.registry import MODELS
+from fastbayes.networks.graph.dag import DAG
+from fastbayes.networks.network import BayesianNetwork
+from fastbayes.statistics.bundle import Statistics
+
+
+def save(model: Any, path: str | os.PathLike[str], *, force: bool = False) -> None:
+    """Write a fitted model, or statistics, to a file.
+
+    Parameters
+    ----------
+    model
+        A fitted classifier, a `BayesianNetwork`, or `Statistics`.
+    path
+        The file to write.
+    force
+        Whether to replace a file that is there.
+
+    Raises
+    ------
+    SchemaError
+        When the model is of a class that has no file format.
+    DataError
+        When the file exists and `force` is not set, or it cannot be written.
+    """
+    if isinstance(model, (Statistics, BayesianNetwork)):
+        model.save(path, force=force)
+        return
+    name = type(model).__name__
+    if name not in MODELS:
+        raise SchemaError(f"{name} has no file format; there is one for {sorted(MODELS)}")
+    header, arrays = model.state()
+    params = {key: jsonable(value) for key, value in model.get_params(deep=False).items()}
+    files.write(
+        path,
+        {"kind": "model", "class": name, "params": params, "state": header},
+        arrays,
+        force=force,
+    )
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Read a model or statistics written by `save`.
+
+    Parameters
+    ----------
+    path
+        The file to read.
+
+    Returns
+    -------
+    Classifier, BayesianNetwork or Statistics
+        What the file holds.
+
+    Raises
+    ------
+    FileFormatError
+        When the file is not one of ours, or is damaged.
+    """
+    header, arrays = files.read(path)
+    if header.get("kind") == "statistics":
+        return Statistics.from_state(header, arrays, str(path))
+    name = header.get("class")
+    if header.get("kind") != "model" or name not in (*MODELS, "BayesianNetwork"):
+        raise FileFormatError(
+            f"{path}: holds {name or header.get('kind')!r}, which this version does "
+            "not know; read it with the version that wrote it"
+        )
+    cls = BayesianNetwork if name == "BayesianNetwork" else MODELS[name].load()
+    try:
+        return cls.from_state(header["params"], header["state"], arrays, str(path))
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, FileFormatError):
+            raise
+        raise FileFormatError(
+            f"{path}: the parts of the model do not fit together ({error}); write it again"
+        ) from error
+
+
+def made(told: Mapping[str, Any], source: str) -> Any:
+    """Return the unfitted model that `jsonable` described.
+
+    Parameters
+    ----------
+    told
+        Its class and its parameters.
+    source
+        Name of the file, for messages.
+
+    Raises
+    ------
+    FileFormatError
+        When its class is not known.
+    """
+    name = told["class"]
+    if name not in MODELS:
+        raise FileFormatError(
+            f"{source}: holds a model of {name!r}, which this version does not know; read it with "
+            "the version that wrote it"
+        )
+    return MODELS[name].load()(**told["params"])
+
+
+def jsonable(value: Any) -> Any:
+    """Return a constructor parameter as JSON holds it: arrays become lists."""
+    if isinstance(value, np.generic):  # float64 and str_ pass for Python's own
+        return value.item()
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, (pa.Array, pa.ChunkedArray)):
+        return value.to_pylist()
+    if isinstance(value, DAG):  # of a network a model keeps the graph
+        return jsonable(value.parents)
+    if type(value).__name__ in MODELS:  # a model of a model
+        params = value.get_params(deep=False)
+        return {"class": type(value).__name__, "params": jsonable(params)}
+    if isinstance(value, Mapping):
+        return {str(key): jsonable(item) for key, item in value.items()}
+    if isinstance(value, Iterable):
+        return [jsonable(item) for item in value]
+    raise SchemaError(f"a parameter of type {type(value).__name__} cannot be written to a file")

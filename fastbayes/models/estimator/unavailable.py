@@ -1,0 +1,54 @@
+"""Methods that a class, or a model before it is fitted, does not have."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import MethodType
+from typing import Any
+
+
+def unavailable(reason: str) -> Any:
+    """Return what stands for an inherited method that a class cannot have.
+
+    Asking for it, of the class or of a model, is an AttributeError that gives the reason.
+
+    Parameters
+    ----------
+    reason
+        Why there is no such method, and what to use instead.
+
+    Returns
+    -------
+    object
+        To be assigned to the method's name in the body of the class.
+    """
+    return _Absent(reason)
+
+
+class _Absent:
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        raise AttributeError(self._reason)
+
+
+class when_fitted:
+    """A method that only a fitted model has; the class shows it as a function.
+
+    Parameters
+    ----------
+    method
+        The function.
+    """
+
+    def __init__(self, method: Callable[..., Any]) -> None:
+        self._method = method
+        functools.update_wrapper(self, method)  # type: ignore[arg-type]
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        if instance is None:
+            return self._method
+        instance._check_fitted()
+        return MethodType(self._method, instance)

@@ -1,0 +1,361 @@
+"""Normal densities of the cells of a joint table, each drawn to that of its class."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes.core.errors import DataError
+from fastbayes.kernels import dispatch
+from fastbayes.models.estimator.log_space import Floats
+from fastbayes.models.joint.joint_table import Ints, patterns
+from fastbayes.models.numeric.covariance import (
+    TOLERANCE,
+    CovarianceRule,
+    correlations,
+    diagonal,
+    inverse_factor,
+    regular,
+)
+from fastbayes.statistics.cell_scatter import GroupMoments, pooled
+from fastbayes.statistics.class_moments import two_sum
+
+# Least variance of a class that has a density of its own, as a share of that of all rows.
+FLOOR = 1e-9
+# A squared distance beyond this one is taken for it: log densities stay finite.
+FARTHEST = 1e300
+# Patterns of missing numbers whose densities are kept, and numbers in all covariances up to which
+# they are: else those that a block asks for are made anew.
+PATTERNS, KEPT = 64, 1 << 18
+# Correlation matrices are looked at so many numbers at a time.
+CHUNK = 1 << 20
+
+
+class Backing(NamedTuple):
+    """Densities that others are drawn to.
+
+    mean, rest  (n, p)
+    covariance  (n, p, p)
+    """
+
+    mean: Floats
+    rest: Floats
+    covariance: Floats
+
+
+def merged(groups: GroupMoments, parent: Backing, kappa: float) -> Backing:
+    """Return the densities of groups of rows, each together with kappa rows of its parent.
+
+    mean = (n x + kappa m0) / (n + kappa), covariance = (S + kappa C0 + n kappa/(n + kappa)
+    (x - m0)(x - m0)^T) / (n + kappa): Chan's merge of n rows with kappa pseudo-rows.
+    """
+    n = groups.n
+    # Of both together; kappa may be infinite.
+    share = np.divide(n, n + kappa, out=np.zeros_like(n), where=(n > 0) & np.isfinite(n + kappa))
+    with np.errstate(over="ignore", invalid="ignore"):
+        apart = (groups.mean - parent.mean) + (groups.rest - parent.rest)
+        some = (n > 0)[:, None]
+        # From its own mean: it may be known to more digits than it is far from the other.
+        mean, rest = two_sum(groups.mean, groups.rest - (1 - share)[:, None] * apart)
+        mean, rest = np.where(some, mean, parent.mean), np.where(some, rest, parent.rest)
+        apart = np.where(some, apart, 0.0)
+        own = groups.scatter / np.where(n > 0, n, 1.0)[:, None, None]
+        w = share[:, None, None]
+        between = apart[:, :, None] * apart[:, None, :]
+        return Backing(mean, rest, w * own + (1 - w) * parent.covariance + w * (1 - w) * between)
+
+
+class CellDensities(NamedTuple):
+    """Normal densities as they are scored.
+
+    mean, rest  (n, p)
+    whiten      (n, p, p) lower triangular: what makes deviations independent, of variance 1
+    level       (n,) ln of the density at its peak
+    """
+
+    mean: Floats
+    rest: Floats
+    whiten: Floats
+    level: Floats
+
+
+class Numbers:
+    """Numbers of rows, by which of them are known.
+
+    Parameters
+    ----------
+    columns
+        (n_rows, p), NaN where missing.
+
+    Attributes
+    ----------
+    whole
+        Whether all of them are known.
+    known, of
+        (n_patterns, p) which columns are known, and (n_rows,) the pattern of each row.
+    """
+
+    def __init__(self, columns: Floats) -> None:
+        self.columns = columns
+        gaps = np.isnan(columns)
+        self.whole = not gaps.any()
+        self.known, self.of = np.ones((1, columns.shape[1]), np.bool_), np.zeros(0, np.int64)
+        if not self.whole:
+            found = patterns(~gaps.T)
+            self.known, self.of = (
+                np.array([bits for bits, _ in found]),
+                np.empty(len(gaps), np.int64),
+            )
+            for which, (_, rows) in enumerate(found):
+                self.of[rows] = which
+        self._parts: dict[int, Floats] = {}
+
+    def part(self, which: int) -> Floats:
+        """Return the columns that a pattern knows, of all rows."""
+        if which not in self._parts:
+            self._parts[which] = np.ascontiguousarray(self.columns[:, self.known[which]])
+        return self._parts[which]
+
+
+def log_density(x: Floats, rows: Ints, at: Ints, densities: CellDensities, job: float) -> Floats:
+    """Return ln of the density of pairs of a row of x and a density, (n_pairs,)."""
+    if not x.shape[1]:
+        return np.zeros(len(rows))
+    q = dispatch.load("joint_codes", job).squared_distances(x, rows, at, densities[:3])
+    return np.asarray(densities.level[at] - 0.5 * np.fmin(q, FARTHEST))
+
+
+class CellGaussians:
+    """Densities of numbers in each cell of each class, then those of the classes.
+
+    Parameters
+    ----------
+    groups
+        Moments of (cell, class), sorted.
+    labels
+        (n,) class of each.
+    inside
+        (n,) whether each is a cell in which every column is observed; others tell of their class.
+    kappa
+        Pseudo-rows of the class in each cell.
+    n_classes
+        Classes.
+    names, classes
+        Names of the numeric columns, and labels of the classes.
+
+    Attributes
+    ----------
+    which
+        (n_cells,) groups that have a density.
+    kept
+        (p,) columns that vary; the others have factor 1.
+    backed
+        (n_classes,) classes without a density of their own.
+    shrunk
+        Whether the covariance of all rows is singular, and was drawn to its diagonal.
+    of_class, groups
+        Moments of the classes, and of the cells that have a density.
+    mean, rest, covariance
+        (n_cells + n_classes, ...) of the densities.
+
+    Raises
+    ------
+    DataError
+        When no row is complete, or squares of values overflow.
+    """
+
+    def __init__(
+        self,
+        groups: GroupMoments,
+        labels: NDArray[Any],
+        inside: NDArray[np.bool_],
+        kappa: float,
+        n_classes: int,
+        names: Sequence[str],
+        classes: Sequence[Any],
+    ) -> None:
+        self.kappa, self.names = kappa, names
+        of_class = pooled(groups, labels, n_classes)
+        every = pooled(of_class, np.zeros(n_classes, np.int64), 1)
+        p = len(names)
+        if p and not every.n[0] > 0:
+            raise DataError(
+                "there is no row in which every numeric column has a value; leave columns out that "
+                "are mostly missing"
+            )
+        if not (fine := np.isfinite(diagonal(every.scatter)[0])).all():
+            raise DataError(
+                f"column {names[int(np.argmin(fine))]!r}: squares of its values overflow; rescale "
+                "it"
+            )
+        self._rule = CovarianceRule(False, 0, None, "shrink", FLOOR, names, classes)
+        whole = merged(every, _of(every, np.zeros((1, p, p))), 0.0)
+        self.spread = diagonal(whole.covariance)[0]
+        self.kept = self.spread > 0
+        whole, sick = self.regular(whole, every.n)
+        self.shrunk = bool(sick.any())
+        own = merged(of_class, _of(of_class, of_class.scatter), 0.0)
+        low = (diagonal(own.covariance) < FLOOR * self.spread) & self.kept
+        self.backed = low.any(axis=1) | (of_class.n <= self.kept.sum())
+        self.backed = (self.backed | self.singular(own.covariance)) & bool(p)
+        # kappa = 0 asks for no class; one that has none of its own is at least like all rows.
+        back = merged(of_class, _like(whole, n_classes), kappa if kappa > 0 else math.inf)
+        back = self.regular(back, of_class.n)[0]
+        self._classes = _where(self.backed, back, own)
+        self.which = np.flatnonzero(inside)
+        mine = GroupMoments(*(part[self.which] for part in groups))
+        self.of_class, self.groups = of_class, mine
+        self.labels, self.n = labels[self.which], mine.n
+        found = merged(mine, _at(self._classes, self.labels), kappa)
+        self.undefined = np.zeros(len(self.which), np.bool_)
+        if kappa > 0:
+            found = self.regular(found, mine.n)[0]
+        else:
+            self.undefined = (mine.n <= p) | (diagonal(found.covariance) <= 0).any(axis=1)
+            self.undefined |= self.singular(found.covariance)
+            safe = _at(self._classes, self.labels)
+            found = _where(~self.undefined, found, safe)
+        parts = zip(found, self._classes, strict=True)
+        self.mean, self.rest, self.covariance = (np.concatenate(pair) for pair in parts)
+        whiten, level = self.whitened(self.covariance, self.kept)
+        self._all = CellDensities(self.mean, self.rest, whiten, level)
+        self._patterns: dict[bytes, CellDensities] = {}
+
+    # -- matrices ------------------------------------------------------------------------------
+
+    def _correlated(self, covariance: Floats) -> tuple[Floats, Floats]:
+        """Return deviations, 1 where a column does not vary, and correlations."""
+        here = np.broadcast_to(self.kept, covariance.shape[:-1])
+        least = np.finfo(np.float64).tiny
+        deviation = np.sqrt(np.where(here, np.maximum(diagonal(covariance), least), 1.0))
+        return deviation, correlations(covariance, deviation, here)
+
+    def singular(self, covariance: Floats) -> NDArray[np.bool_]:
+        """Return which covariances have no inverse, by their correlations."""
+        if not len(self.kept):
+            return np.zeros(len(covariance), np.bool_)
+        values = np.linalg.eigvalsh(self._correlated(covariance)[1])
+        return np.asarray(values[:, 0] < TOLERANCE * values[:, -1])
+
+    def regular(self, found: Backing, n: Floats) -> tuple[Backing, NDArray[np.bool_]]:
+        """Return densities none of which is singular, and which of them were."""
+        p, sick = len(self.kept), np.zeros(len(n), np.bool_)
+        if not p:
+            return found, sick
+        covariance = found.covariance.copy()
+        # What a merge leaves of a variance may be less than rounding leaves of its correlations.
+        floor = FLOOR**2 * self.spread
+        every = np.arange(p)
+        covariance[:, every, every] = np.maximum(covariance[:, every, every], floor)
+        for low in range(0, len(n), step := max(1, CHUNK // p**2)):
+            some = slice(low, low + step)
+            deviation, correlation = self._correlated(covariance[some])
+            share, size = np.zeros(len(correlation)), np.array([max(int(self.kept.sum()), 1)])
+            better, _, bad = regular(correlation, share, n[some], size, self._rule)
+            if bad.any():
+                sick[some] = bad
+                scaled = better * deviation[:, :, None] * deviation[:, None, :]
+                covariance[some] = np.where(bad[:, None, None], scaled, covariance[some])
+        return found._replace(covariance=covariance), sick
+
+    def whitened(self, covariance: Floats, kept: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+        """Return what turns deviations into independent ones, and the logarithm of the peak."""
+        deviation = np.sqrt(np.where(kept, diagonal(covariance), 1.0))
+        here = np.broadcast_to(kept, deviation.shape)
+        inverse = inverse_factor(correlations(covariance, deviation, here))
+        whiten = np.where(here[:, :, None], inverse, 0.0) / deviation[:, None, :]
+        logs = np.log(diagonal(inverse)).sum(axis=1) - np.log(deviation).sum(axis=1)
+        return whiten, logs - 0.5 * math.log(2 * math.pi) * int(kept.sum())
+
+    # -- densities -----------------------------------------------------------------------------
+
+    def log_density(self, x: Numbers, rows: Ints, at: Ints, job: float) -> Floats:
+        """Return ln of the density of pairs of a row and a density, (n_pairs,).
+
+        Missing numbers are integrated out.
+
+        Parameters
+        ----------
+        x
+            Numbers of the rows.
+        rows, at
+            (n_pairs,) row and density of each pair.
+        job
+            Cells of the job, on which numpy or compiled kernels are chosen.
+        """
+        if not len(self.kept) or not len(rows):
+            return np.zeros(len(rows))
+        if x.whole:
+            return log_density(x.columns, rows, at, self._all, job)
+        result, of = np.empty(len(rows)), x.of[rows]
+        for which in np.flatnonzero(np.bincount(of, minlength=len(x.known))).tolist():
+            here = np.flatnonzero(of == which)
+            known = x.known[which]
+            if known.all():
+                result[here] = log_density(x.columns, rows[here], at[here], self._all, job)
+                continue
+            if self.covariance.size <= KEPT:
+                densities, where = self._marginal(known, None), at[here]
+            else:
+                some, where = np.unique(at[here], return_inverse=True)
+                densities, where = self._marginal(known, some), where.ravel()
+            part = x.part(which)
+            result[here] = log_density(part, rows[here], where, densities, job)
+        return result
+
+    def _marginal(self, known: NDArray[np.bool_], some: Ints | None) -> CellDensities:
+        """Return the densities of some columns: of all cells, which are kept, or of some."""
+        name = known.tobytes()
+        if some is None and name in self._patterns:
+            return self._patterns[name]
+        places = np.flatnonzero(known)
+        mine = slice(None) if some is None else some
+        covariance = self.covariance[mine][:, places[:, None], places]
+        whiten, level = self.whitened(covariance, self.kept[places])
+        mean, rest = (np.ascontiguousarray(p[mine][:, places]) for p in (self.mean, self.rest))
+        found = CellDensities(mean, rest, whiten, level)
+        if some is None:
+            for old in list(self._patterns)[: 1 - PATTERNS]:
+                self._patterns.pop(old, None)
+            self._patterns[name] = found
+        return found
+
+    def drawn(self, at: Ints, random: np.random.Generator) -> Floats:
+        """Return a row of numbers from each of these densities, (n, p)."""
+        normal = random.standard_normal((len(at), len(self.names)))
+        result = np.empty_like(normal)
+        order = np.argsort(at, kind="stable")
+        ends = np.flatnonzero(np.diff(at[order], append=-1)) + 1
+        begin = 0
+        for end in ends.tolist():
+            rows = order[begin:end]
+            g, begin = int(at[rows[0]]), end
+            deviation, correlation = self._correlated(self.covariance[g : g + 1])
+            factor = np.linalg.cholesky(correlation[0]) * (deviation[0] * self.kept)[:, None]
+            result[rows] = self.mean[g] + (self.rest[g] + normal[rows] @ factor.T)
+        return result
+
+
+def _of(groups: GroupMoments, covariance: Floats) -> Backing:
+    return Backing(groups.mean, groups.rest, covariance)
+
+
+def _like(one: Backing, n: int) -> Backing:
+    return Backing(*(np.repeat(part, n, axis=0) for part in one))
+
+
+def _at(some: Backing, places: NDArray[Any]) -> Backing:
+    return Backing(*(part[places] for part in some))
+
+
+def _where(which: NDArray[np.bool_], a: Backing, b: Backing) -> Backing:
+    mask = which.reshape(-1, 1)
+    return Backing(
+        np.where(mask, a.mean, b.mean),
+        np.where(mask, a.rest, b.rest),
+        np.where(mask[:, :, None], a.covariance, b.covariance),
+    )

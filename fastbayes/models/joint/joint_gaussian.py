@@ -1,0 +1,254 @@
+"""A joint table of the categorical columns, with a Gaussian of the numeric ones in each cell."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastbayes.core.batch import Batch
+from fastbayes.core.errors import DataError
+from fastbayes.core.schema import labels
+from fastbayes.core.warn import warn
+from fastbayes.models.discrete.one_dependence import by_chain_rule, code_rows
+from fastbayes.models.estimator.base import Classifier
+from fastbayes.models.estimator.log_space import Floats
+from fastbayes.models.estimator.parameters import UNSEEN, fitted, number, parameter, pseudo_count
+from fastbayes.models.estimator.sampling import drawn_values
+from fastbayes.models.estimator.smoothing import log_prior
+from fastbayes.models.joint.cell_gaussians import CellGaussians
+from fastbayes.models.joint.cell_mixture import CellMixture, MixtureScorer
+from fastbayes.models.joint.joint import drawn_cells
+from fastbayes.models.joint.joint_table import JointTable, JointTableScorer
+from fastbayes.statistics.bundle import Statistics
+
+
+class JointGaussian(Classifier):
+    """Categorical columns as one joint value, and a normal density of the numbers in each cell.
+
+    Notes
+    -----
+    P(c, v, x) = P(c) P(v | c) N(x; m_vc, C_vc). With n rows of cell v and class c, mean x and
+    scatter S, and the density (m0, C0) of the class: m = (n x + k m0)/(n + k), C = (S + k C0 +
+    n k/(n + k) (x - m0)(x - m0)^T)/(n + k) with k = `backoff`, which is Chan's merge with k rows of
+    the class. A class has the density of maximum likelihood; one of no more rows than columns, or
+    with a singular covariance, is drawn in the same way to the density of all rows. If that is
+    singular, too, its correlations are shrunk, with a warning. A cell that does not occur with a
+    class has the density of the class, and with backoff=0 none: it is impossible.
+
+    Densities are those of the rows in which every number is known; other rows count in P(c) and
+    P(v | c). At predict a missing category is summed over all cells that agree, each with its
+    density, and a missing number is integrated out, both exactly. One scan learns; memory is
+    8 (1 + 2 p + p^2) bytes for each cell and class that occur, refused over `memory_limit`.
+
+    `explain` splits the log joint by the chain rule: the categorical columns in their order, then
+    the numeric ones in theirs, each by what it adds to those before it.
+
+    References
+    ----------
+    Chan, Golub, LeVeque (1979), Updating formulae and a pairwise algorithm for computing sample
+    variances, eq. 2.1.
+
+    Examples
+    --------
+    >>> import fastbayes as fb
+    >>> table = {"sex": list("ffffmmmm"), "size": [1, 2, 3, 2, 5, 6, 7, 6], "y": list("aabbaabb")}
+    >>> model = fb.JointGaussian(backoff=2).fit(table, "y")
+    >>> model.predict({"sex": ["f", "m"], "size": [1.0, 7.0]})
+    array(['a', 'b'], dtype='<U1')
+    """
+
+    cells: str = parameter(
+        """
+        "joint": P(v | c) is that of `JointBayes`; "naive": the product of the margins P(v_j | c).
+        The numbers depend on the joint cell either way.
+        """,
+        default="joint",
+        choices=("joint", "naive"),
+    )
+    backoff: float = parameter(
+        """
+        Rows of its class that each cell is drawn to: with n rows of its own it has n/(n + backoff)
+        of the say. 0 is maximum likelihood within the cell, and an error where that is undefined;
+        infinity gives every cell the density of its class.
+        """,
+        default=10.0,
+        check=number(besides=(math.inf,)),
+    )
+    tau: float | str = parameter(
+        """
+        Pseudo-rows of each class that are spread over cells as if columns were independent given
+        the class; "loo" for the number that maximises the leave-one-out likelihood of the cells,
+        so that where hardly a cell is seen twice they are nearly independent.
+        """,
+        default="loo",
+        check=number(besides=("loo",)),
+    )
+    alpha: float = parameter(
+        "Pseudo-count of every value of a single column: 1 is Laplace.",
+        default=1.0,
+        check=pseudo_count(),
+    )
+    class_prior: str | ArrayLike | None = parameter(
+        """
+        None or "empirical" (shares of the rows, not smoothed), "uniform", or (n_classes,)
+        probabilities.
+        """,
+        default=None,
+    )
+    missing: str = parameter(
+        '"marginalize": a missing category is summed out; "category": it is a value of its own.',
+        default="marginalize",
+        choices=("marginalize", "category"),
+    )
+    unseen: str = UNSEEN
+    schema_: Any = fitted("Columns, domains and classes.")
+    class_log_prior_: Floats = fitted("(n_classes,) nats.")
+    tau_: float = fitted('The pseudo-rows in use; with cells="naive" it is of no effect.')
+    n_cells_: int = fitted("Pairs of cell and class that have a density of their own.")
+    backed_off_: list[Any] = fitted("Labels of classes without a density of their own.")
+    constant_: list[str] = fitted(
+        "Names of numeric columns that are constant in all rows: they say nothing."
+    )
+    _mixture: CellMixture = fitted()
+
+    _statistics: ClassVar[tuple[str, ...]] = ("values", "cells", "cell_scatter")
+
+    # -- learning ------------------------------------------------------------------------------
+
+    def _read(self, stats: Statistics) -> dict[str, Any]:
+        table = JointTable(
+            stats,
+            tau=self.tau,
+            alpha=float(self.alpha),
+            missing=self.missing,
+            unseen=self.unseen,
+            joint=self.cells == "joint",
+        )
+        found, classes = stats.cell_scatter, stats.schema.classes.to_pylist()
+        keys = found.keys.astype(np.int64)
+        codes, where = keys[:, :-1], keys[:, -1]
+        codes = np.where(codes < 0, table.cells.sizes, codes)
+        names = [feature.name for feature in stats.schema.numeric]
+        inside = np.asarray(~table.hidden(codes.T).any(axis=0))
+        kappa = float(self.backoff)
+        gaussians = CellGaussians(found.groups, where, inside, kappa, len(classes), names, classes)
+        mixture = CellMixture(table, gaussians, codes[inside])
+        if kappa == 0 and names:
+            self._check_defined(stats, mixture)
+        prior = log_prior(
+            stats.values.class_counts, 0.0, self.class_prior, labels(stats.schema.classes)
+        )
+        off = gaussians.backed if kappa > 0 else np.zeros(len(classes), np.bool_)
+        self_told = zip(names, gaussians.kept, strict=True)
+        return {
+            "class_log_prior_": prior,
+            "tau_": table.tau,
+            "n_cells_": len(gaussians.which),
+            "backed_off_": [c for c, hit in zip(classes, off, strict=True) if hit],
+            "constant_": [name for name, varies in self_told if not varies],
+            "_mixture": mixture,
+        }
+
+    def _check_defined(self, stats: Statistics, mixture: CellMixture) -> None:
+        """Raise DataError where a cell that occurs has no density of maximum likelihood."""
+        whole = JointTable(stats, tau=0.0, alpha=0.0, missing=self.missing, unseen="ignore")
+        at, c = np.nonzero(whole.counts)
+        found = mixture.found(whole.keys[at].T, c)
+        bad = found < 0
+        bad[~bad] = mixture.gaussians.undefined[found[~bad]]
+        if not bad.any():
+            return
+        worst = int(np.flatnonzero(bad)[0])
+        key, label = whole.keys[at[worst]].tolist(), int(c[worst])
+        n = 0.0 if found[worst] < 0 else float(mixture.gaussians.n[found[worst]])
+        told = []
+        for feature, code in zip(stats.schema.categorical, key, strict=True):
+            assert feature.values is not None
+            value = feature.values[code].as_py() if code < feature.size else None
+            told.append(f"{feature.name}={value!r}")
+        cell = ", ".join(told) or "without categorical columns"
+        raise DataError(
+            f"cell ({cell}) of class {stats.schema.classes[label].as_py()!r}: its {n:,.10g} rows "
+            f"with every number known do not determine a covariance of "
+            f"{len(stats.schema.numeric)} numeric columns (too few, constant, or dependent on each "
+            "other), which backoff=0 asks for; use backoff > 0, or leave columns out"
+        )
+
+    def _caution(self) -> None:
+        """Warn once of what was done so that every class has a density."""
+        said = []
+        if self.backed_off_:
+            shown = ", ".join(map(repr, self.backed_off_[:5]))
+            more = f" and {len(self.backed_off_) - 5} more" * (len(self.backed_off_) > 5)
+            said.append(
+                f"the covariance of class {shown}{more} is singular, for it has too few rows or "
+                "columns that depend on each other: it was drawn to that of all rows"
+            )
+        if self._mixture.gaussians.shrunk:
+            said.append(
+                "the covariance of all rows is singular, for there are too few or columns depend "
+                "on each other: it was shrunk towards its diagonal"
+            )
+        if said:
+            warn("; ".join(said))
+
+    # -- answers -------------------------------------------------------------------------------
+
+    @property
+    def n_parameters_(self) -> int:
+        """Free parameters: K - 1, those of P(v | c), and p + p (p + 1)/2 for each density.
+
+        P(v | c) has K (prod_j S_j - 1), with cells="naive" K sum_j (S_j - 1).
+        """
+        self._check_fitted()
+        k, p = len(self.classes_), len(self.schema_.numeric)
+        sizes = [max(int(s), 1) for s in self._mixture.table.cells.choices]
+        free = math.prod(sizes) - 1 if self.cells == "joint" else sum(s - 1 for s in sizes)
+        return k - 1 + k * free + (self.n_cells_ if sizes else k) * (p + p * (p + 1) // 2)
+
+    def _log_prior(self) -> Floats:
+        return self.class_log_prior_
+
+    def _scorer(self, cells: float) -> Any:
+        return MixtureScorer(self.class_log_prior_, self._mixture, cells)
+
+    def _contributions(self, batch: Batch, out: Floats) -> None:
+        """Write what each feature adds to ln P(the features before it | c)."""
+        table, schema = self._mixture.table, self.schema_
+        nothing = np.zeros(table.cells.n_classes)
+        places = {
+            kind: [i for i, f in enumerate(schema.features) if f.kind == kind]
+            for kind in ("categorical", "numeric")
+        }
+        codes = code_rows(batch, table.cells.offsets) - table.cells.offsets[:-1, None]
+        of_values = JointTableScorer(nothing, table, batch.cells)
+        before = np.zeros((batch.n_rows, len(nothing)))
+        if len(codes):
+            told = by_chain_rule(of_values, range(len(codes)), codes, table.cells)
+            out[:, places["categorical"]] = told
+            before = told.sum(axis=1)
+        scorer = MixtureScorer(nothing, self._mixture, batch.cells)
+        numeric = [np.full(batch.n_rows, np.nan) for _ in batch.numeric]
+        for place, (j, x) in zip(places["numeric"], enumerate(batch.numeric), strict=True):
+            numeric[j], after = x, np.empty_like(before)
+            scorer.log_joint(batch.codes, numeric, after)
+            with np.errstate(invalid="ignore"):
+                out[:, place] = np.where(np.isneginf(before), 0.0, after - before)
+            before = after
+
+    def _drawn(self, codes: NDArray[np.intp], random: np.random.Generator) -> dict[str, Any]:
+        mixture = self._mixture
+        drawn = drawn_cells(mixture.table, codes, random, counted=not mixture.backs)
+        at = mixture.found(drawn, codes)
+        at = np.where(at < 0, len(mixture.keys) + codes, at)
+        numbers = iter(mixture.gaussians.drawn(at, random).T)
+        values = iter(drawn)
+        return {
+            feature.name: next(numbers)
+            if feature.values is None
+            else drawn_values(feature, next(values), random)
+            for feature in self.schema_.features
+        }

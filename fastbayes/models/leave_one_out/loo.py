@@ -1,0 +1,135 @@
+"""Leave-one-out by subtraction: which model is scored how without each row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fastbayes.core.errors import SchemaError
+from fastbayes.models.discrete.aode import AODE
+from fastbayes.models.discrete.kdb import KDB
+from fastbayes.models.discrete.loo_tree import LooTree
+from fastbayes.models.discrete.naive_bayes import NaiveBayes
+from fastbayes.models.discrete.network import NetworkClassifier
+from fastbayes.models.discrete.tree import TreeClassifier
+from fastbayes.models.estimator.base import Classifier
+from fastbayes.models.estimator.loo_base import LooScorer
+from fastbayes.models.joint.joint import JointBayes
+from fastbayes.models.joint.joint_gaussian import JointGaussian
+from fastbayes.models.leave_one_out.loo_average import LooAverage
+from fastbayes.models.leave_one_out.loo_graph import LooGraph
+from fastbayes.models.leave_one_out.loo_joint import LooJoint
+from fastbayes.models.leave_one_out.loo_joint_gaussian import LooJointGaussian
+from fastbayes.models.leave_one_out.loo_naive import LooNaive
+from fastbayes.models.leave_one_out.loo_network import LooNetwork
+from fastbayes.models.leave_one_out.loo_quadratic import check_apart, loo_gaussian_bayes
+from fastbayes.models.numeric.gaussian import GaussianBayes
+from fastbayes.statistics.bundle import Statistics
+
+# Model -> how its rows are scored without themselves.
+KINDS: tuple[tuple[type[Any], Callable[[Any], LooScorer]], ...] = (
+    (NaiveBayes, LooNaive),
+    (TreeClassifier, LooTree),
+    (AODE, LooAverage),
+    (KDB, LooNetwork),
+    (GaussianBayes, loo_gaussian_bayes),
+    (JointBayes, LooJoint),
+    (JointGaussian, LooJointGaussian),
+    (NetworkClassifier, LooGraph),
+)
+
+
+def unfitted_loo_scorer(model: Any, stats: Statistics) -> LooScorer:
+    """Return what scores rows without themselves, by a model with these parameters.
+
+    Parameters
+    ----------
+    model
+        The model; it need not be fitted, and is left as it is.
+    stats
+        The statistics of the rows.
+
+    Raises
+    ------
+    SchemaError
+        When the model has no such thing, does not suit the statistics, or has to see rows to be
+        fitted and was not.
+    """
+    kind_of(model)
+    if getattr(model, "_reads_rows", False):
+        _check_chosen(model, f"super_parent={model.super_parent!r}")
+        like = model._with_parent(model.super_parent_)
+        return loo_scorer(like.fit_statistics(stats), chosen=True)
+    like = type(model)(**model.get_params(deep=False))
+    if getattr(model, "select", None) is None:
+        return loo_scorer(like.fit_statistics(stats))
+    _check_chosen(model, f"select={model.select!r}")
+    own = model.statistics_
+    if stats.schema != own.schema or stats.values != own.values:
+        raise SchemaError(
+            f"the {type(model).__name__} selected its structure by other rows than those of the "
+            "statistics: pass its own, model.statistics_"
+        )
+    return loo_scorer(like._learned(own))
+
+
+def _check_chosen(model: Any, how: str) -> None:
+    if not hasattr(model, "classes_"):
+        raise SchemaError(
+            f"{how} is chosen by the rows: fit the model first, then leave_one_out keeps what it "
+            "chose"
+        )
+
+
+def loo_scorer(fitted: Any, *, chosen: bool = False) -> LooScorer:
+    """Return what scores the rows that a model was fitted to, each without itself.
+
+    Parameters
+    ----------
+    fitted
+        The model.
+    chosen
+        Whether its super-parent was chosen by these rows and then given.
+
+    Raises
+    ------
+    SchemaError
+        When there is no such thing for this model.
+    """
+    result: LooScorer = kind_of(fitted)(fitted)
+    by_rows = getattr(fitted, "_reads_rows", False) or getattr(fitted, "select", None)
+    if (chosen or by_rows) and "structure" not in result.fixed:
+        result.fixed = (*result.fixed, "structure")
+    return result
+
+
+def kind_of(model: Any) -> Callable[[Any], LooScorer]:
+    """Return what would score rows without themselves, for a model that need not be fitted.
+
+    Raises
+    ------
+    SchemaError
+        When there is no such thing for this model.
+    """
+    if isinstance(model, type):
+        raise SchemaError(f"leave_one_out takes a model, not a class: {model.__name__}()")
+    if getattr(model, "smoothing", None) == "hdp":
+        raise SchemaError(
+            "smoothing='hdp' learns from all rows how much to smooth, and so does not come apart "
+            "row by row; use k_fold, or smoothing='laplace'"
+        )
+    if isinstance(model, GaussianBayes):
+        check_apart(model)
+    for kind, made in KINDS:
+        if isinstance(model, kind):
+            return made
+    name = type(model).__name__
+    instead = (
+        f"k_fold validates any classifier, {name} too"
+        if isinstance(model, Classifier)
+        else f"use scikit-learn's cross_val_predict for {name}"
+    )
+    raise SchemaError(
+        "leave_one_out takes counts apart: it knows NaiveBayes, SPODE, TAN, KDB, AODE, "
+        f"GaussianBayes, JointBayes, JointGaussian and NetworkClassifier; {instead}"
+    )

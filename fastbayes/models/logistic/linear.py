@@ -1,0 +1,300 @@
+"""The coefficients of a linear model: what it scores, explains and saves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes.core.batch import Batch
+from fastbayes.core.layout import Layout
+from fastbayes.kernels import dispatch
+from fastbayes.kernels.numpy.linear import on_line, with_pairs
+from fastbayes.models.estimator.log_space import Floats
+
+ARRAYS = ("prior", "tables", "offsets", "center", "slope", "level", "absent", "common", "pairs")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Coefficients:
+    """What each value and each number adds to the score of each class.
+
+    With two classes the scores of the first are 0: those of the second are log odds.
+
+    Parameters
+    ----------
+    prior
+        (n_classes,) what every row has.
+    tables
+        (n_slots, n_classes); each categorical feature has S_j + 2 rows, its values, missing,
+        unseen, and after them each pair of features (S_a + 2)(S_b + 2).
+    offsets
+        (n_categorical + n_pairs + 1,) first row of each feature and each pair in `tables`.
+    center
+        (n_numeric,) from which slopes are counted: no digits are lost far from 0.
+    slope, level, absent
+        (n_numeric, n_classes): a number x adds slope (x - center) + level, a missing one absent.
+    pairs
+        Places of the categorical features whose values together have a row: that of code a and
+        code b is a (S_b + 2) + b.
+    common
+        (1 + n_numeric,) intercept and slopes that all classes have beside these, of which no
+        posterior depends and no score is told; of more than two classes.
+    """
+
+    prior: Floats
+    tables: Floats
+    offsets: NDArray[np.int64]
+    center: Floats
+    slope: Floats
+    level: Floats
+    absent: Floats
+    pairs: tuple[tuple[int, int], ...]
+    common: Floats
+
+    @classmethod
+    def of(
+        cls,
+        prior: Floats,
+        tables: Floats,
+        offsets: NDArray[np.int64],
+        center: Floats,
+        slope: Floats,
+        level: Floats | None = None,
+        absent: Floats | None = None,
+        pairs: Sequence[tuple[int, int]] = (),
+        common: Floats | None = None,
+    ) -> Self:
+        """Return the coefficients of these scores, less those of the first of two classes."""
+        slope = np.asarray(slope, np.float64).reshape(len(center), len(prior))
+        parts = [prior, tables, slope, *(np.zeros_like(slope) if a is None else a
+                                         for a in (level, absent))]  # fmt: skip
+        if len(prior) == 2:
+            parts = [part - part[..., :1] for part in parts]
+            common = None
+        prior, tables, slope, level, absent = (np.array(part, np.float64) for part in parts)
+        shared = np.zeros(1 + len(center)) if common is None else common
+        return cls(
+            prior,
+            tables,
+            np.array(offsets, np.int64),
+            np.array(center, np.float64),
+            slope,
+            level,
+            absent,
+            tuple((int(a), int(b)) for a, b in pairs),
+            shared,
+        )
+
+    @classmethod
+    def from_theta(cls, theta: Floats, layout: Layout) -> Self:
+        """Return the coefficients of parameters that stand as a layout says.
+
+        Parameters
+        ----------
+        theta
+            (n_rows, n_outputs).
+        layout
+            Where they stand; missing and unseen values add nothing.
+        """
+        m, d = layout.n_outputs, len(layout.sizes)
+        wide = np.zeros((len(theta), 2)) if m == 1 else theta
+        if m == 1:
+            wide[:, 1] = theta[:, 0]
+        rows = layout.rows
+        sizes = layout.sizes + 2
+        heights = [*sizes, *(sizes[a] * sizes[b] for a, b in layout.pairs)]
+        offsets = np.cumsum([0, *heights], dtype=np.int64)
+        tables = np.zeros((offsets[-1], wide.shape[1]))
+        for j, (at, size) in enumerate(zip(rows.values, layout.sizes, strict=True)):
+            tables[offsets[j] : offsets[j] + size] = wide[at : at + size]
+        for i, ((a, b), at) in enumerate(zip(layout.pairs, rows.pairs, strict=True), d):
+            known = wide[at : at + layout.sizes[a] * layout.sizes[b]]
+            cells = tables[offsets[i] : offsets[i + 1]].reshape(sizes[a], sizes[b], wide.shape[1])
+            cells[:-2, :-2] = known.reshape(layout.sizes[a], layout.sizes[b], wide.shape[1])
+        slope = wide[rows.numeric : rows.numeric + layout.n_numeric] / layout.scale[:, None]
+        return cls.of(wide[0], tables, offsets, layout.center, slope, pairs=layout.pairs)
+
+    # -- what they are -------------------------------------------------------------------------
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """(n_categorical,) S_j, values of each categorical feature."""
+        d = len(self.offsets) - 1 - len(self.pairs)
+        return np.diff(self.offsets[: d + 1]) - 2
+
+    @property
+    def n_outputs(self) -> int:
+        """1 for two classes, else the classes."""
+        return 1 if len(self.prior) == 2 else len(self.prior)
+
+    @property
+    def intercept(self) -> Floats:
+        """(n_outputs,) score of a row of zeros without any value that has a coefficient."""
+        lines = self.level - self.slope * self.center[:, None]
+        return self._outputs(self.prior + lines.sum(axis=0) + self.common[0])
+
+    @property
+    def coef(self) -> Floats:
+        """(n_outputs, n_coefficients): of values, of numbers as they are, of pairs of values."""
+        return np.ascontiguousarray(np.concatenate(self._blocks()).T)
+
+    def theta(self, layout: Layout) -> Floats:
+        """Return them as parameters that stand as a layout says, (n_rows, n_outputs).
+
+        Parameters
+        ----------
+        layout
+            Of the same features and pairs; its centers and scales may be others.
+
+        Raises
+        ------
+        ValueError
+            When it is of other features.
+
+        Notes
+        -----
+        Scores of rows with missing or unseen values are the same if such values add nothing, and a
+        missing number what its center adds.
+        """
+        mine = Layout.of(
+            self.sizes, len(self.prior), center=self.center, scale=layout.scale, pairs=self.pairs
+        )
+        if mine.n_rows != layout.n_rows or (mine.sizes != layout.sizes).any():
+            raise ValueError(f"the coefficients are of {mine}, not of {layout}")
+        moved = self.level + self.slope * (layout.center - self.center)[:, None]
+        values, numbers, pairs = self._blocks(common=False)
+        intercept = self._outputs(self.prior + moved.sum(axis=0))
+        numbers = numbers * layout.scale[:, None]
+        return np.concatenate([intercept[None], values, numbers, pairs])
+
+    def shared(self, layout: Layout) -> Floats:
+        """Return what all classes have beside their parameters, (n_rows, 1).
+
+        Parameters
+        ----------
+        layout
+            As in `theta`.
+        """
+        found, numeric = np.zeros((layout.n_rows, 1)), layout.rows.numeric
+        found[0] = self.common[0] + layout.center @ self.common[1:]
+        found[numeric : numeric + layout.n_numeric, 0] = self.common[1:] * layout.scale
+        return found
+
+    def _blocks(self, *, common: bool = True) -> tuple[Floats, Floats, Floats]:
+        """Return coefficients of values, numbers and pairs, each (any, n_outputs)."""
+        # Of nothing, numpy splits off one part all the same.
+        tables = np.split(self.tables, self.offsets[1:-1])[: len(self.offsets) - 1]
+        d = len(self.sizes)
+        nothing = np.empty((0, len(self.prior)))
+        values = [nothing, *(table[:-2] for table in tables[:d])]
+        cells = [nothing]
+        for (a, b), table in zip(self.pairs, tables[d:], strict=True):
+            grid = table.reshape(self.sizes[a] + 2, self.sizes[b] + 2, len(self.prior))
+            cells.append(grid[:-2, :-2].reshape(-1, len(self.prior)))
+        numbers = self.slope + self.common[1:, None] if common else self.slope
+        return (
+            self._outputs(np.concatenate(values)),
+            self._outputs(numbers),
+            self._outputs(np.concatenate(cells)),
+        )
+
+    def _outputs(self, scores: Floats) -> Floats:
+        return scores[..., 1:] if len(self.prior) == 2 else scores
+
+    # -- what they say of rows -----------------------------------------------------------------
+
+    def scorer(self, cells: float) -> Any:
+        """Return the scorer for a job of this many cells."""
+        return dispatch.load("linear", cells).LinearModelScorer(
+            *(self.prior, self.tables, self.offsets, self.center),
+            *(self.slope, self.level, self.absent, self.pairs),
+        )
+
+    def contributions(self, batch: Batch, places: Mapping[str, Sequence[int]], out: Floats) -> None:
+        """Write what each feature adds to the scores.
+
+        Parameters
+        ----------
+        batch
+            Rows.
+        places
+            Of the categorical and of the numeric features among all.
+        out
+            (n_rows, n_features, n_classes); each feature of a pair has half of what it adds.
+        """
+        d = len(self.sizes)
+        out[:] = 0.0
+        for group in with_pairs(batch.codes, self.offsets, self.pairs):
+            for feature, column in zip(group.features, group.codes, strict=True):
+                added = self.tables[self.offsets[feature] + column.astype(np.int64)]
+                both = (feature,) if feature < d else self.pairs[feature - d]
+                for one in both:
+                    out[:, places["categorical"][one]] += added / len(both)
+        lines = zip(self.center, self.slope, self.level, self.absent, strict=True)
+        for x, line, place in zip(batch.numeric, lines, places["numeric"], strict=True):
+            out[:, place] = on_line(x, *line)
+
+    # -- saving --------------------------------------------------------------------------------
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return named arrays from which `from_arrays` rebuilds."""
+        found = {name: np.asarray(getattr(self, name)) for name in ARRAYS}
+        found["pairs"] = np.array(self.pairs, np.int64).reshape(-1, 2)
+        return found
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Return the coefficients that `arrays` described.
+
+        Parameters
+        ----------
+        arrays
+            By name; others are ignored.
+
+        Raises
+        ------
+        KeyError
+            When one is not there.
+        ValueError
+            When they do not fit together.
+        """
+        parts = {name: np.array(arrays[name]) for name in ARRAYS}
+        pairs = tuple((int(a), int(b)) for a, b in parts.pop("pairs").tolist())
+        found = cls(**parts, pairs=pairs)
+        k, p, n = len(found.prior), len(found.center), len(found.offsets) - 1
+        shapes = {
+            "prior": (k,), "tables": (int(found.offsets[-1]), k), "center": (p,),
+            "slope": (p, k), "level": (p, k), "absent": (p, k), "common": (1 + p,),
+        }  # fmt: skip
+        for name, shape in shapes.items():
+            array = parts[name]
+            if array.shape != shape or array.dtype != np.float64 or not np.isfinite(array).all():
+                raise ValueError(f"the coefficients' {name} are not {shape} finite numbers")
+        rows = np.diff(found.offsets)
+        d = n - len(pairs)
+        good = d >= 0 and found.offsets[0] == 0 and bool((rows >= 2).all())
+        good = good and all(0 <= a < d and 0 <= b < d for a, b in pairs)
+        if not (good and [rows[a] * rows[b] for a, b in pairs] == rows[d:].tolist()):
+            raise ValueError("the coefficients' offsets and pairs do not fit their tables")
+        return found
+
+    def allclose(self, other: Coefficients, rtol: float = 1e-12) -> bool:
+        """Return whether all numbers agree.
+
+        Parameters
+        ----------
+        other
+            What to compare with.
+        rtol
+            Relative tolerance, scaled by the largest number of each array.
+        """
+        mine, theirs = self.arrays(), other.arrays()
+        return all(
+            a.shape == theirs[name].shape
+            and np.allclose(a, theirs[name], 0, rtol * float(np.abs(a).max(initial=0.0)))
+            for name, a in mine.items()
+        )

@@ -1,0 +1,419 @@
+"""Logistic regression over categorical and numeric columns together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fastbayes.core.errors import DataError, MemoryLimitError
+from fastbayes.core.schema import Schema, labels
+from fastbayes.models.estimator.base import Scans, check_learnable
+from fastbayes.models.estimator.log_space import Floats
+from fastbayes.models.estimator.parameters import fitted, number, parameter, whole
+from fastbayes.models.logistic.linear import Coefficients
+from fastbayes.models.logistic.logistic_fit import (
+    Options,
+    Solution,
+    layout_of,
+    naive_bayes_start,
+    prior_start,
+    solve,
+)
+from fastbayes.models.logistic.logistic_model import (
+    Fit,
+    balanced,
+    cautions,
+    given_class_weight,
+    pairs_of,
+    theta_by_name,
+)
+from fastbayes.models.logistic.logistic_objective import rows_before
+from fastbayes.models.logistic.logistic_prediction import LogisticPrediction
+from fastbayes.models.logistic.observed_information import check_wald, with_information
+from fastbayes.scan import engine
+from fastbayes.scan.packed_rows import Reading, rereadable
+from fastbayes.statistics.bundle import Statistics
+
+
+def _check_unseen(name: str, unseen: Any) -> None:
+    if unseen not in ("ignore", "error"):
+        raise ValueError(
+            f"{name}={unseen!r}: use 'ignore' or 'error'; a value that was never seen has no "
+            "coefficient"
+        )
+
+
+def _check_pairs(name: str, pairs: Any) -> None:
+    if pairs is not None and (isinstance(pairs, str) or not isinstance(pairs, Iterable)):
+        raise ValueError(f"{name}={pairs!r}: use a list of pairs of column names")
+    if isinstance(pairs, Iterator):
+        raise ValueError(
+            f"{name}: an iterator can be read only once, and a model may be fitted again: use a "
+            "list of pairs"
+        )
+
+
+def _check_class_weight(name: str, weight: Any) -> None:
+    if weight is not None and weight != "balanced" and not isinstance(weight, Mapping):
+        raise ValueError(f"{name}={weight!r}: use None, 'balanced' or {{class: weight}}")
+
+
+class LogisticRegression(LogisticPrediction):
+    """Logistic regression: the log odds of the classes are linear in values and numbers.
+
+    Notes
+    -----
+    P(c | x) is the softmax of b_c + Σ_j w_c,x_j + Σ w_c x. Every value of a categorical column has
+    a coefficient of its own, and the penalty makes them unique. Columns are never expanded: a row
+    takes a byte or so for each column, or what two thirds of it. Equal rows of categories are taken
+    together where there are many.
+
+    `explain` gives each column of a pair half of what the pair adds.
+
+    Separable rows have no optimum without a penalty; the steps then end at finite coefficients,
+    with a warning and `converged_` False.
+
+    `partial_fit` remembers earlier batches as a quadratic around their optimum (Laplace's
+    approximation): with all second derivatives where coefficients are few, else with those of each
+    by itself. One batch gives what `fit` gives; several come near what one `fit` of all gives, the
+    nearer the larger they are.
+
+    References
+    ----------
+    Ng, Jordan (2002), On discriminative vs. generative classifiers: a comparison of logistic
+    regression and naive Bayes, NIPS. Lin, Weng, Keerthi (2008), Trust region Newton method for
+    logistic regression, Journal of Machine Learning Research 9. Byrd, Chin, Neveitt, Nocedal
+    (2011), On the use of stochastic Hessian information in optimization methods for machine
+    learning, SIAM Journal on Optimization 21.
+
+    Examples
+    --------
+    >>> import fastbayes as fb
+    >>> table = {"sky": ["sun", "sun", "rain", "rain"], "play": ["yes", "yes", "no", "no"]}
+    >>> model = fb.LogisticRegression(C=1.0).fit(table, "play")
+    >>> model.coef_names_
+    [('sky', 'rain'), ('sky', 'sun')]
+    >>> model.coef_.round(3)
+    array([[-0.675,  0.675]])
+    >>> model.predict({"sky": ["rain", "sun"]})
+    array(['no', 'yes'], dtype='<U3')
+    """
+
+    penalty: str | None = parameter(
+        """
+        "l2", "l1" or None. The penalty is of the coefficients in the units of the columns;
+        intercepts are free.
+        """,
+        default="l2",
+        kw_only=False,
+        choices=("l2", "l1", None),
+    )
+    C: float = parameter(
+        """
+        Inverse strength of the penalty, as in scikit-learn: the objective is the weighted sum of
+        the rows' losses plus |w|²/(2C) ("l2") or Σ|w|/C ("l1").
+        """,
+        default=1.0,
+        check=number(above=0.0, besides=(math.inf,)),
+    )
+    solver: str = parameter(
+        """
+        "newton-cg": Newton's method, whose steps are found by conjugate gradients; of many rows it
+        begins with samples. "lbfgs", "conjugate_gradient": scipy's. "gradient": plain gradient
+        ascent of the likelihood, for teaching.
+        """,
+        default="newton-cg",
+        choices=("newton-cg", "lbfgs", "conjugate_gradient", "gradient"),
+    )
+    learning_rate: float | None = parameter(
+        """
+        Of "gradient": length of a step in units of the mean gradient over rows, of standardised
+        columns. None finds one at each step.
+        """,
+        default=None,
+        check=number(above=0.0, besides=(None,)),
+    )
+    init: str = parameter(
+        """
+        Where to begin: "naive_bayes", whose coefficients are a closed form of the counts, drawn
+        back to the classes' shares as far as that is better; or "zeros".
+        """,
+        default="naive_bayes",
+        choices=("naive_bayes", "zeros"),
+    )
+    class_weight: str | Mapping[Any, float] | None = parameter(
+        """
+        None; "balanced", weights inversely proportional to the classes' frequencies; or {class:
+        weight}, 1 for those that are not named. They multiply the rows' weights.
+        """,
+        default=None,
+        check=_check_class_weight,
+    )
+    interactions: Iterable[tuple[str, str]] | None = parameter(
+        "Pairs of names of categorical columns: each pair of values has coefficients of its own.",
+        default=None,
+        check=_check_pairs,
+    )
+    tol: float = parameter(
+        """
+        Stop where no derivative of the objective, by the weight of the rows and of standardised
+        columns, is larger than this.
+        """,
+        default=1e-6,
+        check=number(above=0.0),
+    )
+    max_iter: int = parameter(
+        "Steps at most.",
+        default=200,
+        check=whole(1),
+    )
+    warm_start: bool = parameter(
+        "Whether `fit` begins at the coefficients that the model has.",
+        default=False,
+    )
+    standard_errors: bool = parameter(
+        """
+        Whether `fit` goes over the rows once more, for the second derivatives of which
+        `coefficients` makes standard errors: of up to 2,000 coefficients, not with "l1". A row of
+        weight 2 counts as two rows.
+        """,
+        default=False,
+    )
+    domains: Mapping[str, Any] | None = parameter(
+        "HasParameters values by column name: other values are an error.",
+        default=None,
+    )
+    missing: str = parameter(
+        """
+        "marginalize": a missing value of a categorical column adds nothing, a missing number counts
+        as the column's mean. "category": a missing categorical value is a value of its own.
+        """,
+        default="marginalize",
+        choices=("marginalize", "category"),
+    )
+    unseen: str = parameter(
+        'A value not seen at fit adds nothing ("ignore"), or is an error ("error").',
+        default="ignore",
+        check=_check_unseen,
+    )
+    memory_limit: int | None = parameter(
+        """
+        Bytes: packed rows are kept if they fit in half of it, else they are read again for each
+        step. Half of the machine's memory by default.
+        """,
+        default=None,
+    )
+    coef_: Any = fitted(
+        """
+        (n_outputs, n_coefficients) in the units of the columns: of each value of each categorical
+        column, of each numeric column, of each pair of values. One output for two classes, the log
+        odds of the second; else one for each class, which sum to 0 over classes with "l2".
+        """
+    )
+    intercept_: Any = fitted("(n_outputs,); of more than two classes they sum to 0.")
+    coef_names_: Any = fitted(
+        """
+        (column, value) of each coefficient, the value None for a number, and for a missing value
+        that is a category; ((column, column), (value, value)) of pairs.
+        """
+    )
+    coefficients_: Any = fitted("The same as a value, with what the scorer needs.")
+    converged_: Any = fitted(
+        "Whether the minimiser got where `tol` says; None of a model that was converted."
+    )
+    n_iter_: Any = fitted("Steps over all rows.")
+    gradient_norm_: Any = fitted("The largest derivative at the end, as `tol` has it.")
+    objective_: Any = fitted("The value at the end: losses and penalty, summed over rows.")
+    trace_: Any = fitted(
+        """
+        Of each step the share of rows it was made with, the objective, the gradient norm, and how
+        many times all rows had been gone over by then.
+        """
+    )
+    statistics_: Any = fitted("Counts of values and moments of the rows.")
+    schema_: Any = fitted("Columns, domains and classes.")
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.learning_rate is not None and self.solver != "gradient":
+            raise ValueError(
+                f"learning_rate is of solver='gradient': leave it out with {self.solver!r}"
+            )
+        if self.penalty == "l1" and self.solver != "newton-cg":
+            raise ValueError(
+                f"penalty='l1' has corners, where solver={self.solver!r} finds no gradient: use "
+                "solver='newton-cg', which takes proximal steps there"
+            )
+        if self.standard_errors and self.penalty == "l1":
+            raise ValueError(
+                "penalty='l1' has corners, where its coefficients are and no second derivative is: "
+                "there are no standard errors; use penalty='l2' or None"
+            )
+
+    # -- learning ------------------------------------------------------------------------------
+
+    def partial_fit(
+        self, X: Any, y: Any = None, *, classes: ArrayLike | None = None, sample_weight: Any = None
+    ) -> Self:
+        """Learn from more data; earlier batches are remembered as a quadratic.
+
+        Parameters
+        ----------
+        X
+            As in `fit`. New values may appear.
+        y
+            As in `fit`; classes need not all occur.
+        classes
+            All classes, at the first batch; those of that batch by default.
+        sample_weight
+            As in `fit`.
+
+        Returns
+        -------
+        Self
+            The fitted model.
+
+        Raises
+        ------
+        DataError
+            When the data cannot be used, there is a new class, or the model was converted: it knows
+            no loss of earlier rows.
+
+        Notes
+        -----
+        One batch gives what `fit` gives. Of several, the loss of earlier ones is approximated
+        around the coefficients that they had led to, so that their order matters a little.
+        """
+        if self.__sklearn_is_fitted__() and self.converged_ is None:
+            raise DataError(
+                "the model was converted from another one and knows no loss of its rows, to which "
+                "that of more rows could be added: use fit with warm_start=True, which begins at "
+                "its coefficients, or let the other model learn the rows and convert it again"
+            )
+        return super().partial_fit(X, y, classes=classes, sample_weight=sample_weight)
+
+    def _scanned(self, scans: Scans) -> Statistics:
+        # Rows are read again: those of a stream are kept.
+        scans = replace(scans, source=rereadable(scans.source))
+        counted = [0]
+        told = scans.progress
+
+        def progress(rows: int) -> None:
+            counted[0] += rows
+            if told is not None:
+                told(rows)
+
+        stats = replace(scans, progress=progress).count(self, {"values": {}, "moments": {}})
+        if scans.first:
+            check_learnable(stats, scans.source.description)
+        self._found = self._solved(scans, stats, counted[0])
+        return stats
+
+    def _solved(self, scans: Scans, stats: Statistics, n_rows: int) -> Fit:
+        """Return the fit to the rows of a source that has been counted."""
+        whole, before, memory = stats, None, None
+        if not scans.first:
+            whole = self.statistics_ + stats
+            if len(whole.schema.classes) > len(self.classes_):
+                self._refuse_classes(whole.schema)
+            before = self._fit
+        schema = whole.schema
+        pairs = pairs_of(self.interactions, schema)
+        if len(schema.classes) < 2:
+            return Fit.of_one_class(whole, pairs)
+        if before is not None and before.memory is not None and before.layout is not None:
+            to = schema.alignment(self.schema_)
+            known = self.statistics_.moments.count.sum(axis=1) > 0
+            place = np.where((to.numeric >= 0) & known[to.numeric], to.numeric, -1)
+            layout = layout_of(whole, pairs, (before.layout, place))
+            memory = before.memory.moved(rows_before(before.layout, layout, to))
+        else:
+            layout = layout_of(whole, pairs)
+        weight = self._class_weights(whole)
+        limit = engine.default_limit() if self.memory_limit is None else int(self.memory_limit)
+        self._check_room(layout.n_rows * layout.n_outputs, schema, limit)
+        if self.standard_errors:
+            check_wald(layout, first=scans.first)
+        encoder = scans.learning(cuts=scans.cuts)
+        assert encoder.target is not None
+        reading = Reading(
+            source=scans.source,
+            schema=schema,
+            layout=layout,
+            target=encoder.target.name,
+            weight=encoder.weight,
+            class_weight=weight,
+            threads=engine.resolved_threads(self.threads),
+            limit=limit / 2,
+        )
+        base = None
+        if memory is not None:
+            theta = memory.theta
+        elif self.warm_start and scans.first and self._same_classes(schema):
+            theta = theta_by_name(layout, schema, self.coef_names_, self.coef_, self.intercept_)
+        elif self.init == "naive_bayes":
+            theta = naive_bayes_start(whole, layout, weight)
+            base = prior_start(whole, layout, weight)
+        else:
+            theta = np.zeros((layout.n_rows, layout.n_outputs))
+        options = Options(
+            penalty=None if math.isinf(self.C) else self.penalty,
+            C=float(self.C),
+            solver=self.solver,
+            learning_rate=self.learning_rate,
+            tol=float(self.tol),
+            max_iter=int(self.max_iter),
+        )
+        solution = solve(reading, n_rows, whole, theta, options, memory, base)
+        fit = self._told(solution, whole)
+        return with_information(fit, reading, options, whole) if self.standard_errors else fit
+
+    def _told(self, solution: Solution, stats: Statistics) -> Fit:
+        found = solution.found
+        cautions(self, solution, stats)
+        return Fit(
+            coefficients=Coefficients.from_theta(solution.theta, solution.layout),
+            layout=solution.layout,
+            memory=solution.memory,
+            converged=found.converged,
+            n_iter=found.n_iter,
+            norm=found.norm,
+            objective=found.objective,
+            trace=np.array(found.trace, np.float64).reshape(-1, 4),
+        )
+
+    def _class_weights(self, stats: Statistics) -> Floats | None:
+        if self.class_weight is None:
+            return None
+        if isinstance(self.class_weight, str):
+            return balanced(stats.values.class_counts)
+        return given_class_weight(self.class_weight, labels(stats.schema.classes))
+
+    def _same_classes(self, schema: Schema) -> bool:
+        known = vars(self).get("classes_")
+        return known is not None and np.array_equal(known, labels(schema.classes))
+
+    def _refuse_classes(self, schema: Schema) -> None:
+        known = set(self.classes_.tolist())
+        new = [c for c in labels(schema.classes).tolist() if c not in known]
+        raise DataError(
+            f"class {new[0]!r} is new: earlier batches were learned without it; name all classes "
+            "in `classes` at the first partial_fit, or fit again with all rows"
+        )
+
+    def _check_room(self, cells: int, schema: Schema, limit: int) -> None:
+        """Refuse coefficients that would not fit: a dozen copies are in use at a time."""
+        needed = 12 * 8 * cells
+        if needed <= limit:
+            return
+        widest = max(schema.categorical, key=lambda f: f.size)
+        raise MemoryLimitError(
+            f"{cells:,} coefficients need {needed:,} bytes, over memory_limit={limit:,}: column "
+            f"{widest.name!r} with {widest.size:,} values needs the most; leave it or its "
+            "interactions out, group its values, or raise memory_limit"
+        )

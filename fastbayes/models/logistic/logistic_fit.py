@@ -1,0 +1,379 @@
+"""Fitting a logistic regression: layout, where to begin, the minimiser, what it found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes.core.layout import Layout
+from fastbayes.models.estimator.log_space import Floats
+from fastbayes.models.logistic.logistic_objective import Memory, Penalised, remembered
+from fastbayes.models.logistic.minimise import Found, Iterate, Recorder, by_scipy, descent, newton
+from fastbayes.models.logistic.minimise_sparse import sparse_newton
+from fastbayes.scan.packed_rows import PackedRows, Reading, read_rows
+from fastbayes.statistics.bundle import Statistics
+
+# Rows of the larger sample, for each coefficient and at least; it must be a quarter of all or less,
+# and the larger the more there are: a pass over all may be a scan.
+SAMPLED, LEAST_SAMPLE, STEP, MOST_STEP = 64, 1 << 14, 4, 48
+# The smaller one is this share of the larger.
+NESTED = 8
+# How far the gradient of a sample is worth taking down, where that of all rows then differs, and
+# steps for it at most.
+LOOSE, MOST_LOOSE = 0.02, 30
+# Least variance within the classes, of the overall one, with which naive Bayes is a beginning:
+# rows that are surer than sure have no curvature.
+LEAST_VARIANCE = 0.02
+# Halvings of what naive Bayes says of the columns, at most.
+MOST_HALVINGS = 6
+# A coefficient whose curvature is this share of that at even odds has run away.
+RUN_AWAY = 1e-5
+# A squared coefficient whose penalty is so many times the weight of the rows is 0, or nearly.
+OVERWHELMED = 1e6
+# Penalties are no larger, so that their products stay finite.
+MOST_PENALTY = 1e280
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to fit.
+
+    penalty        "l2", "l1" or None
+    C              inverse strength of the penalty
+    solver         "newton-cg", "lbfgs", "conjugate_gradient" or "gradient"
+    learning_rate  of "gradient"
+    tol            largest derivative, by the weight of the rows, at which to stop
+    max_iter       steps at most
+    """
+
+    penalty: str | None
+    C: float
+    solver: str
+    learning_rate: float | None
+    tol: float
+    max_iter: int
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Where a fit ended.
+
+    theta      (P, M), intercepts centred
+    layout     where they stand
+    found      what the minimiser says
+    memory     the rows as a quadratic, for more rows to come
+    separable  whether classes, or some of their rows, can be told apart without error
+    """
+
+    theta: Floats
+    layout: Layout
+    found: Found
+    memory: Memory
+    separable: bool
+
+
+def layout_of(
+    stats: Statistics,
+    pairs: Sequence[tuple[int, int]] = (),
+    before: tuple[Layout, NDArray[np.int64]] | None = None,
+) -> Layout:
+    """Return where the coefficients of counted rows stand.
+
+    Parameters
+    ----------
+    stats
+        Counts of values and moments.
+    pairs
+        Places of the categorical columns whose values interact.
+    before
+        An earlier layout, and where it had each numeric column that it knew a value of, else -1:
+        centers and scales stay.
+
+    Notes
+    -----
+    A missing value that is a value of its own, and occurs, is the last one of its column.
+    """
+    schema, moments = stats.schema, stats.moments
+    sizes = np.array([f.size for f in schema.categorical], np.int64)
+    if schema.missing == "category":
+        sizes += (stats.values.missing != 0).any(axis=1)
+    count = moments.count.sum(axis=1)
+    share = moments.count / np.maximum(count, 1e-300)[:, None]
+    first = moments.mean[:, :1]
+    # Around a number near all of them no digits are lost.
+    center = first[:, 0] + (share * ((moments.mean - first) + moments.rest)).sum(axis=1)
+    apart = (moments.mean - center[:, None]) + moments.rest
+    scatter = (moments.scatter + moments.count * apart**2).sum(axis=1)
+    scale = np.sqrt(scatter / np.maximum(count, 1e-300))
+    # What varies by rounding only is constant.
+    scale = np.where(scale > 1e-14 * np.abs(center), scale, 1.0)
+    center, scale = np.where(count > 0, center, 0.0), np.where(count > 0, scale, 1.0)
+    if before is not None:
+        layout, place = before
+        known = place >= 0
+        center[known], scale[known] = layout.center[place[known]], layout.scale[place[known]]
+    return Layout.of(sizes, len(schema.classes), center=center, scale=scale, pairs=pairs)
+
+
+def penalty_of(layout: Layout, strength: float, power: int) -> Floats:
+    """Return what each coefficient's `power` is weighed by, (P, 1), in the layout's units."""
+    found = np.full((layout.n_rows, 1), strength)
+    found[layout.rows.intercept] = 0.0
+    numeric = slice(layout.rows.numeric, layout.rows.numeric + layout.n_numeric)
+    with np.errstate(over="ignore"):
+        found[numeric, 0] /= np.maximum(layout.scale**power, 1e-300)
+    return np.minimum(found, MOST_PENALTY)
+
+
+def naive_bayes_start(stats: Statistics, layout: Layout, class_weight: Floats | None) -> Floats:
+    """Return the coefficients that naive Bayes with shared variances has, (P, M)."""
+    values, moments = stats.values, stats.moments
+    weight = np.ones(len(values.class_counts)) if class_weight is None else class_weight
+    counts = values.class_counts * weight
+    theta = np.zeros((layout.n_rows, len(counts)))
+    theta[0] = np.log((counts + 1) / (counts.sum() + len(counts)))
+    for j, (at, size) in enumerate(zip(layout.rows.values, layout.sizes, strict=True)):
+        here = values.counts[values.offsets[j] : values.offsets[j] + size] * weight + 1.0
+        theta[at : at + size] = np.log(here / here.sum(axis=0))
+    n = moments.count * weight
+    variance = (moments.scatter * weight).sum(axis=1) / np.maximum(n.sum(axis=1), 1e-300)
+    variance = np.maximum(variance / layout.scale**2, LEAST_VARIANCE)
+    apart = ((moments.mean - layout.center[:, None]) + moments.rest) / layout.scale[:, None]
+    apart = np.where(moments.count > 0, apart, 0.0)
+    numeric = layout.rows.numeric
+    theta[numeric : numeric + layout.n_numeric] = apart / variance[:, None]
+    theta[0] -= (apart**2 / variance[:, None]).sum(axis=0) / 2
+    if layout.n_outputs == 1:
+        return np.ascontiguousarray(theta[:, 1:] - theta[:, :1])
+    return theta
+
+
+def prior_start(stats: Statistics, layout: Layout, class_weight: Floats | None) -> Floats:
+    """Return the coefficients that say the classes' shares of every row, (P, M)."""
+    theta = np.zeros((layout.n_rows, layout.n_outputs))
+    weight = 1.0 if class_weight is None else class_weight
+    shares = np.log(stats.values.class_counts * weight + 1.0)
+    theta[0] = shares[1] - shares[0] if layout.n_outputs == 1 else shares - shares.mean()
+    return theta
+
+
+def drawn_back(objective: Penalised, theta: Floats, base: Floats) -> Floats:
+    """Return coefficients drawn halfway to others as long as that lowers the objective.
+
+    Naive Bayes counts what columns have in common once for each: it is surer than it should be.
+    """
+    value, step = objective.value_gradient(theta)[0], theta - base
+    for _ in range(MOST_HALVINGS):
+        step = step / 2
+        reached = objective.value_gradient(base + step)[0]
+        if not reached < value:
+            break
+        theta, value = base + step, reached
+    return theta
+
+
+def _mean(part: Floats, axis: int) -> Floats:
+    return np.asarray(part.mean(axis=axis, keepdims=True))
+
+
+def _median(part: Floats, axis: int) -> Floats:
+    """Return the lower median: one of the numbers, which then is 0."""
+    middle = (part.shape[axis] - 1) // 2
+    return np.take(np.partition(part, middle, axis=axis), [middle], axis=axis)
+
+
+def centred(stats: Statistics, layout: Layout, power: int) -> Callable[[Floats], Floats]:
+    """Return the function to coefficients of the same scores, and no larger penalty.
+
+    What all classes share is nothing to any posterior. What all values of a column share, the
+    intercept can say, where the column is never missing. A sum of squares is least around the
+    mean, of absolute values around the median: then one of them is 0.
+
+    Parameters
+    ----------
+    stats
+        Counts of the rows.
+    layout
+        Where the coefficients stand.
+    power
+        2 of squares, 1 of absolute values.
+    """
+    values, middle = stats.values, _mean if power == 2 else _median
+    shifted = []
+    for j, (at, size) in enumerate(zip(layout.rows.values, layout.sizes, strict=True)):
+        here = values.counts[values.offsets[j] : values.offsets[j] + size]
+        seen = np.flatnonzero((here != 0).any(axis=1))
+        # A missing value has no row, unless it is a value.
+        if len(seen) and here.sum() >= values.class_counts.sum() * (1 - 1e-12):
+            shifted.append(at + seen)
+
+    def project(theta: Floats) -> Floats:
+        theta = theta.copy()
+        if layout.n_outputs > 1:
+            theta[1:] -= middle(theta[1:], 1)
+        for rows in shifted:
+            shared = middle(theta[rows], 0)
+            theta[rows] -= shared
+            theta[0] += shared[0]
+        if layout.n_outputs > 1:
+            theta[1:] -= middle(theta[1:], 1)
+            theta[0] -= theta[0].mean()
+        return theta
+
+    return project
+
+
+def intercepts_centred(theta: Floats, layout: Layout) -> Floats:
+    """Return coefficients whose intercepts, in the units of the columns, sum to 0 over classes."""
+    if layout.n_outputs == 1:
+        return theta
+    numeric = theta[layout.rows.numeric : layout.rows.numeric + layout.n_numeric]
+    intercept = theta[0] - (layout.center / layout.scale) @ numeric
+    theta = theta.copy()
+    theta[0] -= intercept.mean()
+    return theta
+
+
+def _as_it_is(theta: Floats) -> Floats:
+    return theta
+
+
+def steps_of_samples(n_rows: int, reading: Reading) -> tuple[int, ...]:
+    """Return of how many rows each sample has one, the sparsest first; none where rows are few."""
+    layout, weight = reading.layout, 8
+    wanted = max(SAMPLED * layout.n_rows * layout.n_outputs, LEAST_SAMPLE, n_rows // MOST_STEP)
+    # It is held three times while it is packed.
+    bytes_each = 2 * len(layout.sizes) + 8 * layout.n_numeric + weight
+    wanted = min(wanted, int(reading.limit / (4 * bytes_each)))
+    step = n_rows // max(wanted, LEAST_SAMPLE)
+    return (step * NESTED, step) if step >= STEP else ()
+
+
+def solve(
+    reading: Reading,
+    n_rows: int,
+    stats: Statistics,
+    theta: Floats,
+    options: Options,
+    memory: Memory | None,
+    base: Floats | None = None,
+) -> Solution:
+    """Fit coefficients.
+
+    Parameters
+    ----------
+    reading
+        Which rows.
+    n_rows
+        How many there are, more or less.
+    stats
+        Counts of these and of all earlier rows.
+    theta
+        (P, M) where to begin.
+    options
+        How.
+    memory
+        Of earlier rows.
+    base
+        To which the beginning may be drawn back; None where it stays as it is.
+    """
+    layout = reading.layout
+    steps = steps_of_samples(n_rows, reading) if options.solver == "newton-cg" else ()
+    *samples, rows = read_rows(reading, n_rows, steps)
+    strength = 0.0 if options.penalty is None else 1.0 / options.C
+    squared = penalty_of(layout, strength if options.penalty == "l2" else 0.0, 2)
+    absolute = penalty_of(layout, strength, 1) if options.penalty == "l1" else None
+    power = 2 if absolute is None else 1
+    project = centred(stats, layout, power) if memory is None else _as_it_is
+    theta = project(theta)
+    # What a penalty overwhelms is 0: elsewhere the objective would be nothing but that penalty.
+    theta = np.where(squared > OVERWHELMED * rows.total, 0.0, theta)
+    parts = [Penalised(part, squared, memory) for part in samples]
+    whole = Penalised(rows, squared, memory)
+    if base is not None:
+        theta = project(drawn_back(parts[0] if parts else whole, theta, project(base)))
+    theta, trace = _of_samples(parts, rows.n_rows, theta, absolute, project, options)
+    recorder = Recorder(whole, before=trace[-1].passes if trace else 0.0)
+    told: dict[str, Any] = {"tol": options.tol, "max_iter": options.max_iter}
+    if absolute is not None:
+        told |= {"project": project, "recorder": recorder}
+        found = sparse_newton(whole, theta, absolute + np.zeros_like(theta), **told)
+    elif options.solver == "newton-cg":
+        told |= {"project": project, "recorder": recorder}
+        if parts:
+            told |= {"sample": parts[-1], "share": samples[-1].n_rows / max(rows.n_rows, 1)}
+        found = newton(whole, theta, **told)
+    elif options.solver == "gradient":
+        found = descent(whole, theta, rate=options.learning_rate, **told)
+    else:
+        found = by_scipy(whole, theta, options.solver, **told)
+    theta = intercepts_centred(project(found.theta), layout)
+    separable = options.penalty is None and memory is None and runs_away(rows, theta, stats)
+    if separable:
+        found = replace(found, converged=False)
+    found = replace(found, trace=(*trace, *found.trace))
+    after = remembered(samples[-1] if samples else rows, theta, memory)
+    if options.solver != "newton-cg":
+        # These ended before the coefficients were centred, which lowers the penalty.
+        objective = after.loss + float((squared * theta * theta).sum()) / 2
+        found = replace(found, objective=objective)
+    return Solution(theta, layout, found, after, separable)
+
+
+def _of_samples(
+    parts: Sequence[Penalised],
+    n_rows: int,
+    theta: Floats,
+    absolute: Floats | None,
+    project: Callable[[Floats], Floats],
+    options: Options,
+) -> tuple[Floats, list[Iterate]]:
+    """Return where samples lead to, one after the other, and the points on the way."""
+    trace: list[Iterate] = []
+    for part in parts:
+        share = part.rows.n_rows / max(n_rows, 1)
+        told: dict[str, Any] = {
+            "tol": options.tol,
+            "max_iter": min(options.max_iter, MOST_LOOSE),
+            "ratio": LOOSE,
+            "project": project,
+            "recorder": Recorder(part, share),
+        }
+        if absolute is None:
+            found = newton(part, theta, **told)
+        else:
+            found = sparse_newton(part, theta, absolute + np.zeros_like(theta), **told)
+        theta, spent = found.theta, trace[-1].passes if trace else 0.0
+        # One pass over a sample is a share of one over all rows.
+        trace += [step._replace(passes=spent + share * step.passes) for step in found.trace]
+    return theta, trace
+
+
+def runs_away(rows: PackedRows, theta: Floats, stats: Statistics) -> bool:
+    """Return whether a larger margin would make the loss of some rows ever smaller.
+
+    All rows are right, or a coefficient is where its rows have hardly any curvature left.
+    """
+    margins = rows.gradient.margins(theta)
+
+    def wrong(packed: Any) -> bool:
+        m, n = margins(packed), packed.n_rows
+        classes, weight = packed.classes[:n], packed.weight
+        if m.shape[1] == 1:
+            short = m[:, 0] * (2.0 * classes - 1) <= 0
+        else:
+            own = m[np.arange(n), classes]
+            m[np.arange(n), classes] = -np.inf
+            short = own <= m.max(axis=1)
+        weighted = weight is not None and len(weight) > 0
+        return bool((short & (weight[:n] > 0)).any() if weighted else short.any())
+
+    if not any(list(rows.each(wrong))):
+        return True
+    bent = rows.sums(rows.gradient.curvature(theta))
+    even = rows.sums(rows.gradient.curvature(np.zeros_like(theta)))
+    return bool(((even > 0) & (bent < RUN_AWAY * even)).any())

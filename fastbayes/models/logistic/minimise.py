@@ -1,0 +1,417 @@
+"""Minimisers of smooth convex objectives: Newton by conjugate gradients, plain descent, scipy's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+# A step must bring at least this share of the decrease that its slope promises (Armijo).
+PROMISE = 1e-4
+# Sums of losses are off by some units in the last place: differences below this are none.
+NOISE = 64 * 2.0**-52
+# Steps of conjugate gradients, and halvings of a step, at most.
+MOST_PRODUCTS, MOST_HALVINGS = 250, 40
+# Residual of conjugate gradients where the curvature is that of a sample: what it is off by anyway.
+SAMPLED = 0.05
+# The farthest that a coordinate is sent by its own derivatives.
+FARTHEST = 1e4
+# A sample's curvature that leaves more than this share of the gradient is given up.
+POOR = 0.5
+
+
+class Objective(Protocol):
+    """A convex function of (P, M) coefficients that is a sum over rows, and perhaps a penalty.
+
+    total  what a gradient is divided by, the weight of all rows
+    """
+
+    total: float
+
+    @property
+    def passes(self) -> float:
+        """Times that all rows have been gone over."""
+        ...
+
+    def value_gradient(self, theta: Floats) -> tuple[float, Floats]:
+        """Return the value and the gradient."""
+        ...
+
+    def hessian_product(self, theta: Floats) -> Callable[[Floats], Floats]:
+        """Return the function from a direction to the Hessian's product with it."""
+        ...
+
+    def curvature(self, theta: Floats) -> Floats:
+        """Return the diagonal of the Hessian."""
+        ...
+
+
+class Iterate(NamedTuple):
+    """A point that a minimiser went through.
+
+    rows           share of the rows that its objective was of
+    objective      its value there
+    gradient_norm  largest derivative there, by the weight of the rows
+    passes         times that all rows had been gone over
+    """
+
+    rows: float
+    objective: float
+    gradient_norm: float
+    passes: float
+
+
+@dataclass(frozen=True)
+class Found:
+    """Where a minimiser ended.
+
+    theta      (P, M) coefficients
+    objective  the value there
+    norm       largest derivative, by the weight of the rows
+    converged  whether that is small enough
+    n_iter     steps
+    trace      the points on the way
+    reason     why it did not converge, with the remedy
+    """
+
+    theta: Floats
+    objective: float
+    norm: float
+    converged: bool
+    n_iter: int
+    trace: tuple[Iterate, ...]
+    reason: str = ""
+
+
+class Recorder:
+    """Takes note of points.
+
+    Parameters
+    ----------
+    objective
+        What is minimised.
+    rows
+        Share of the rows that it is of.
+    before
+        Passes that were made for other objectives.
+    """
+
+    def __init__(self, objective: Objective, rows: float = 1.0, before: float = 0.0) -> None:
+        self.objective, self.rows, self.before = objective, rows, before
+        self.steps: list[Iterate] = []
+
+    def norm(self, gradient: Floats) -> float:
+        """Return the largest derivative by the weight of the rows."""
+        return float(np.abs(gradient).max(initial=0.0)) / max(self.objective.total, 1e-300)
+
+    def note(self, value: float, norm: float, more: float = 0.0) -> None:
+        """Take note of a point; `more` are passes over other objectives since the beginning."""
+        spent = self.before + self.objective.passes + more
+        self.steps.append(Iterate(self.rows, value, norm, spent))
+
+
+NOT_ENOUGH = "raise max_iter, or tol"
+AT_ROUNDING = (
+    "rounding hides any further decrease: raise tol, or scale columns whose values are far apart"
+)
+
+
+def newton(
+    objective: Objective,
+    theta: Floats,
+    *,
+    tol: float,
+    max_iter: int,
+    sample: Objective | None = None,
+    project: Callable[[Floats], Floats] = lambda theta: theta,
+    recorder: Recorder | None = None,
+    share: float = 1.0,
+    ratio: float = 0.0,
+) -> Found:
+    """Minimise by Newton steps, each solved by preconditioned conjugate gradients.
+
+    Parameters
+    ----------
+    objective
+        The function.
+    theta
+        (P, M) where to begin.
+    tol
+        Largest derivative, by the weight of the rows, at which to stop. The value is then within
+        1e-6 `tol` of the minimum, relatively, as the last step foretells.
+    max_iter
+        Steps at most.
+    sample
+        The same function of a part of the rows, scaled: its curvature is used as long as that
+        takes the gradient down.
+    project
+        Returns coefficients of no greater value, told some: the same function of the rows, and a
+        smaller penalty.
+    recorder
+        Takes note of points.
+    share
+        Passes over all rows that one over the sample is.
+    ratio
+        Stop where the gradient is this share of what it was at first.
+
+    References
+    ----------
+    Eisenstat, Walker (1996), Choosing the forcing terms in an inexact Newton method, SIAM Journal
+    on Scientific Computing 17, eq. 2.6. Lin, Weng, Keerthi (2008), Trust region Newton method for
+    logistic regression, Journal of Machine Learning Research 9.
+    """
+    recorder = recorder or Recorder(objective)
+    before = 0.0 if sample is None else sample.passes
+    value, gradient = objective.value_gradient(theta)
+    first = norm = recorder.norm(gradient)
+    gap, size, forcing, reason = math.inf, math.inf, 0.1, NOT_ENOUGH
+    n_iter = 0
+    while True:
+        spent = 0.0 if sample is None else share * (sample.passes - before)
+        recorder.note(value, norm, spent)
+        close = gap <= 1e-6 * tol * max(min(1.0, objective.total), abs(value))
+        if (norm <= tol and (close or norm <= 1e-3 * tol)) or norm <= ratio * first:
+            reason = ""
+            break
+        if n_iter >= max_iter:
+            break
+        curved = objective if sample is None else sample
+        scale = preconditioner(curved.curvature(theta), gradient, objective.total)
+        now = sized(gradient, scale)
+        if size < math.inf:
+            # The faster the gradient falls, the more exactly a step is worth solving.
+            forcing = float(np.clip((now / size) ** 1.5, 1e-3, max(0.1, 0.9 * forcing**1.5)))
+        residual = forcing if sample is None else SAMPLED
+        step = -solved(curved.hessian_product(theta), gradient, scale, residual)
+        slope = float((gradient * step).sum())
+        taken = line_search(objective, theta, value, gradient, step, slope, scale, project)
+        if taken is None:
+            if sample is not None:
+                sample, size = None, math.inf
+                continue
+            reason = "" if norm <= tol else AT_ROUNDING
+            break
+        theta, value, gradient = taken
+        n_iter += 1
+        norm, after = recorder.norm(gradient), sized(gradient, scale)
+        gap, size = -slope / 2 * (after / now) ** 2 if now > 0 else 0.0, now
+        if sample is not None and after > POOR * now:
+            recorder.before += share * (sample.passes - before)
+            sample, size = None, math.inf
+    return Found(theta, value, norm, not reason, n_iter, tuple(recorder.steps), reason)
+
+
+def preconditioner(diagonal: Floats, gradient: Floats, total: float) -> Floats:
+    """Return a diagonal with which no coordinate takes a step that has no sense.
+
+    Where nothing curves, nothing pulls either; where hardly anything does, rows are so far on one
+    side that derivatives say little. What curves more than the rows' weight `total` has a penalty,
+    and says nothing of the others.
+    """
+    least = 1e-12 * min(float(diagonal.max(initial=0.0)), total)
+    scale = np.maximum(diagonal, np.maximum(least, np.abs(gradient) / FARTHEST))
+    return np.where(scale > 0.0, scale, 1.0)
+
+
+def sized(gradient: Floats, scale: Floats) -> float:
+    """Return the length of a gradient in units in which every coordinate curves alike."""
+    # In this order: squares of what the smallest weights pull with are 0.
+    return float(np.sqrt((gradient * (gradient / scale)).sum()))
+
+
+def rounding(objective: Objective, value: float) -> float:
+    """Return the difference of two values that sums of losses may be off by."""
+    return NOISE * max(min(1.0, objective.total), abs(value))
+
+
+def solved(
+    product: Callable[[Floats], Floats], wanted: Floats, scale: Floats, residual: float
+) -> Floats:
+    """Return x with H x = wanted up to this share of it, by preconditioned conjugate gradients."""
+    x = np.zeros_like(wanted)
+    rest = wanted.copy()
+    along = rest / scale
+    direction = along
+    energy = float((rest * along).sum())
+    enough = residual * residual * energy
+    for _ in range(MOST_PRODUCTS):
+        if energy <= enough or energy == 0.0:
+            break
+        bent = product(direction)
+        curve = float((direction * bent).sum())
+        if not curve > 1e-14 * float((direction * direction * scale).sum()):
+            # A direction in which nothing curves: what it would bring is rounding.
+            break
+        length = energy / curve
+        x = x + length * direction
+        rest = rest - length * bent
+        along = rest / scale
+        before, energy = energy, float((rest * along).sum())
+        direction = along + (energy / before) * direction
+    return x if x.any() else wanted / scale
+
+
+def line_search(
+    objective: Objective,
+    theta: Floats,
+    value: float,
+    gradient: Floats,
+    step: Floats,
+    slope: float,
+    scale: Floats,
+    project: Callable[[Floats], Floats],
+) -> tuple[Floats, float, Floats] | None:
+    """Return the point after a step that is short enough, its value and gradient; None without."""
+    noise, now = rounding(objective, value), sized(gradient, scale)
+    length = 1.0
+    for _ in range(MOST_HALVINGS):
+        tried = project(theta + length * step)
+        reached, there = objective.value_gradient(tried)
+        if not math.isfinite(reached):
+            length *= 0.1
+            continue
+        # So near the minimum that values differ by rounding, the gradient tells.
+        if -slope * length <= 100 * noise and reached <= value + noise:
+            return (tried, reached, there) if sized(there, scale) < now / 2 else None
+        if reached <= value + PROMISE * length * slope:
+            return tried, reached, there
+        bend = reached - value - length * slope
+        length *= float(np.clip(-slope * length / (2 * bend), 0.1, 0.5)) if bend > 0 else 0.5
+    return None
+
+
+def descent(
+    objective: Objective, theta: Floats, *, rate: float | None, tol: float, max_iter: int
+) -> Found:
+    """Minimise by plain gradient steps: the textbook's ascent of the likelihood.
+
+    Parameters
+    ----------
+    objective
+        The function.
+    theta
+        (P, M) where to begin.
+    rate
+        Length of a step in units of the gradient by the weight of the rows; None finds one at each
+        step, by halving and doubling.
+    tol
+        Largest derivative, by the weight of the rows, at which to stop.
+    max_iter
+        Steps at most.
+    """
+    recorder = Recorder(objective)
+    value, gradient = objective.value_gradient(theta)
+    first, length, reason = value, 1.0 if rate is None else float(rate), NOT_ENOUGH
+    ones, n_iter = np.ones_like(theta), 0
+    for n_iter in range(max_iter + 1):
+        recorder.note(value, norm := recorder.norm(gradient))
+        if norm <= tol:
+            reason = ""
+            break
+        if n_iter == max_iter:
+            break
+        step = -gradient / objective.total
+        if rate is None:
+            slope = float((gradient * step).sum())
+            told = (theta, value, gradient, 2 * length * step, 2 * length * slope, ones)
+            taken = line_search(objective, *told, lambda theta: theta)
+            if taken is None:
+                reason = AT_ROUNDING
+                break
+            moved = float(np.abs(taken[0] - theta).max())
+            length = moved / max(float(np.abs(step).max()), 1e-300)
+            theta, value, gradient = taken
+            continue
+        moved_to = theta + length * step
+        reached, there = objective.value_gradient(moved_to)
+        if not math.isfinite(reached) or reached > 1e3 * max(objective.total, abs(first)):
+            reason = "the steps are too long: lower learning_rate"
+            break
+        theta, value, gradient = moved_to, reached, there
+    norm = recorder.norm(gradient)
+    return Found(theta, value, norm, not reason, n_iter, tuple(recorder.steps), reason)
+
+
+# Steps after which scipy's methods begin anew, in other units.
+ROUND = 200
+SCIPY = {"lbfgs": "L-BFGS-B", "conjugate_gradient": "CG"}
+
+
+def by_scipy(
+    objective: Objective, theta: Floats, solver: str, *, tol: float, max_iter: int
+) -> Found:
+    """Minimise by one of scipy's methods, in units in which every coordinate curves alike.
+
+    Raises
+    ------
+    ImportError
+        When scipy is not installed; the message says how to get it.
+    """
+    try:
+        from scipy.optimize import minimize
+    except ImportError as error:
+        raise ImportError(
+            f"solver={solver!r} needs scipy: pip install 'fastbayes[optimize]', or use "
+            "solver='newton-cg'"
+        ) from error
+    recorder, shape, n_iter, bounds = Recorder(objective), theta.shape, 0, {}
+    if solver == "lbfgs":
+        bounds = {"ftol": NOISE, "maxls": 50, "maxfun": 20 * max_iter}
+    value, pull = objective.value_gradient(theta)
+    recorder.note(value, norm := recorder.norm(pull))
+    while True:
+        # Curvatures are others where the last round ended, and its line searches may have given up.
+        scale = preconditioner(objective.curvature(theta), pull, objective.total)
+        unit = 1.0 / np.sqrt(scale / objective.total)
+        # A coordinate in which hardly anything curves at first must not run away.
+        unit = np.minimum(unit, 1e3 * np.median(unit))
+        at = _Remembered(objective, unit, shape)
+
+        def note(flat: Floats, at: _Remembered = at) -> None:
+            there, gradient = at.whole(flat)
+            recorder.note(there, recorder.norm(gradient))
+
+        # A small gradient says little of the value where curvatures differ widely: ask for more.
+        steps = min(max_iter - n_iter, ROUND)
+        asked = {"maxiter": steps, "gtol": 0.01 * tol * max(float(unit.min()), 1e-6)}
+        start = (theta / unit).ravel()
+        done: Any = minimize(
+            *(at.scaled, start), jac=True, method=SCIPY[solver], callback=note,
+            options={**asked, **bounds},
+        )  # fmt: skip
+        before, n_iter = value, n_iter + int(done.nit)
+        theta = np.asarray(done.x).reshape(shape) * unit
+        value, pull = at.whole(np.asarray(done.x))
+        norm = recorder.norm(pull)
+        little = before - value <= 1e-9 * max(min(1.0, objective.total), abs(value))
+        if n_iter >= max_iter or little:
+            break
+    reason = "" if norm <= tol else NOT_ENOUGH if n_iter >= max_iter else AT_ROUNDING
+    return Found(theta, value, norm, not reason, n_iter, tuple(recorder.steps), reason)
+
+
+class _Remembered:
+    """A function of coefficients in other units, which knows where it was asked last."""
+
+    def __init__(self, objective: Objective, unit: Floats, shape: tuple[int, ...]) -> None:
+        self.objective, self.unit, self.shape = objective, unit, shape
+        self.place, self.known = b"", (0.0, unit)
+
+    def whole(self, flat: Floats) -> tuple[float, Floats]:
+        """Return the value and the gradient by the coefficients."""
+        if flat.tobytes() != self.place:
+            self.known = self.objective.value_gradient(flat.reshape(self.shape) * self.unit)
+            self.place = flat.tobytes()
+        return self.known
+
+    def scaled(self, flat: Floats) -> tuple[float, Floats]:
+        """Return the mean over rows and its gradient in these units."""
+        value, gradient = self.whole(flat)
+        total = self.objective.total
+        return value / total, (gradient * self.unit).ravel() / total

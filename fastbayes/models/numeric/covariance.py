@@ -1,0 +1,392 @@
+"""Covariances of classes: how they are estimated, and what is done where they are singular."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes.core.errors import DataError
+from fastbayes.models.estimator.log_space import Floats
+from fastbayes.models.estimator.smoothing import Spread, spread_of
+from fastbayes.statistics.class_moments import two_sum
+
+# A correlation matrix is singular where its smallest eigenvalue is below this share of the largest.
+TOLERANCE = 1e-9
+# Triangular matrices up to so large are inverted row by row.
+FEW_COLUMNS = 48
+
+
+class MomentSums(NamedTuple):
+    """Moments of complete rows by class; axes before the last hold those of other data.
+
+    n        (..., n_classes) rows
+    mean     (..., n_classes, p)
+    rest     (..., n_classes, p) what rounding took from the mean
+    scatter  (..., n_classes, p, p)
+    """
+
+    n: Floats
+    mean: Floats
+    rest: Floats
+    scatter: Floats
+
+
+class CovarianceRule(NamedTuple):
+    """How covariances are estimated: parameters of `GaussianBayes`, with names for messages.
+
+    tied       whether the classes share one covariance
+    ddof       0 or 1
+    shrinkage  None, a share, or "auto"
+    singular   "shrink", "diagonal" or "error"
+    var_floor  least variance of a feature, as a share of its overall variance
+    names      of the features
+    labels     of the classes
+    """
+
+    tied: bool
+    ddof: int
+    shrinkage: float | str | None
+    singular: str
+    var_floor: float
+    names: Sequence[str]
+    labels: Sequence[Any]
+
+
+class Normals(NamedTuple):
+    """Normal densities, or Student's t, of the classes; g is n_classes, or 1 where they share.
+
+    mean         (..., n_classes, p)
+    rest         (..., n_classes, p) what rounding took from the mean
+    deviation    (..., g, p) square roots of the diagonal, 1 where a feature is not kept
+    correlation  (..., g, p, p) with a row of the identity for a feature that is not kept
+    kept         (..., p) features that vary within some class; the others have factor 1
+    dof          (..., n_classes) degrees of freedom, None for normal densities
+    shrinkage    (..., g) share of the identity in the correlations
+    singular     (..., g) where something had to be done about them
+    floored      (..., g, p) where a variance was raised
+    """
+
+    mean: Floats
+    rest: Floats
+    deviation: Floats
+    correlation: Floats
+    kept: NDArray[np.bool_]
+    dof: Floats | None
+    shrinkage: Floats
+    singular: NDArray[np.bool_]
+    floored: NDArray[np.bool_]
+
+
+class Centre(NamedTuple):
+    """The mean of all rows, (..., p), what rounding took from it, and the classes' means from it.
+
+    mean, rest  (..., p)
+    apart       (..., n_classes, p)
+    """
+
+    mean: Floats
+    rest: Floats
+    apart: Floats
+
+
+def normals(
+    sums: MomentSums, rule: CovarianceRule, only: NDArray[np.int64] | None = None
+) -> Normals:
+    """Return the densities of maximum likelihood, or unbiased, with what was done to get them.
+
+    Parameters
+    ----------
+    sums
+        Of the rows.
+    rule
+        How to estimate.
+    only
+        Positions of the classes whose densities are wanted, where they have covariances of their
+        own; None: all.
+
+    Raises
+    ------
+    DataError
+        When squares of the values overflow, a variance is 0 and there is no floor, or a covariance
+        is singular and may not be.
+    """
+    n, total = sums.n, sums.n.sum(axis=-1)
+    centre = centre_of(sums)
+    within, overall = spreads(sums, centre, rule.names)
+    kept = diagonal(within) > 0
+    classes = (n > 0).sum(axis=-1)
+    freedom = (total - rule.ddof * classes)[..., None, None]
+    pooled = np.divide(within, freedom, out=np.zeros_like(within), where=freedom > 0)[
+        ..., None, :, :
+    ]
+    if only is not None:
+        n = n[..., only]
+        sums = MomentSums(
+            n, sums.mean[..., only, :], sums.rest[..., only, :], sums.scatter[..., only, :, :]
+        )
+        rule = rule._replace(labels=[rule.labels[c] for c in only.tolist()])
+    if rule.tied:
+        used, rows = pooled, total[..., None]
+    else:
+        own = n > rule.ddof
+        left = np.where(own, n - rule.ddof, 1.0)[..., None, None]
+        used = np.where(own[..., None, None], sums.scatter / left, pooled)
+        rows = np.where(own, n, total[..., None])
+    here = kept[..., None, :]
+    variance, floor = diagonal(used), rule.var_floor * overall[..., None, :]
+    floored = (variance < floor) & here
+    variance = np.where(here, np.where(floored, floor, variance), 1.0)
+    if (flat := ~(variance > 0)).any():
+        *_, group, feature = np.argwhere(flat)[0].tolist()
+        raise DataError(
+            f"column {rule.names[feature]!r} has variance 0 in {named(group, rule)} and "
+            f"var_floor={rule.var_floor}; raise var_floor or leave the column out"
+        )
+    deviation = np.sqrt(variance)
+    correlation = correlations(used, deviation, here)
+    p = kept.sum(axis=-1)[..., None]
+    share = np.zeros(rows.shape)
+    if rule.shrinkage is not None:
+        auto = rule.shrinkage == "auto"
+        share = oas(correlation, rows, p) if auto else share + float(rule.shrinkage)
+        correlation = shrunk(correlation, share)
+    correlation, share, singular = regular(correlation, share, rows, p, rule)
+    some = n[..., None] > 0
+    mean = np.where(some, sums.mean, centre.mean[..., None, :])
+    rest = np.where(some, sums.rest, centre.rest[..., None, :])
+    return Normals(mean, rest, deviation, correlation, kept, None, share, singular, floored)
+
+
+def centre_of(sums: MomentSums) -> Centre:
+    """Return the mean of all rows, told from that of the largest class, which keeps all digits."""
+    n, total = sums.n, sums.n.sum(axis=-1)[..., None]
+    largest = n.argmax(axis=-1)[..., None, None]
+    mean, rest = (np.take_along_axis(part, largest, axis=-2) for part in (sums.mean, sums.rest))
+    with np.errstate(invalid="ignore", over="ignore"):
+        apart = (sums.mean - mean) + (sums.rest - rest)
+        weighted = (n[..., None] * apart).sum(axis=-2)
+        offset = np.divide(weighted, total, out=np.zeros_like(weighted), where=total > 0)
+        return Centre(
+            *two_sum(mean[..., 0, :], rest[..., 0, :] + offset), apart - offset[..., None, :]
+        )
+
+
+def spreads(sums: MomentSums, centre: Centre, names: Sequence[str]) -> tuple[Floats, Floats]:
+    """Return the scatter within the classes, (..., p, p), and the variance of all rows, (..., p).
+
+    Raises
+    ------
+    DataError
+        When squares of the values overflow.
+    """
+    n, total = sums.n, sums.n.sum(axis=-1)[..., None]
+    with np.errstate(invalid="ignore", over="ignore"):
+        within = sums.scatter.sum(axis=-3)
+        between = (n[..., None] * centre.apart**2).sum(axis=-2)
+        every = diagonal(within) + between
+    if not (fine := np.isfinite(every)).all():
+        raise DataError(
+            f"column {names[int(np.argwhere(~fine)[0][-1])]!r}: squares of its values overflow; "
+            "rescale it"
+        )
+    return within, np.divide(every, total, out=np.zeros_like(every), where=total > 0)
+
+
+def diagonal(matrix: Floats) -> Floats:
+    """Return the diagonals of matrices, (..., p)."""
+    return np.diagonal(matrix, axis1=-2, axis2=-1)
+
+
+def correlations(covariance: Floats, deviation: Floats, kept: NDArray[np.bool_]) -> Floats:
+    """Return covariances in units of deviations, and of the identity what is not kept."""
+    result = covariance / deviation[..., :, None] / deviation[..., None, :]
+    result = np.where(kept[..., :, None] & kept[..., None, :], result, 0.0)
+    return with_ones(result)
+
+
+def with_ones(matrix: Floats) -> Floats:
+    """Return matrices whose diagonal is 1; they are changed."""
+    every = np.arange(matrix.shape[-1])
+    matrix[..., every, every] = 1.0
+    return matrix
+
+
+def shrunk(correlation: Floats, share: Floats) -> Floats:
+    """Return (1 - share) R + share I."""
+    return with_ones(correlation * (1.0 - share)[..., None, None])
+
+
+def oas(correlation: Floats, n: Floats, p: NDArray[np.int64]) -> Floats:
+    """Return the share of the identity that approximates the least expected squared error.
+
+    Parameters
+    ----------
+    correlation
+        (..., g, p, p), features that are not kept having a row of the identity.
+    n
+        (..., g) rows.
+    p
+        (..., 1) features that are kept.
+
+    References
+    ----------
+    Chen, Wiesel, Eldar, Hero (2010), Shrinkage algorithms for MMSE covariance estimation, IEEE
+    Transactions on Signal Processing 58, eq. 23, with the correlations as S: tr(S) = p.
+    """
+    size = correlation.shape[-1]
+    squares = (correlation**2).sum(axis=(-2, -1)) - (size - p)
+    above = (1 - 2 / np.maximum(p, 1)) * squares + p**2
+    below = (n + 1 - 2 / np.maximum(p, 1)) * (squares - p)
+    # Without any correlation there is nothing that the identity could take away.
+    share = np.divide(above, below, out=np.ones_like(below), where=below > 0)
+    return np.asarray(np.minimum(share, 1.0))
+
+
+def regular(
+    correlation: Floats,
+    share: Floats,
+    n: Floats,
+    p: NDArray[np.int64],
+    rule: CovarianceRule,
+    tolerance: float = TOLERANCE,
+) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+    """Return correlations none of which is singular, their shrinkage, and which were.
+
+    Raises
+    ------
+    DataError
+        When one is, and the rule has it so.
+    """
+    if surely_regular(correlation, tolerance):
+        return correlation, share, np.zeros(share.shape, np.bool_)
+    values = np.linalg.eigvalsh(correlation)
+    low, high = values[..., 0], values[..., -1]
+    singular = low < tolerance * high
+    if not singular.any():
+        return correlation, share, singular
+    if rule.singular == "error":
+        *_, group = np.argwhere(singular)[0].tolist()
+        raise DataError(
+            f"the covariance of {named(group, rule)} is singular: it has "
+            f"{n.reshape(-1, n.shape[-1])[0, group]:,.10g} rows, or columns that depend on each "
+            "other; use singular='shrink' or 'diagonal', prior='niw', or leave columns out"
+        )
+    more = np.ones_like(share)
+    if rule.singular == "shrink":
+        # Twice the tolerance, so that rounding does not bring it back.
+        lack = 2 * tolerance * high - low
+        more = np.maximum(oas(correlation, n, p), lack / (lack + 1 - 2 * tolerance))
+    more = np.where(singular, more, 0.0)
+    return shrunk(correlation, more), 1 - (1 - share) * (1 - more), singular
+
+
+def named(group: int, rule: CovarianceRule) -> str:
+    """Return the words for a group of rows that has one covariance."""
+    return "all classes together" if rule.tied else f"class {rule.labels[group]!r}"
+
+
+def inverse_factor(correlation: Floats) -> Floats:
+    """Return the inverses of the lower Cholesky factors of matrices, lower triangular too.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        When a matrix has none.
+    """
+    return _inverse(np.asarray(np.linalg.cholesky(correlation), np.float64))
+
+
+def _inverse(factor: Floats) -> Floats:
+    """Return the inverses of lower triangular matrices, halves of large ones put together."""
+    p, result = factor.shape[-1], np.zeros_like(factor)
+    if p > FEW_COLUMNS:
+        half = p // 2
+        upper, lower = _inverse(factor[..., :half, :half]), _inverse(factor[..., half:, half:])
+        result[..., :half, :half], result[..., half:, half:] = upper, lower
+        result[..., half:, :half] = -lower @ (factor[..., half:, :half] @ upper)
+        return result
+    for i in range(p):
+        row = factor[..., i, None, :i] @ result[..., :i, :i]
+        result[..., i, :i] = -row[..., 0, :] / factor[..., i, i, None]
+        result[..., i, i] = 1.0 / factor[..., i, i]
+    return result
+
+
+def surely_regular(correlation: Floats, tolerance: float) -> bool:
+    """Return whether no matrix can be singular, by bounds that take no eigenvalues.
+
+    The smallest is at least one over the trace of the inverse, the largest at most a sum of
+    absolute values.
+    """
+    try:
+        low = least_eigenvalue(correlation)
+    except np.linalg.LinAlgError:
+        return False
+    high = np.abs(correlation).sum(axis=-1).max(axis=-1)
+    return bool((low >= tolerance * high).all())
+
+
+def least_eigenvalue(correlation: Floats) -> Floats:
+    """Return a number that is positive, and that no eigenvalue is below, (..., g).
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        When there is none.
+    """
+    return np.asarray(1.0 / (inverse_factor(correlation) ** 2).sum(axis=(-2, -1)))
+
+
+def whitening(found: Normals) -> Floats:
+    """Return lower triangular W with W Σ Wᵀ = I, (..., g, p, p); no row for what is not kept."""
+    inverse = inverse_factor(found.correlation)
+    return np.where(found.kept[..., None, :, None], inverse, 0.0) / found.deviation[..., None, :]
+
+
+def spherical(
+    n: Floats,
+    mean: Floats,
+    rest: Floats,
+    scatter: Floats,
+    *,
+    names: Sequence[str],
+    ddof: int,
+    var_floor: float,
+) -> Spread:
+    """Return normal densities with one variance per class, of moments (..., p, n_classes).
+
+    It is the mean over features of their variances, those left out that are constant within every
+    class.
+    """
+    every = spread_of(
+        n, mean, rest, scatter, names=names, ddof=ddof, variance="per_class", var_floor=1.0
+    )
+    kept = ~every.constant[..., None]
+    total = n.sum(axis=-1)
+    freedom = total - ddof * (n > 0).sum(axis=-1)
+    within = scatter.sum(axis=-1)
+    shared = np.divide(within, freedom, out=np.zeros_like(within), where=freedom > 0)[..., None]
+    own = n > ddof
+    raw = np.where(own, scatter / np.where(own, n - ddof, 1.0), shared)
+    size = np.maximum(kept.sum(axis=-2), 1)
+    variance = np.where(kept, raw, 0.0).sum(axis=-2) / size
+    # A floor of 1 is the variance of all rows.
+    floor = var_floor * np.where(kept, every.floor[..., None], 0.0).sum(axis=-2) / size
+    low = variance < floor
+    used = np.where(low, floor, variance)[..., None, :]
+    if (flat := kept & ~(used > 0)).any():
+        raise DataError(
+            f"all columns, {names[int(np.argwhere(flat)[0][-2])]!r} too, have variance 0 in a "
+            f"class and var_floor={var_floor}; raise var_floor"
+        )
+    used = np.broadcast_to(used, n.shape)
+    with np.errstate(divide="ignore"):
+        half = np.where(kept, 0.5 / used, 0.0)
+        level = np.where(kept, -0.5 * np.log(2 * math.pi * used), 0.0)
+    gaussians = every.gaussians._replace(half_precision=half, constant=level)
+    floored = np.broadcast_to(low[..., None, :], n.shape) & kept
+    return Spread(gaussians, used, floored, every.constant, every.floor * var_floor)

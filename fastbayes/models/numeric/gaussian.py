@@ -1,0 +1,386 @@
+"""Gaussian Bayes: a normal density of all columns together within each class."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import ArrayLike, NDArray
+
+from fastbayes.core.batch import Batch
+from fastbayes.core.errors import DataError
+from fastbayes.core.schema import labels
+from fastbayes.core.warn import warn
+from fastbayes.data.encode import Encoder
+from fastbayes.kernels import dispatch
+from fastbayes.models.estimator.base import Classifier, Scans
+from fastbayes.models.estimator.log_space import Floats
+from fastbayes.models.estimator.parameters import fitted, number, parameter
+from fastbayes.models.estimator.smoothing import Spread, log_prior, spread_of
+from fastbayes.models.estimator.unavailable import unavailable
+from fastbayes.models.numeric.conjugate import check_prior, expected, predictive, prior_of
+from fastbayes.models.numeric.covariance import CovarianceRule, MomentSums, normals, spherical
+from fastbayes.models.numeric.densities import ClassDensities
+from fastbayes.models.numeric.discriminant import Discriminant, discriminant_axes
+from fastbayes.models.numeric.fit_warnings import named, refuse, what_was_done
+from fastbayes.scan import engine
+from fastbayes.statistics.bundle import Statistics
+
+logger = logging.getLogger("fastbayes")
+
+
+class GaussianBayes(Discriminant, Classifier):
+    """A normal density of all columns together within each class: QDA, LDA and simpler ones.
+
+    Notes
+    -----
+    P(c, x) = P(c) N(x; mean_c, covariance_c). One scan learns; memory is K p² numbers. A class of
+    no more than ddof rows has the pooled covariance, one without rows also the overall mean. A
+    covariance is singular where the smallest eigenvalue of its correlation matrix is less than 1e-9
+    of the largest: units of the columns make no difference.
+
+    `explain` takes the columns in order: column j adds ln f(x_j | the known columns before it, c),
+    which sums to the density; where columns are independent, it is the column's own.
+
+    The default prior has the mean of all rows, kappa = 0.01 (Fraley, Raftery 2007), nu = p + 2, and
+    as its scale the pooled variances within classes, which then are the expectation of the
+    covariance. With "tied" the classes share one covariance, and all rows are informative of it.
+
+    scikit-learn 1.9 has ddof=0 in its QDA and in every solver of its LDA (before 1.9, ddof=1 in QDA
+    and in LDA's "svd"). Priors given to its LDA also weigh the covariances of the classes, here
+    they never do; its shrinkage is towards equal variances of the columns as they are, and its
+    tests of rank are absolute.
+
+    References
+    ----------
+    Geisser (1964), Posterior odds for multivariate normal classifications, Journal of the Royal
+    Statistical Society B 26. Chen, Wiesel, Eldar, Hero (2010), Shrinkage algorithms for MMSE
+    covariance estimation, IEEE Transactions on Signal Processing 58, eq. 23. Fraley, Raftery
+    (2007), Bayesian regularization for normal mixture estimation and model-based clustering,
+    Journal of Classification 24.
+
+    Examples
+    --------
+    >>> import fastbayes as fb
+    >>> X = [[0, 0], [2, 2], [0, 1], [2, 3], [5, 1], [7, 3], [5, 3], [7, 1]]
+    >>> model = fb.GaussianBayes().fit(X, list("aaaabbbb"))
+    >>> model.covariance_[0]
+    array([[1.  , 1.  ],
+           [1.  , 1.25]])
+    >>> model.predict([[1, 1], [6, 0]])
+    array(['a', 'b'], dtype='<U1')
+    """
+
+    covariance: str = parameter(
+        """
+        "full": a matrix per class (quadratic discriminant analysis); "tied": one for all (linear
+        discriminant analysis); "diagonal": a variance per class and column; "spherical": a
+        variance per class.
+        """,
+        default="full",
+        choices=("full", "tied", "diagonal", "spherical"),
+    )
+    ddof: int = parameter(
+        "Divisor of a scatter, n - ddof (tied: N - ddof K): 0 is maximum likelihood, 1 unbiased.",
+        default=0,
+        choices=(0, 1),
+    )
+    shrinkage: float | str | None = parameter(
+        """
+        Share of the diagonal in a covariance, between 0 and 1: correlations are multiplied by what
+        is left. "auto" is the oracle approximating shrinkage of the correlations. None: 0.
+        """,
+        default=None,
+        check=number(most=1.0, besides=(None, "auto")),
+    )
+    singular: str = parameter(
+        """
+        What is done where a covariance has no inverse: "shrink" shrinks it as "auto" would,
+        "diagonal" drops its correlations, "error" raises DataError.
+        """,
+        default="shrink",
+        choices=("shrink", "diagonal", "error"),
+    )
+    prior: str | Mapping[str, Any] | None = parameter(
+        """
+        None, or a normal-inverse-Wishart distribution of the means and covariances, which are then
+        integrated out: densities are Student's t, and none is singular. "niw", or a mapping with
+        some of mean (p,), kappa, nu and scale, (p, p) or its diagonal, 0 to leave a column out.
+        """,
+        default=None,
+        check=check_prior,
+    )
+    class_prior: str | ArrayLike | None = parameter(
+        """
+        None or "empirical" (shares of the rows, not smoothed), "uniform", or (n_classes,)
+        probabilities.
+        """,
+        default=None,
+    )
+    var_floor: float = parameter(
+        "Least variance of a column within a class, as a share of its overall variance.",
+        default=1e-9,
+        check=number(),
+    )
+    missing: str = parameter(
+        """
+        At fit, rows with a missing value are left out of the densities ("marginalize"; where each
+        column stands for itself, of that column alone), or it is the mean of its class
+        ("impute_mean"). At predict missing values are integrated out.
+        """,
+        default="marginalize",
+        choices=("marginalize", "impute_mean"),
+    )
+    domains: Mapping[str, Any] | None = parameter(
+        "HasParameters classes, by the name of the class column: others are an error.",
+        default=None,
+    )
+    categorical: Iterable[str | int] | None = parameter(
+        "Names or indices of columns that are categorical; this model refuses them.",
+        default=None,
+    )
+    schema_: Any = fitted("Columns and classes.")
+    class_log_prior_: Floats = fitted("(n_classes,) nats.")
+    mean_: Floats = fitted("(n_classes, p).")
+    covariance_: Floats = fitted(
+        """
+        full: (n_classes, p, p); tied: (p, p); diagonal: (n_classes, p); spherical: (n_classes,). 0
+        for constant columns. With a prior the scale matrices of Student's t, (n_classes, p, p).
+        """
+    )
+    dof_: Floats = fitted(
+        "(n_classes,) degrees of freedom of Student's t; infinity for normal densities."
+    )
+    shrinkage_: Floats = fitted("(n_classes,) share of the diagonal in each covariance.")
+    singular_: list[Any] = fitted("Labels of classes whose covariance was singular.")
+    variance_floored_: list[str] = fitted(
+        "Names of columns in which a variance was raised to the floor."
+    )
+    constant_: list[str] = fitted(
+        "Names of columns that are constant within every class: they say nothing."
+    )
+    incomplete_: Floats = fitted(
+        """
+        (n_classes,) rows that were left out of the densities because a value is missing; where
+        each column stands for itself, none is.
+        """
+    )
+    explained_variance_ratio_: Any = fitted(
+        "tied: share of each discriminant axis in the variance between the classes."
+    )
+    _floored: NDArray[np.bool_] = fitted()
+    _unknown: list[Any] = fitted()
+    _densities: ClassDensities = fitted()
+    _spread: Spread = fitted()
+
+    _flags_are_numbers: ClassVar[bool] = True
+
+    unseen = "ignore"  # there is no column of values
+
+    to_logistic = unavailable(
+        "GaussianBayes integrates a missing number out given the others, of which no linear model "
+        "is capable, and but for covariance='tied' its log odds are quadratic; "
+        "NaiveBayes(variance='shared') has to_logistic"
+    )
+
+    # -- parameters ----------------------------------------------------------------------------
+
+    @property
+    def _by_column(self) -> bool:
+        """Whether the columns are independent within a class."""
+        return self.covariance in ("diagonal", "spherical")
+
+    @property
+    def _statistics(self) -> tuple[str, ...]:  # type: ignore[override]
+        return ("values", "moments" if self._by_column else "scatter")
+
+    @property
+    def _counts_missing(self) -> str:
+        return "marginalize"
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        for name in ("shrinkage", "prior"):
+            if self._by_column and getattr(self, name) is not None:
+                raise ValueError(
+                    f"{name} is of covariance matrices: use covariance='full' or 'tied', not "
+                    f"{self.covariance!r}"
+                )
+        if self.prior is not None and (self.shrinkage is not None or self.ddof):
+            raise ValueError("with a prior there is nothing to shrink or to divide: leave ddof and "
+                             "shrinkage out")  # fmt: skip
+
+    def _scans(
+        self,
+        source: Any,
+        learning: Callable[..., Encoder],
+        *,
+        first: bool = True,
+        progress: engine.Progress | None = None,
+    ) -> Scans:
+        for feature, book in learning().features:
+            if book is not None:
+                refuse(feature, void=getattr(book, "kind", None) == pa.null())
+        return super()._scans(source, learning, first=first, progress=progress)
+
+    def _check_suits(self, stats: Any) -> None:
+        super()._check_suits(stats)
+        for feature in stats.schema.categorical:
+            refuse(feature, void=feature.void)
+
+    def _learned(self, stats: Statistics) -> Self:
+        for feature in stats.schema.categorical:
+            refuse(feature, void=feature.void)
+        return super()._learned(stats)
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def _read(self, stats: Statistics) -> dict[str, Any]:
+        counts, classes = stats.values.class_counts, labels(stats.schema.classes)
+        read = self._by_columns(stats) if self._by_column else self._by_matrices(stats)
+        return {
+            "class_log_prior_": log_prior(counts, 0.0, self.class_prior, classes),
+            **read,
+        }
+
+    def _rule(self, stats: Statistics) -> CovarianceRule:
+        return CovarianceRule(
+            self.covariance == "tied",
+            self.ddof,
+            self.shrinkage,
+            self.singular,
+            self.var_floor,
+            stats.schema.names,
+            stats.schema.classes.to_pylist(),
+        )
+
+    def _sums(self, stats: Statistics) -> MomentSums:
+        """Return the moments that densities are read from."""
+        scatter = stats.scatter
+        if self.missing != "impute_mean":
+            return MomentSums(scatter.count, scatter.mean, scatter.rest, scatter.scatter)
+        count, mean, rest, squares = scatter.imputed()
+        known = scatter.known()
+        # A class that knows no value of a column takes the mean of the others.
+        total = np.maximum(known.sum(axis=0), np.finfo(np.float64).tiny)
+        others = (known * mean).sum(axis=0) / total
+        none = known == 0
+        return MomentSums(count, np.where(none, others, mean), np.where(none, 0.0, rest), squares)
+
+    def _by_matrices(self, stats: Statistics) -> dict[str, Any]:
+        rule, sums = self._rule(stats), self._sums(stats)
+        if not sums.n.any():
+            raise DataError(
+                "there is no row without a missing value; use missing='impute_mean', or leave "
+                "columns out that are mostly missing"
+            )
+        if self.prior is None:
+            found = within = normals(sums, rule)
+        else:
+            given = prior_of(self.prior, sums, rule)
+            found = predictive(sums, given, rule)
+            within = expected(found, sums, given)
+        densities, k = ClassDensities(found), len(rule.labels)
+        covariance = densities.covariance()
+        left_out = np.zeros(k) if self.missing == "impute_mean" else stats.scatter.incomplete
+        read = {
+            "mean_": found.mean,
+            "covariance_": covariance[0] if rule.tied and self.prior is None else covariance,
+            "dof_": np.full(k, np.inf) if found.dof is None else found.dof,
+            "shrinkage_": np.broadcast_to(found.shrinkage, (k,)).copy(),
+            "singular_": named(rule.labels, np.broadcast_to(found.singular, (k,))),
+            "variance_floored_": named(rule.names, found.floored.any(axis=0)),
+            "constant_": named(rule.names, ~found.kept),
+            "incomplete_": left_out,
+            "_floored": np.broadcast_to(found.floored, found.mean.shape),
+            "_unknown": named(rule.labels, (sums.n == 0) & (stats.values.class_counts > 0)),
+            "_densities": densities,
+        }
+        if rule.tied:
+            prior = np.exp(log_prior(stats.values.class_counts, 0.0, self.class_prior))
+            read["_axes"] = discriminant_axes(prior, sums, within)
+        return read
+
+    def _by_columns(self, stats: Statistics) -> dict[str, Any]:
+        moments, names, k = stats.moments, stats.schema.names, len(stats.schema.classes)
+        n = moments.count
+        if self.missing == "impute_mean":
+            n = np.where(n > 0, stats.values.class_counts, 0.0)
+        told: dict[str, Any] = {"names": names, "ddof": self.ddof, "var_floor": self.var_floor}
+        if self.covariance == "diagonal":
+            told["variance"] = "per_class"
+        estimate = spread_of if self.covariance == "diagonal" else spherical
+        spread = estimate(n, moments.mean, moments.rest, moments.scatter, **told)
+        variance = np.where(spread.constant[:, None], 0.0, spread.variance).T
+        if self.covariance == "spherical":
+            variance = variance.max(axis=1)
+        return {
+            "mean_": np.ascontiguousarray(spread.gaussians.mean.T),
+            "covariance_": np.ascontiguousarray(variance),
+            "dof_": np.full(k, np.inf),
+            "shrinkage_": np.ones(k),
+            "singular_": [],
+            "variance_floored_": named(names, spread.floored.any(axis=1)),
+            "constant_": named(names, spread.constant),
+            "incomplete_": np.zeros(k),
+            "_floored": spread.floored.T,
+            "_unknown": [],
+            "_spread": spread,
+        }
+
+    def _caution(self) -> None:
+        """Warn once of everything that was done so that there is an inverse."""
+        if said := list(what_was_done(self, self._floored, self._unknown)):
+            warn("; ".join(said))
+        if self.incomplete_.any():
+            logger.info(
+                "%.10g rows with a missing value were left out of the densities; "
+                "missing='impute_mean' uses them",
+                self.incomplete_.sum(),
+            )
+
+    @property
+    def n_parameters_(self) -> int:
+        """Free parameters: K - 1, K p means, and those of the covariances.
+
+        K p (p + 1)/2 of full ones, p (p + 1)/2 of a tied one, K p variances or K of them.
+        """
+        self._check_fitted()
+        k, p = self.mean_.shape
+        free = {"full": k * p * (p + 1) // 2, "tied": p * (p + 1) // 2, "diagonal": k * p}
+        return k - 1 + k * p + free.get(self.covariance, k)
+
+    def _log_prior(self) -> Floats:
+        return self.class_log_prior_
+
+    # -- answers -------------------------------------------------------------------------------
+
+    def _scorer(self, cells: float) -> Any:
+        if not self._by_column:
+            return self._densities.scorer(dispatch.load("quadratic", cells), self.class_log_prior_)
+        nothing, offsets = np.zeros((0, len(self.classes_))), np.zeros(1, np.int64)
+        return dispatch.load("log_joint", cells).NaiveScorer(
+            self.class_log_prior_, nothing, offsets, tuple(self._spread.gaussians), "exact"
+        )
+
+    def _contributions(self, batch: Batch, out: Floats) -> None:
+        if not self._by_column:
+            self._densities.terms(np.stack(batch.numeric, axis=1), out)
+            return
+        for j, (x, mean, half, level, rest) in enumerate(
+            zip(batch.numeric, *self._spread.gaussians, strict=True)
+        ):
+            with np.errstate(over="ignore"):
+                term = level - ((x[:, None] - mean) - rest) ** 2 * half
+            out[:, j] = np.where(np.isnan(x)[:, None], 0.0, term)
+
+    def _drawn(self, codes: NDArray[np.intp], random: np.random.Generator) -> dict[str, Any]:
+        if self._by_column:
+            deviation = np.sqrt(np.where(self._spread.constant[:, None], 0, self._spread.variance))
+            drawn = random.normal(self.mean_[codes], deviation.T[codes])
+        else:
+            drawn = self._densities.drawn(codes, random)
+        return dict(zip(self.schema_.names, drawn.T, strict=True))

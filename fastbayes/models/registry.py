@@ -1,0 +1,155 @@
+"""The models: one line for each, from which files, command line, compare and public names read."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A way in which a model takes part in `compare`.
+
+    Parameters
+    ----------
+    suffix
+        Added to the name of the model.
+    parameters
+        Constructor parameters that differ from the defaults.
+    bins
+        Whether it sees numeric columns in bins; None for what the model itself does.
+    when
+        "always"; "numeric", where some column is numeric; "all_numeric", where every column is; or
+        "named", where `compare` is asked for it: a search takes long, and what goes over the rows
+        again and again is validated by folds alone.
+    """
+
+    suffix: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    bins: bool | None = None
+    when: Literal["always", "numeric", "all_numeric", "named"] = "always"
+
+
+@dataclass(frozen=True)
+class ModelEntry:
+    """A class of models.
+
+    Parameters
+    ----------
+    cls
+        Name of the class: what files and the public names say.
+    where
+        The module that has it, or the class itself.
+    name
+        What the command line and `compare` call it; empty for models of arrays and of models.
+    candidates
+        How it takes part in `compare`.
+    """
+
+    cls: str
+    where: Any
+    name: str = ""
+    candidates: tuple[Candidate, ...] = ()
+
+    def make(self, candidate: Candidate) -> Any:
+        """Return an unfitted model as it takes part in `compare`."""
+        return self.load()(**candidate.parameters)
+
+    def load(self) -> Any:
+        """Return the class; its module is imported on first use."""
+        if not isinstance(self.where, str):
+            return self.where
+        return getattr(importlib.import_module(self.where), self.cls)
+
+
+COMPARED = (Candidate(),)
+NAMED = (Candidate(when="named"),)
+
+MODELS: dict[str, ModelEntry] = {}
+
+
+def register(
+    cls: str | type, where: str = "", name: str = "", candidates: tuple[Candidate, ...] = ()
+) -> None:
+    """Add a class of models.
+
+    Parameters
+    ----------
+    cls
+        The class, or its name.
+    where
+        Where a name is given: the module that has it.
+    name, candidates
+        As in `ModelEntry`.
+
+    Raises
+    ------
+    ValueError
+        When another class has the name.
+    """
+    if isinstance(cls, str):
+        entry = ModelEntry(cls, where, name, candidates)
+    else:
+        entry = ModelEntry(cls.__name__, cls, name, candidates)
+    if entry.cls in MODELS or (name and name in by_name()):
+        raise ValueError(f"a model {entry.cls!r} or {name!r} is registered already")
+    MODELS[entry.cls] = entry
+
+
+def by_name() -> dict[str, ModelEntry]:
+    """Return the models that have a name on the command line, by it."""
+    return {entry.name: entry for entry in MODELS.values() if entry.name}
+
+
+def candidates() -> dict[str, tuple[ModelEntry, Candidate]]:
+    """Return all that may take part in `compare`, by name."""
+    return {e.name + c.suffix: (e, c) for e in by_name().values() for c in e.candidates}
+
+
+register(
+    "NaiveBayes",
+    "fastbayes.models.discrete.naive_bayes",
+    "naive-bayes",
+    (
+        Candidate(),
+        Candidate("-bins", bins=True, when="numeric"),
+        Candidate("-auto", {"numeric": "auto"}, when="numeric"),
+    ),
+)
+register("SPODE", "fastbayes.models.discrete.spode", "spode", COMPARED)
+register("TAN", "fastbayes.models.discrete.tan", "tan", COMPARED)
+register("KDB", "fastbayes.models.discrete.kdb", "kdb", COMPARED)
+register("AODE", "fastbayes.models.discrete.aode", "aode", COMPARED)
+register("A2DE", "fastbayes.models.discrete.a2de", "a2de", COMPARED)
+register("JointBayes", "fastbayes.models.joint.joint", "joint-bayes", COMPARED)
+register(
+    "JointGaussian",
+    "fastbayes.models.joint.joint_gaussian",
+    "joint-gaussian",
+    (Candidate(when="numeric"),),
+)
+register(
+    "GaussianBayes",
+    "fastbayes.models.numeric.gaussian",
+    "gaussian-bayes",
+    (
+        Candidate(when="all_numeric"),
+        Candidate("-tied", {"covariance": "tied"}, when="all_numeric"),
+    ),
+)
+register(
+    "WeightedNaiveBayes",
+    "fastbayes.models.discrete.weighted_naive_bayes",
+    "weighted-naive-bayes",
+    NAMED,
+)
+register("LogisticRegression", "fastbayes.models.logistic.logistic", "logistic", NAMED)
+register("NetworkClassifier", "fastbayes.models.discrete.network", "network", NAMED)
+register("Calibrated", "fastbayes.evaluation.calibrate.calibration")
+register("CategoricalNB", "fastbayes.models.sklearn.drop_in_categorical")
+register("MultinomialNB", "fastbayes.models.sklearn.drop_in_discrete")
+register("ComplementNB", "fastbayes.models.sklearn.drop_in_discrete")
+register("BernoulliNB", "fastbayes.models.sklearn.drop_in_discrete")
+register("GaussianNB", "fastbayes.models.sklearn.drop_in_gaussian")

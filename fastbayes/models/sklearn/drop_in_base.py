@@ -1,0 +1,244 @@
+"""How scikit-learn's five naive Bayes classes learn: arrays in, a statistic kept."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastbayes.core.errors import DataError, SchemaError
+from fastbayes.models.estimator.log_space import Floats
+from fastbayes.models.estimator.parameters import fitted
+from fastbayes.models.estimator.protocol import (
+    check_features,
+    check_labels,
+    check_length,
+    check_weight,
+    encode_labels,
+    split_target,
+)
+from fastbayes.models.logistic.to_logistic import LinearForm, logistic
+from fastbayes.models.sklearn.array_rows import ArrayRows, in_segments
+from fastbayes.models.sklearn.array_scorers import taken
+from fastbayes.statistics.array_statistics import ArrayStatistics
+from fastbayes.statistics.bundle import Statistics
+
+if TYPE_CHECKING:
+    from fastbayes.models.logistic.logistic import LogisticRegression
+
+
+class ArrayRowsBlock(NamedTuple):
+    """Rows to be counted: some of those of a job."""
+
+    X: Any  # (n_rows, n_features) array, or CSR matrix where that is welcome
+    y: NDArray[np.unsignedinteger]  # (n_rows,) class codes
+    n_classes: int
+    weight: Floats | None  # (n_rows,), None where every row weighs 1
+    cells: int  # of the whole job, on which numpy or compiled kernels are chosen
+
+
+class DropIn(ArrayRows):
+    """A classifier of scikit-learn's `naive_bayes` whose fitted state is a statistic.
+
+    A subclass counts (`_count`) and reads its attributes off the statistic (`_read`).
+    """
+
+    _parts: ClassVar[tuple[str, ...]]
+
+    statistics_: ArrayStatistics = fitted("The statistic that every parameter is read from.")
+
+    # -- what a subclass gives -----------------------------------------------------------------
+
+    def _options(self) -> dict[str, Any]:
+        """Return what is done to the numbers before counting."""
+        return {}
+
+    def _count(self, rows: ArrayRowsBlock) -> dict[str, Any]:
+        """Return the statistics of some rows by name."""
+        raise NotImplementedError
+
+    def _linear(self) -> LinearForm:
+        """Return the fitted model as a linear one, or raise SchemaError."""
+        raise NotImplementedError
+
+    def _of_table(self, stats: Statistics) -> ArrayStatistics | Statistics:
+        """Return the statistic of a table as one of arrays, where there is such a thing."""
+        return stats
+
+    # -- learning ------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Learn from rows and their classes.
+
+        Parameters
+        ----------
+        X
+            (n_rows, n_features) numbers, without missing values.
+        y
+            (n_rows,) classes, or the name of a column where X is a frame or table.
+        sample_weight
+            (n_rows,) weights, finite and not negative.
+
+        Returns
+        -------
+        Self
+            The fitted model.
+
+        Raises
+        ------
+        ValueError
+            When a parameter, X, y or a weight cannot be used; the message says which.
+        """
+        return self._learn(X, y, None, sample_weight, first=True)
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any = None,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Learn from more rows; any batching gives what one `fit` on all of them gives.
+
+        Parameters
+        ----------
+        X, y
+            As in `fit`.
+        classes
+            All classes that will ever occur; needed at the first call.
+        sample_weight
+            As in `fit`.
+
+        Returns
+        -------
+        Self
+            The fitted model.
+
+        Raises
+        ------
+        ValueError
+            As in `fit`, and when `classes` is missing at the first call or differs later, or y
+            has a label outside it.
+        """
+        first = not self.__sklearn_is_fitted__()
+        known = None if first else self.classes_
+        if classes is not None:
+            given, _ = encode_labels(check_labels(self, classes))
+            if known is not None and not np.array_equal(given, known):
+                raise ValueError(
+                    f"`classes={classes!r}` is not the same as on last call to partial_fit, was: "
+                    f"{known!r}"
+                )
+            known = given
+        if known is None:
+            raise ValueError("classes must be passed on the first call to partial_fit.")
+        return self._learn(X, y, known, sample_weight, first=first)
+
+    def _learn(
+        self, X: Any, y: Any, classes: NDArray[Any] | None, sample_weight: Any, *, first: bool
+    ) -> Self:
+        self._check_parameters()
+        X, y = split_target(X, y)
+        labels = check_labels(self, y)
+        X = check_features(self, X, reset=first)
+        check_length(X, labels)
+        weight = check_weight(sample_weight, len(labels), allow_zero=True)
+        classes, codes = encode_labels(labels, classes)
+        names = tuple(self.feature_names_in_) if hasattr(self, "feature_names_in_") else None
+        cells = int(X.shape[0] * X.shape[1])
+
+        def count(part: slice) -> ArrayStatistics:
+            w = None if weight is None else weight[part]
+            rows = ArrayRowsBlock(taken(X, part), codes[part], len(classes), w, cells)
+            return ArrayStatistics(classes, self._count(rows), names, self._options())
+
+        # Segments do not depend on the threads and are added in order: nor do the bits.
+        counted = in_segments(count, X)
+        stats = next(counted) if first else self.statistics_
+        return self._learned(sum(counted, start=stats))
+
+    def _suited(self, stats: ArrayStatistics | Statistics) -> ArrayStatistics:
+        owner = type(self).__name__
+        if isinstance(stats, Statistics):
+            stats = self._of_table(stats)
+        if not isinstance(stats, ArrayStatistics) or set(stats.parts) != set(self._parts):
+            what = sorted(stats.parts) if hasattr(stats, "parts") else type(stats).__name__
+            raise SchemaError(
+                f"{owner} is fitted from {list(self._parts)}, not from {what}; use the "
+                f"statistics_ of a fitted {owner}"
+            )
+        if dict(stats.options) != self._options():
+            raise SchemaError(
+                f"the statistic was counted with {dict(stats.options)}, but {owner} has "
+                f"{self._options()}; set the same parameters"
+            )
+        return stats
+
+    def _features_of(self, stats: ArrayStatistics) -> tuple[Sequence[str] | None, int]:
+        return stats.names, stats.n_features
+
+    def _loaded(
+        self, header: Mapping[str, Any], arrays: Mapping[str, Any], source: str
+    ) -> ArrayStatistics:
+        return self._suited(ArrayStatistics.from_state(header, arrays))
+
+    def _learned(self, stats: ArrayStatistics) -> Self:
+        if not stats.class_counts.sum() > 0:
+            raise DataError(
+                "Sample weights must contain at least one non-zero number: every weight is zero"
+            )
+        super()._learned(stats)
+        self.classes_ = stats.classes
+        return self
+
+    def to_logistic(self, **params: Any) -> LogisticRegression:
+        """Return the model as a logistic regression: the same posteriors.
+
+        Parameters
+        ----------
+        **params
+            Parameters of the `LogisticRegression`, such as the penalty of a later fit that starts
+            from here, with `warm_start=True`.
+
+        Returns
+        -------
+        LogisticRegression
+            Fitted, by no iteration: `converged_` is None. It takes a missing value for one that
+            says nothing.
+
+        Raises
+        ------
+        SchemaError
+            When the log odds are not linear, as those of normal densities with a variance for each
+            class; or a coefficient would be infinite: alpha=0, a class of prior 0.
+        ValueError
+            When a parameter cannot be used.
+        """
+        return logistic(self, params)
+
+    def _must_be(self, name: str, what: str) -> ValueError:
+        owner, value = type(self).__name__, getattr(self, name)
+        return ValueError(
+            f"The {name!r} parameter of {owner} must be {what}. Got {value!r} instead."
+        )
+
+
+def is_real(value: Any, least: float = 0.0) -> bool:
+    """Return whether a parameter is a real number of at least this.
+
+    Parameters
+    ----------
+    value
+        The parameter.
+    least
+        The smallest number that is allowed.
+
+    Returns
+    -------
+    bool
+        False for NaN and infinity.
+    """
+    return isinstance(value, numbers.Real) and least <= float(value) < np.inf

@@ -1,0 +1,194 @@
+"""Tables of a network from counts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes.core.errors import DataError, MemoryLimitError
+from fastbayes.networks.graph.coded import Coded
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+# Completions of one row, and numbers worked on at a time, when missing values are filled in.
+COMPLETIONS = 1 << 20
+# Where no probability moves by more than this, expectation maximisation has settled.
+SETTLED = 1e-10
+
+
+@dataclass(frozen=True)
+class TablePrior:
+    """What is added to the counts of a family.
+
+    Parameters
+    ----------
+    kind
+        "laplace": `alpha` to every cell; "bdeu": `ess` spread evenly over the cells.
+    alpha, ess
+        In weight units.
+    """
+
+    kind: str = "laplace"
+    alpha: float = 1.0
+    ess: float = 1.0
+
+    def check(self) -> None:
+        """Raise ValueError where a parameter cannot be used."""
+        if self.kind not in ("laplace", "bdeu"):
+            raise ValueError(f"prior={self.kind!r}: use 'laplace' or 'bdeu'")
+        for name, value in (("alpha", self.alpha), ("ess", self.ess)):
+            number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+            if not number or not 0 <= value < math.inf:
+                raise ValueError(f"{name}={value!r}: use a number >= 0")
+
+    def of_cell(self, cells: int) -> float:
+        """Return what is added to each cell of a table of so many."""
+        return self.alpha if self.kind == "laplace" else self.ess / cells
+
+    def table(self, counts: NDArray[Any]) -> Floats:
+        """Return P(node | parents) = (n + a) / (sum n + a r) from n(parents ..., node).
+
+        Without count nor prior it is the limit, 1 / r.
+        """
+        r = counts.shape[-1]
+        table = counts + self.of_cell(counts.size)
+        total = table.sum(axis=-1, keepdims=True)
+        return np.asarray(np.where(total > 0, table / np.where(total > 0, total, 1.0), 1.0 / r))
+
+
+class Completed:
+    """Rows with missing values, and what they are worth once these are filled in.
+
+    Parameters
+    ----------
+    keys
+        (n_rows, n_nodes) different rows as codes, -1 where a value is missing.
+    weight
+        (n_rows,) how often each occurs.
+    """
+
+    def __init__(self, keys: NDArray[np.integer[Any]], weight: Floats) -> None:
+        self.keys, self.weight = np.asarray(keys, np.int64), np.asarray(weight, np.float64)
+        gaps = self.keys < 0
+        patterns, which = np.unique(gaps, axis=0, return_inverse=True)
+        self.patterns = [
+            (np.flatnonzero(pattern), np.flatnonzero(which.ravel() == p))
+            for p, pattern in enumerate(patterns)
+        ]
+
+    def expected(self, coded: Coded) -> tuple[list[Floats], float]:
+        """Return the expected counts of each family, and the log-likelihood of the rows.
+
+        Raises
+        ------
+        MemoryLimitError
+            When a row has too many completions; the message names the missing nodes.
+        DataError
+            When a row is impossible.
+        """
+        counts = [np.zeros(table.shape) for table in coded.tables]
+        with np.errstate(divide="ignore"):
+            logs = [np.log(table) for table in coded.tables]
+        likelihood = 0.0
+        for hidden, rows in self.patterns:
+            for codes, weight in self._filled(coded, hidden, rows):
+                joint = np.zeros(codes.shape[1:])
+                for node, above in enumerate(coded.parents):
+                    joint += logs[node][tuple(codes[[*above, node]])]
+                top = joint.max(axis=1, keepdims=True)
+                if np.isneginf(top).any():
+                    raise DataError(
+                        "a row of the data is impossible under the tables: use alpha > 0"
+                    )
+                joint = np.exp(joint - top)
+                total = joint.sum(axis=1, keepdims=True)
+                likelihood += float(weight @ (np.log(total) + top).ravel())
+                share = (joint / total * weight[:, None]).ravel()
+                for node, above in enumerate(coded.parents):
+                    shape = counts[node].shape
+                    flat = np.ravel_multi_index(tuple(codes[[*above, node]]), shape).ravel()
+                    size = counts[node].size
+                    counts[node] += np.bincount(flat, share, size).reshape(shape)
+        return counts, likelihood
+
+    def _filled(self, coded: Coded, hidden: Ints, rows: Ints) -> Iterator[tuple[Ints, Floats]]:
+        """Yield the completions of some rows, (n_nodes, n_rows, n_completions), and weights."""
+        sizes = coded.sizes[hidden].tolist()
+        n = math.prod(sizes)
+        if n > COMPLETIONS:
+            names = ", ".join(repr(coded.names[h]) for h in hidden[:6].tolist())
+            raise MemoryLimitError(
+                f"a row has {n:,} completions, over {COMPLETIONS:,}: the nodes {names} are missing "
+                "in it; use missing='available', or leave such rows out"
+            )
+        filled = np.indices(sizes).reshape(len(sizes), n)
+        step = max(1, COMPLETIONS // (n * len(coded)))
+        for lo in range(0, len(rows), step):
+            some = rows[lo : lo + step]
+            codes = np.repeat(self.keys[some].T[:, :, None], n, axis=2)
+            codes[hidden] = filled[:, None, :]
+            yield codes, self.weight[some]
+
+
+def by_expectation(
+    rows: Completed,
+    names: Sequence[str],
+    parents: Sequence[tuple[int, ...]],
+    start: Sequence[Floats],
+    prior: TablePrior,
+    *,
+    max_iter: int,
+) -> tuple[list[Floats], list[float]]:
+    """Return tables fitted to rows with missing values, and the log-likelihood of each step.
+
+    Parameters
+    ----------
+    rows
+        The rows.
+    names, parents
+        The graph.
+    start
+        Tables to begin with.
+    prior
+        Added to the expected counts.
+    max_iter
+        Steps at most.
+
+    Raises
+    ------
+    DataError
+        When the steps did not settle.
+
+    References
+    ----------
+    Dempster, Laird, Rubin (1977); Lauritzen (1995), The EM algorithm for graphical association
+    models with missing data.
+    """
+    sizes = np.array([table.shape[-1] for table in start], np.int64)
+    tables, trace = list(start), list[float]()
+    for _ in range(max_iter):
+        coded = Coded(tuple(names), sizes, list(parents), tables)
+        counts, likelihood = rows.expected(coded)
+        new = [prior.table(n) for n in counts]
+        moved = max(np.abs(a - b).max() for a, b in zip(new, tables, strict=True))
+        tables = new
+        trace.append(likelihood)
+        if moved < SETTLED:
+            return tables, trace
+    raise DataError(
+        f"the tables did not settle in {max_iter} steps of expectation maximisation: raise "
+        "max_iter, or use missing='available'"
+    )
+
+
+def ordered_table(
+    counts: NDArray[Any], places: Mapping[str, Ints], family: Sequence[str]
+) -> NDArray[Any]:
+    """Return the counts of a family with its values in another order, (sizes of the family ...)."""
+    return np.ascontiguousarray(counts[np.ix_(*(places[n] for n in family))])

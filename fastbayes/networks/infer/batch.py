@@ -1,0 +1,376 @@
+"""Posteriors of one node for every row of a table: its blanket compiled to look-ups."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes.core.batch import Codes
+from fastbayes.core.errors import MemoryLimitError
+from fastbayes.kernels import dispatch
+from fastbayes.networks.graph.coded import Coded
+from fastbayes.networks.graph.sparse import SparseTable, logs_of
+from fastbayes.networks.infer import inference
+from fastbayes.networks.infer.elimination import Factor, summed_out
+from fastbayes.networks.infer.ordering import best_order
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Column = NDArray[np.unsignedinteger]
+
+# Numbers of a table of posteriors that is made ahead: 2 MiB stay in cache.
+READY = 1 << 18
+# Numbers of tables that are added up by look-ups: 64 MiB.
+MULTIPLIED = 1 << 23
+# Numbers worked on at a time.
+CELLS = 1 << 18
+
+
+@dataclass(eq=False)
+class _Plan:
+    """How rows are answered in which the same nodes are observed.
+
+    families  families that tell of the target: those that observed nodes do not cut off
+    columns   observed nodes among them
+    order     the other nodes among them but the target, in the order of being summed out
+    cells     numbers that a row takes while they are
+    ready     posteriors of all joint states of the columns, and which of these are impossible
+    scorers   sums of look-ups for each family, where no other node is among them: by kind
+    """
+
+    families: list[int]
+    columns: list[int]
+    order: list[int]
+    cells: float
+    ready: tuple[Floats, NDArray[np.bool_]] | None = field(default=None)
+    scorers: dict[bool, Any] = field(default_factory=dict)
+
+
+class RowPosteriors:
+    """P(target | what is observed in a row); immutable but for tables made on first use.
+
+    Parameters
+    ----------
+    coded
+        The network.
+    target
+        The node asked for.
+    nodes
+        Nodes that are observed in some rows.
+    largest
+        Numbers that the tables of a row may have.
+    stand_in
+        (states of the target,) what an impossible row gets; None for P(target).
+    """
+
+    def __init__(
+        self,
+        coded: Coded,
+        target: int,
+        nodes: Sequence[int],
+        largest: float = inference.LARGEST,
+        stand_in: Floats | None = None,
+    ) -> None:
+        self.coded, self.target, self.largest = coded, target, largest
+        self.nodes = [v for v in nodes if v != target]
+        self.children = coded.children
+        self.logs = [logs_of(table) for table in coded.tables]
+        self._stand_in = stand_in
+        self._plans: dict[frozenset[int], _Plan] = {}
+
+    def posterior(self, columns: Mapping[int, Column], out: Floats, cells: float = 0.0) -> int:
+        """Write P(target | row) of every row; return how many are impossible.
+
+        Parameters
+        ----------
+        columns
+            Codes of each of `nodes`, (n_rows,); those beyond its states are no observations.
+        out
+            (n_rows, states of the target).
+        cells
+            Cells of the job, on which numpy or compiled kernels are chosen.
+        """
+        return self._answer(columns, None, frozenset(), out, cells) if len(out) else 0
+
+    def _answer(
+        self,
+        columns: Mapping[int, Column],
+        rows: Ints | None,
+        gone: frozenset[int],
+        out: Floats,
+        cells: float,
+    ) -> int:
+        """Answer rows in which some nodes are not observed; others may not be, too.
+
+        Only nodes that tell of the target in rows like these are looked at: what is missing
+        elsewhere makes no difference.
+        """
+        plan = self._plan(gone)
+        chosen = {v: columns[v] if rows is None else columns[v][rows] for v in plan.columns}
+        sizes = self.coded.sizes
+        some = [v for v, column in chosen.items() if int(column.max()) >= sizes[v]]
+        if not some:
+            return self._told(plan, chosen, rows, out, cells)
+        lost = 0
+        for bit, at in _alike([chosen[v] >= sizes[v] for v in some]):
+            here = at if rows is None else rows[at]
+            if bit.any():
+                more = gone.union(v for v, b in zip(some, bit, strict=True) if b)
+                lost += self._answer(columns, here, more, out, cells)
+            else:
+                known = {v: c[at] for v, c in chosen.items()}
+                lost += self._told(plan, known, here, out, cells)
+        return lost
+
+    def _instead(self) -> Floats:
+        """Return what an impossible row gets: few networks need it, and it may take long."""
+        if self._stand_in is None:
+            found = inference.joint_posterior(self.coded, {}, [self.target], self.largest)
+            self._stand_in = found[0]
+        return self._stand_in
+
+    # -- plans ---------------------------------------------------------------------------------
+
+    def _plan(self, gone: frozenset[int]) -> _Plan:
+        if gone not in self._plans:
+            self._plans[gone] = self._planned({v for v in self.nodes if v not in gone})
+        return self._plans[gone]
+
+    def _planned(self, observed: set[int]) -> _Plan:
+        coded = self.coded
+        among = {*inference.ancestral(coded, [self.target, *observed])}
+        reached, families, waiting = {self.target}, set[int](), [self.target]
+        while waiting:
+            v = waiting.pop()
+            for child in (v, *self.children[v]):
+                if child in among and child not in families:
+                    families.add(child)
+                    family = (child, *coded.parents[child])
+                    new = [u for u in family if u not in reached and u not in observed]
+                    reached.update(new)
+                    waiting += new
+        members = {u for child in families for u in (child, *coded.parents[child])}
+        hidden = {v for v in reached - {self.target} if coded.sizes[v] > 1}
+        kept = hidden | {self.target}
+        scopes = [tuple(u for u in (c, *coded.parents[c]) if u in kept) for c in families]
+        order = best_order(scopes, {v: int(coded.sizes[v]) for v in kept}, hidden)
+        if order.cells > self.largest:
+            names = ", ".join(repr(coded.names[v]) for v in order.scope[:6])
+            raise MemoryLimitError(
+                f"a row in which {len(hidden)} nodes are not observed takes a table of "
+                f"{order.cells:,.0f} numbers, over {self.largest:,.0f}, for the nodes {names}: "
+                "ask row by row with method='gibbs', or raise max_cells"
+            )
+        cells = max(order.cells, float(coded.sizes[self.target]))
+        return _Plan(sorted(families), sorted(members & observed), order.nodes, cells)
+
+    # -- answers -------------------------------------------------------------------------------
+
+    def _told(
+        self,
+        plan: _Plan,
+        columns: Mapping[int, Column],
+        rows: Ints | None,
+        out: Floats,
+        job: float,
+    ) -> int:
+        """Answer rows in which all columns of a plan are observed."""
+        n = len(out) if rows is None else len(rows)
+        sizes = [int(self.coded.sizes[v]) for v in plan.columns]
+        cells = math.prod(sizes)
+        if cells * out.shape[1] <= READY and (plan.ready is not None or cells <= max(n, 1 << 12)):
+            return self._looked_up(plan, columns, sizes, rows, out)
+        if not plan.order:
+            table = np.empty((n, out.shape[1]))
+            lost = self._multiplied(plan, columns, table, job)
+            out[slice(None) if rows is None else rows] = table
+            return lost
+        codes = np.array([columns[v] for v in plan.columns], np.int64).reshape(len(sizes), n)
+        if cells < 1 << 62:
+            joint = np.ravel_multi_index(tuple(codes), sizes) if sizes else np.zeros(n, np.int64)
+            _, first, which = np.unique(joint, return_index=True, return_inverse=True)
+        else:
+            _, first, which = np.unique(codes, axis=1, return_index=True, return_inverse=True)
+        table = np.empty((len(first), out.shape[1]))
+        different = {v: columns[v][first] for v in plan.columns}
+        impossible = np.zeros(len(first), np.bool_)
+        self._computed(plan, different, table, impossible)
+        which = which.ravel()
+        out[slice(None) if rows is None else rows] = table[which]
+        return int(impossible[which].sum())
+
+    def _looked_up(
+        self,
+        plan: _Plan,
+        columns: Mapping[int, Column],
+        sizes: Sequence[int],
+        rows: Ints | None,
+        out: Floats,
+    ) -> int:
+        """Answer rows from a table of all joint states of the plan's columns."""
+        if plan.ready is None:
+            codes = np.indices(sizes, np.uint32).reshape(len(sizes), math.prod(sizes))
+            table = np.empty((math.prod(sizes), out.shape[1]))
+            every = dict(zip(plan.columns, codes, strict=True))
+            impossible = np.zeros(len(table), np.bool_)
+            self._computed(plan, every, table, impossible)
+            # Another thread may have made the same meanwhile: it is no harm.
+            plan.ready = table, impossible
+        table, impossible = plan.ready
+        n = len(out) if rows is None else len(rows)
+        width = 1 if len(table) <= 1 << 8 else 2 if len(table) <= 1 << 16 else 8
+        joint: NDArray[Any] = np.zeros(n, f"u{width}")
+        for v, size in zip(plan.columns, sizes, strict=True):
+            # A size that the type cannot hold is that of a column after others of one state.
+            joint *= joint.dtype.type(size % (1 << 8 * width))
+            joint += columns[v].astype(joint.dtype, copy=False)
+        if rows is None:
+            np.take(table, joint, axis=0, out=out, mode="clip")
+        else:
+            out[rows] = table.take(joint, axis=0)
+        return int(impossible.take(joint).sum()) if impossible.any() else 0
+
+    def _multiplied(
+        self, plan: _Plan, columns: Mapping[int, Column], out: Floats, job: float
+    ) -> int:
+        """Write posteriors of rows in which the whole blanket is observed."""
+        kind = dispatch.compiled(job)
+        if kind not in plan.scorers:
+            # Another thread may make the same meanwhile: it is no harm.
+            plan.scorers[kind] = self._scorer(plan, job)
+        scorer = plan.scorers[kind]
+        if scorer is None:
+            return self._computed(plan, columns, out)
+        codes = np.array([columns[v] for v in plan.columns])
+        sizes = self.coded.sizes[plan.columns]
+        lost = scorer.posterior([Codes(np.arange(len(codes)), codes, sizes + 2)], (), out)
+        # Impossible rows are rare; the scorer does not know what they get.
+        return self._computed(plan, columns, out) if lost else 0
+
+    def _scorer(self, plan: _Plan, job: float) -> Any:
+        """Return what adds up the families of a plan; None where their tables would be large."""
+        place = {v: j for j, v in enumerate(plan.columns)}
+        k, total = int(self.coded.sizes[self.target]), 0.0
+        prior, factors = np.zeros(k), []
+        for child in plan.families:
+            family, logs = (*self.coded.parents[child], child), self.logs[child]
+            seen = [v for v in family if v in place]
+            shape = [int(self.coded.sizes[v]) + 2 for v in seen]
+            total += k * math.prod(map(float, shape))
+            if isinstance(logs, SparseTable) or total > MULTIPLIED:
+                return None
+            alone = [v for v in family if v not in place and v != self.target]
+            # Below a node of one state a family may hold no target: it tells what is impossible.
+            last = [self.target] if self.target in family else []
+            axes = [family.index(v) for v in (*alone, *seen, *last)]
+            inner = logs.transpose(axes)[(0,) * len(alone)]
+            inner = inner if last else inner[..., None]
+            if not seen:
+                prior = prior + inner
+                continue
+            table = np.zeros((*shape, k))
+            table[tuple(slice(n - 2) for n in shape)] = inner
+            factors.append((tuple(place[v] for v in seen), table.reshape(-1, k)))
+        sizes = self.coded.sizes[plan.columns]
+        return dispatch.load("factors", job).FactorScorer(prior, factors, sizes)
+
+    def _computed(
+        self,
+        plan: _Plan,
+        columns: Mapping[int, Column],
+        out: Floats,
+        impossible: NDArray[np.bool_] | None = None,
+    ) -> int:
+        """Write posteriors of rows by summing the plan's order out, and mark impossible rows."""
+        n, lost = len(out), 0
+        step = max(1, int(CELLS // plan.cells))
+        for lo in range(0, n, step):
+            some = {v: column[lo : lo + step] for v, column in columns.items()}
+            factors = [self._factor(child, plan, some) for child in plan.families]
+            # Of the size of the answer, should no factor depend on the row or the target.
+            size = min(step, n - lo), out.shape[1]
+            joint = summed_out([((), np.zeros(size)), *factors], plan.order)
+            top = joint.max(axis=1, keepdims=True)
+            none = np.isneginf(top).ravel()
+            joint = np.exp(joint - np.where(none[:, None], 0.0, top))
+            if none.any():
+                joint[none] = self._instead()
+            out[lo : lo + step] = joint / joint.sum(axis=1, keepdims=True)
+            if none.any():
+                lost += int(none.sum())
+                if impossible is not None:
+                    impossible[lo : lo + step] = none
+        return lost
+
+    def _factor(self, child: int, plan: _Plan, columns: Mapping[int, Column]) -> Factor:
+        """Return ln P(child | parents) of some rows: (rows, hidden nodes ..., target)."""
+        family = (*self.coded.parents[child], child)
+        hidden = sorted(v for v in family if v in plan.order)
+        seen = [v for v in family if v in columns]
+        alone = [v for v in family if v not in columns and v not in hidden and v != self.target]
+        last = [self.target] if self.target in family else []
+        table = self.logs[child]
+        if isinstance(table, SparseTable):
+            return tuple(hidden), self._sparse_factor(table, family, hidden, columns)
+        axes = [family.index(v) for v in (*alone, *seen, *hidden, *last)]
+        table = table.transpose(axes)[(0,) * len(alone)]
+        if seen:
+            table = table[tuple(columns[v].astype(np.intp) for v in seen)]
+        else:
+            table = table[None]
+        return tuple(hidden), table if last else table[..., None]
+
+    def _sparse_factor(
+        self,
+        table: SparseTable,
+        family: Sequence[int],
+        hidden: Sequence[int],
+        columns: Mapping[int, Column],
+    ) -> Floats:
+        """Return what `_factor` does of a table that keeps some of its rows."""
+        index: list[Any] = []
+        for v in family:
+            shape = [1] * (2 + len(hidden))
+            if v in columns:
+                shape[0] = -1
+                index.append(columns[v].reshape(shape))
+            elif v == self.target or v in hidden:
+                shape[-1 if v == self.target else 1 + hidden.index(v)] = -1
+                index.append(np.arange(int(self.coded.sizes[v])).reshape(shape))
+            else:
+                index.append(np.zeros(shape, np.int64))
+        return table.gathered(index)
+
+
+def _alike(flags: Sequence[NDArray[np.bool_]]) -> Iterator[tuple[NDArray[np.bool_], Ints]]:
+    """Yield each pattern of flags that occurs, and the rows that have it."""
+    bits = np.packbits(np.array(flags), axis=0)
+    if len(bits) <= 2:
+        # Numbers of 16 bits are sorted by counting.
+        which = bits[0].astype(np.uint16)
+        if len(bits) == 2:
+            which = which << 8 | bits[1]
+        patterns = np.flatnonzero(np.bincount(which))
+        columns = np.array([patterns >> 8, patterns & 255] if len(bits) == 2 else [patterns])
+        ends = np.cumsum(np.bincount(which)[patterns])
+    else:
+        columns, found = np.unique(bits, axis=1, return_inverse=True)
+        which = found.ravel()
+        ends = np.cumsum(np.bincount(which))
+    order = np.argsort(which, kind="stable")
+    unpacked = np.unpackbits(columns.astype(np.uint8), axis=0, count=len(flags)).T.astype(np.bool_)
+    yield from zip(unpacked, np.split(order, ends[:-1]), strict=True)
+
+
+def columns_of(codes: Any) -> dict[int, Column]:
+    """Return the codes of each feature of a batch."""
+    return {
+        int(feature): column
+        for group in codes
+        for feature, column in zip(group.features, group.codes, strict=True)
+    }

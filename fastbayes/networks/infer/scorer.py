@@ -1,0 +1,286 @@
+"""Scoring of rows by a network of features under each class; what is hidden is summed out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes.core.batch import Codes
+from fastbayes.kernels import dispatch
+from fastbayes.kernels.numpy.factors import Columns, columns_of, largest_term
+from fastbayes.kernels.numpy.log_joint import EXACT
+from fastbayes.kernels.numpy.posterior import JointScorer
+from fastbayes.networks.infer.elimination import check_size, elimination_order, summed_out
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+Family = tuple[int, ...]
+
+# Numbers of a table for several rows at a time: they stay in cache.
+CELLS = 1 << 18
+# Cells of a table up to which rows are not told apart by which children are observed.
+SMALL = 1 << 10
+
+
+class Network:
+    """Tables of a network of features, and which features of a row must be summed out.
+
+    Parameters
+    ----------
+    families
+        Features of each family, parents first, the feature itself last; parents stand in
+        families before. A feature in no family is left out.
+    tables
+        One per family: (S_1 + 2, ..., S_j + 2, n_classes) ln P(x_j | parents, c). Missing is S,
+        unseen S + 1; -inf is a legal entry. 0 where x_j is no observation.
+    hidden
+        One per feature: (S_j + 2,) bool, codes that are no observations.
+    states
+        (n_features,) a hidden feature is summed out over its codes below this.
+    names
+        (n_features,) for messages.
+    summed
+        Tables that stand for `tables` in families of which something is hidden; None for these.
+    """
+
+    def __init__(
+        self,
+        families: Sequence[Family],
+        tables: Sequence[Floats],
+        hidden: Sequence[Bools],
+        states: Ints,
+        names: Sequence[str],
+        summed: Sequence[Floats] | None = None,
+    ) -> None:
+        self.families, self.tables = list(families), list(tables)
+        self.summed = self.tables if summed is None else list(summed)
+        self.hidden, self.states, self.names = list(hidden), states, names
+        self._inner = {p for family in families for p in family[:-1]}
+        # Families of each feature.
+        self._with: dict[int, list[int]] = {}
+        for q, family in enumerate(families):
+            for feature in family:
+                self._with.setdefault(feature, []).append(q)
+
+    def observed(self) -> list[Floats]:
+        """Return the tables with 0 where a parent is no observation."""
+        result = []
+        for family, table in zip(self.families, self.tables, strict=True):
+            table = table.copy()
+            for axis, feature in enumerate(family[:-1]):
+                table[(slice(None),) * axis + (self.hidden[feature],)] = 0.0
+            result.append(table)
+        return result
+
+    def rows(self, batch_codes: Sequence[Codes], n_rows: int) -> Bools:
+        """Return the rows in which something must be summed out, (n_rows,)."""
+        for features, codes, _ in batch_codes:
+            for feature, column in zip(features.tolist(), codes, strict=True):
+                flags = self.hidden[feature]
+                # Most columns hold no such code, which their largest one tells.
+                if feature in self._inner and n_rows and flags[: int(column.max()) + 1].any():
+                    return np.asarray(self._needed(self._gone(columns_of(batch_codes))).any(axis=0))
+        return np.zeros(n_rows, np.bool_)
+
+    def _gone(self, columns: Columns) -> Bools:
+        """Return which features of each row are no observations, (n_features, n_rows)."""
+        return np.array([flags[columns[j]] for j, flags in enumerate(self.hidden)])
+
+    def _needed(self, gone: Bools) -> Bools:
+        """Return which of them must be summed out: those with something observed below."""
+        needed = np.zeros_like(gone)
+        for *parents, child in reversed(self.families):
+            told = ~gone[child] | needed[child]
+            for parent in parents:
+                needed[parent] |= gone[parent] & told
+        return needed
+
+    def add(self, batch_codes: Sequence[Codes], out: Floats) -> None:
+        """Add ln P(x | c) of every row and class to `out` (n_rows, n_classes).
+
+        Raises
+        ------
+        MemoryLimitError
+            When the sum needs a table beyond `elimination.LARGEST`; the message names columns.
+        """
+        columns = columns_of(batch_codes)
+        gone = self._gone(columns)
+        for family, table in zip(self.families, self.tables, strict=True):
+            whole = np.flatnonzero(~gone[[*family]].any(axis=0))
+            out[whole] += table[tuple(columns[feature][whole] for feature in family)]
+        self.add_hidden(batch_codes, out)
+
+    def add_hidden(self, batch_codes: Sequence[Codes], out: Floats) -> None:
+        """Add what the families of which a parent is hidden say, as `add` does."""
+        columns = columns_of(batch_codes)
+        gone = self._gone(columns)
+        k = out.shape[1]
+        for hidden, families, rows in self._parts(self._needed(gone), gone):
+            scopes, order, cells = self._eliminated(hidden, families)
+            check_size(cells * k, "columns " + ", ".join(repr(self.names[h]) for h in hidden))
+            step = max(1, CELLS // int(cells * k))
+            for lo in range(0, len(rows), step):
+                some = rows[lo : lo + step]
+                factors = [
+                    (scope, self._factor(q, scope, columns, some))
+                    for q, scope in zip(families, scopes, strict=True)
+                ]
+                out[some] += summed_out(factors, order)
+
+    def _eliminated(
+        self, hidden: Family, families: Sequence[int]
+    ) -> tuple[list[Family], list[int], float]:
+        """Return the hidden features of each family, the order, and the cells of its largest."""
+        scopes = [tuple(sorted(set(self.families[q]).intersection(hidden))) for q in families]
+        return scopes, *elimination_order(scopes, {h: int(self.states[h]) for h in hidden})
+
+    def _factor(self, q: int, scope: Family, columns: Columns, rows: Ints) -> Floats:
+        """Return the table of a family as (n_rows or 1, states of hidden ones, n_classes)."""
+        family, axes = self.families[q], {h: 1 + i for i, h in enumerate(scope)}
+        index = []
+        for feature in family:
+            shape = [1] * (1 + len(scope))
+            here = feature not in axes
+            values = columns[feature][rows] if here else np.arange(self.states[feature])
+            shape[axes.get(feature, 0)] = -1
+            index.append(values.reshape(shape))
+        return self.summed[q][tuple(index)]
+
+    def _parts(self, needed: Bools, gone: Bools) -> Iterator[tuple[Family, list[int], Ints]]:
+        """Yield hidden features that hang together, their families, and the rows where so."""
+        label = self._labels(needed, gone)
+        told = np.array([~gone[f[-1]] | needed[f[-1]] for f in self.families])
+        # Cells that are summed out, by the first of those that they hang together with: others,
+        # which may be nearly all, cost nothing.
+        features, at = (label >= 0).nonzero()
+        roots = label[features, at]
+        order = np.argsort(roots, kind="stable")
+        ends = np.flatnonzero(np.diff(roots[order])) + 1
+        for some in np.split(order, ends) if len(order) else ():
+            nodes, which = np.unique(features[some], return_inverse=True)
+            rows, where = np.unique(at[some], return_inverse=True)
+            part = np.zeros((len(nodes), len(rows)), np.bool_)
+            part[which, where] = True
+            for pattern, alike in _alike(part):
+                hidden, same = tuple(nodes[pattern].tolist()), rows[alike]
+                touched = sorted({q for h in hidden for q in self._with[h]})
+                says = told[touched][:, same]
+                # A family whose child is not observed has factor 1: as long as nothing becomes
+                # large by it, it is taken along where other rows need it.
+                families = [q for q, some in zip(touched, says, strict=True) if some.any()]
+                if self._eliminated(hidden, families)[2] <= SMALL:
+                    yield hidden, families, same
+                    continue
+                for chosen, these in _alike(says):
+                    yield hidden, [touched[i] for i in np.flatnonzero(chosen)], same[these]
+
+    def _labels(self, needed: Bools, gone: Bools) -> Ints:
+        """Return for each hidden feature the first one that it hangs together with, else -1."""
+        none = len(gone)
+        label = np.where(needed, np.arange(none)[:, None], none)
+        while True:
+            before = label.copy()
+            for family in self.families:
+                members, child = [*family], family[-1]
+                least = np.where(~gone[child] | needed[child], label[members].min(axis=0), none)
+                for feature in members:
+                    np.minimum(label[feature], least, out=label[feature], where=needed[feature])
+            if np.array_equal(before, label):
+                break
+        return np.where(needed, label, -1)
+
+
+def _alike(bits: Bools) -> Iterator[tuple[Bools, Ints]]:
+    """Yield the different columns of a matrix, and where each of them stands."""
+    patterns, which = np.unique(np.packbits(bits, axis=0), axis=1, return_inverse=True)
+    order = np.argsort(which.ravel(), kind="stable")
+    ends = np.cumsum(np.bincount(which.ravel(), minlength=patterns.shape[1]))
+    columns = np.unpackbits(patterns, axis=0, count=len(bits)).T.astype(np.bool_)
+    yield from zip(columns, np.split(order, ends[:-1]), strict=True)
+
+
+class NetworkScorer:
+    """Log joints, posteriors and predictions of a network; immutable, thread-safe.
+
+    Parameters
+    ----------
+    log_prior
+        (n_classes,) nats.
+    network
+        The tables.
+    precision
+        "exact" or "fast", for rows in which no parent is hidden; the others are exact.
+    cells
+        Cells of the job, on which numpy or compiled kernels are chosen.
+    """
+
+    def __init__(self, log_prior: Floats, network: Network, precision: str, cells: float) -> None:
+        sizes = np.array([len(flags) - 2 for flags in network.hidden], np.int64)
+        k = len(log_prior)
+        tables = [table.reshape(-1, k) for table in network.observed()]
+        factors = list(zip(network.families, tables, strict=True))
+        self._network = network
+        self._complete = dispatch.load("factors", cells).FactorScorer(
+            log_prior, factors, sizes, precision
+        )
+        self._summing = _Summing(log_prior, network)
+
+    @property
+    def _tie(self) -> float:
+        return max(self._complete._tie, self._summing._tie)
+
+    def _whole(self, method: str) -> Any:
+        """Return what gives this answer for rows in which nothing is hidden."""
+        return self._complete
+
+    def log_joint(
+        self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: Floats
+    ) -> None:
+        """Write ln P(c, x) of every row and class into `out` (n_rows, n_classes)."""
+        self._answer("log_joint", batch_codes, out)
+
+    def posterior(
+        self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: Floats
+    ) -> int:
+        """Write P(c | x) into `out` (n_rows, n_classes); return how many rows took the prior."""
+        return self._answer("posterior", batch_codes, out)
+
+    def predict(
+        self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: NDArray[np.intp]
+    ) -> int:
+        """Write the most probable class of every row; return how many rows took the prior."""
+        return self._answer("predict", batch_codes, out)
+
+    def _answer(self, method: str, batch_codes: Sequence[Codes], out: NDArray[Any]) -> int:
+        hidden = self._network.rows(batch_codes, len(out))
+        if not hidden.any():
+            return getattr(self._whole(method), method)(batch_codes, (), out) or 0
+        lost = 0
+        for scorer, rows in ((self._whole(method), ~hidden), (self._summing, hidden)):
+            some = np.flatnonzero(rows)
+            codes = [group._replace(codes=group.codes[:, some]) for group in batch_codes]
+            answer = np.empty((len(some), *out.shape[1:]), out.dtype)
+            lost += getattr(scorer, method)(codes, (), answer) or 0
+            out[some] = answer
+        return lost
+
+
+class _Summing(JointScorer):
+    """Scores rows in which parents are hidden."""
+
+    def __init__(self, log_prior: Floats, network: Network) -> None:
+        largest = sum(map(largest_term, [log_prior, *network.tables]))
+        largest += sum(map(math.log, network.states[network.states > 0]))
+        super().__init__(np.array(log_prior, np.float64), EXACT * largest)
+        self._network = network
+
+    def log_joint(
+        self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: Floats
+    ) -> None:
+        out[:] = self._log_prior
+        self._network.add(batch_codes, out)

@@ -1,0 +1,294 @@
+"""A network compiled for Gibbs sampling: each node's distribution given its Markov blanket."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes.core.errors import DataError, MemoryLimitError
+from fastbayes.kernels.dispatch import readonly
+from fastbayes.kernels.numpy.gibbs import PRODUCT, TABLE, Program
+from fastbayes.networks.graph.coded import Coded
+from fastbayes.networks.sample.deterministic_blocks import DeterministicBlock, Factor, blocks_of
+
+Floats = NDArray[np.float64]
+
+# A unit has a table of at most so many blanket configurations times states, and all tables have
+# at most so many thresholds (1 MiB): from beyond the caches a look-up takes as long as products.
+ENTRIES = 1 << 16
+ALL_ENTRIES = 1 << 18
+# Numbers that a unit without table may need of each chain.
+STATES = 1 << 16
+
+
+def free_factors(coded: Coded, evidence: Mapping[int, int]) -> list[Factor]:
+    """Return the tables of a network at the observed states, over the nodes left free.
+
+    A node of one state is not free: it is where it is. Factors over no node are left out.
+    """
+    given = {v: 0 for v, size in enumerate(coded.sizes) if size == 1} | dict(evidence)
+    factors = []
+    for node, (parents, table) in enumerate(zip(coded.parents, coded.tables, strict=True)):
+        scope = (*parents, node)
+        at: tuple[Any, ...] = tuple(given.get(v, slice(None)) for v in scope)
+        free = tuple(v for v in scope if v not in given)
+        if free:
+            factors.append((free, np.asarray(table[at], np.float64)))
+    return factors
+
+
+def free_nodes(coded: Coded, evidence: Mapping[int, int]) -> list[int]:
+    """Return the nodes that are sampled: not observed, of more than one state."""
+    return [v for v, size in enumerate(coded.sizes) if v not in evidence and size > 1]
+
+
+@dataclass
+class Compiled:
+    """A program, the blocks in it, and the ties that it does not resolve.
+
+    Parameters
+    ----------
+    program
+        What kernels run.
+    blocks
+        Nodes of each block.
+    left
+        Nodes of each tie for which there is no block.
+    """
+
+    program: Program
+    blocks: list[tuple[int, ...]]
+    left: list[tuple[int, ...]]
+
+
+def compiled(
+    coded: Coded,
+    evidence: Mapping[int, int],
+    *,
+    blocks: bool = True,
+    max_block: int = 1024,
+    entries: int = ENTRIES,
+    all_entries: int = ALL_ENTRIES,
+) -> Compiled:
+    """Return a network compiled for sampling given evidence.
+
+    Units are in the order of the nodes, a block where its first node stands.
+
+    Parameters
+    ----------
+    coded
+        The network.
+    evidence
+        {node: state}.
+    blocks
+        Whether nodes that zeros tie together are one unit.
+    max_block
+        Most possible joint states of a block.
+    entries, all_entries
+        Most numbers in the table of a unit, and in all tables.
+
+    Raises
+    ------
+    MemoryLimitError
+        When the states of a node are too many.
+    """
+    factors = free_factors(coded, evidence)
+    sizes = coded.sizes.tolist()
+    found, left = blocks_of(factors, sizes, max_block if blocks else 0)
+    if not blocks:
+        found = []
+    inside = {v for block in found for v in block.nodes}
+    alone = [v for v in free_nodes(coded, evidence) if v not in inside]
+    units = [*found, *(DeterministicBlock((v,), np.arange(sizes[v])[:, None]) for v in alone)]
+    # A block of one possible state is in it from the start.
+    units = [unit for unit in units if len(unit.values) > 1]
+    units.sort(key=lambda unit: unit.nodes[0])
+    for unit in units:
+        if len(unit.values) > STATES:
+            names = ", ".join(repr(coded.names[v]) for v in unit.nodes)
+            raise MemoryLimitError(
+                f"node {names} has {len(unit.values):,} states; Gibbs sampling takes {STATES:,}"
+            )
+    return Compiled(
+        _program(units, factors, sizes, entries, all_entries), [b.nodes for b in found], left
+    )
+
+
+@dataclass
+class _Parts:
+    """The arrays of a program while they grow."""
+
+    lists: dict[str, list[int]] = field(default_factory=dict)
+    arrays: dict[str, list[NDArray[Any]]] = field(default_factory=dict)
+    lengths: dict[str, int] = field(default_factory=dict)
+
+    def add(self, name: str, *numbers: int) -> None:
+        self.lists.setdefault(name, []).extend(numbers)
+
+    def append(self, name: str, array: NDArray[Any]) -> int:
+        """Append an array; return where it begins."""
+        at = self.lengths.get(name, 0)
+        self.arrays.setdefault(name, []).append(array.ravel())
+        self.lengths[name] = at + array.size
+        return at
+
+    def length(self, name: str) -> int:
+        return len(self.lists.get(name, ()))
+
+
+def _program(
+    units: Sequence[DeterministicBlock],
+    factors: Sequence[Factor],
+    sizes: Sequence[int],
+    entries: int,
+    all_entries: int,
+) -> Program:
+    having: dict[int, list[int]] = {}
+    for f, (scope, _) in enumerate(factors):
+        for v in scope:
+            having.setdefault(v, []).append(f)
+    touching = [sorted({f for v in unit.nodes for f in having[v]}) for unit in units]
+    outers = [
+        sorted({v for f in its for v in factors[f][0]}.difference(unit.nodes))
+        for unit, its in zip(units, touching, strict=True)
+    ]
+    tabled = _tabled(units, outers, sizes, entries, all_entries)
+    parts = _Parts()
+    placed: dict[int, int] = {}
+    with np.errstate(divide="ignore"):
+        logs = [(scope, np.log(table)) for scope, table in factors]
+    for unit, its, outer, table in zip(units, touching, outers, tabled, strict=True):
+        parts.add("kinds", TABLE if table else PRODUCT)
+        parts.add("states", len(unit.values))
+        parts.add("member_at", parts.length("members"))
+        parts.add("members", *unit.nodes)
+        values = unit.values.T.astype(np.uint16)
+        parts.add("value_at", parts.append("values", values) if len(unit.nodes) > 1 else -1)
+        parts.add("outer_at", parts.length("outer"))
+        parts.add("factor_at", parts.length("table_of"))
+        if table:
+            parts.add("outer", *outer)
+            parts.add("outer_step", *steps_of([sizes[v] for v in outer]))
+            weights = _weights(unit, outer, [logs[f] for f in its], sizes)
+            parts.add("table_at", parts.append("thresholds", thresholds(weights)))
+            continue
+        parts.add("table_at", 0)
+        for f in its:
+            if f not in placed:
+                placed[f] = parts.append("probabilities", factors[f][1])
+            _add_factor(parts, unit, factors[f], placed[f])
+    # Kernels read three thresholds whether a unit has them or not.
+    parts.append("thresholds", np.zeros(2, np.uint32))
+    for name, end in (
+        ("member_at", "members"),
+        ("outer_at", "outer"),
+        ("factor_at", "table_of"),
+        ("factor_outer_at", "factor_outer"),
+    ):
+        parts.add(name, parts.length(end))
+    return Program(*(_array(parts, name) for name in Program._fields))
+
+
+# Types of what is appended array by array.
+KINDS: dict[str, type[np.generic]] = {
+    "values": np.uint16,
+    "thresholds": np.uint32,
+    "offsets": np.int64,
+    "probabilities": np.float64,
+}
+
+
+def _array(parts: _Parts, name: str) -> NDArray[Any]:
+    if name in KINDS:
+        return readonly(np.concatenate([*parts.arrays.get(name, []), np.empty(0, KINDS[name])]))
+    kind = np.uint16 if name == "outer_step" else np.int64
+    return readonly(np.array(parts.lists.get(name, []), kind))
+
+
+def _tabled(
+    units: Sequence[DeterministicBlock],
+    outers: Sequence[Sequence[int]],
+    sizes: Sequence[int],
+    entries: int,
+    all_entries: int,
+) -> list[bool]:
+    """Return which units get a table; small ones come first."""
+    cells = [
+        math.prod(sizes[v] for v in outer) * len(unit.values)
+        for unit, outer in zip(units, outers, strict=True)
+    ]
+    result, total = [False] * len(units), 0
+    for u in sorted(range(len(units)), key=lambda u: cells[u]):
+        total += cells[u]
+        result[u] = cells[u] <= entries and total <= all_entries
+    return result
+
+
+def steps_of(sizes: Sequence[int]) -> list[int]:
+    """Return by how much each of several nodes moves in their joint table, in C order."""
+    steps = [1]
+    for size in sizes[:0:-1]:
+        steps.append(steps[-1] * size)
+    return steps[::-1] if sizes else []
+
+
+def _weights(
+    unit: DeterministicBlock, outer: Sequence[int], logs: Sequence[Factor], sizes: Sequence[int]
+) -> Floats:
+    """Return ln weights of the states of a unit, (n_rows, n_states): a row per blanket state."""
+    shape = [sizes[v] for v in outer]
+    index = dict(zip(outer, np.ogrid[tuple(slice(size) for size in (*shape, 1))], strict=False))
+    index |= dict(zip(unit.nodes, unit.values.T, strict=True))
+    total = np.zeros((*shape, len(unit.values)))
+    for scope, table in logs:
+        total += table[tuple(index[v] for v in scope)]
+    return total.reshape(-1, len(unit.values))
+
+
+def thresholds(log_weights: Floats) -> NDArray[np.uint32]:
+    """Return 2**32 P(state <= v) for all states but the last, of rows of ln weights.
+
+    Probabilities are right to 2**-32, so that a state less probable than that may have no share;
+    an impossible one has none. A row in which nothing is possible is never looked at: a chain
+    that began at what is possible stays there.
+    """
+    highest = log_weights.max(axis=1, keepdims=True)
+    weights = np.exp(log_weights - np.where(np.isneginf(highest), 0.0, highest))
+    cumulated = np.cumsum(weights, axis=1)
+    total = cumulated[:, -1:]
+    share = cumulated[:, :-1] / np.where(total > 0, total, 1.0)
+    return np.minimum(np.rint(share * 2.0**32), 2.0**32 - 1).astype(np.uint32)
+
+
+def _add_factor(parts: _Parts, unit: DeterministicBlock, factor: Factor, at: int) -> None:
+    scope, table = factor
+    steps = dict(zip(scope, steps_of(table.shape), strict=True))
+    parts.add("table_of", at)
+    offsets = sum(
+        steps[v] * values for v, values in zip(unit.nodes, unit.values.T, strict=True) if v in steps
+    )
+    parts.add("offset_at", parts.append("offsets", np.asarray(offsets, np.int64)))
+    parts.add("factor_outer_at", parts.length("factor_outer"))
+    for v in scope:
+        if v not in unit.nodes:
+            parts.add("factor_outer", v)
+            parts.add("factor_step", steps[v])
+
+
+def check_evidence(coded: Coded, evidence: Mapping[int, int]) -> None:
+    """Raise where a state is none of its node's.
+
+    Raises
+    ------
+    DataError
+        The message names node and state.
+    """
+    for v, state in evidence.items():
+        if not (0 <= v < len(coded.sizes) and 0 <= state < coded.sizes[v]):
+            name = coded.names[v] if 0 <= v < len(coded.sizes) else v
+            raise DataError(f"evidence on node {name!r}: it has no state {state}")

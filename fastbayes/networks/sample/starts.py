@@ -1,0 +1,182 @@
+"""Where chains begin: random states that agree with the evidence and are possible."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes.core.errors import DataError
+from fastbayes.networks.graph.coded import Coded
+from fastbayes.networks.sample.blankets import free_factors
+from fastbayes.networks.sample.forward import Forward
+
+States = NDArray[np.uint16]
+Bools = NDArray[np.bool_]
+# Nodes, and which of their joint states are allowed.
+Rule = tuple[tuple[int, ...], Bools]
+
+# Rows drawn from the root down, and how often, until enough of them agree with the evidence.
+ROWS, ROUNDS = 256, 16
+# States that the search tries, for all chains together, before it gives up.
+STEPS = 4_000
+
+
+def starts(
+    coded: Coded, evidence: Mapping[int, int], chains: int, rng: np.random.Generator
+) -> States:
+    """Return a state of positive probability for every chain, (n_nodes, chains).
+
+    Rows are drawn from the root down, and those that contradict the evidence thrown away. Where
+    that finds too few, a search assigns the nodes above the evidence one by one, in random order
+    of the states, and takes back what leaves another node no state; chains for which its steps do
+    not suffice begin where others do.
+
+    Raises
+    ------
+    DataError
+        When the evidence is impossible, or the search found no state with it; the message says
+        which, and names the nodes.
+    """
+    forward = Forward(coded, evidence)
+    found = [np.empty((len(coded), 0), np.uint16)]
+    rows = max(ROWS, chains) if evidence else chains
+    for _ in range(ROUNDS):
+        x, log_weight = forward.draw(rows, rng)
+        found.append(x[:, log_weight > -np.inf])
+        if sum(some.shape[1] for some in found) >= chains:
+            break
+    result = np.concatenate(found, axis=1)
+    if result.shape[1] < chains:
+        result = _searched(coded, evidence, chains, rng, result)
+    return np.ascontiguousarray(np.resize(result.T, (chains, len(coded))).T)
+
+
+def _searched(
+    coded: Coded, evidence: Mapping[int, int], chains: int, rng: np.random.Generator, known: States
+) -> States:
+    """Return the states known so far and those that a search finds, one or more."""
+    names = ", ".join(f"{coded.names[v]!r}" for v in evidence)
+    for v, (parents, table) in enumerate(zip(coded.parents, coded.tables, strict=True)):
+        given = [evidence.get(u, 0 if coded.sizes[u] == 1 else -1) for u in (*parents, v)]
+        if min(given) >= 0 and table[tuple(given)] == 0:
+            raise DataError(
+                f"the evidence on {names} is impossible: node {coded.names[v]!r} has probability "
+                "0 of its state there; change the evidence"
+            )
+    above = _ancestors(coded, evidence)
+    factors = free_factors(coded, evidence)
+    rules = [(scope, table > 0) for scope, table in factors if above.issuperset(scope)]
+    found, left = [known], STEPS
+    while sum(some.shape[1] for some in found) < chains and left > 0:
+        values, steps = search(rules, coded.sizes.tolist(), rng, left)
+        left -= steps
+        if values is None and steps and left > 0:
+            raise DataError(
+                f"the evidence on {names} is impossible: a complete search found no states of the "
+                "other nodes with it; change the evidence"
+            )
+        if values is not None:
+            found.append(Forward(coded, {**values, **evidence}).draw(1, rng)[0])
+    result = np.concatenate(found, axis=1)
+    if not result.shape[1]:
+        raise DataError(
+            f"no states of the other nodes were found with the evidence on {names}: "
+            f"{ROUNDS * ROWS:,} rows drawn and {STEPS:,} steps of a search contradict it; it may "
+            "be impossible, which exact inference can tell"
+        )
+    return result
+
+
+def _ancestors(coded: Coded, nodes: Iterable[int]) -> set[int]:
+    """Return some nodes, and those above them."""
+    found = {*nodes}
+    waiting = list(found)
+    while waiting:
+        new = set(coded.parents[waiting.pop()]) - found
+        found |= new
+        waiting += new
+    return found
+
+
+def search(
+    rules: Sequence[Rule], sizes: Sequence[int], rng: np.random.Generator, steps: int
+) -> tuple[dict[int, int] | None, int]:
+    """Return states of all nodes that every rule allows, and the steps taken.
+
+    Depth first, next the node with fewest states left; None if there are none, or if the steps
+    did not suffice, which is when all of them were taken.
+
+    Parameters
+    ----------
+    rules
+        What is allowed.
+    sizes
+        States of each node.
+    steps
+        Most states to try.
+    """
+    having: dict[int, list[Rule]] = {}
+    for rule in rules:
+        for v in rule[0]:
+            having.setdefault(v, []).append(rule)
+    domains = {v: _Domain(np.ones(sizes[v], np.bool_), sizes[v]) for v in having}
+    taken = 1
+    if not _narrow(domains, having, rules):
+        return None, taken
+    # Each level of the search: domains as they were, the node, its states not tried yet.
+    levels: list[tuple[dict[int, _Domain], int, list[int]]] = []
+    while True:
+        open_nodes = [(domain.left, v) for v, domain in domains.items() if domain.left > 1]
+        if not open_nodes:
+            return {v: int(domain.allowed.argmax()) for v, domain in domains.items()}, taken
+        _, v = min(open_nodes)
+        states = np.flatnonzero(domains[v].allowed)
+        levels.append((domains, v, rng.permutation(states).tolist()))
+        while True:
+            if not levels or taken >= steps:
+                return None, taken
+            before, v, untried = levels[-1]
+            if not untried:
+                levels.pop()
+                continue
+            taken += 1
+            domains = dict(before)
+            domains[v] = _Domain(np.arange(sizes[v]) == untried.pop(), 1)
+            if _narrow(domains, having, having[v]):
+                break
+
+
+class _Domain(NamedTuple):
+    """Which states a node has left, and how many."""
+
+    allowed: Bools
+    left: int
+
+
+def _narrow(
+    domains: dict[int, _Domain], having: Mapping[int, list[Rule]], changed: Sequence[Rule]
+) -> bool:
+    """Take states away that no rule allows with the states left of the others.
+
+    Returns whether every node has a state left. Domains are replaced, not written to.
+    """
+    waiting = list(changed)
+    while waiting:
+        scope, table = waiting.pop()
+        allowed = table
+        for axis, v in enumerate(scope):
+            shape = [1] * len(scope)
+            shape[axis] = -1
+            allowed = allowed & domains[v].allowed.reshape(shape)
+        for axis, v in enumerate(scope):
+            left = np.asarray(allowed.any(axis=tuple(a for a in range(len(scope)) if a != axis)))
+            n = int(np.count_nonzero(left))
+            if not n:
+                return False
+            if n < domains[v].left:
+                domains[v] = _Domain(left, n)
+                waiting += [rule for rule in having[v] if rule[0] != scope]
+    return True

@@ -1,0 +1,331 @@
+"""Hill climbing over graphs: edges added, dropped, reversed, and ways off a local optimum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes.networks.search.score import Floats, members
+from fastbayes.networks.search.search_scores import FamilyScores
+
+Flags = NDArray[np.bool_]
+Places = NDArray[np.intp]
+
+# Moves that gain less than this share of the score are rounding, and gains that differ by less
+# are equal.
+TIE = 1e-12
+# Moves without a better graph after which a tabu search ends, and moves for which an edge that
+# was touched is left alone.
+PATIENCE, TENURE = 20, 8
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a graph may be.
+
+    required     (n,) parents that each node must have, sets of bits
+    forbidden    (n,) parents that it must not have
+    max_parents  most parents of a node
+    """
+
+    required: list[int]
+    forbidden: list[int]
+    max_parents: int
+
+
+class Move(NamedTuple):
+    """A change of a graph: an edge from `u` to `v`, and what the score gains."""
+
+    kind: str
+    u: int
+    v: int
+    gain: float
+
+
+# Told of each move and the score after it; says whether to go on.
+Watch = Callable[[Move, float], bool]
+
+
+class Climber:
+    """A graph that changes edge by edge.
+
+    Parameters
+    ----------
+    scores
+        Scores of families.
+    limits
+        What the graph may be.
+    parents
+        Where to begin: parents of each node, sets of bits, within the limits.
+
+    Notes
+    -----
+    `gain[u, v]` is what the score gains when u -> v is toggled, -inf where the parameters of an
+    addition cost more than it could ever tell. A move changes one column of it,
+    a reversal two, and the gain of a reversal is the sum of two entries: so a move costs the
+    families of one or two nodes.
+    """
+
+    def __init__(self, scores: FamilyScores, limits: Limits, parents: list[int]) -> None:
+        self.scores, self.limits = scores, limits
+        n = self.n = len(parents)
+        bits = [[mask >> u & 1 for mask in limits.forbidden] for u in range(n)]
+        self.allowed: Flags = ~np.array(bits, np.bool_).reshape(n, n)
+        np.fill_diagonal(self.allowed, False)
+        bits = [[mask >> u & 1 for mask in limits.required] for u in range(n)]
+        self.free: Flags = ~np.array(bits, np.bool_).reshape(n, n)
+        self._columns: dict[tuple[int, int], Floats] = {}
+        self.gain: Floats = np.zeros((n, n))
+        # What the best edge into each node gains, and where that is to be worked out again.
+        self._most: Floats = np.full(n, -np.inf)
+        self.stale: Flags = np.ones(n, np.bool_)
+        self.set(parents)
+
+    def set(self, parents: list[int]) -> None:
+        """Go to a graph."""
+        before = getattr(self, "parents", [-1] * self.n)
+        self.parents = list(parents)
+        self.edge: Flags = np.array(
+            [[mask >> u & 1 for mask in parents] for u in range(self.n)], np.bool_
+        ).reshape(self.n, self.n)
+        self._update([v for v in range(self.n) if self.parents[v] != before[v]])
+        self.score = self.scores.total(self.parents)
+        self._order()
+        self.stale[:] = True
+
+    def _update(self, nodes: list[int]) -> None:
+        """Work out the gains of the nodes whose parents changed, with one count for all."""
+        asked: list[tuple[int, int, NDArray[np.int64]]] = []
+        self.scores.need([s for v in nodes for s in (self.parents[v], self.parents[v] | 1 << v)])
+        for v in nodes:
+            above = self.parents[v]
+            if (v, above) in self._columns:
+                continue
+            others = np.flatnonzero(self.edge[:, v] & self.free[:, v])
+            if above.bit_count() < self.limits.max_parents:
+                add = np.flatnonzero(self.allowed[:, v] & ~self.edge[:, v])
+                others = np.append(others, add[~self.scores.hopeless(v, above, add)])
+            asked.append((v, above, others))
+        for (v, above, others), found in zip(asked, self.scores.toggled(asked), strict=True):
+            column = np.full(self.n, -np.inf)
+            column[others] = found
+            self._columns[v, above] = column - self.scores.value(v, above)
+        for v in nodes:
+            self.gain[:, v] = self._columns[v, self.parents[v]]
+        self.stale[nodes] = True
+
+    def _order(self) -> None:
+        """Work out who is above whom: above[v, u] says that u is an ancestor of v."""
+        self.above: Flags = np.zeros((self.n, self.n), np.bool_)
+        waiting = [mask.bit_count() for mask in self.parents]
+        ready = [v for v, count in enumerate(waiting) if not count]
+        for v in ready:
+            above = members(self.parents[v])
+            if above:
+                self.above[v] = self.above[above].any(axis=0)
+                self.above[v, above] = True
+            for w in self.edge[v].nonzero()[0].tolist():
+                waiting[w] -= 1
+                if not waiting[w]:
+                    ready.append(w)
+
+    @property
+    def rounding(self) -> float:
+        """What gains may differ by and be equal."""
+        total = self.scores.rows.total
+        return TIE * max(abs(self.score), total * np.log(max(total, 2.0)), 1.0)
+
+    def best(self, frozen: Flags | None = None, over: float = np.inf) -> Move | None:
+        """Return the move that gains the most, of equals the first by kind and names.
+
+        frozen  pairs of nodes whose edge may only change if the move gains more than `over`
+        """
+        add = self._most_added(frozen, over)
+        # One row of flags is gone through many times as fast as a matrix.
+        us, vs = np.divmod(np.flatnonzero(self.edge), self.n)
+        drop, turn = self._changes(us, vs, frozen, over)
+        most = max(add.max(initial=-np.inf), drop.max(initial=-np.inf))
+        turned = []
+        for i in np.argsort(-turn, kind="stable").tolist():
+            if turn[i] == -np.inf or turn[i] < most - self.rounding:
+                break
+            # Another way from u to v than the edge closes a circle once that is reversed.
+            if not self.above[members(self.parents[vs[i]]), us[i]].any():
+                turned.append(i)
+                most = max(most, turn[i])
+        if most == -np.inf:
+            return None
+        least = most - self.rounding
+        if (into := np.flatnonzero(add >= least)).size:
+            gains = self._added(into, frozen, over)
+            u, k = np.argwhere(gains >= least)[0]
+            return Move("add", int(u), int(into[k]), float(gains[u, k]))
+        if (equal := np.flatnonzero(drop >= least)).size:
+            i = int(equal[0])
+            return Move("drop", int(us[i]), int(vs[i]), float(drop[i]))
+        i = min(i for i in turned if turn[i] >= least)
+        return Move("reverse", int(us[i]), int(vs[i]), float(turn[i]))
+
+    def _added(self, into: Places, frozen: Flags | None, over: float) -> Floats:
+        """Return what edges into some nodes gain, -inf where they may not be added."""
+        may = self.allowed[:, into] & ~self.edge[:, into] & ~self.above[:, into]
+        may &= self._room()[into]
+        gains = np.where(may, self.gain[:, into], -np.inf)
+        if frozen is not None:
+            gains[frozen[:, into] & (gains <= over)] = -np.inf
+        return gains
+
+    def _room(self) -> Flags:
+        """Return which nodes may have one more parent."""
+        return np.array([mask.bit_count() < self.limits.max_parents for mask in self.parents])
+
+    def _most_added(self, frozen: Flags | None, over: float) -> Floats:
+        """Return what the best edge into each node gains; few change from move to move."""
+        if (stale := np.flatnonzero(self.stale)).size:
+            self._most[stale] = self._added(stale, None, over).max(axis=0, initial=-np.inf)
+            self.stale[:] = False
+        if frozen is None or not (some := np.flatnonzero(frozen.any(axis=0))).size:
+            return self._most
+        most = self._most.copy()
+        most[some] = self._added(some, frozen, over).max(axis=0, initial=-np.inf)
+        return most
+
+    def _changes(
+        self, us: Places, vs: Places, frozen: Flags | None, over: float
+    ) -> tuple[Floats, Floats]:
+        """Return what dropping and reversing edges gains, -inf where they may not be."""
+        free, here = self.free[us, vs], self.gain[us, vs]
+        drop = np.where(free, here, -np.inf)
+        may = free & self.allowed[vs, us] & self._room()[us]
+        turn = np.where(may, here + self.gain[vs, us], -np.inf)
+        if frozen is not None:
+            for gains in (drop, turn):
+                gains[frozen[us, vs] & (gains <= over)] = -np.inf
+        return drop, turn
+
+    def make(self, move: Move) -> None:
+        """Make a move that `best` found."""
+        kind, u, v, gain = move
+        self.parents[v] ^= 1 << u
+        self.edge[u, v] ^= True
+        if kind == "reverse":
+            self.parents[u] |= 1 << v
+            self.edge[v, u] = True
+        self._update([v, u] if kind == "reverse" else [v])
+        self.score += gain
+        if kind == "add":
+            # u, and who is above it, are now above v and all who are below that.
+            rows = self.above[:, v].copy()
+            rows[v] = True
+            higher = self.above[u].copy()
+            higher[u] = True
+            self.above[rows] |= higher
+            self.stale |= higher
+        else:
+            before = self.above
+            self._order()
+            self.stale |= (before != self.above).any(axis=0)
+
+    def climb(self, watch: Watch) -> bool:
+        """Make the best move as long as one gains; return False when told to stop."""
+        while (move := self.best()) is not None and move.gain > self.rounding:
+            self.make(move)
+            if not watch(move, self.score):
+                return False
+        return True
+
+    def tabu(self, watch: Watch, patience: int = PATIENCE, tenure: int = TENURE) -> bool:
+        """Make the best move even if it loses, but none that undoes one of the last.
+
+        Ends `patience` moves after the last better graph, and goes back to that.
+
+        References
+        ----------
+        Glover (1986), Future paths for integer programming and links to artificial intelligence.
+        """
+        best, score, since = list(self.parents), self.score, 0
+        until = np.zeros((self.n, self.n), np.int64)
+        for step in range(1, 1 << 62):
+            move = self.best(until >= step, over=score - self.score + self.rounding)
+            if move is None or since >= patience:
+                break
+            self.make(move)
+            until[[move.u, move.v], [move.v, move.u]] = step + tenure
+            since += 1
+            if self.score > score + self.rounding:
+                best, score, since = list(self.parents), self.score, 0
+            if not watch(move, self.score):
+                self.set(best)
+                return False
+        self.set(best)
+        return True
+
+    # -- away from a local optimum -------------------------------------------------------------
+
+    def turned(self, random: np.random.Generator, times: int) -> list[int]:
+        """Return another graph that says the same: covered edges are reversed, one by one.
+
+        An edge u -> v is covered if v has the parents of u, and u. Every equivalent graph is
+        reached so (Chickering 1995), and from each other additions are in sight (Castelo, Kočka
+        2003).
+        """
+        parents, children = list(self.parents), [0] * self.n
+        for v, mask in enumerate(parents):
+            for u in members(mask):
+                children[u] |= 1 << v
+        edges = ((v, u) for v, mask in enumerate(parents) for u in members(mask))
+        covered = [edge for edge in edges if self._is_covered(parents, *edge)]
+        for _ in range(times):
+            if not covered:
+                break
+            v, u = covered[int(random.integers(len(covered)))]
+            parents[v] ^= 1 << u
+            parents[u] |= 1 << v
+            children[u] ^= 1 << v
+            children[v] |= 1 << u
+            # Edges of these two may be covered now, or no more; others are as they were.
+            near = {(w, x) for w in (u, v) for x in members(parents[w])}
+            near |= {(x, w) for w in (u, v) for x in members(children[w])}
+            covered = [edge for edge in covered if u not in edge and v not in edge]
+            covered += [edge for edge in near if self._is_covered(parents, *edge)]
+            covered.sort()
+        return parents
+
+    def _is_covered(self, parents: Sequence[int], v: int, u: int) -> bool:
+        """Return whether an edge u -> v is covered, and may be reversed."""
+        same = parents[v] == parents[u] | 1 << u
+        return bool(same and self.free[u, v] and self.allowed[v, u])
+
+    def shaken(self, random: np.random.Generator) -> list[int]:
+        """Return a graph that lacks an eighth to a half of the edges, in an equivalent one.
+
+        Few edges more and the climb comes back to where it was; many more and it starts anew.
+        """
+        parents = self.turned(random, self.n)
+        edges = [(u, v) for v in range(self.n) for u in members(parents[v]) if self.free[u, v]]
+        times = int(random.integers(len(edges) // 8, len(edges) // 2 + 1)) + (len(edges) < 8)
+        for k in random.permutation(len(edges))[:times].tolist():
+            u, v = edges[k]
+            parents[v] ^= 1 << u
+        return parents
+
+    def restart(
+        self, random: np.random.Generator, restarts: int, again: Callable[[], bool]
+    ) -> None:
+        """Climb from graphs near the best one, and end at the best of all.
+
+        again  climbs or searches from where the climber is; says whether to go on
+        """
+        best, score = list(self.parents), self.score
+        for _ in range(restarts):
+            self.set(self.shaken(random))
+            going = again()
+            if self.score >= score - self.rounding:
+                best, score = list(self.parents), self.score
+            self.set(best)
+            if not going:
+                break

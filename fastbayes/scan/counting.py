@@ -1,0 +1,449 @@
+"""`count`: one scan of a source into statistics."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from fastbayes.core.batch import BLOCK_ROWS
+from fastbayes.core.errors import DataError, SchemaError
+from fastbayes.core.schema import Schema
+from fastbayes.data.apply import as_told
+from fastbayes.data.encode import Encoder
+from fastbayes.data.folds import Folds, FoldsByColumn, FoldsByPlace
+from fastbayes.data.join import Joined, declared_domains, declared_values, is_name, to_array
+from fastbayes.data.segments import OnError
+from fastbayes.data.source import Source, open_source
+from fastbayes.data.unify import unknown_column
+from fastbayes.scan import engine
+from fastbayes.scan.checkpoint import Checkpoint
+from fastbayes.scan.density_spec import DensitySpec
+from fastbayes.scan.discretization import numeric_cuts
+from fastbayes.scan.engine import Progress
+from fastbayes.statistics.bundle import Statistics
+from fastbayes.statistics.family_counts import numbered
+
+logger = logging.getLogger("fastbayes")
+
+
+def open_labelled(
+    source: Any,
+    target: Any,
+    *,
+    sample_weight: Any = None,
+    columns: Sequence[str] | None = None,
+    null_values: Sequence[str] | None = None,
+    types: Mapping[str, Any] | None = None,
+    filesystem: Any = None,
+    on_error: OnError | None = None,
+) -> tuple[Source | Joined, str | None, str | None]:
+    """Return (source, name of the class column, name of the weight column).
+
+    Labels and weights may be names of columns or arrays beside the data.
+    """
+    names = [n for n in (target, sample_weight) if is_name(n)]
+    wanted = None if columns is None else [*dict.fromkeys([*columns, *names])]
+    opened = open_source(
+        source,
+        columns=wanted,
+        null_values=null_values,
+        types=types,
+        filesystem=filesystem,
+        on_error=on_error,
+    )
+    for name in names:
+        if name not in opened.available:
+            raise SchemaError(unknown_column(name, opened.available, opened.description))
+    return with_labels(opened, target, sample_weight)
+
+
+def several(picks: Iterable[str | int] | str | int | None) -> list[str | int]:
+    """Return columns picked by name or index as a list that can be read twice."""
+    return [picks] if isinstance(picks, (str, int)) else list(picks or ())
+
+
+def with_labels(
+    opened: Source, target: Any, sample_weight: Any
+) -> tuple[Source | Joined, str | None, str | None]:
+    """Return an open source with the labels and weights beside it, and the names of both."""
+    beside: dict[str, Any] = {}
+
+    def name_of(values: Any, default: str) -> str | None:
+        if values is None or is_name(values):
+            return None if values is None else str(values)
+        own = getattr(values, "name", None)
+        name = own if isinstance(own, str) and own else default
+        while name in opened.schema.names or name in beside:
+            name += "_"
+        beside[name] = to_array(name, values)
+        return name
+
+    target_name = name_of(target, "class")
+    weight_name = name_of(sample_weight, "weight")
+    if not beside:
+        return opened, target_name, weight_name
+    return Joined(opened, beside), target_name, weight_name
+
+
+def with_folds(
+    opened: Source | Joined, folds: Any, taken: Sequence[str | None] = ()
+) -> tuple[Source | Joined, Folds | None]:
+    """Return an open source with the folds beside it, and which fold a row belongs to.
+
+    `taken` are the columns of classes and weights.
+
+    Raises
+    ------
+    ValueError
+        When the number of folds is less than 2.
+    SchemaError
+        When there is no such column, or not one value for each row.
+    """
+    if folds is None or isinstance(folds, Folds):
+        return opened, folds
+    if isinstance(folds, (int, np.integer)):
+        if isinstance(folds, bool) or folds < 2:
+            raise ValueError(f"folds={folds!r}: use a whole number >= 2, a column or an array")
+        return opened, FoldsByPlace(int(folds))
+    if is_name(folds):
+        if folds in taken:
+            raise SchemaError(f"folds: column {folds!r} holds the classes or the weights")
+        return opened, FoldsByColumn(opened.schema, str(folds))
+    name = "fold"
+    while name in opened.schema.names:
+        name += "_"
+    joined = Joined(opened, {name: to_array(name, folds)})
+    return joined, FoldsByColumn(joined.schema, name)
+
+
+def without_folds(columns: pa.Schema, folds: Folds | None) -> pa.Schema:
+    """Return the columns of a source but the one that tells the folds."""
+    if folds is None or folds.column is None:
+        return columns
+    return columns.remove(columns.get_field_index(folds.column))
+
+
+def declared(source: Any, opened: Source | Joined, *others: str | None) -> dict[str, list[Any]]:
+    """Return the domains that a data frame's own types declare, by column but for `others`."""
+    return declared_domains(source, set(opened.schema.names) - {*others})
+
+
+def _declared_classes(target: Any, name: str | None) -> dict[str, list[Any]]:
+    declared = declared_values(target)
+    return {} if declared is None or name is None else {name: declared}
+
+
+class Opened(NamedTuple):
+    """Rows to be learned from.
+
+    source    the rows, with labels, weights and folds beside them
+    target    name of the class column
+    weight    name of the weight column
+    folds     which fold a row belongs to, where that was asked for
+    learning  gives an encoder of the features, as `Encoder.learning` does; takes `cuts`
+    """
+
+    source: Source | Joined
+    target: str | None
+    weight: str | None
+    folds: Folds | None
+    learning: Callable[..., Encoder]
+
+
+def opened_to_learn(
+    source: Any,
+    target: Any,
+    *,
+    folds: Any = None,
+    sample_weight: Any = None,
+    domains: Mapping[str, Any] | None = None,
+    categorical: Iterable[str | int] | None = None,
+    missing: str = "marginalize",
+    columns: Sequence[str] | None = None,
+    null_values: Sequence[str] | None = None,
+    filesystem: Any = None,
+    on_error: OnError | None = None,
+) -> Opened:
+    """Open rows to be learned from; parameters as in `count`."""
+    categorical = several(categorical)
+    opened, target_name, weight_name = open_labelled(
+        source,
+        target,
+        sample_weight=sample_weight,
+        columns=columns if columns is None else [*columns, *([folds] if is_name(folds) else [])],
+        null_values=null_values,
+        types=as_told(categorical, domains),
+        filesystem=filesystem,
+        on_error=on_error,
+    )
+    opened, apart = with_folds(opened, folds, (target_name, weight_name))
+    learning = partial(
+        Encoder.learning,
+        without_folds(opened.schema, apart),
+        target_name,
+        weight=weight_name,
+        domains={
+            **declared(source, opened, weight_name, None if apart is None else apart.column),
+            **_declared_classes(target, target_name),
+            **(domains or {}),
+        },
+        categorical=categorical,
+        missing=missing,
+        null_values=null_values or (),
+    )
+    return Opened(opened, target_name, weight_name, apart, learning)
+
+
+def count(
+    source: Any,
+    target: Any,
+    *,
+    pairs: bool = False,
+    triples: bool = False,
+    moments: bool = True,
+    scatter: bool = False,
+    families: Iterable[Sequence[str]] | None = None,
+    cells: bool | Iterable[str] | None = None,
+    cell_scatter: bool = False,
+    folds: Any = None,
+    sample_weight: Any = None,
+    domains: Mapping[str, Any] | None = None,
+    categorical: Iterable[str | int] | None = None,
+    numeric: Any = "gaussian",
+    discretize: Any = "mdl",
+    missing: str = "marginalize",
+    columns: Sequence[str] | None = None,
+    null_values: Sequence[str] | None = None,
+    filesystem: Any = None,
+    threads: int | None = None,
+    memory_limit: int | None = None,
+    on_error: str = "stop",
+    checkpoint: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> Statistics:
+    """Read the data once into statistics from which every model can be had.
+
+    Parameters
+    ----------
+    source
+        A path, glob, list of paths, directory or URI of Parquet, Arrow IPC, CSV, JSON lines or
+        ORC; a table, data frame, array, dataset, reader or iterator of record batches.
+    target
+        Name of the class column, or (n_rows,) labels beside data in memory. None counts without
+        classes.
+    pairs
+        Whether to count pairs of values, which SPODE, TAN and AODE need; numeric columns are then
+        made discrete.
+    triples
+        Whether to count triples of values, and pairs with them, which A2DE needs.
+    moments
+        Whether to take the moments of numeric columns.
+    scatter
+        Whether to take the scatter matrices of numeric columns, which Gaussians with covariances
+        need. Not with pairs or families, for which these columns become bins.
+    families
+        Tuples of column names, parents first, whose values to count together, as `KDB.families`
+        returns them; numeric columns are then made discrete.
+    cells
+        Whether to count the joint values of all categorical columns, those that occur, as
+        JointBayes and JointGaussian need; or the names of some columns.
+    cell_scatter
+        Whether to take the scatter matrices of numeric columns in each cell of the categorical
+        ones, which JointGaussian needs. Not where numeric columns become bins.
+    folds
+        Count folds of the rows apart, too (`Statistics.folds`): a number, for folds by the place
+        of a row in the source, each k rows in succession falling into k folds in random order; the
+        name of a column, a fold for each of its values; or (n_rows,) values beside data in memory.
+    sample_weight
+        Name of the weight column, or (n_rows,) weights. Weight w counts as w rows, 0 as none.
+    domains
+        HasParameters values by column name; smoothing counts them even if they never occur.
+    categorical
+        Names or indices of columns to treat as categorical whatever their type.
+    numeric
+        How the other columns are to be described where no pairs are counted, as in `NaiveBayes`:
+        "gaussian"; "kde", "histogram" or "auto", which need a sketch of the values; or "mdl", which
+        cuts them into bins; or {column: one of these, or its cut points}.
+    discretize
+        How numeric columns become bins, where they do: "mdl" (Fayyad, Irani
+        1993), "quantile", "width", ("quantile", n), ("width", n), or {column: any of these or cut
+        points}.
+        Learned cuts take a scan of their own.
+    missing
+        "marginalize" leaves missing values out; "category" makes them a value of their own.
+    columns
+        Columns to read, beside target and weight; all by default.
+    null_values
+        Strings that mean missing.
+    filesystem
+        A pyarrow or fsspec file system for paths.
+    threads
+        Worker threads, all processors by default; they never change a bit of the result.
+    memory_limit
+        Bytes that the counts may take.
+    on_error
+        "stop", or "skip" to leave out parts of files that cannot be read; `provenance` and the
+        log name them.
+    checkpoint
+        Directory that keeps the work done: a stopped count goes on from there, to the same bits.
+    progress
+        Called with the number of rows done since the last call; rows read twice are done twice.
+
+    Returns
+    -------
+    Statistics
+        Counts with sorted domains.
+
+    Raises
+    ------
+    DataError
+        When the data cannot be read or hold values that cannot be used; the message names file,
+        column, row and remedy.
+    MemoryLimitError
+        When the counts would not fit; the message names the column.
+
+    Notes
+    -----
+    One scan; memory is bounded by a few blocks of rows and the counts themselves.
+
+    Examples
+    --------
+    >>> import fastbayes as fb
+    >>> table = {"a": list("00110011"), "b": list("01010101"), "y": list("nppnnppn")}
+    >>> stats = fb.count(table, "y", pairs=True)
+    >>> stats.pairs.of(0, 1)[:, :, 1]  # rows of class "p" by the values of a and b
+    array([[0, 2],
+           [2, 0]])
+    >>> fb.TAN().fit_statistics(stats).predict({"a": ["0"], "b": ["1"]})
+    array(['p'], dtype='<U1')
+    """
+    kinds = DensitySpec(numeric)
+    for name, asked in (("pairs", pairs), ("triples", triples), ("moments", moments)):
+        if not isinstance(asked, (bool, np.bool_)):
+            raise ValueError(f"{name}={asked!r}: use True or False")
+    if on_error not in ("stop", "skip"):
+        raise ValueError(f"on_error={on_error!r}: use 'stop' or 'skip'")
+    left_out: list[str] = []
+
+    def leave_out(error: DataError) -> None:
+        # A scan for cut points comes upon it first, and the scan that counts once more.
+        if (text := f"left out: {error}") not in left_out:
+            left_out.append(text)
+            logger.warning(text)
+
+    opened, _, weight_name, apart, learning = opened_to_learn(
+        source,
+        target,
+        folds=folds,
+        sample_weight=sample_weight,
+        domains=domains,
+        categorical=categorical,
+        missing=missing,
+        columns=columns,
+        null_values=null_values,
+        filesystem=filesystem,
+        on_error=leave_out if on_error == "skip" else None,
+    )
+    encoder = learning()
+    groups = None if families is None else list(families)
+    joint = bool(cells) if cells is None or isinstance(cells, bool) else several(cells)
+    pairs = pairs or triples
+    several_at_once = pairs or groups is not None
+    if several_at_once and kinds.sketched:
+        raise ValueError(
+            f"numeric={numeric!r} wants numeric columns as they are, of which pairs, triples and "
+            "families make bins: count once for either"
+        )
+    to_cut: tuple[Encoder, Any] | None = kinds.to_cut(encoder, discretize)
+    if several_at_once:
+        to_cut = encoder, discretize
+        numbers = any(book is None for _, book in encoder.features)
+        if numbers and (scatter or cell_scatter):
+            raise ValueError(
+                f"{'cell_' * cell_scatter}scatter=True wants numeric columns as they are, of which "
+                "pairs, triples and families make bins: count once for either"
+            )
+    if to_cut is not None:
+        cuts = numeric_cuts(
+            opened,
+            *to_cut,
+            threads=threads,
+            memory_limit=memory_limit,
+            on_error=on_error,
+            progress=progress,
+        )
+        encoder = learning(cuts=cuts)
+    names = ["values"] + ["moments"] * moments + ["pairs"] * pairs + ["triples"] * triples
+    names += ["scatter"] * scatter + ["cell_scatter"] * cell_scatter
+    names += ["sketches"] * kinds.sketched
+    wanted: dict[str, dict[str, Any]] = {name: {} for name in names}
+    if groups is not None:
+        books = [feature.name for feature, book in encoder.features if book is not None]
+        wanted["families"] = {"families": numbered(groups, books)}
+    if joint is not False:
+        of = {} if joint is True else {"columns": _numbers(joint, encoder)}
+        wanted |= {name: of for name in ("cells", "cell_scatter") if name in {*names, "cells"}}
+    kept = None
+    if checkpoint is not None and apart is not None:
+        raise ValueError("a checkpoint keeps no folds: count with one of the two")
+    if checkpoint is not None:
+        if not opened.versions:
+            raise SchemaError(
+                f"{opened.description}: a checkpoint needs files, whose changes show; pass paths"
+            )
+        told = (*names, groups, joint)
+        job = (_version(), opened.schema.to_string(), weight_name, told, on_error)
+        kept = Checkpoint(checkpoint, opened.versions, (job, _identity(encoder.schema())))
+    stats = engine.scan(
+        opened,
+        encoder,
+        wanted,
+        threads=threads,
+        memory_limit=memory_limit,
+        progress=progress,
+        on_error=on_error,
+        checkpoint=kept,
+        folds=apart,
+    )
+    return replace(stats, provenance=(*stats.provenance, *left_out))
+
+
+def _numbers(names: Iterable[str | int], encoder: Encoder) -> list[int]:
+    """Return the places of named columns among the categorical ones."""
+    books = [feature.name for feature, book in encoder.features if book is not None]
+    if unknown := [name for name in names if name not in books]:
+        raise SchemaError(
+            f"cells: there is no categorical column {unknown[0]!r}; there are {books}"
+        )
+    return sorted({books.index(str(name)) for name in names})
+
+
+def _identity(schema: Schema) -> tuple[Any, ...]:
+    """Return all that a schema says before anything is learned."""
+    features = [
+        (
+            f.name,
+            f.kind,
+            f.values.to_pylist() if f.declared and f.values is not None else None,
+            None if f.cuts is None else f.cuts.tolist(),
+        )
+        for f in schema.features
+    ]
+    classes = schema.classes.to_pylist() if schema.classes_declared else None
+    return schema.target, classes, features, schema.missing, schema.null_values
+
+
+def _version() -> tuple[str, int]:
+    """Return what decides how sources are cut into segments."""
+    try:
+        return version("fastbayes"), BLOCK_ROWS
+    except PackageNotFoundError:  # run from a source tree
+        return "", BLOCK_ROWS

@@ -1,0 +1,102 @@
+"""What a user would want to know about the columns just counted, before trusting a model."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from fastbayes.core.schema import Feature
+from fastbayes.core.warn import warn
+from fastbayes.statistics.bundle import Statistics
+
+logger = logging.getLogger("fastbayes")
+Floats = NDArray[np.float64]
+
+# Few rows say nothing about what a column is.
+LEAST_ROWS, LEAST_VALUES = 1_000, 50
+LOOKED_AT = 2_000
+
+
+def remark(stats: Statistics, *, densities: bool = True) -> None:
+    """Log what is probably not as it was meant, and warn where there is only one class.
+
+    `densities` is whether the model has densities of numeric columns.
+    """
+    if len(stats.schema.classes) == 1:
+        only = stats.schema.classes[0].as_py()
+        warn(f"there is only one class, {only!r}: every prediction will be it")
+    for text in remarks(stats, densities=densities):
+        logger.warning(text)
+
+
+def remarks(stats: Statistics, *, densities: bool = True) -> Iterator[str]:
+    """Yield a line for each column that was probably meant otherwise, with the remedy.
+
+    Rows without a class, text that is a number nearly everywhere, values that hardly ever repeat,
+    and numbers that are constant within every class but differ between classes.
+    """
+    if stats.dropped_rows:
+        yield f"{stats.dropped_rows:,} rows without a class were left out"
+    rows = float(stats.n_rows)
+    for feature in stats.schema.categorical:
+        if feature.declared or rows < LEAST_ROWS or feature.size < LEAST_VALUES:
+            continue
+        if 2 * feature.size > rows:
+            yield (
+                f"column {feature.name!r} has {feature.size:,} values in {rows:,.0f} rows: an "
+                "identifier says nothing about new rows; leave it out"
+            )
+        elif (other := _almost_number(feature)) is not None:
+            yield (
+                f"column {feature.name!r} is text because of values like {other!r}, but nearly "
+                "all of it are numbers; clear them, or name them in null_values"
+            )
+    model = " of a model that takes both" if "scatter" in stats.parts else ""
+    for i, n, mean, scatter in _numbers(stats) if densities else ():
+        means = mean[n > 0]
+        if len(means) and not scatter.any() and (means != means[0]).any():
+            yield (
+                f"column {stats.schema.numeric[i].name!r} is constant within every class, so "
+                f"a Gaussian cannot use it; name it in `categorical`{model}"
+            )
+
+
+def _numbers(stats: Statistics) -> Iterator[tuple[int, Floats, Floats, Floats]]:
+    """Yield each numeric column with rows, mean and sum of squares by class, where counted."""
+    if "moments" in stats.parts:
+        m = stats.moments
+        yield from zip(range(len(m.count)), m.count, m.mean, m.scatter, strict=True)
+    elif "scatter" in stats.parts:
+        s = stats.scatter
+        squares = np.einsum("cii->ic", s.scatter)
+        for i, (mean, square) in enumerate(zip(s.mean.T, squares, strict=True)):
+            yield i, s.count, mean, square
+
+
+def _almost_number(feature: Feature) -> str | None:
+    """Return a value that is no number where at least nine of ten others are."""
+    if feature.values is None or not pa.types.is_string(feature.values.type):
+        return None
+    odd = [value for value in _some(feature.values) if not _is_number(value)]
+    return odd[0] if 0 < len(odd) <= min(LOOKED_AT, feature.size) / 10 else None
+
+
+def _some(values: pa.Array) -> list[Any]:
+    """Return values from both ends of the sorted domain, where those that differ stand."""
+    half = LOOKED_AT // 2
+    if len(values) <= LOOKED_AT:
+        return list(values.to_pylist())
+    return [*values[:half].to_pylist(), *values[-half:].to_pylist()]
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,313 @@
+"""The scan that learns where numeric columns are cut, before anything is counted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from fastbayes.core.batch import BLOCK_ROWS
+from fastbayes.core.errors import DataError, MemoryLimitError, SchemaError
+from fastbayes.core.schema import Feature
+from fastbayes.data.discretize import CutLearner, Method, methods
+from fastbayes.data.encode import Encoder
+from fastbayes.data.folds import Folds
+from fastbayes.data.infer import Codebook
+from fastbayes.data.segments import Segment, Source
+from fastbayes.data.sketch import FEW_ROWS, GREATEST_WEIGHT
+from fastbayes.kernels.numpy.sketch import bytes_needed
+from fastbayes.scan.engine import Progress, encoded_blocks, in_order, resolved_threads
+
+T = TypeVar("T")
+
+
+def numeric_cuts(
+    source: Source,
+    encoder: Encoder,
+    discretize: Any = "mdl",
+    *,
+    threads: int | None = None,
+    memory_limit: int | None = None,
+    on_error: str = "stop",
+    progress: Progress | None = None,
+) -> dict[str, NDArray[np.float64]]:
+    """Return the cut points of numeric columns, from one scan where they must be learned.
+
+    Parameters
+    ----------
+    source
+        Where the rows come from; it is scanned only if there is something to learn.
+    encoder
+        An encoder that learns, made without `cuts`: it says which columns are numeric, which is
+        the target and which the weight. It is left as it was. Hand the result to
+        `Encoder.learning(..., cuts=...)` to count.
+    discretize
+        "mdl" (Fayyad and Irani), "quantile", "width", ("quantile", n), ("width", n), or by
+        column one of these or a list of cut points; columns that are not named: "mdl".
+    threads
+        Worker threads; they never change a bit of the result.
+    memory_limit
+        Bytes that the sketches of the columns may take: where there is no room for all of them
+        at once, the source is scanned once for every few. It never changes a result.
+    on_error
+        "stop", or "skip" to leave out segments that cannot be read.
+    progress
+        Called with the number of rows done since the last call, in every scan.
+
+    Returns
+    -------
+    dict
+        By column name, ascending cut points of every numeric column and of those that
+        `discretize` gives points for; an empty array for a column that is one bin. Rows without
+        a class or of weight 0 took no part.
+
+    Raises
+    ------
+    SchemaError
+        When `discretize` names a column that is not numeric, cut points are not ascending, there
+        is no class for "mdl", or the source can be read only once.
+    DataError
+        When the data cannot be read, or a row weighs more than `GREATEST_WEIGHT`.
+    MemoryLimitError
+        When the limit has no room for the sketch of one column.
+
+    Notes
+    -----
+    Up to `FEW_ROWS` rows are looked at exactly, and so are any columns of few different values.
+    Of others ranges of values are told apart, thousands of them, by least and greatest value:
+    see `ValueSketch`.
+    """
+    numeric = [feature.name for feature, book in encoder.features if book is None]
+    others = {f.name: book for f, book in encoder.features if book is not None}
+    loose = [name for name, book in others.items() if isinstance(book, Codebook) and _loose(book)]
+    asked = methods(discretize, numeric, list(others), loose)
+    cuts = {name: how for name, how in asked.items() if not isinstance(how, Method)}
+    learned = {name: how for name, how in asked.items() if isinstance(how, Method)}
+    if learned:
+        _check(source, encoder, learned)
+        threads = resolved_threads(threads)
+        for some in _groups(learned, source.n_rows, memory_limit):
+            own = _encoder(encoder, some)
+            learner = _scan(source, own, some, threads, on_error, progress)
+            # Codes are numbered as threads come upon the classes; sums go in sorted order.
+            order = np.zeros(1, np.intp)
+            if own.target is not None:
+                order = pc.array_sort_indices(own.target.values()).to_numpy().astype(np.intp)
+            found = in_order(partial(learner.cuts, classes=order), some, threads)
+            cuts |= dict(zip(some, found, strict=True))
+    return {name: cuts[name] for name in asked}
+
+
+def cuts_without_folds(
+    source: Source,
+    encoder: Encoder,
+    discretize: Any,
+    folds: Folds,
+    *,
+    threads: int | None = None,
+    memory_limit: int | None = None,
+    progress: Progress | None = None,
+) -> list[dict[str, NDArray[np.float64]]]:
+    """Return for each fold the cut points that the rows of all other folds give, from one scan.
+
+    Parameters
+    ----------
+    source, encoder, discretize, threads, memory_limit, progress
+        As in `numeric_cuts`.
+    folds
+        Which fold a row belongs to; the source has been scanned by it, so that all are known.
+
+    Returns
+    -------
+    list of dict
+        By fold in its final order, and by column as `numeric_cuts` has them.
+    """
+    numeric = [feature.name for feature, book in encoder.features if book is None]
+    others = {f.name: book for f, book in encoder.features if book is not None}
+    loose = [name for name, book in others.items() if isinstance(book, Codebook) and _loose(book)]
+    asked = methods(discretize, numeric, list(others), loose)
+    learned = {name: how for name, how in asked.items() if isinstance(how, Method)}
+    order, _ = folds.names()
+    given = {name: how for name, how in asked.items() if not isinstance(how, Method)}
+    cuts: list[dict[str, Any]] = [dict(given) for _ in order]
+    if learned:
+        _check(source, encoder, learned)
+    threads = resolved_threads(threads)
+    # There are sketches of each fold, and of those before and behind it.
+    limit = None if memory_limit is None else memory_limit // (3 * len(order))
+    for some in _groups(learned, source.n_rows, limit) if learned else ():
+        own = _encoder(encoder, some)
+        learners = _scan_folds(source, own, some, folds, threads, progress)
+        classes = np.zeros(1, np.intp)
+        if own.target is not None:
+            classes = pc.array_sort_indices(own.target.values()).to_numpy().astype(np.intp)
+        rests = _without_each([learners[fold] for fold in order], some)
+        jobs = [(fold, name) for fold in range(len(order)) for name in some]
+        points = [partial(rests[fold].cuts, name, classes) for fold, name in jobs]
+        found = in_order(_called, points, threads)
+        for (fold, name), at in zip(jobs, found, strict=True):
+            cuts[fold][name] = at
+    return [{name: of_fold[name] for name in asked} for of_fold in cuts]
+
+
+def _called(function: Callable[[], T]) -> T:
+    return function()
+
+
+def _without_each(learners: list[CutLearner], asked: dict[str, Method]) -> list[CutLearner]:
+    """Return for each learner the sum of all others."""
+
+    def sums(parts: list[CutLearner]) -> list[CutLearner]:
+        found = [CutLearner(asked)]
+        for part in parts[:-1]:
+            total = CutLearner(asked)
+            total.merge(found[-1])
+            total.merge(part)
+            found.append(total)
+        return found
+
+    before, behind = sums(learners), sums(learners[::-1])[::-1]
+    for rest, more in zip(before, behind, strict=True):
+        rest.merge(more)
+    return before
+
+
+def _scan_folds(
+    source: Source,
+    encoder: Encoder,
+    learned: dict[str, Method],
+    folds: Folds,
+    threads: int,
+    progress: Progress | None,
+) -> dict[int, CutLearner]:
+    encoder.expect(source.n_rows)
+    learners = {fold: CutLearner(learned) for fold in folds.names()[0]}
+    beside = [None if encoder.target is None else encoder.target.name, encoder.weight]
+    wanted = [*learned, *(name for name in (*beside, folds.column) if name is not None)]
+
+    def learn(segment: Segment) -> int:
+        rows = 0
+        for block, encoded in encoded_blocks(segment, encoder):
+            batch, codes = encoded.batch, folds.of(segment, rows, block)
+            codes = codes if encoded.kept is None else codes[encoded.kept]
+            rows += block.num_rows
+            assert batch.classes is not None
+            _check_weights(encoder.weight, batch.weight)
+            for fold in np.unique(codes).tolist():
+                mine = np.flatnonzero(codes == fold)
+                weight = None if batch.weight is None else batch.weight[mine]
+                columns = [column[mine] for column in batch.numeric]
+                learners[fold].update(columns, batch.classes[mine], weight, batch.cells)
+        return rows
+
+    for rows in in_order(learn, source.only(wanted).segments(BLOCK_ROWS), threads):
+        if progress is not None:
+            progress(rows)
+    return learners
+
+
+def _loose(book: Codebook) -> bool:
+    """Return whether a categorical column may just as well be numbers."""
+    return not book.fixed and (pa.types.is_null(book.kind) or pa.types.is_boolean(book.kind))
+
+
+def _check(source: Source, encoder: Encoder, learned: dict[str, Method]) -> None:
+    name = next(iter(learned))
+    if encoder.target is None and any(how.kind == "mdl" for how in learned.values()):
+        raise SchemaError(
+            f"column {name!r}: discretize='mdl' cuts where classes change, and there is no class "
+            "column; use 'quantile' or 'width', or cut points of your own"
+        )
+    if not source.rereadable:
+        raise SchemaError(
+            f"{source.description} can be read only once, but the cut points of column {name!r} "
+            "are learned in a scan of their own: pass a table or a path, give cut points in "
+            "`discretize`, name the column in `categorical`, or, where the model has partial_fit, "
+            "use that: its first batch fixes them"
+        )
+
+
+def _encoder(encoder: Encoder, learned: dict[str, Method]) -> Encoder:
+    """Return an encoder of the columns to be cut, with a class codebook of its own."""
+    book = encoder.target
+    target = None
+    if book is not None:
+        known = list(book.codes) if book.fixed else ()
+        target = Codebook(
+            book.name, book.kind, known, fixed=book.fixed, null_values=book.null_values
+        )
+    features = [(Feature(name, "numeric"), None) for name in learned]
+    return Encoder(features, target, template=encoder.template, weight=encoder.weight)
+
+
+def _groups(
+    learned: dict[str, Method], n_rows: int | None, memory_limit: int | None
+) -> Iterator[dict[str, Method]]:
+    """Yield the columns by as many as may be learned in one scan."""
+    most = len(learned)
+    if memory_limit is not None:
+        if not isinstance(memory_limit, (int, float, np.number)):
+            raise ValueError(f"memory_limit={memory_limit!r}: use a number of bytes, or None")
+        need = bytes_needed(math.inf if n_rows is None else n_rows, FEW_ROWS)
+        most = int(memory_limit // need)
+        if not most:
+            raise MemoryLimitError(
+                f"learning the cut points of column {next(iter(learned))!r} needs {need:,} bytes, "
+                f"over memory_limit={memory_limit:,}; raise it, or give cut points in `discretize`"
+            )
+    names = list(learned)
+    for first in range(0, len(names), most):
+        yield {name: learned[name] for name in names[first : first + most]}
+
+
+def _scan(
+    source: Source,
+    encoder: Encoder,
+    learned: dict[str, Method],
+    threads: int,
+    on_error: str,
+    progress: Progress | None,
+) -> CutLearner:
+    encoder.expect(source.n_rows)
+    learner = CutLearner(learned)
+    if on_error != "skip":  # otherwise the same segments must break off as when they are counted
+        beside = [None if encoder.target is None else encoder.target.name, encoder.weight]
+        source = source.only([*learned, *(name for name in beside if name is not None)])
+
+    def learn(segment: Segment) -> int:
+        # What is left of a segment that turns out to be damaged must not stay behind.
+        mine = CutLearner(learned) if on_error == "skip" else learner
+        rows = 0
+        try:
+            for block, encoded in encoded_blocks(segment, encoder):
+                batch = encoded.batch
+                rows += block.num_rows
+                assert batch.classes is not None
+                _check_weights(encoder.weight, batch.weight)
+                mine.update(batch.numeric, batch.classes, batch.weight, batch.cells)
+        except DataError:
+            if on_error != "skip":
+                raise
+            return 0
+        if mine is not learner:
+            learner.merge(mine)
+        return rows
+
+    for rows in in_order(learn, source.segments(BLOCK_ROWS), threads):
+        if progress is not None:
+            progress(rows)
+    return learner
+
+
+def _check_weights(name: str | None, weight: NDArray[np.float64] | None) -> None:
+    if weight is not None and (greatest := weight.max(initial=0)) > GREATEST_WEIGHT:
+        raise DataError(
+            f"weight {name!r}: {greatest:g} is too much for sums of weights to be exact; divide "
+            "all weights by a power of ten"
+        )

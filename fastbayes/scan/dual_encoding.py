@@ -1,0 +1,119 @@
+"""Numeric columns counted both ways in one scan: as numbers, and cut into bins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes.core.batch import Batch
+from fastbayes.core.schema import Feature, Schema
+from fastbayes.data.encode import Encoder
+from fastbayes.statistics.bundle import Statistics
+
+# Statistics of numeric columns, beside moments, that models may share.
+OF_NUMBERS = ("scatter", "sketches")
+
+
+def dual_encoding(learning: Callable[..., Encoder], cuts: Mapping[str, Any] | None) -> Encoder:
+    """Return an encoder of all columns in which those that are cut stand once more, as bins.
+
+    Parameters
+    ----------
+    learning
+        Gives an encoder, and one of bins for the columns in its `cuts`.
+    cuts
+        Cut points by column; None where no column is numeric.
+    """
+    plain = learning()
+    if not cuts:
+        return plain
+    # Truth values that are cut like numbers are bins either way.
+    numeric = {feature.name for feature, book in plain.features if book is None}
+    told = {name: points for name, points in cuts.items() if name not in numeric}
+    plain, binned = learning(cuts=told), learning(cuts=cuts)
+    bins = [(f, book) for f, book in binned.features if f.name in numeric]
+    return Encoder(
+        [*plain.features, *bins], plain.target, template=plain.template, weight=plain.weight
+    )
+
+
+class Views:
+    """What was counted both ways, seen one way: with numbers, or with bins.
+
+    Parameters
+    ----------
+    schema
+        Of what `dual_encoding` encodes.
+
+    Attributes
+    ----------
+    numbers, bins
+        The schemas of the two ways; equal where no column is numeric.
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        numeric = {f.name for f in schema.numeric}
+        bins = {f.name: f for f in schema.features if f.name in numeric and f.cuts is not None}
+        once: list[Feature] = [
+            f for f in schema.features if f.name not in bins or f.kind == "numeric"
+        ]
+        self.both = schema
+        self.numbers = replace(schema, features=tuple(once))
+        self.bins = replace(schema, features=tuple(bins.get(f.name, f) for f in once))
+
+    @property
+    def twice(self) -> bool:
+        """Whether there are columns that were counted both ways."""
+        return len(self.both.features) > len(self.numbers.features)
+
+    def counted(self, stats: Statistics, *, bins: bool) -> Statistics:
+        """Return statistics as if they had been counted one way."""
+        schema = self.bins if bins else self.numbers
+        if not self.twice:
+            return stats
+        to = schema.alignment(stats.schema)
+        numbers = ("values", "moments", *OF_NUMBERS)
+        told = {n: p for n, p in stats.parts.items() if bins or n in numbers}
+        return replace(
+            stats,
+            schema=schema,
+            parts={name: part.take(to) for name, part in told.items()},
+            folds=tuple(self.counted(fold, bins=bins) for fold in stats.folds),
+        )
+
+    def batches(self, *, bins: bool) -> Callable[[Batch], Batch] | None:
+        """Return a function that gives the columns of one way out of a batch; None for all."""
+        if not self.twice:
+            return None
+        schema = self.bins if bins else self.numbers
+        place = np.full(len(self.both.categorical), -1)
+        taken = schema.alignment(self.both).categorical
+        place[taken] = np.arange(len(taken))
+
+        def one_way(batch: Batch) -> Batch:
+            return replace(
+                batch,
+                codes=tuple(
+                    group._replace(features=place[group.features[kept]], sizes=group.sizes[kept])
+                    if kept.all()
+                    else group._replace(
+                        features=place[group.features[kept]],
+                        codes=group.codes[kept],
+                        sizes=group.sizes[kept],
+                    )
+                    for group in batch.codes
+                    if (kept := _kept(place, group.features)).any()
+                ),
+                missing=batch.missing[taken],
+                numeric=() if bins else batch.numeric,
+            )
+
+        return one_way
+
+
+def _kept(place: NDArray[np.int64], features: NDArray[np.int64]) -> NDArray[np.bool_]:
+    return np.asarray(place[features] >= 0)

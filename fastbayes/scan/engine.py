@@ -1,0 +1,450 @@
+"""One scan: a source through an encoder into statistics, on a thread pool of its own."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from fastbayes.core.batch import BLOCK_ROWS, Batch
+from fastbayes.core.errors import DataError, MemoryLimitError
+from fastbayes.core.schema import Shape
+from fastbayes.data.encode import Encoded, Encoder, Place
+from fastbayes.data.folds import Folds
+from fastbayes.data.segments import Segment, Source
+from fastbayes.scan.checkpoint import Checkpoint, Progressed
+from fastbayes.scan.fold_statistics import Crossing
+from fastbayes.statistics import (
+    REGISTRY,
+    ClassScatter,
+    ClassSketches,
+    FamilyCounts,
+    PairCounts,
+    TripleCounts,
+    ValueCounts,
+)
+from fastbayes.statistics.bundle import Statistics
+from fastbayes.statistics.cell_runs import check_room
+from fastbayes.statistics.class_scatter import holds_gaps, scatter_need
+from fastbayes.statistics.class_sketches import sketch_bytes
+from fastbayes.statistics.family_counts import family_bytes
+from fastbayes.statistics.pair_counts import pair_bytes
+from fastbayes.statistics.parts import GrowingStatistics
+from fastbayes.statistics.parts import Wanted as Wanted
+from fastbayes.statistics.triple_counts import triple_bytes
+
+T = TypeVar("T")
+U = TypeVar("U")
+Progress = Callable[[int], None]
+
+logger = logging.getLogger("fastbayes")
+_local = threading.local()
+_pools: dict[tuple[int, int], ThreadPoolExecutor] = {}
+_pools_lock = threading.Lock()
+
+
+def default_threads() -> int:
+    """Return the threads to use: the processors this process may run on, 1 inside a worker."""
+    if getattr(_local, "worker", False) or _inside_worker():
+        return 1
+    # os.process_cpu_count is new in Python 3.13; the affinity mask is what containers set.
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    limit = os.environ.get("OMP_NUM_THREADS", "")
+    return max(1, min(allowed or 1, int(limit) if limit.isdigit() and int(limit) else 1 << 30))
+
+
+def _inside_worker() -> bool:
+    """Return whether a scheduler that has its own processes or threads is calling."""
+    if "LOKY_WORKER" in os.environ or "JOBLIB_SPAWNED_PROCESS" in os.environ:
+        return True
+    distributed = sys.modules.get("distributed.worker")
+    if distributed is None:
+        return False
+    try:
+        distributed.get_worker()
+    except ValueError:  # distributed's way to say: not in a worker
+        return False
+    return True
+
+
+def resolved_threads(threads: int | None) -> int:
+    """Return the number of threads asked for, or the default.
+
+    Raises
+    ------
+    ValueError
+        When it is not a positive whole number.
+    """
+    if threads is None:
+        return default_threads()
+    if isinstance(threads, bool) or not isinstance(threads, (int, np.integer)) or threads < 1:
+        raise ValueError(f"threads={threads!r}: use a whole number >= 1, or None for all")
+    return 1 if getattr(_local, "worker", False) else int(threads)
+
+
+def _pool(threads: int) -> ThreadPoolExecutor:
+    # A pool inherited through fork has no threads in the child: key it by process.
+    key = (os.getpid(), threads)
+    with _pools_lock:
+        if key not in _pools:
+            pool = ThreadPoolExecutor(
+                threads, "fastbayes", initializer=lambda: setattr(_local, "worker", True)
+            )
+            # A worker that runs but is not yet known to its pool when Ctrl-C strikes would never
+            # be told to end, nor the process. Ctrl-C strikes the main thread alone, and one known
+            # worker is enough to tell the others.
+            first = threading.Thread(target=lambda: pool.submit(int).result())
+            first.start()
+            first.join()
+            _pools[key] = pool
+        return _pools[key]
+
+
+def _after_fork() -> None:
+    # A child forked while another thread held the lock would wait for ever.
+    global _pools_lock
+    _pools_lock = threading.Lock()
+    _pools.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def in_order(function: Callable[[T], U], items: Iterable[T], threads: int) -> Iterator[U]:
+    """Yield function(item) in the order of the items, working up to `threads` + 1 ahead.
+
+    The read-ahead is what bounds memory. An error or an interrupt cancels what has not begun
+    and waits for what has.
+    """
+    if threads == 1:
+        yield from map(function, items)
+        return
+    pool, ahead = _pool(threads), threads + 1
+    waiting: deque[Future[U]] = deque()
+    try:
+        for item in items:
+            waiting.append(pool.submit(function, item))
+            if len(waiting) > ahead:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        for future in waiting:
+            future.cancel()
+        for future in waiting:
+            if not future.cancelled():
+                future.exception()
+
+
+class _Budget:
+    """Refuses to allocate beyond the memory limit, naming the column that needs the most."""
+
+    def __init__(self, limit: int | None, copies: int, wanted: Wanted) -> None:
+        self.pairs, self.families = wanted.get(PairCounts.name), wanted.get(FamilyCounts.name)
+        self.triples, self.scatter = TripleCounts.name in wanted, ClassScatter.name in wanted
+        self.sketches, self.gaps = ClassSketches.name in wanted, False
+        # Counts of values stay small unless a column is an identifier; those of pairs need not.
+        several = {*wanted} - {ValueCounts.name, "moments"}
+        self.limit = default_limit() if limit is None and several else limit
+        self.over = "half of this machine's memory" if limit is None else "memory_limit"
+        self.copies = copies
+        self.missing: NDArray[np.bool_] | None = None
+
+    def check(self, encoder: Encoder, shape: Shape, batch: Batch) -> None:
+        if self.limit is None:
+            return
+        self.missing = batch.missing if self.missing is None else self.missing | batch.missing
+        each, others = bytes_needed(shape, self.copies)
+        what = "the numeric columns need"
+        known = np.array([len(book) for book in encoder.books], dtype=np.int64)
+        widths, told = known + self.missing, (shape.n_classes, self.copies)
+        if self.pairs is not None:
+            each += pair_bytes(widths, *told, self.pairs.get("pairs"))
+        if self.families is not None:
+            each += family_bytes(widths, *told, self.families.get("families", ()))
+        if self.triples:
+            each += triple_bytes(widths, *told)
+        matrices = 0
+        if self.scatter:
+            spare = self.limit - int(each.sum()) - others
+            self.gaps, matrices = scatter_need(batch, shape, self.copies, spare, self.gaps)
+        sketches = 0
+        if self.sketches:
+            rows = math.inf if encoder.cells is None else encoder.cells / len(encoder.features)
+            sketches = sketch_bytes(shape, self.copies, rows)
+        need = int(each.sum()) + others + matrices + sketches
+        if need <= self.limit:
+            return
+        counting = "counting" if self.pairs is None else "counting pairs"
+        if self.triples:
+            counting = "counting triples"
+        if len(shape.sizes):
+            j = int(np.argmax(each))
+            what = f"column {encoder.books[j].name!r} with {known[j]} values needs"
+            if self.families is not None:
+                counting, what = "counting families", f"that of {what}"
+        if matrices > each.max(initial=0):
+            counting = "counting scatter matrices"
+            what = f"{shape.n_numeric:,} numeric columns two by two need {matrices:,} bytes,"
+        if sketches > max(matrices, each.max(initial=0)):
+            counting = "sketching numeric columns"
+            what = f"{shape.n_numeric:,} columns in each class need {sketches:,} bytes,"
+        raise MemoryLimitError(
+            f"{counting} needs {need:,} bytes, over {self.over}={self.limit:,}: {what} the most; "
+            "leave it out with `columns`, group its values, or raise memory_limit"
+        )
+
+    def check_cells(self, parts: GrowingStatistics) -> None:
+        """Refuse joint tables that have grown too large: how many cells occur, only rows tell."""
+        self.gaps |= holds_gaps(parts.held.get(ClassScatter.name))
+        if self.limit is not None:
+            check_room(parts.held.values(), self.copies, self.limit, self.over)
+
+
+def default_limit() -> int:
+    """Return the bytes that counts of pairs may take unless told: half of the machine's memory."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    except (AttributeError, ValueError, OSError):  # not a Unix
+        return 4 << 30
+
+
+def left_for_pairs(memory_limit: int | None, threads: int | None, shape: Shape) -> int:
+    """Return the bytes that one set of counts of pairs may take beside those of values."""
+    limit = default_limit() if memory_limit is None else int(memory_limit)
+    # Each thread has a set, and the result is one more.
+    copies = resolved_threads(threads) + 1
+    values, others = bytes_needed(shape._replace(sizes=_room(shape.sizes)), copies)
+    return max(limit - int(values.sum()) - others, 0) // copies
+
+
+def bytes_needed(shape: Shape, copies: int) -> tuple[NDArray[np.int64], int]:
+    """Return the bytes of each categorical feature, and those of the rest, in so many copies."""
+    cell = 8 * copies * max(1, shape.n_classes)
+    # A value of an open codebook is a Python object in a dictionary: about 120 bytes.
+    return cell * (shape.sizes + 1) + 120 * shape.sizes, cell * (4 * shape.n_numeric + 1)
+
+
+def capacity(encoder: Encoder) -> Shape:
+    """Return room for what the codebooks know, doubling so that growth is rare."""
+    sizes = np.array([len(book) for book in encoder.books], dtype=np.int64)
+    open_ = np.array([not book.fixed for book in encoder.books], dtype=np.bool_)
+    n_classes = 1 if encoder.target is None else len(encoder.target)
+    sizes = np.where(open_, _room(sizes), sizes)
+    return Shape(sizes, len(encoder.features) - len(sizes), n_classes)
+
+
+def _room(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.maximum(4, 2 ** np.ceil(np.log2(np.maximum(sizes, 1)))).astype(np.int64)
+
+
+def encoded_blocks(segment: Segment, encoder: Encoder) -> Iterator[tuple[pa.RecordBatch, Encoded]]:
+    """Yield the blocks of a segment with their codes."""
+    done = 0
+    for rows in segment.batches():
+        first = segment.first_row + done if segment.first_row >= 0 else -1
+        yield rows, encoder.encode(rows, Place(segment.origin, first))
+        done += rows.num_rows
+
+
+class _Counted(NamedTuple):
+    """What one segment left behind, apart from counts that went into a shared set."""
+
+    parts: GrowingStatistics
+    rows: int = 0
+    dropped: int = 0
+    unlabelled: tuple[pa.RecordBatch, ...] = ()
+    skipped: str | None = None
+
+
+def scan(
+    source: Source,
+    encoder: Encoder,
+    names: Iterable[str] | Wanted = ("values", "moments"),
+    *,
+    threads: int | None = None,
+    memory_limit: int | None = None,
+    progress: Progress | None = None,
+    unlabelled: list[pa.RecordBatch] | None = None,
+    on_error: str = "stop",
+    checkpoint: Checkpoint | None = None,
+    classless: bool = False,
+    folds: Folds | None = None,
+) -> Statistics:
+    """Count a source once and return its statistics.
+
+    Parameters
+    ----------
+    source
+        Where the rows come from.
+    encoder
+        An encoder that learns.
+    names
+        Names of the statistics to count, from `REGISTRY`; a mapping tells each how to begin.
+    threads
+        Worker threads; they never change a bit of the result.
+    memory_limit
+        Bytes that the counts may take.
+    progress
+        Called with the number of rows done since the last call.
+    unlabelled
+        Receives the rows without a class, in order, if the encoder keeps them.
+    on_error
+        "stop", or "skip" to leave out segments that cannot be read and log them.
+    checkpoint
+        Keeps the work done; a scan that finds it goes on from there, to the same bits.
+    classless
+        Whether it is no error when no row has a class: a batch of many may be so.
+    folds
+        Count these apart, too; not with a checkpoint.
+
+    Returns
+    -------
+    Statistics
+        Domains sorted, values that never occur left out.
+
+    Raises
+    ------
+    MemoryLimitError
+        When the counts would exceed the limit; the message names the column.
+    DataError
+        When the data cannot be read, or no row has a class.
+    """
+    threads = resolved_threads(threads)
+    wanted: Wanted = names if isinstance(names, Mapping) else {name: {} for name in names}
+    if memory_limit is not None and not isinstance(memory_limit, (int, float, np.number)):
+        raise ValueError(f"memory_limit={memory_limit!r}: use a number of bytes, or None")
+    weighted = encoder.weight is not None
+    # Exact counts do not depend on the order of addition, so workers pick up whichever set is
+    # idle; floating-point sums, and all of them where a segment may have to be left out or a
+    # prefix kept, are made afresh per segment and folded in segment order.
+    whole = on_error == "skip" or checkpoint is not None
+    shared = {
+        n: told for n, told in wanted.items() if REGISTRY[n].order_free(weighted) and not whole
+    }
+    own = {n: told for n, told in wanted.items() if n not in shared}
+    budget = _Budget(memory_limit, threads + 1, wanted)
+    encoder.expect(source.n_rows)
+    crossing = None if folds is None else Crossing(folds)
+    idle: list[GrowingStatistics] = []
+
+    def count(segment: Segment) -> _Counted:
+        parts = GrowingStatistics(own, weighted=weighted)
+        rows = dropped = 0
+        left: list[pa.RecordBatch] = []
+        try:
+            for block, encoded in encoded_blocks(segment, encoder):
+                dropped += encoded.dropped
+                if encoded.unlabelled is not None:
+                    left.append(encoded.unlabelled)
+                batch, shape = encoded.batch, capacity(encoder)
+                if crossing is not None:
+                    batch, shape = crossing.crossed(segment, rows, block, encoded, shape)
+                rows += block.num_rows
+                budget.check(encoder, shape, batch)
+                parts.update(batch, shape)
+                if shared:
+                    held = _taken(idle) or GrowingStatistics(shared, weighted=weighted)
+                    held.update(batch, shape)
+                    budget.check_cells(held)
+                    idle.append(held)
+        except DataError as error:
+            if on_error != "skip":
+                raise
+            return _Counted(GrowingStatistics(own, weighted=weighted), skipped=str(error))
+        return _Counted(parts, rows, dropped, tuple(left))
+
+    total = GrowingStatistics(own, weighted=weighted)
+    done = rows = dropped = 0
+    provenance = [source.description]
+    if checkpoint is not None and (kept := checkpoint.load()) is not None:
+        done, rows, start = kept
+        dropped, provenance = start.dropped_rows, list(start.provenance)
+        encoder.know(start.schema)
+        total.held = dict(start.aligned(encoder.schema()).parts)
+        if progress is not None:
+            progress(rows)
+    remaining = islice(source.segments(BLOCK_ROWS), done, None)
+    for counted in in_order(count, remaining, threads):
+        total.add(counted.parts)
+        budget.check_cells(total)
+        done += 1
+        rows += counted.rows
+        dropped += counted.dropped
+        if counted.skipped is not None:
+            logger.warning("left out: %s", counted.skipped)
+            provenance.append(f"left out: {counted.skipped}")
+        if unlabelled is not None:
+            unlabelled += counted.unlabelled
+        if progress is not None:
+            progress(counted.rows)
+        if checkpoint is not None and checkpoint.due():
+            so_far = _finished(encoder, total, dropped, provenance)
+            checkpoint.save(Progressed(done, rows, so_far))
+    for parts in idle:
+        total.add(parts)
+        budget.check_cells(total)
+    if rows and dropped == rows and not classless:
+        raise DataError(
+            f"column {encoder.template.target!r} is null in all {rows} rows: there is no class to "
+            "learn; choose another target or fill it in"
+        )
+    total.wanted = wanted
+    result = _finished(encoder, total, dropped, provenance, crossing)
+    if checkpoint is not None:
+        checkpoint.clear()
+    return result
+
+
+def _taken(idle: list[GrowingStatistics]) -> GrowingStatistics | None:
+    try:
+        return idle.pop()
+    except IndexError:  # another worker took the last one
+        return None
+
+
+def _finished(
+    encoder: Encoder,
+    total: GrowingStatistics,
+    dropped: int,
+    provenance: list[str],
+    crossing: Crossing | None = None,
+) -> Statistics:
+    """Leave out what never occurred, sort what did, and lay the cells out accordingly."""
+    # In this order: workers that are ahead may add values between the two lines, never remove any.
+    grown = encoder.schema()
+    room = capacity(encoder) if crossing is None else crossing.room(capacity(encoder))
+    parts = {
+        name: total.held[name].grown(room) if name in total.held else total.empty(name, room)
+        for name in total.wanted
+    }
+    values = parts["values"]
+    assert isinstance(values, ValueCounts)
+    seen = np.asarray((values.counts != 0).any(axis=1))
+    marks = [
+        seen[first : first + feature.size]
+        for first, feature in zip(values.offsets, grown.categorical, strict=False)
+    ]
+    rows = values.class_counts
+    if crossing is not None:
+        rows = crossing.counts_of_classes(rows, len(grown.classes))
+    kept = grown.only(marks, rows[: len(grown.classes)] != 0)
+    schema = encoder.sorted_schema(kept)
+    to = schema.alignment(grown)
+    if crossing is None:
+        moved: dict[str, Any] = {"parts": {name: part.take(to) for name, part in parts.items()}}
+    else:
+        moved = crossing.split(schema, to, parts)
+    return Statistics(schema, dropped_rows=dropped, provenance=tuple(provenance), **moved)

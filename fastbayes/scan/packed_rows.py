@@ -1,0 +1,365 @@
+"""Labelled rows to go over again and again: packed once, or read anew where they do not fit."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from fastbayes.core.batch import BLOCK_ROWS, Batch, Codes, joined, taken
+from fastbayes.core.layout import Layout
+from fastbayes.core.schema import Schema
+from fastbayes.data.encode import Encoder
+from fastbayes.data.segments import Segment, Source
+from fastbayes.data.source import open_source
+from fastbayes.kernels import dispatch
+from fastbayes.scan import engine
+from fastbayes.scan.deduplicate import SAMPLE, DistinctRows, countable, joint, repeats, summed
+
+Floats = NDArray[np.float64]
+T = TypeVar("T")
+U = TypeVar("U")
+
+logger = logging.getLogger("fastbayes")
+
+
+def rereadable(source: Source) -> Source:
+    """Return a source that can be read again: of a stream, its rows in memory."""
+    if source.rereadable:
+        return source
+    parts = [
+        pa.Table.from_batches([block])
+        for segment in source.segments(BLOCK_ROWS)
+        for block in segment.batches()
+    ]
+    if not parts:
+        return open_source(source.schema.empty_table())
+    return open_source(pa.concat_tables(parts, promote_options="permissive"))
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Which rows to read, and how.
+
+    source        the rows
+    schema        columns, domains and classes
+    layout        where the coefficients stand
+    target        name of the class column
+    weight        name of the weight column
+    class_weight  (n_classes,) what weights are multiplied by
+    threads       that read and go over the rows
+    limit         bytes that packed rows may take
+    """
+
+    source: Source
+    schema: Schema
+    layout: Layout
+    target: str
+    weight: str | None
+    class_weight: Floats | None
+    threads: int
+    limit: float
+
+    def batches(self, encoder: Encoder, segment: Segment) -> Iterator[tuple[Batch, Floats | None]]:
+        """Yield the blocks of a segment with the weights of their rows."""
+        for _, encoded in engine.encoded_blocks(segment, encoder):
+            batch = encoded.batch
+            assert batch.classes is not None
+            weight = batch.weight
+            if self.class_weight is not None:
+                share = self.class_weight[batch.classes]
+                weight = share if weight is None else weight * share
+            yield batch, weight
+
+    def encoder(self) -> Encoder:
+        """Return an encoder of the rows."""
+        encoder = Encoder.applying_to(
+            self.schema, self.source.schema, target=self.target, weight=self.weight
+        )
+        encoder.expect(self.source.n_rows)
+        return encoder
+
+    def sums(self, made: Callable[[Any], Callable[[Any], Any]]) -> tuple[float, Floats, int, float]:
+        """Return the loss and the gradient of all rows, their number and weight, in one reading.
+
+        Parameters
+        ----------
+        made
+            Makes the pass of a `Gradient`.
+        """
+        rows = float(self.source.n_rows or BLOCK_ROWS) * max(1, len(self.schema.features))
+        gradient = dispatch.load("gradient", rows).Gradient(self.layout)
+        run, encoder = made(gradient), self.encoder()
+
+        def one(segment: Segment) -> list[tuple[float, Floats, int, float]]:
+            return [
+                (
+                    *run(gradient.packed(batch, weight)),
+                    batch.n_rows,
+                    float(batch.n_rows if weight is None else weight.sum()),
+                )
+                for batch, weight in self.batches(encoder, segment)
+                if batch.n_rows
+            ]
+
+        loss, n, total = 0.0, 0, 0.0
+        summed_up = np.zeros((self.layout.n_rows, self.layout.n_outputs))
+        for parts in engine.in_order(one, self.source.segments(BLOCK_ROWS), self.threads):
+            for part in parts:
+                loss, summed_up = loss + part[0], summed_up + part[1]
+                n, total = n + part[2], total + part[3]
+        return loss, summed_up, n, total
+
+
+@dataclass
+class PackedRows:
+    """Rows, packed for the passes of logistic regression.
+
+    Parameters
+    ----------
+    gradient
+        Makes the passes.
+    held
+        The rows; None where they are read anew in every pass.
+    total
+        Sum of their weights.
+    n_rows
+        Rows, equal ones taken together where that was done.
+    threads
+        That go over the rows; they never change a bit of a result.
+    scan
+        Calls a function with the packed rows of each segment, in order.
+    passes
+        Times that the rows have been gone over.
+    """
+
+    gradient: Any
+    held: list[Any] | None
+    total: float
+    n_rows: int
+    threads: int
+    scan: Callable[[Callable[[Any], Any]], Iterator[list[Any]]] | None = None
+    passes: float = field(default=0.0)
+
+    def each(self, run: Callable[[Any], T]) -> Iterator[T]:
+        """Yield what a pass returns of each part of the rows, in order."""
+        self.passes += 1.0
+        if self.held is not None:
+            threads = self.threads if len(self.held) > 1 else 1
+            yield from engine.in_order(run, self.held, threads)
+            return
+        assert self.scan is not None
+        yield from itertools.chain.from_iterable(self.scan(run))
+
+    def sums(self, run: Callable[[Any], Any]) -> Any:
+        """Return the sum of what a pass returns, an array or a loss and an array, in order."""
+        total: Any = None
+        for part in self.each(run):
+            if total is None:
+                total = part
+            elif isinstance(part, tuple):
+                total = (total[0] + part[0], total[1] + part[1])
+            else:
+                total = total + part
+        return total
+
+    def hessian(self, theta: Floats) -> Any:
+        """Return the Hessian; of rows that are held it keeps what its products need of each."""
+        return self.gradient.hessian(theta, keep=self.held is not None)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rows that are held."""
+        return sum(part.nbytes for part in self.held or ())
+
+
+class _PackedPart(NamedTuple):
+    """What one segment left behind."""
+
+    packed: list[Any]
+    sample: list[tuple[Batch, Floats | None]]
+    n_rows: int
+    total: float
+
+
+def read_rows(reading: Reading, n_rows: int, steps: Sequence[int] = ()) -> list[PackedRows]:
+    """Read rows once; return them, and nested samples of them.
+
+    Parameters
+    ----------
+    reading
+        Which rows.
+    n_rows
+        How many there are, more or less.
+    steps
+        Of which number of rows each sample has one, descending: the sparsest comes first. None is
+        taken where equal rows are taken together, nor of few.
+
+    Returns
+    -------
+    list
+        The samples, their weights scaled so that they sum to those of all, and then the rows.
+    """
+    width = max(1, len(reading.schema.features))
+    together = _equal_rows(reading, width)
+    if together is not None:
+        return [together]
+    gradient = dispatch.load("gradient", float(n_rows) * width).Gradient(reading.layout)
+    encoder = reading.encoder()
+
+    def read(segment: Segment, keep: bool) -> _PackedPart:
+        packed, sample, n, total = [], [], 0, 0.0
+        for batch, weight in reading.batches(encoder, segment):
+            if not batch.n_rows:
+                continue
+            n += batch.n_rows
+            total += float(batch.n_rows if weight is None else weight.sum())
+            if keep:
+                packed.append(gradient.packed(batch, weight))
+            if steps:
+                rows = spread(batch.n_rows, steps[-1])
+                sample.append((taken(batch, rows), None if weight is None else weight[rows]))
+        return _PackedPart(packed, sample, n, total)
+
+    held: list[Any] | None = []
+    sample: list[tuple[Batch, Floats | None]] = []
+    n, total, size = 0, 0.0, 0
+    # Workers look whether the rows still fit: those that do not are not packed in vain.
+    fits = [True]
+    segments = reading.source.segments(BLOCK_ROWS)
+    for part in engine.in_order(lambda s: read(s, fits[0]), segments, reading.threads):
+        n, total = n + part.n_rows, total + part.total
+        sample += part.sample
+        size += sum(packed.nbytes for packed in part.packed)
+        if held is not None:
+            held += part.packed
+            if size * max(1.0, n_rows / max(n, 1)) > reading.limit:
+                held, fits[0] = None, False
+    scan = None
+    if held is None:
+        logger.info("packed rows would take over %d bytes: they are read in every pass",
+                    int(reading.limit))  # fmt: skip
+        scan = partial(_scan, reading, gradient)
+    rows = PackedRows(gradient, held, total, n, reading.threads, scan)
+    return [*_samples(reading, gradient, sample, steps, total), rows]
+
+
+def _scan(reading: Reading, gradient: Any, run: Callable[[Any], Any]) -> Iterator[list[Any]]:
+    """Yield what a pass returns of the blocks of each segment, which is read for it."""
+    encoder = reading.encoder()
+
+    def one(segment: Segment) -> list[Any]:
+        return [
+            run(gradient.packed(batch, weight))
+            for batch, weight in reading.batches(encoder, segment)
+            if batch.n_rows
+        ]
+
+    yield from engine.in_order(one, reading.source.segments(BLOCK_ROWS), reading.threads)
+
+
+_JITTER = np.random.default_rng(0).random(BLOCK_ROWS)
+
+
+def spread(n: int, step: int) -> NDArray[np.int64]:
+    """Return one of every `step` rows, at places that follow no period."""
+    first = np.arange(0, n, step, dtype=np.int64)
+    rows = first + (_JITTER[np.arange(len(first)) % BLOCK_ROWS] * step).astype(np.int64)
+    return rows[rows < n]
+
+
+def _samples(
+    reading: Reading,
+    gradient: Any,
+    parts: list[tuple[Batch, Floats | None]],
+    steps: Sequence[int],
+    total: float,
+) -> list[PackedRows]:
+    """Return nested samples, the sparsest first."""
+    if not parts:
+        return []
+    batch = joined([part for part, _ in parts])
+    weight = None
+    if parts[0][1] is not None:
+        weight = np.concatenate([some for _, some in parts if some is not None])
+    found = []
+    for step in steps:
+        rows = spread(batch.n_rows, step // steps[-1])
+        some = taken(batch, rows)
+        its = np.ones(len(rows)) if weight is None else weight[rows]
+        its = its * (total / max(float(its.sum()), 1e-300))
+        held = [
+            gradient.packed(taken(some, np.arange(a, b)), its[a:b]) for a, b in blocks(len(rows))
+        ]
+        found.append(PackedRows(gradient, held, total, len(rows), reading.threads))
+    return found
+
+
+def blocks(n: int) -> Iterable[tuple[int, int]]:
+    """Return the ends of blocks of n rows."""
+    return itertools.pairwise([*range(0, n, BLOCK_ROWS // 4), n])
+
+
+def _equal_rows(reading: Reading, width: int) -> PackedRows | None:
+    """Return the different rows with the weights of all, None where there are too many."""
+    schema, layout = reading.schema, reading.layout
+    sizes = np.array([*(f.size + 2 for f in schema.categorical), len(schema.classes)], np.int64)
+    if schema.numeric or not countable(sizes):
+        return None
+    encoder, room = reading.encoder(), math.prod(sizes.tolist())
+    hopeless = [False]
+
+    def read(segment: Segment) -> list[tuple[NDArray[np.int64], Floats, int, Batch]]:
+        found = []
+        for batch, weight in reading.batches(encoder, segment):
+            if hopeless[0] or not batch.n_rows:
+                break
+            columns: list[Any] = [None] * len(schema.categorical)
+            for group in batch.codes:
+                for feature, codes in zip(group.features.tolist(), group.codes, strict=True):
+                    columns[feature] = codes
+            assert batch.classes is not None
+            codes = joint([*columns, batch.classes], sizes)
+            if batch.n_rows >= SAMPLE and not repeats(codes):
+                hopeless[0] = True
+                break
+            few = replace(taken(batch, np.arange(0)), weight=None)
+            found.append((*summed(codes, weight, room), batch.n_rows, few))
+        return found
+
+    equal, template = DistinctRows(sizes), None
+    for part in engine.in_order(read, reading.source.segments(BLOCK_ROWS), reading.threads):
+        for codes, weight, n, few in part:
+            template = few
+            if not equal.add(codes, weight, n):
+                hopeless[0] = True
+        if hopeless[0]:
+            return None
+    if template is None:
+        return None
+    columns, weight = equal.result()
+    n = len(weight)
+    if n > 0.5 * equal.n_rows:
+        return None
+    cells = float(n) * width
+    gradient = dispatch.load("gradient", cells).Gradient(layout)
+    kind = np.dtype(f"u{1 if sizes.max() <= 1 << 8 else 2 if sizes.max() <= 1 << 16 else 4}")
+    matrix: NDArray[Any] = np.array(columns[:-1]).astype(kind).reshape(len(columns) - 1, n)
+    assert template.classes is not None
+    group = Codes(np.arange(len(matrix), dtype=np.int64), matrix, sizes[:-1])
+    classes = columns[-1].astype(template.classes.dtype)
+    batch = replace(template, n_rows=n, classes=classes, codes=(group,), cells=cells)
+    held = [
+        gradient.packed(taken(batch, np.arange(a, b)), np.ascontiguousarray(weight[a:b]))
+        for a, b in blocks(n)
+    ]
+    logger.info("%d rows are %d different ones", equal.n_rows, n)
+    return PackedRows(gradient, held, float(weight.sum()), n, reading.threads)

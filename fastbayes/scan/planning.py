@@ -1,0 +1,279 @@
+"""`plan`: what counting will need, before anything is counted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from fastbayes.core.batch import BLOCK_ROWS
+from fastbayes.core.errors import MemoryLimitError, SchemaError
+from fastbayes.data.apply import as_told
+from fastbayes.data.encode import Encoder, Place
+from fastbayes.data.source import open_source
+from fastbayes.kernels import dispatch
+from fastbayes.scan import engine
+from fastbayes.scan.counting import declared, open_labelled, several
+from fastbayes.scan.density_spec import DensitySpec
+from fastbayes.scan.discretization import numeric_cuts
+from fastbayes.statistics.class_scatter import has_gaps, scatter_bytes
+from fastbayes.statistics.class_sketches import sketch_bytes
+from fastbayes.statistics.pair_counts import all_pairs, pair_bytes
+from fastbayes.statistics.triple_counts import triple_bytes
+
+
+@dataclass(frozen=True)
+class PairPlan:
+    """What the counts of pairs need, and how they are made.
+
+    Parameters
+    ----------
+    total
+        Bytes in all copies.
+    scans
+        Scans in which TAN would find its tree within the memory limit; 1 if all pairs fit.
+    features
+        Names of the features, in column order.
+    widths
+        (n_features,) values of each, and one more where a value is missing.
+    n_classes
+        Classes known.
+    n_rows
+        Rows of a block.
+    """
+
+    total: int
+    scans: int
+    features: tuple[str, ...]
+    widths: NDArray[np.int64]
+    n_classes: int
+    n_rows: int
+
+    @property
+    def strategies(self) -> dict[str, int]:
+        """Number of pairs by how they are counted."""
+        names, kinds = self._methods()
+        found = np.bincount(kinds, minlength=len(names)).tolist()
+        return {name: n for name, n in zip(names, found, strict=True) if n}
+
+    def blocks(self) -> pa.Table:
+        """Return one row per pair: feature_a, feature_b, bytes of one copy, strategy.
+
+        Returns
+        -------
+        pyarrow.Table
+            (d (d - 1) / 2) rows, in the order of the columns.
+        """
+        first, second = all_pairs(len(self.widths))
+        names = pa.array(self.features, pa.string())
+        kinds, which = self._methods()
+        return pa.table(
+            {
+                "feature_a": names.take(pa.array(first)),
+                "feature_b": names.take(pa.array(second)),
+                "bytes": 8 * self.n_classes * self.widths[first] * self.widths[second],
+                "strategy": pa.array(kinds, pa.string()).take(pa.array(which)),
+            }
+        )
+
+    def _methods(self) -> tuple[tuple[str, ...], NDArray[np.int64]]:
+        first, second = all_pairs(len(self.widths))
+        if not dispatch.compiled(float(self.n_rows) * len(self.widths)):
+            return ("numpy",), np.zeros(len(first), np.int64)
+        rule = dispatch.load("pair_plan")
+        kinds = rule.methods(
+            self.widths[first], self.widths[second], max(self.n_classes, 1), max(self.n_rows, 1)
+        )
+        return rule.NAMES, kinds
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Bytes that counting will take, before anything is allocated.
+
+    Parameters
+    ----------
+    columns
+        Bytes of the counts of each column; of a pair's, each of the two has half, of a triple's a
+        third.
+    total
+        Bytes of all counts, one copy per worker thread and one of the result included.
+    n_rows
+        Rows of the source, None where it does not tell.
+    n_classes
+        Classes known.
+    exact
+        Whether every domain was declared or read to its end; otherwise the figures are those of
+        the first block, and more values need more.
+    pairs
+        What the counts of pairs need; None where they are not asked for.
+    """
+
+    columns: dict[str, int]
+    total: int
+    n_rows: int | None
+    n_classes: int
+    exact: bool
+    pairs: PairPlan | None = None
+
+
+def plan(
+    source: Any,
+    target: Any,
+    *,
+    pairs: bool = False,
+    triples: bool = False,
+    scatter: bool = False,
+    numeric: Any = "gaussian",
+    discretize: Any = "mdl",
+    domains: Mapping[str, Any] | None = None,
+    categorical: Iterable[str | int] | None = None,
+    sample_weight: Any = None,
+    columns: Sequence[str] | None = None,
+    null_values: Sequence[str] | None = None,
+    filesystem: Any = None,
+    threads: int | None = None,
+    memory_limit: int | None = None,
+) -> Plan:
+    """Return the bytes that `count` will need, from the schema and the first block of rows.
+
+    Parameters
+    ----------
+    source
+        As in `count`; a one-shot stream cannot be planned, since that would consume it.
+    target
+        Name of the class column, or labels.
+    pairs
+        Whether pairs of values are to be counted, as SPODE, TAN and AODE need.
+    triples
+        Whether triples of values are to be counted, and pairs with them, as A2DE needs.
+    scatter
+        Whether scatter matrices of numeric columns are to be taken, as Gaussians with covariances
+        need.
+    numeric
+        As in `count`: kernels and histograms need sketches of the values.
+    discretize
+        As in `count`; the bins are those of the first block.
+    domains
+        HasParameters values by column name.
+    categorical
+        Names or indices of columns to treat as categorical.
+    sample_weight
+        Name of the weight column, or weights.
+    columns
+        Columns to read.
+    null_values
+        Strings that mean missing.
+    filesystem
+        A pyarrow or fsspec file system for paths.
+    threads
+        Worker threads.
+    memory_limit
+        Bytes allowed.
+
+    Returns
+    -------
+    Plan
+        Bytes by column and in total.
+
+    Raises
+    ------
+    MemoryLimitError
+        When the total without pairs exceeds `memory_limit`; the message names the largest column.
+        With pairs `PairPlan.scans` tells: AODE and SPODE need 1.
+    SchemaError
+        When the source can be read only once.
+
+    Examples
+    --------
+    >>> import fastbayes as fb
+    >>> table = {"a": list("00110011"), "b": list("01010101"), "y": list("nppnnppn")}
+    >>> plan = fb.plan(table, "y", pairs=True, threads=1)
+    >>> plan.pairs.total  # 2 x 2 values, 2 classes, 8 bytes, for a thread and for the result
+    128
+    >>> plan.pairs.scans
+    1
+    """
+    categorical, pairs = several(categorical), pairs or triples
+    opened, target_name, weight_name = open_labelled(
+        source,
+        target,
+        sample_weight=sample_weight,
+        columns=columns,
+        null_values=null_values,
+        types=as_told(categorical, domains),
+        filesystem=filesystem,
+    )
+    if not opened.rereadable:
+        raise SchemaError(f"{opened.description} can be read only once; plan with a table or path")
+    learning = partial(
+        Encoder.learning,
+        opened.schema,
+        target_name,
+        weight=weight_name,
+        domains={**declared(source, opened, weight_name), **(domains or {})},
+        categorical=categorical,
+        null_values=null_values or (),
+    )
+    encoder = learning()
+    head, place = None, Place("", 0)
+    for segment in opened.segments(BLOCK_ROWS):
+        head = next((block for block in segment.batches() if block.num_rows), None)
+        place = Place(segment.origin, segment.first_row)
+        if head is not None:
+            break
+    kinds = DensitySpec(numeric)
+    to_cut: tuple[Encoder, Any] | None = kinds.to_cut(encoder, discretize)
+    if pairs and any(book is None for _, book in encoder.features):
+        to_cut = encoder, discretize
+    cut = to_cut is not None and head is not None
+    if to_cut is not None and head is not None:
+        cuts = numeric_cuts(open_source(pa.table(head)), *to_cut, threads=1)
+        encoder = learning(cuts=cuts)
+    missing, gaps = np.zeros(len(encoder.books), np.bool_), False
+    if head is not None:
+        batch = encoder.encode(head, place).batch
+        missing, gaps = batch.missing, has_gaps(batch)
+    shape, copies = engine.capacity(encoder), engine.resolved_threads(threads) + 1
+    each, others = engine.bytes_needed(shape, copies)
+    rows = 0 if head is None else head.num_rows
+    of_pairs = None
+    if pairs:
+        widths = np.array([len(book) for book in encoder.books], np.int64) + missing
+        both = pair_bytes(widths, shape.n_classes, copies)
+        each += both
+        names = tuple(f.name for f, book in encoder.features if book is not None)
+        of_pairs = PairPlan(int(both.sum()), 1, names, widths, shape.n_classes, rows)
+        if triples:
+            each += triple_bytes(widths, shape.n_classes, copies)
+        left = engine.left_for_pairs(memory_limit, threads, shape) * copies
+        of_pairs = replace(of_pairs, scans=max(1, -(-of_pairs.total // max(left, 1))))
+    matrices = scatter_bytes(shape, copies, gaps) if scatter else 0
+    most = math.inf if opened.n_rows is None else opened.n_rows
+    sketches = sketch_bytes(shape, copies, most) if kinds.sketched else 0
+    size = iter(each.tolist())
+    # The class counts are as much as one moment of one column.
+    number = 4 * (others // (4 * shape.n_numeric + 1))
+    number += (matrices + sketches) // max(1, shape.n_numeric)
+    sizes = {f.name: number if book is None else next(size) for f, book in encoder.features}
+    total = int(each.sum()) + others + matrices + sketches
+    alone = total - (0 if of_pairs is None else of_pairs.total)
+    if memory_limit is not None and alone > memory_limit:
+        name = max(sizes, key=lambda n: sizes[n])
+        raise MemoryLimitError(
+            f"counting needs {total:,} bytes, over memory_limit={memory_limit:,}: column {name!r} "
+            f"needs {sizes[name]:,}; leave it out with `columns`, or raise memory_limit"
+        )
+    exact = rows == opened.n_rows or bool(
+        not cut
+        # A missing number, met later, needs more.
+        and (gaps or not matrices)
+        and np.all([book.fixed for book in [*encoder.books, encoder.target] if book is not None])
+    )
+    return Plan(sizes, total, opened.n_rows, shape.n_classes, exact, of_pairs)
