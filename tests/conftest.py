@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -20,19 +23,66 @@ for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
 ROOT = Path(__file__).resolve().parent.parent
 
 # A first call compiles, so an example has no deadline.
+# The same examples in every run; `--hypothesis-profile=thorough` looks for new ones.
 settings.register_profile(
-    "default", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "default",
+    max_examples=50,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
 )
-settings.register_profile("ci", settings.get_profile("default"), derandomize=True)
-settings.register_profile("thorough", settings.get_profile("default"), max_examples=1000)
+settings.register_profile(
+    "thorough", settings.get_profile("default"), max_examples=1000, derandomize=False
+)
 settings.load_profile("default")
+
+
+# The quick tier: what finds most faults in about a minute, in numpy, without the compiler.
+QUICK = (
+    *("architecture", "docstrings", "imports", "public_api", "recorded", "smoke"),
+    *("naive_bayes_laws", "statistics_laws"),
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="run the tests marked slow too")
+    parser.addoption("--quick", action="store_true", help="run a minute's worth, in numpy")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--quick"):
+        os.environ["FASTBAYES_KERNELS"] = "never"
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Compile the kernels once, before several processes would each do so."""
+    config = session.config
+    several = getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput")
+    if not several or config.getoption("--quick") or config.getoption("collectonly"):
+        return
+    if {"NUMBA_DISABLE_JIT", "FASTBAYES_CACHE"} & {*os.environ} or os.environ.get(
+        "FASTBAYES_KERNELS"
+    ) == "never":
+        return
+    kernels = sorted((ROOT / "fastbayes" / "kernels").rglob("*.py"))
+    state = hashlib.sha256(b"".join(path.read_bytes() for path in kernels)).hexdigest()
+    state += os.environ.get("NUMBA_CACHE_DIR", "") + os.environ.get("NUMBA_BOUNDSCHECK", "")
+    if config.cache is not None and config.cache.get("fastbayes/kernels", None) != state:
+        subprocess.run([sys.executable, "-m", "fastbayes", "warmup"], check=True, cwd=ROOT)
+        config.cache.set("fastbayes/kernels", state)
+
+
+def is_quick(item: pytest.Item) -> bool:
+    """Return whether a test is of the quick tier."""
+    if item.path.parent.name == "kernels":
+        return "numpy" in item.name
+    return item.path.stem.removeprefix("test_") in QUICK
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--quick"):
+        config.hook.pytest_deselected(items=[item for item in items if not is_quick(item)])
+        items[:] = [item for item in items if is_quick(item)]
     skips = {}
     if not config.getoption("--slow"):
         skips["slow"] = pytest.mark.skip(reason="slow: runs with --slow")
