@@ -198,17 +198,6 @@ def test_missing__says_nothing(twin: str, numeric: str) -> None:
 
 
 @pytest.mark.parametrize("numeric", KINDS)
-def test_weight__is_how_often_a_row_stands(numeric: str) -> None:
-    table = rows_of(8)
-    weight = np.random.default_rng(0).integers(0, 4, len(table))
-    repeated = table.take(np.repeat(np.arange(len(table)), weight))
-    a = fb.NaiveBayes(numeric=numeric).fit(table, "y", sample_weight=weight)
-    b = fb.NaiveBayes(numeric=numeric).fit(repeated, "y")
-    assert a.numeric_ == b.numeric_
-    np.testing.assert_allclose(a.log_joint(table), b.log_joint(table), rtol=1e-9, atol=1e-9)
-
-
-@pytest.mark.parametrize("numeric", KINDS)
 def test_batches__give_what_one_fit_gives(numeric: str) -> None:
     table = rows_of(9)
     whole, parts = fitted(table, numeric=numeric), fb.NaiveBayes(numeric=numeric)
@@ -216,16 +205,6 @@ def test_batches__give_what_one_fit_gives(numeric: str) -> None:
         parts.partial_fit(table.slice(first, 20), "y")
     assert parts.statistics_.sketches == whole.statistics_.sketches
     np.testing.assert_allclose(parts.log_joint(table), whole.log_joint(table), rtol=1e-9)
-
-
-@pytest.mark.parametrize("numeric", KINDS)
-def test_order__of_rows_and_columns_does_not_matter(numeric: str) -> None:
-    table = rows_of(10)
-    other = table.take(np.random.default_rng(0).permutation(len(table))).select(
-        ["z", "y", "k", "x"]
-    )
-    a, b = fitted(table, numeric=numeric), fitted(other, numeric=numeric)
-    np.testing.assert_allclose(a.log_joint(table), b.log_joint(table), rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("numeric", ["kde", "histogram"])

@@ -240,15 +240,6 @@ def test_any_batching__is_one_fit(covariance: str, prior: Any) -> None:
         close(less.log_joint(table), rest.log_joint(table), 1e-7)
 
 
-@every_covariance
-def test_weight__is_so_many_rows(covariance: str) -> None:
-    X, y = rows(2)
-    times = np.random.default_rng(0).integers(0, 4, len(y))
-    model = fb.GaussianBayes(covariance=covariance, ddof=1)
-    weighted = model.fit(X, y, sample_weight=times).log_joint(X)
-    close(model.fit(np.repeat(X, times, axis=0), np.repeat(y, times)).log_joint(X), weighted, 1e-9)
-
-
 @pytest.mark.parametrize("covariance", ["full", "tied", "diagonal"])
 @pytest.mark.parametrize("more", [{}, {"shrinkage": "auto"}, {"shrinkage": 0.3}, {"prior": "niw"}])
 def test_units_and_order_of_columns__say_nothing(covariance: str, more: Any) -> None:

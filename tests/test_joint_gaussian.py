@@ -259,17 +259,6 @@ def test_hard_numbers__finite_posteriors_and_one_warning(case: str, backoff: flo
         )
 
 
-def test_weights__are_rows_and_none() -> None:
-    rows, x, classes = drawn(9, 50)
-    weight = np.random.default_rng(9).integers(0, 3, 50)
-    table = table_of(rows, x, classes)
-    repeated = np.repeat(np.arange(50), weight)
-    one = fb.JointGaussian().fit(table, "y", sample_weight=weight.astype(float))
-    other = fb.JointGaussian().fit(table.take(pa.array(repeated)), "y")
-    X = table_of(*asked(x))
-    np.testing.assert_allclose(one.log_joint(X), other.log_joint(X), rtol=1e-9)
-
-
 def test_retraction__is_a_fit_to_the_rest() -> None:
     rows, x, classes = drawn(10, 300)
     table = table_of(rows, x, classes)

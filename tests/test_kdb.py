@@ -292,23 +292,6 @@ def test_data_that_change_between_the_scans__are_refused() -> None:
         Changing().fit(table_of(rows, classes), "y")
 
 
-def test_threads_and_order__change_no_bit() -> None:
-    rows, classes = draw(6, 500, 0.1)
-    data = table_of(rows, classes)
-    one = fb.KDB(k=3, threads=1).fit(data, "y")
-    order = np.random.default_rng(0).permutation(500)
-    for other in (
-        fb.KDB(k=3, threads=4).fit(data, "y"),
-        fb.KDB(k=3).fit(data.take(order), "y"),
-        fb.KDB(k=3).fit(data.select(data.column_names[::-1]), "y"),
-    ):
-        assert other.parents_ == one.parents_
-        np.testing.assert_allclose(
-            other.log_joint(data), one.log_joint(data), rtol=1e-12, atol=1e-12
-        )
-        assert one.statistics_.aligned(other.schema_) == other.statistics_
-
-
 def test_many_rows__are_scored_as_few() -> None:
     rows, classes = draw(7, 400, 0.05)
     model = fitted(rows, classes, k=3)
@@ -323,18 +306,6 @@ def test_many_rows__are_scored_as_few() -> None:
 
 
 # -- answers -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("holes", [0.0, 0.4])
-def test_contributions__add_up_to_the_log_joint(holes: float) -> None:
-    rows, classes = draw(12, 80, holes)
-    model = fitted(rows, classes, k=3)
-    told = model.explain(table_of(rows))
-    np.testing.assert_allclose(
-        told.contributions.sum(axis=1) + told.prior, model.log_joint(table_of(rows)), atol=1e-12
-    )
-    gone = np.array([[row[j] is None for j in NAMES] for row in rows])
-    assert (told.contributions[gone] == 0).all()
 
 
 def test_sample__comes_back_as_the_model() -> None:

@@ -67,30 +67,6 @@ def test_missing_and_unseen_values_add_nothing_and_missing_numbers_are_the_mean(
         LR(unseen="error").fit(table, "y").predict({"a": ["new"], "b": ["w1"], "x": [mean]})
 
 
-@pytest.mark.parametrize("penalty", ["l2", "l1", None])
-@pytest.mark.parametrize("k", [2, 3])
-def test_weight_two_is_twice_the_row(penalty, k):
-    table = rows(200, k, missing=True)
-    twice = pa.concat_tables([table, table.slice(0, 50)])
-    weight = np.r_[np.full(50, 2.0), np.ones(150)]
-    one = LR(penalty, tol=1e-9).fit(table, "y", sample_weight=weight)
-    two = LR(penalty, tol=1e-9).fit(twice, "y")
-    np.testing.assert_allclose(one.predict_proba(table), two.predict_proba(table), atol=1e-6)
-    assert one.objective_ == pytest.approx(two.objective_, rel=1e-9)
-
-
-@pytest.mark.parametrize("k", [2, 3])
-def test_order_of_rows_and_columns_changes_nothing(k):
-    table = rows(300, k, missing=True)
-    one = LR(tol=1e-9).fit(table, "y")
-    shuffled = table.take(np.random.default_rng(1).permutation(300)).select(["x", "y", "b", "a"])
-    two = LR(tol=1e-9).fit(shuffled, "y")
-    known = dict(zip(two.coef_names_, two.coef_.T, strict=True))
-    np.testing.assert_allclose(
-        one.coef_, np.array([known[name] for name in one.coef_names_]).T, atol=1e-6
-    )
-
-
 def test_loss_gradient_is_zero_at_the_optimum_but_for_the_penalty():
     table = rows(400, 3, missing=True)
     model = LR(C=2.0, tol=1e-10).fit(table, "y")

@@ -330,31 +330,6 @@ def test_declared_values_that_do_not_occur() -> None:
 # -- laws of the objective -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("k", [2, 3])
-def test_weight_2_is_the_row_twice(k: int) -> None:
-    case = generated(k, seed=17)
-    weight = np.random.default_rng(0).integers(0, 4, len(case.labels))
-    told = {"tol": 1e-9}
-    a = fb.LogisticRegression(**told).fit(case.table, "y", sample_weight=weight)
-    b = fb.LogisticRegression(**told).fit(case.table.take(np.repeat(np.arange(400), weight)), "y")
-    close(a.coef_, b.coef_, 1e-6)
-    close(a.intercept_, b.intercept_, 1e-5)
-    close(a.objective_, b.objective_, 1e-10)
-
-
-@pytest.mark.parametrize("k", [2, 3])
-def test_order_of_rows_and_columns(k: int) -> None:
-    case = generated(k, seed=18)
-    rng = np.random.default_rng(1)
-    table = case.table.take(rng.permutation(len(case.labels)))
-    table = table.select(list(rng.permutation(table.column_names)))
-    a = fb.LogisticRegression(tol=1e-9).fit(case.table, "y")
-    b = fb.LogisticRegression(tol=1e-9).fit(table, "y")
-    found = dict(zip(b.coef_names_, b.coef_.T, strict=True))
-    for name, w in zip(a.coef_names_, a.coef_.T, strict=True):
-        close(found[name], w, 1e-6)
-
-
 @pytest.mark.parametrize("k", [3, 4])
 def test_several_classes_are_centred(k: int) -> None:
     model = fb.LogisticRegression(tol=1e-9).fit(generated(k, seed=19).table, "y")

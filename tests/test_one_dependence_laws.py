@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from comparing import close, frame, same_answers
+from comparing import close, frame
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from one_dependence_cases import Problem, averages, problems
@@ -254,25 +254,6 @@ def same_models(p: Problem, q: Problem) -> None:
         close(a.predict_proba(asked[0]), b.predict_proba(asked[1]))
 
 
-def taken(items: list[Any] | None, order: list[int]) -> list[Any] | None:
-    return None if items is None else [items[i] for i in order]
-
-
-@given(problems(), st.data())
-@settings(max_examples=15)
-def test_invariance__order_of_rows_and_columns(p: Problem, data: st.DataObject) -> None:
-    order = data.draw(st.permutations(range(len(p.rows))))
-    columns = data.draw(st.permutations(p.columns))
-    q = p.alike(
-        rows=[{j: p.rows[i][j] for j in columns} for i in order],
-        classes=taken(p.classes, order),
-        weights=taken(p.weights, order),
-        types={j: p.types[j] for j in columns},
-        asked=[{j: row[j] for j in columns} for row in p.asked],
-    )
-    same_models(p, q)
-
-
 @given(problems())
 @settings(max_examples=15)
 def test_invariance__names_of_categories(p: Problem) -> None:
@@ -292,89 +273,7 @@ def test_invariance__names_of_categories(p: Problem) -> None:
     same_models(p, q)
 
 
-def rechunked(table: pa.Table, cuts: list[int], seed: int) -> pa.Table:
-    """Return strings in chunks, each with a dictionary of its own order and an entry unused."""
-    rng, bounds = np.random.default_rng(seed), [0, *cuts, table.num_rows]
-    columns = {}
-    for field in table.schema:
-        chunks = []
-        for a, b in itertools.pairwise(bounds):
-            chunk = table[field.name].slice(a, b - a).to_pylist()
-            if not pa.types.is_string(field.type):
-                chunks.append(pa.array(chunk, field.type))
-                continue
-            entries = [str(v) for v in rng.permutation([*({*chunk} - {None}), "unused"])]
-            codes = [None if v is None else entries.index(v) for v in chunk]
-            chunks.append(pa.DictionaryArray.from_arrays(pa.array(codes, pa.int8()), entries))
-        columns[field.name] = pa.chunked_array(chunks)
-    return pa.table(columns)
-
-
-@given(problems(), st.integers(0, 1000), st.data())
-@settings(max_examples=15)
-def test_invariance__chunks_and_dictionaries(p: Problem, seed: int, data: st.DataObject) -> None:
-    cuts = sorted(data.draw(st.sets(st.integers(1, len(p.rows) - 1), max_size=4)))
-    X, y = rechunked(p.X, cuts, seed), pa.array(p.classes)
-    asked = frame(p.asked, p.types)
-    for kind, options in variants(p):
-        other = p.model(kind, **options).fit(X, y, sample_weight=p.weights)
-        model = p.fit(kind, **options)
-        same_answers(model, other, asked)
-        same_answers(model, other, rechunked(asked, [1], seed))
-
-
-@given(problems(), st.data())
-@settings(max_examples=15)
-def test_weights__two_is_twice_and_zero_is_never(p: Problem, data: st.DataObject) -> None:
-    n = len(p.rows)
-    weights = data.draw(st.lists(st.sampled_from([0, 1, 2, 3]), min_size=n, max_size=n))
-    order = [i for i in range(n) for _ in range(weights[i])]
-    if len({p.classes[i] for i in order}) < 2:
-        return
-    p.options["class_prior"] = None
-    repeated = p.alike(rows=taken(p.rows, order), classes=taken(p.classes, order), weights=None)
-    same_models(p.alike(weights=[float(w) for w in weights]), repeated)
-
-
 # One statistic, many models
-
-
-@given(problems())
-@settings(max_examples=15)
-def test_statistics__one_scan_serves_every_model(p: Problem) -> None:
-    stats = p.count()
-    asked = frame(p.asked, p.types)
-    for kind, options in variants(p):
-        model = p.fit(kind, **options)
-        same_answers(model, p.model(kind, **options).fit_statistics(stats), asked)
-        assert model.statistics_.allclose(stats)
-
-
-@pytest.mark.filterwarnings("ignore:there is only one class")  # so far
-@given(problems(), st.sampled_from(KINDS), st.data())
-@settings(max_examples=15)
-def test_partial_fit__any_batching_is_fit(p: Problem, kind: str, data: st.DataObject) -> None:
-    n = len(p.rows)
-    cuts = sorted(data.draw(st.sets(st.integers(1, n - 1), max_size=4)))
-    X, y, w = p.X, pa.array(p.classes), p.weights
-    parts = p.model(kind, class_prior=None)
-    for a, b in itertools.pairwise([0, *cuts, n]):
-        if w is None or any(w[a:b]):
-            weights = None if w is None else w[a:b]
-            parts.partial_fit(X.slice(a, b - a), y.slice(a, b - a), sample_weight=weights)
-    same_answers(p.fit(kind, class_prior=None), parts, frame(p.asked, p.types))
-
-
-@given(problems(), st.sampled_from(KINDS))
-def test_explanation__sums_to_the_log_joint(p: Problem, kind: str) -> None:
-    model, X = p.fit(kind), frame(p.asked, p.types)
-    explained = model.explain(X)
-    assert explained.contributions.shape == (len(p.asked), len(p.columns), len(model.classes_))
-    joint = model.log_joint(X)
-    possible = np.isfinite(joint)
-    total = explained.prior + explained.contributions.sum(axis=1)
-    close(total[possible], joint[possible])
-    assert np.isneginf(total[~possible]).all()
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -178,23 +178,6 @@ def test_columns_that_repeat_share_one_weight(classes: int) -> None:
     assert weighed.log_loss == pytest.approx(best.log_loss, rel=5e-3)
 
 
-def test_order_of_columns_changes_nothing() -> None:
-    table = random_rows(3, 100, numeric=1)
-    a = fb.WeightedNaiveBayes().fit(table, "y")
-    b = fb.WeightedNaiveBayes().fit(table.select(table.column_names[::-1]), "y")
-    for name, weight in a.weights_.items():
-        assert b.weights_[name] == pytest.approx(weight, rel=1e-9)
-
-
-def test_weight_three_is_three_rows() -> None:
-    table = random_rows(4, 60, weights=(0.0, 1.0, 3.0))
-    thrice = table.take(np.repeat(np.arange(60), table["w"].to_numpy().astype(int)))
-    a = fb.WeightedNaiveBayes().fit(table, "y", sample_weight="w")
-    b = fb.WeightedNaiveBayes().fit(thrice.drop_columns(["w"]), "y")
-    for name, weight in a.weights_.items():
-        assert b.weights_[name] == pytest.approx(weight, rel=1e-9)
-
-
 def test_separable_rows__end_at_numbers() -> None:
     table = pa.table({"x": ["a", "b"] * 20, "z": ["p", "q"] * 20, "y": ["n", "p"] * 20})
     drawn = fb.WeightedNaiveBayes().fit(table, "y")

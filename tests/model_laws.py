@@ -1,0 +1,182 @@
+"""What holds for every classifier of tables: one function for each law.
+
+A law takes a function that makes the unfitted model, and a table whose class is the column y. It is
+silent about a model that lacks what the law speaks of.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import fastbayes as fb
+
+Make = Callable[[], Any]
+LAWS: dict[str, Callable[[Make, pa.Table], None]] = {}
+
+
+def law(function: Callable[[Make, pa.Table], None]) -> Callable[[Make, pa.Table], None]:
+    LAWS[function.__name__] = function
+    return function
+
+
+def fit(make: Make, table: pa.Table, **options: Any) -> Any:
+    return make().fit(table, "y", **options)
+
+
+def features(table: pa.Table) -> pa.Table:
+    return table.drop_columns("y")
+
+
+def alike(a: Any, b: Any, X: Any, other: Any = None, tolerance: float = 1e-9) -> None:
+    """Assert that two models score the same rows alike, the second as they are in `other`."""
+    other = X if other is None else other
+    assert list(a.classes_) == list(b.classes_)
+    # A minimisation ends within its tolerance of the optimum, from whichever side it comes.
+    near = 1e-5 if hasattr(a, "n_iter_") else tolerance
+    np.testing.assert_allclose(a.predict_proba(X), b.predict_proba(other), rtol=near, atol=near)
+
+
+@law
+def order_of_rows(make: Make, table: pa.Table) -> None:
+    order = np.random.default_rng(0).permutation(len(table))
+    alike(fit(make, table), fit(make, table.take(order)), features(table))
+
+
+@law
+def order_of_columns(make: Make, table: pa.Table) -> None:
+    """Structure that is learned may follow the order of columns where two are as good."""
+    if "network" in make().get_params():
+        return
+    backwards = table.select(table.column_names[::-1])
+    alike(fit(make, table), fit(make, backwards), features(table))
+
+
+@law
+def names_of_categories(make: Make, table: pa.Table) -> None:
+    if make().get_params().get("domains"):
+        return  # they have the names
+    renamed = table
+    for i, name in enumerate(table.column_names):
+        if name != "y" and pa.types.is_string(table[name].type):
+            values = [None if v is None else f"of {v}" for v in table[name].to_pylist()]
+            renamed = renamed.set_column(i, name, pa.array(values))
+    alike(fit(make, table), fit(make, renamed), features(table), features(renamed))
+
+
+@law
+def chunks_and_dictionaries(make: Make, table: pa.Table) -> None:
+    def encoded(part: pa.Table) -> pa.Table:
+        for i, name in enumerate(part.column_names):
+            if pa.types.is_string(part[name].type):
+                part = part.set_column(i, name, part[name].dictionary_encode())
+        return part
+
+    n = len(table)
+    cuts = [0, 1, n // 3, n // 3 + 1, n]
+    parts = [encoded(table.slice(a, b - a)) for a, b in pairwise(cuts)]
+    chunked, whole = pa.concat_tables(parts), encoded(table)
+    if isinstance(make().get_params().get("unlabelled"), str):
+        whole = table  # EM adds in the order of the chunks
+    alike(fit(make, whole), fit(make, chunked), features(whole), features(chunked))
+
+
+@law
+def threads_change_no_bit(make: Make, table: pa.Table) -> None:
+    one = make().set_params(threads=1).fit(table, "y")
+    three = make().set_params(threads=3).fit(table, "y")
+    X = features(table)
+    assert one.predict_proba(X).tobytes() == three.predict_proba(X).tobytes()
+    assert one.statistics_ == three.statistics_
+
+
+@law
+def a_weight_is_how_often_a_row_stands(make: Make, table: pa.Table) -> None:
+    weight = np.random.default_rng(3).integers(0, 4, len(table))
+    weight[:3] = 1  # every class stays
+    repeated = table.take(np.repeat(np.arange(len(table)), weight))
+    alike(fit(make, table, sample_weight=weight), fit(make, repeated), features(table))
+
+
+@law
+def rows_without_a_class_are_no_rows(make: Make, table: pa.Table) -> None:
+    if make().get_params().get("unlabelled") == "em":
+        return
+    holes = np.arange(len(table)) % 4 == 0
+    y = pa.array(table["y"].to_pylist(), mask=holes)
+    some = features(table).append_column("y", y)
+    alike(fit(make, some), fit(make, table.filter(~holes)), features(table))
+
+
+@law
+def batches_are_the_whole(make: Make, table: pa.Table) -> None:
+    if not hasattr(make(), "partial_fit"):
+        return
+    n, parts = len(table) // 2, make()
+    try:
+        parts.partial_fit(table.slice(0, n), "y").partial_fit(table.slice(n), "y")
+    except fb.FastBayesError:
+        return  # says why it learns from whole tables alone; that has its own test
+    if parts.statistics_ == (whole := fit(make, table)).statistics_:
+        alike(whole, parts, features(table))
+
+
+@law
+def rows_do_not_see_each_other(make: Make, table: pa.Table) -> None:
+    model, X = fit(make, table), features(table)
+    together = model.predict_proba(X.slice(0, 7))
+    alone = [model.predict_proba(X.slice(i, 1))[0] for i in range(7)]
+    np.testing.assert_allclose(together, alone, rtol=1e-12, atol=1e-12)
+
+
+@law
+def posteriors_are_the_joint_normalised(make: Make, table: pa.Table) -> None:
+    model, X = fit(make, table), features(table)
+    joint, proba = model.log_joint(X), model.predict_proba(X)
+    shifted = np.exp(joint - joint.max(axis=1, keepdims=True))
+    np.testing.assert_allclose(proba, shifted / shifted.sum(axis=1, keepdims=True), atol=1e-6)
+    np.testing.assert_allclose(proba.sum(axis=1), 1, atol=1e-9)
+    assert np.array_equal(model.predict(X), model.classes_[proba.argmax(axis=1)])
+    k = len(model.classes_)
+    assert np.array_equal(model.predict(X), model.decide(X, loss=1.0 - np.eye(k)))
+
+
+@law
+def contributions_sum_to_the_log_joint(make: Make, table: pa.Table) -> None:
+    model, X = fit(make, table), features(table).slice(0, 20)
+    try:
+        said = model.explain(X)
+    except (AttributeError, fb.FastBayesError):
+        return
+    joint, total = model.log_joint(X), said.prior + said.contributions.sum(axis=1)
+    possible = np.isfinite(joint)
+    np.testing.assert_allclose(total[possible], joint[possible], rtol=1e-6, atol=1e-6)
+    assert np.isneginf(total[~possible]).all()
+
+
+@law
+def a_count_is_all_that_is_learned(make: Make, table: pa.Table) -> None:
+    model = fit(make, table)
+    try:
+        again = make().fit_statistics(model.statistics_)
+    except (AttributeError, fb.FastBayesError):
+        return
+    alike(model, again, features(table))
+
+
+@law
+def files_are_tables_and_give_the_model_back(make: Make, table: pa.Table) -> None:
+    model, X = fit(make, table), features(table)
+    with tempfile.TemporaryDirectory() as folder:
+        pq.write_table(table, f"{folder}/rows.parquet", row_group_size=50)
+        alike(model, make().fit(f"{folder}/rows.parquet", "y"), X)
+        model.save(f"{folder}/model.fb")
+        again = fb.load(f"{folder}/model.fb")
+    assert type(again) is type(model)
+    assert again.predict_proba(X).tobytes() == model.predict_proba(X).tobytes()
