@@ -265,7 +265,7 @@ def count(
     sample_weight
         Name of the weight column, or (n_rows,) weights. Weight w counts as w rows, 0 as none.
     domains
-        HasParameters values by column name; smoothing counts them even if they never occur.
+        Declared values by column name; smoothing counts them even if they never occur.
     categorical
         Names or indices of columns to treat as categorical whatever their type.
     numeric

@@ -161,7 +161,7 @@ def plan(
     discretize
         As in `count`; the bins are those of the first block.
     domains
-        HasParameters values by column name.
+        Declared values by column name.
     categorical
         Names or indices of columns to treat as categorical.
     sample_weight

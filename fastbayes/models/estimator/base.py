@@ -80,7 +80,7 @@ class Classifier(TableRows):
     _has_densities: ClassVar[bool] = True
 
     domains: Mapping[str, Any] | None = parameter(
-        "HasParameters values by column name: smoothing counts them, other values are an error.",
+        "Declared values by column name: smoothing counts them, other values are an error.",
         default=None,
     )
     categorical: Iterable[str | int] | None = parameter(

@@ -185,7 +185,7 @@ class LogisticRegression(LogisticPrediction):
         default=False,
     )
     domains: Mapping[str, Any] | None = parameter(
-        "HasParameters values by column name: other values are an error.",
+        "Declared values by column name: other values are an error.",
         default=None,
     )
     missing: str = parameter(

@@ -150,7 +150,7 @@ def learned(
     sample_weight
         Name of the weight column, or (n_rows,) weights.
     domains
-        HasParameters values by column name: they count in |B| even if they never occur.
+        Declared values by column name: they count in |B| even if they never occur.
     categorical
         Names or indices of columns whose fractions are categories.
     discretize
