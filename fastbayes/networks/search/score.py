@@ -137,9 +137,9 @@ def family_score(
     Examples
     --------
     >>> counts = np.array([[2, 0], [1, 1]])  # two values of the parent, two of the node
-    >>> round(family_score(counts, Rule("loglik")), 6)  # 2 ln ½
+    >>> round(family_score(counts, ScoreRule("loglik")), 6)  # 2 ln ½
     -1.386294
-    >>> round(family_score(counts, Rule("k2")), 6)  # ln (2! 0! / 3!) (1! 1! / 3!)
+    >>> round(family_score(counts, ScoreRule("k2")), 6)  # ln (2! 0! / 3!) (1! 1! / 3!)
     -2.890372
     """
     counts = np.asarray(counts)
