@@ -26,10 +26,11 @@ ROOT = Path(__file__).resolve().parent.parent
 # The same examples in every run; `--hypothesis-profile=thorough` looks for new ones.
 settings.register_profile(
     "default",
-    max_examples=50,
+    max_examples=30,
     deadline=None,
     derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow],
+    # `kernels` sets a variable once for all examples, which is what it is for.
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 settings.register_profile(
     "thorough", settings.get_profile("default"), max_examples=1000, derandomize=False
@@ -92,6 +93,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for name, skip in skips.items():
             if item.get_closest_marker(name):
                 item.add_marker(skip)
+
+
+@pytest.fixture(params=["always", pytest.param("never", marks=pytest.mark.slow)])
+def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Run the test on compiled kernels and, with --slow, on their numpy twins."""
+    monkeypatch.setenv("FASTBAYES_KERNELS", request.param)
+    return str(request.param)
 
 
 @pytest.fixture(scope="session")

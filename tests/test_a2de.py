@@ -21,10 +21,7 @@ from oracles.a2de import A2DE
 import fastbayes as fb
 from fastbayes.core.errors import MemoryLimitError, SchemaError
 
-
-@pytest.fixture(params=["always", "never"], autouse=True)
-def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FASTBAYES_KERNELS", request.param)
+pytestmark = pytest.mark.usefixtures("kernels")
 
 
 MEANS = st.fixed_dictionaries(

@@ -39,11 +39,6 @@ CUT = ["weather-numeric", "iris", "glass", "wine", "diabetes"]
 GAPS = ["breast-cancer", "vote", "labor", "penguins"]
 
 
-@pytest.fixture(params=["always", "never"])
-def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FASTBAYES_KERNELS", request.param)
-
-
 both = pytest.mark.usefixtures("kernels")
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from network_files import HARD, check_posteriors, networks
 from networks_made import asia, burglary, random_network, read_plain_bif
@@ -23,7 +23,7 @@ from fastbayes.networks.graph.sparse import SparseTable
 from fastbayes.networks.io import bif, pyagrum_formats
 from fastbayes.networks.network import BayesianNetwork
 
-few = settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+few = settings(max_examples=30)
 
 RAIN = """network unknown {
 }

@@ -36,12 +36,6 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 
-@pytest.fixture(params=["always", "never"])
-def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("FASTBAYES_KERNELS", request.param)
-    return str(request.param)
-
-
 def copies(n: int, seed: int = 0, *, classes: int = 2, times: int = 6) -> dict[str, Any]:
     """Return columns of which naive Bayes makes too much: the same one several times over."""
     rng = np.random.default_rng(seed)

@@ -21,12 +21,7 @@ from fastbayes.core.schema import Alignment
 from fastbayes.statistics import CellCounts, CellScatter
 from fastbayes.statistics.class_moments import RetractionError
 
-
-@pytest.fixture(params=["always", "never"], scope="module", autouse=True)
-def _kernels(request: pytest.FixtureRequest) -> Any:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FASTBAYES_KERNELS", request.param)
-        yield
+pytestmark = pytest.mark.usefixtures("kernels")
 
 
 SHAPE = shape_of([2, 5, 0, 300], 2, 3)

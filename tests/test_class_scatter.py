@@ -22,9 +22,7 @@ EPOCH = 1.7e9
 seeds = st.integers(0, 2**32 - 1)
 
 
-@pytest.fixture(params=["always", "never"], autouse=True)
-def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FASTBAYES_KERNELS", request.param)
+pytestmark = pytest.mark.usefixtures("kernels")
 
 
 def scatter_of(

@@ -36,13 +36,7 @@ def sketch(values: Any, classes: Any, weight: Any = None) -> ClassSketches:
     return result
 
 
-@pytest.fixture(params=["always", "never"])
-def twin(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("FASTBAYES_KERNELS", request.param)
-    return str(request.param)
-
-
-def test_ranges__hold_every_value_and_all_the_weight(twin: str) -> None:
+def test_ranges__hold_every_value_and_all_the_weight(kernels: str) -> None:
     found = sketch(VALUES, CLASSES)
     for c in range(2):
         rows = np.equal(CLASSES, c) & ~np.isnan(VALUES)
@@ -59,7 +53,7 @@ def test_ranges__hold_every_value_and_all_the_weight(twin: str) -> None:
         assert np.median((held.greatest - held.least) / np.abs(held.least)) < 0.02
 
 
-def test_few_values__are_held_exactly(twin: str) -> None:
+def test_few_values__are_held_exactly(kernels: str) -> None:
     values = np.round(VALUES[:LIMIT], 1)
     held = sketch(values, CLASSES[:LIMIT]).of(0, 1)
     expected, n = np.unique(values[(CLASSES[:LIMIT] == 1) & ~np.isnan(values)], return_counts=True)
@@ -69,7 +63,7 @@ def test_few_values__are_held_exactly(twin: str) -> None:
     np.testing.assert_array_equal(held.weight, n)
 
 
-def test_ranges__that_classes_have_in_common(twin: str) -> None:
+def test_ranges__that_classes_have_in_common(kernels: str) -> None:
     # One class is held exactly, the other one in ranges.
     classes = (np.arange(MANY) > 500).astype(int)
     found = sketch(VALUES, classes)
@@ -96,7 +90,7 @@ def test_ranges__of_many_classes_are_wider(monkeypatch: pytest.MonkeyPatch) -> N
         assert weight[:, c].sum() == np.count_nonzero(np.equal(CLASSES, c) & ~np.isnan(VALUES))
 
 
-def test_parts__add_up_to_the_sketch_of_all_in_any_order(twin: str) -> None:
+def test_parts__add_up_to_the_sketch_of_all_in_any_order(kernels: str) -> None:
     weight = RNG.integers(0, 4, MANY) / 4
     whole = sketch(VALUES, CLASSES, weight)
     pieces = np.array_split(np.arange(MANY), [100, 5_000, 5_001])

@@ -62,18 +62,12 @@ def hard(kind: str, n: int, seed: int) -> pa.Table:
     return pa.table({"x": x, "y": y})
 
 
-@pytest.fixture(params=["always", "never"])
-def twin(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("FASTBAYES_KERNELS", request.param)
-    return str(request.param)
-
-
 # -- what a density is -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("weights", [False, True])
 @pytest.mark.parametrize("name", ["x", "z"])
-def test_kde__is_the_sum_of_kernels_of_the_oracle(twin: str, name: str, weights: bool) -> None:
+def test_kde__is_the_sum_of_kernels_of_the_oracle(kernels: str, name: str, weights: bool) -> None:
     table = rows_of(1, weights=weights)
     model = fitted(table, numeric="kde")
     at = np.linspace(-6, 6, 40)
@@ -104,7 +98,7 @@ def test_kde__agrees_with_scipy_and_scikit_learn_at_the_same_bandwidth() -> None
 @pytest.mark.parametrize("weights", [False, True])
 @pytest.mark.parametrize("name", ["x", "z"])
 def test_histogram__is_that_of_the_oracle(
-    twin: str, name: str, weights: bool, alpha: float
+    kernels: str, name: str, weights: bool, alpha: float
 ) -> None:
     table = rows_of(3, weights=weights)
     model = fitted(table, numeric="histogram", alpha=alpha)
@@ -152,7 +146,7 @@ def test_ranges__of_many_values_change_a_density_little() -> None:
 
 
 @pytest.mark.parametrize("numeric", KINDS)
-def test_joint__is_the_prior_and_the_terms(twin: str, numeric: str) -> None:
+def test_joint__is_the_prior_and_the_terms(kernels: str, numeric: str) -> None:
     table = rows_of(6)
     model = fitted(table, numeric=numeric)
     parts = model.explain(table).contributions
@@ -168,7 +162,7 @@ def test_joint__is_the_prior_and_the_terms(twin: str, numeric: str) -> None:
     np.testing.assert_allclose(pair.predict_proba(two)[:, 1:], expected, rtol=1e-9, atol=1e-12)
 
 
-def test_classes__of_which_there_are_many(twin: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_classes__of_which_there_are_many(kernels: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(22)
     y = rng.integers(0, 21, 400)
     table = pa.table({"x": rng.normal(size=400) + y / 4, "g": rng.normal(size=400) - y, "y": y})
@@ -187,7 +181,7 @@ def test_classes__of_which_there_are_many(twin: str, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("numeric", KINDS)
-def test_missing__says_nothing(twin: str, numeric: str) -> None:
+def test_missing__says_nothing(kernels: str, numeric: str) -> None:
     table = rows_of(7)
     model = fitted(table, numeric=numeric)
     gone = table.set_column(2, "z", pa.nulls(len(table), pa.float64()))
@@ -222,7 +216,7 @@ def test_unit__does_not_matter(numeric: str, factor: float) -> None:
         np.testing.assert_allclose(a.predict_proba(table), b.predict_proba(other), atol=1e-9)
 
 
-def test_tie__of_bins_goes_to_the_first_class(twin: str) -> None:
+def test_tie__of_bins_goes_to_the_first_class(kernels: str) -> None:
     for seed in range(4):
         a, b = np.random.default_rng(seed).integers(0, 3, (2, 14)) * 1.0
         # What a column says of one class another says of the other one, in another order.
@@ -241,7 +235,7 @@ def test_tie__of_bins_goes_to_the_first_class(twin: str) -> None:
 @pytest.mark.parametrize("weights", [False, True])
 @pytest.mark.parametrize("numeric", ["kde", "histogram"])
 def test_leave_one_out__takes_each_row_out_of_its_class(
-    twin: str, numeric: str, weights: bool
+    kernels: str, numeric: str, weights: bool
 ) -> None:
     table = rows_of(12, weights=weights).drop_columns(["k", "z"])
     model = fitted(table, numeric=numeric, class_prior="uniform")

@@ -12,12 +12,6 @@ from test_densities import KINDS, fitted, rows_of
 import fastbayes as fb
 
 
-@pytest.fixture(params=["always", "never"])
-def twin(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("FASTBAYES_KERNELS", request.param)
-    return str(request.param)
-
-
 @pytest.mark.parametrize("numeric", KINDS)
 @pytest.mark.parametrize(
     "column",
@@ -39,7 +33,7 @@ def twin(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 )  # fmt: skip
 @pytest.mark.parametrize("weighted", [False, True])
 def test_column__of_any_kind_gives_probabilities(
-    twin: str, numeric: str, column: list[Any], weighted: bool
+    kernels: str, numeric: str, column: list[Any], weighted: bool
 ) -> None:
     table = pa.table({"x": pa.array(column, pa.float64()), "y": ["a"] * 4 + ["b"] * 3 + ["c"]})
     weight = np.array([1.0, 0.0, 2.5, 1, 0.25, 1, 1, 1]) if weighted else None

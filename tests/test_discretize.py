@@ -466,9 +466,7 @@ class TestEncoding:
         assert encoded.missing.tolist() == [True, False]
         assert encoded.numeric == ()
 
-    @pytest.mark.parametrize("kernels", ["always", "never"])
     def test_both_paths(self, kernels, monkeypatch):
-        monkeypatch.setenv("FASTBAYES_KERNELS", kernels)
         self.test_bins()
 
     def test_schema(self):

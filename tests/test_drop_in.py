@@ -271,7 +271,6 @@ def test_gaussian_epsilon_is_of_all_rows():
 @pytest.mark.parametrize("batches", [1, 2, 7])
 @pytest.mark.parametrize("kernels", ["never", pytest.param("always", marks=pytest.mark.compiled)])
 def test_gaussian_keeps_the_digits_of_epoch_seconds(batches, kernels, monkeypatch):
-    monkeypatch.setenv("FASTBAYES_KERNELS", kernels)
     random = np.random.default_rng(1)
     X = 1.7e9 + random.normal(size=(500, 2))
     y = (X[:, 0] > 1.7e9).astype(int)

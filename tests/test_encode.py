@@ -26,11 +26,7 @@ VALUES = ["q", None, "p", "é", "q", "", None, "p", "q", "r", "p", "q", None]
 LABELS = list("abcabcabcabca")
 
 
-@pytest.fixture(params=["always", "never"], scope="module", autouse=True)
-def _kernels(request: pytest.FixtureRequest) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FASTBAYES_KERNELS", request.param)
-        yield
+pytestmark = pytest.mark.usefixtures("kernels")
 
 
 def count(table: Any, **options: Any) -> fb.Statistics:

@@ -36,11 +36,6 @@ def table() -> pa.Table:
     return random_table(ROWS)
 
 
-@pytest.fixture(params=["always", "never"])
-def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FASTBAYES_KERNELS", request.param)
-
-
 def count(source: Any, **options: Any) -> fb.Statistics:
     return fb.count(source, "y", categorical=["code"], **options)
 

@@ -17,10 +17,7 @@ from oracles.one_dependence import exact_log
 
 import fastbayes as fb
 
-
-@pytest.fixture(params=["always", "never"], autouse=True)
-def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FASTBAYES_KERNELS", request.param)
+pytestmark = pytest.mark.usefixtures("kernels")
 
 
 def fitted(p: Problem, averaging: Any) -> Any:

@@ -15,10 +15,7 @@ from making import random_table
 
 import fastbayes as fb
 
-
-@pytest.fixture(params=["always", "never"], autouse=True)
-def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FASTBAYES_KERNELS", request.param)
+pytestmark = pytest.mark.usefixtures("kernels")
 
 
 CUTS = {"number": [99.0, 101.0], "epoch": [1.7e9], "code": [-1.0, 0.0, 2.0]}

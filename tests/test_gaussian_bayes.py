@@ -26,9 +26,7 @@ SAID = ("ignore:the covariance of", "ignore:column .* hardly varies", "ignore:th
 every_covariance = pytest.mark.parametrize("covariance", COVARIANCES)
 
 
-@pytest.fixture(params=["always", "never"], autouse=True)
-def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FASTBAYES_KERNELS", request.param)
+pytestmark = pytest.mark.usefixtures("kernels")
 
 
 def rows(seed: int = 0, n: int = 60, p: int = 3, k: int = 3) -> tuple[Any, Any]:

@@ -22,10 +22,7 @@ from sklearn.naive_bayes import GaussianNB
 
 import fastbayes as fb
 
-
-@pytest.fixture(params=["always", "never"], autouse=True)
-def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FASTBAYES_KERNELS", request.param)
+pytestmark = pytest.mark.usefixtures("kernels")
 
 
 def standard(X: Any) -> Any:

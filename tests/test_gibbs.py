@@ -141,9 +141,7 @@ def test_standard_error_is_neither_too_small_nor_too_large(sampler, chains, draw
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
-@pytest.mark.parametrize("kernels", ["always", "never"])
 def test_seeds_and_threads(sampler, kernels, monkeypatch):
-    monkeypatch.setenv("FASTBAYES_KERNELS", kernels)
     coded = random_network(np.random.default_rng(4), [2, 3, 4, 2, 3], 2)
     more = {"chains": 40, "burn_in": 3} if sampler is gibbs else {}
     draws = 2_000 if sampler is gibbs else 20_000

@@ -84,11 +84,9 @@ def test_all_posteriors_of_one_evidence__within_4_standard_errors(
 
 
 @pytest.mark.parametrize(("alone", "together"), SAMPLERS)
-@pytest.mark.parametrize("kernels", ["always", "never"])
 def test_threads_change_no_bit(
     alone: Any, together: Any, kernels: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("FASTBAYES_KERNELS", kernels)
     coded = random_network(np.random.default_rng(4), [2, 3, 4, 2, 3], 2)
     options: dict[str, Any] = {"draws": 20_000, "seed": 5}
     if alone is gibbs:

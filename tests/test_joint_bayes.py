@@ -20,11 +20,7 @@ NAMES = ("a", "b", "c")
 DOMAINS = ("pq", "uvw", "xy")
 
 
-@pytest.fixture(params=["always", "never"], autouse=True, scope="module")
-def _kernels(request: pytest.FixtureRequest) -> Any:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FASTBAYES_KERNELS", request.param)
-        yield
+pytestmark = pytest.mark.usefixtures("kernels")
 
 
 def drawn(seed: int, n: int = 25, gaps: float = 0.2) -> tuple[list[Any], list[str], list[int]]:

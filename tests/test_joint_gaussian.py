@@ -24,11 +24,7 @@ NAMES = ("a", "b")
 DOMAINS = ("pq", "uvw")
 
 
-@pytest.fixture(params=["always", "never"], autouse=True, scope="module")
-def _kernels(request: pytest.FixtureRequest) -> Any:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FASTBAYES_KERNELS", request.param)
-        yield
+pytestmark = pytest.mark.usefixtures("kernels")
 
 
 def drawn(seed: int, n: int = 60, p: int = 2, gaps: float = 0.15) -> tuple[Any, Any, Any]:

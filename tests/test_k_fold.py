@@ -20,12 +20,6 @@ from fastbayes.evaluation.validation import evaluate_probabilities
 from fastbayes.scan.counting import opened_to_learn
 from fastbayes.scan.discretization import cuts_without_folds, numeric_cuts
 
-
-@pytest.fixture(params=["always", "never"], autouse=True)
-def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FASTBAYES_KERNELS", request.param)
-
-
 WEIGHTS = [None, (0.3, 1.0, 2.5)]
 MODELS = [
     fb.NaiveBayes(),
@@ -42,7 +36,10 @@ MODELS = [
     fb.JointGaussian(tau=1),
 ]
 # A class of one row has no covariance.
-pytestmark = pytest.mark.filterwarnings("ignore:the covariance of class")
+pytestmark = [
+    pytest.mark.usefixtures("kernels"),
+    pytest.mark.filterwarnings("ignore:the covariance of class"),
+]
 every_model = pytest.mark.parametrize("model", MODELS, ids=repr)
 
 

@@ -72,7 +72,6 @@ def test_structure__is_sahamis(seed: int, k: int, holes: float) -> None:
     ]
 
 
-@pytest.mark.parametrize("kernels", ["always", "never"])
 @given(
     seed=st.integers(0, 2**32),
     k=st.integers(0, 4),
@@ -384,13 +383,11 @@ def test_memory_limit__names_the_family() -> None:
 # -- leave-one-out -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kernels", ["always", "never"])
 @pytest.mark.parametrize("holes", [0.0, 0.2])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_leave_one_out__is_refitting_without_the_row(
     monkeypatch: pytest.MonkeyPatch, kernels: str, holes: float, weighted: bool
 ) -> None:
-    monkeypatch.setenv("FASTBAYES_KERNELS", kernels)
     rows, classes = draw(21, 50, holes)
     weights = np.random.default_rng(0).integers(1, 6, 50) / 4 if weighted else None
     data, X = table_of(rows, classes), table_of(rows)

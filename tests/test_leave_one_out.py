@@ -15,10 +15,7 @@ from refitting import TARGET, WEIGHT, counted, random_rows, refitted
 
 import fastbayes as fb
 
-
-@pytest.fixture(params=["always", "never"], autouse=True)
-def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FASTBAYES_KERNELS", request.param)
+pytestmark = pytest.mark.usefixtures("kernels")
 
 
 def seeds() -> range:

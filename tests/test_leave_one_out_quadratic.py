@@ -18,17 +18,15 @@ from fastbayes.models.leave_one_out.loo_quadratic import LooQuadratic
 WEIGHTS = [None, (1.0, 2.5), (0.3, 1.0, 2.5)]
 COVARIANCES = ["full", "tied", "diagonal", "spherical"]
 every_covariance = pytest.mark.parametrize("covariance", COVARIANCES)
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:the covariance of",
-    "ignore:column .* hardly varies",
-    "ignore:class .* has no row without",
-    "ignore:there is only one class",
-)
-
-
-@pytest.fixture(params=["always", "never"], autouse=True)
-def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FASTBAYES_KERNELS", request.param)
+pytestmark = [
+    pytest.mark.usefixtures("kernels"),
+    pytest.mark.filterwarnings(
+        "ignore:the covariance of",
+        "ignore:column .* hardly varies",
+        "ignore:class .* has no row without",
+        "ignore:there is only one class",
+    ),
+]
 
 
 def rows(seed: int, n: int = 40, p: int = 3, *, weights: Any = None, holes: float = 0.1) -> Any:

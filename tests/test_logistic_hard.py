@@ -26,9 +26,7 @@ ROWS = {
 }
 
 
-@pytest.fixture(params=["always", "never"], autouse=True)
-def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FASTBAYES_KERNELS", request.param)
+pytestmark = pytest.mark.usefixtures("kernels")
 
 
 def fit(rows: Any, y: Any = "y", *, weight: Any = None, **options: Any) -> Any:

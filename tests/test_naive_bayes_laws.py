@@ -14,10 +14,7 @@ from oracles.naive_bayes import log_sum_exp
 import fastbayes as fb
 from fastbayes.generate import table
 
-
-@pytest.fixture(params=["always", "never"], autouse=True)
-def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FASTBAYES_KERNELS", request.param)
+pytestmark = pytest.mark.usefixtures("kernels")
 
 
 def sample(rows: int, seed: int = 0) -> tuple[pa.Table, pa.ChunkedArray]:

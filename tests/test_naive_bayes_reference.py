@@ -21,10 +21,7 @@ from oracles.naive_bayes import NaiveBayes as Oracle
 import fastbayes as fb
 from fastbayes.core.errors import DataError, FastBayesWarning
 
-
-@pytest.fixture(params=["always", "never"], autouse=True)
-def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FASTBAYES_KERNELS", request.param)
+pytestmark = pytest.mark.usefixtures("kernels")
 
 
 # By hand: Quinlan's play-tennis

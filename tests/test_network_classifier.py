@@ -104,7 +104,6 @@ def assert_same_posterior(model: Any, other: Any, rows: Any) -> None:
 # -- numbers -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kernels", ["always", "never"])
 @FEW
 @given(
     seed=st.integers(0, 2**32),

@@ -21,10 +21,7 @@ from oracles.naive_bayes import log_sum_exp
 
 import fastbayes as fb
 
-
-@pytest.fixture(params=["always", "never"], autouse=True)
-def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FASTBAYES_KERNELS", request.param)
+pytestmark = pytest.mark.usefixtures("kernels")
 
 
 KINDS = ["SPODE", "TAN", "AODE"]

@@ -72,12 +72,10 @@ def refitted(data: pa.Table, weights: Any, families: Any, k: int, **options: Any
     return total / weights.sum()
 
 
-@pytest.mark.parametrize("kernels", ["always", "never"])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_losses__are_those_of_every_model_refitted(
     monkeypatch: pytest.MonkeyPatch, kernels: str, weighted: bool
 ) -> None:
-    monkeypatch.setenv("FASTBAYES_KERNELS", kernels)
     data = table_of(24, 1, noise=1)
     weights = np.random.default_rng(0).integers(0, 5, 24) / 2 if weighted else None
     options: dict[str, Any] = {"alpha": 0.5, "class_prior": "empirical" if weighted else None}
@@ -194,7 +192,6 @@ def averaged(data: pa.Table, sample_weight: Any = None, **options: Any) -> Any:
     return seen["losses"], seen["order"]
 
 
-@pytest.mark.parametrize("kernels", ["always", "never"])
 @pytest.mark.parametrize(
     "options",
     [
@@ -206,7 +203,6 @@ def averaged(data: pa.Table, sample_weight: Any = None, **options: Any) -> Any:
 def test_aode_losses__are_those_of_every_model_left_out(
     monkeypatch: pytest.MonkeyPatch, kernels: str, options: dict[str, Any]
 ) -> None:
-    monkeypatch.setenv("FASTBAYES_KERNELS", kernels)
     data = table_of(150, 2, holes=0.1)
     weights = np.random.default_rng(2).integers(0, 5, 150) / 2
     losses, order = averaged(data, weights, **options)

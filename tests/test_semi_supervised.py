@@ -20,9 +20,7 @@ from fastbayes.models.estimator.smoothing import best_alpha, leave_one_out_log_j
 TYPES = {"a": pa.string(), "b": pa.string(), "u": pa.float64()}
 
 
-@pytest.fixture(params=["always", "never"], autouse=True)
-def _kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FASTBAYES_KERNELS", request.param)
+pytestmark = pytest.mark.usefixtures("kernels")
 
 
 def mixture(n: int, labelled: float, seed: int, numeric: bool = True) -> tuple[Rows, list[Any]]:

@@ -12,10 +12,7 @@ from hypothesis import strategies as st
 from fastbayes.data.sketch import FEW_ROWS, LIMIT, ValueSketch
 from fastbayes.kernels.numpy.sketch import split
 
-
-@pytest.fixture(params=["always", "never"], autouse=True)
-def kernels(request, monkeypatch):
-    monkeypatch.setenv("FASTBAYES_KERNELS", request.param)
+pytestmark = pytest.mark.usefixtures("kernels")
 
 
 def sketch_of(values, labels, weight=None, *, limit=LIMIT, few=FEW_ROWS, cuts=()):

@@ -18,10 +18,7 @@ from fastbayes.data.apply import open_for
 from fastbayes.data.encode import Encoder, Place
 from fastbayes.models.leave_one_out.loo import unfitted_loo_scorer
 
-
-@pytest.fixture(params=["always", "never"], autouse=True)
-def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FASTBAYES_KERNELS", request.param)
+pytestmark = pytest.mark.usefixtures("kernels")
 
 
 WEIGHTS = [None, (0.3, 1.0, 2.5)]

@@ -93,7 +93,6 @@ def explicit(theta, case):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("kernels", [pytest.param("always", marks=pytest.mark.compiled), "never"])
 def test_information__of_an_explicit_design(k, weighted, kernels, monkeypatch):
-    monkeypatch.setenv("FASTBAYES_KERNELS", kernels)
     case = problem(1, k, weighted=weighted)
     told = Coefficients.from_theta(case.theta, case.layout)
     found = information(told, case.layout, case.batch, case.weight)
@@ -103,7 +102,6 @@ def test_information__of_an_explicit_design(k, weighted, kernels, monkeypatch):
 @pytest.mark.parametrize("kernels", [pytest.param("always", marks=pytest.mark.compiled), "never"])
 @pytest.mark.parametrize(("sizes", "p"), [((3,), 0), ((3,), 1), ((), 2), ((2, 300), 1)])
 def test_information__of_few_columns(sizes, p, kernels, monkeypatch):
-    monkeypatch.setenv("FASTBAYES_KERNELS", kernels)
     case = problem(1, 2, sizes=sizes, p=p, pairs=(), n=100)
     told = Coefficients.from_theta(case.theta, case.layout)
     found = information(told, case.layout, case.batch, case.weight)

@@ -26,12 +26,6 @@ from fastbayes.scan import packed_rows
 Floats = NDArray[np.float64]
 
 
-@pytest.fixture(params=["always", "never"])
-def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("FASTBAYES_KERNELS", request.param)
-    return str(request.param)
-
-
 def told(table: pa.Table, **options: Any) -> tuple[Floats, Floats, NDArray[np.intp]]:
     """Return the log prior, what naive Bayes hears of each row, column and class, and classes."""
     model = fb.NaiveBayes(numeric="mdl", **options).fit(table, "y", **weight_of(table))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from network_files import HARD, check_posteriors, names, networks
 from networks_made import asia, random_network
@@ -17,7 +17,7 @@ from fastbayes.core.errors import DataError, FastBayesWarning, FileFormatError
 from fastbayes.networks.io import xmlbif
 from fastbayes.networks.network import BayesianNetwork
 
-few = settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+few = settings(max_examples=30)
 
 RAIN = """<?xml version="1.0"?>
 <BIF VERSION="0.3">
