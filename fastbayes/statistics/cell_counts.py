@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import Batch
 from fastbayes.core.errors import DataError
-from fastbayes.core.schema import Alignment, Shape
+from fastbayes.core.schema import Alignment, Schema, Shape
 from fastbayes.kernels import dispatch
+from fastbayes.statistics.base import close
 from fastbayes.statistics.cell_runs import CellRuns, Ints, Run, cells_of
-from fastbayes.statistics.value_counts import close
 
 
 class CellCounts(CellRuns):
@@ -135,7 +135,7 @@ class CellCounts(CellRuns):
         result._runs = [Run(r.keys, (r.held[0] * float(factor),)) for r in result._runs]
         return result
 
-    def round_off(self, least: float, names: Sequence[str]) -> None:
+    def round_off(self, least: float, schema: Schema) -> None:
         """Leave out counts that are no more than rounding of what was taken away, in place.
 
         Raises
@@ -146,7 +146,7 @@ class CellCounts(CellRuns):
         run = self._settled_run()
         counts = np.where(np.abs(run.held[0]) <= least, 0, run.held[0])
         if counts.size and counts.min() < 0:
-            told = ", ".join(repr(names[j]) for j in self.columns.tolist())
+            told = ", ".join(repr(schema.categorical[j].name) for j in self.columns.tolist())
             raise DataError(
                 f"columns {told}: values would occur together fewer than 0 times; these rows were "
                 "never added"

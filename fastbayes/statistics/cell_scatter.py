@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import Batch, taken
 from fastbayes.core.schema import Alignment, Shape
 from fastbayes.kernels import dispatch
+from fastbayes.statistics.base import RetractionError, close
 from fastbayes.statistics.cell_runs import GONE, CellRuns, Ints, Run, cells_of
-from fastbayes.statistics.class_moments import LEAST_SHARE, RetractionError, two_sum
-from fastbayes.statistics.value_counts import close
+from fastbayes.statistics.class_moments import LEAST_SHARE, two_sum
 
 # What a retraction leaves of a cell's scatter below this share is rounding.
 ROUNDING = 1e-10

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import Batch
 from fastbayes.core.schema import Alignment, Shape
 from fastbayes.kernels import dispatch
-from fastbayes.statistics.class_moments import LEAST_SHARE, RetractionError
+from fastbayes.statistics.base import RetractionError, close
+from fastbayes.statistics.class_moments import LEAST_SHARE
 from fastbayes.statistics.joint_moments import JointMoments, counts_left, drop, joint_block, turned
-from fastbayes.statistics.value_counts import close
 
 Floats = NDArray[np.float64]
 

@@ -26,8 +26,7 @@ from fastbayes.kernels.numpy.sketch import (
     room,
     split,
 )
-from fastbayes.statistics.class_moments import RetractionError
-from fastbayes.statistics.value_counts import close
+from fastbayes.statistics.base import RetractionError, close
 
 # Values of a feature within a class that are told apart: as many are held exactly.
 LIMIT = 4_096

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import Batch
 from fastbayes.core.errors import DataError, SchemaError
-from fastbayes.core.schema import Alignment, Shape
-from fastbayes.statistics.value_counts import close
+from fastbayes.core.schema import Alignment, Schema, Shape
+from fastbayes.statistics.base import close
 
 Ints = NDArray[np.int64]
 # Cells whose places are worked out at a time: the index arrays stay small.
@@ -271,7 +271,7 @@ class PackedCounts:
             part._lay_out(wanted)
         return both
 
-    def round_off(self, least: float, names: Sequence[str]) -> None:
+    def round_off(self, least: float, schema: Schema) -> None:
         """Leave out counts that are no more than rounding of what was taken away, in place.
 
         Raises
@@ -282,7 +282,7 @@ class PackedCounts:
         self.flat[np.abs(self.flat) <= least] = 0
         if len(self.flat) and self.flat.min() < 0:
             where = self.where(int(self.flat.argmin()))
-            *others, last = [repr(names[j]) for j in where]
+            *others, last = [repr(schema.categorical[j].name) for j in where]
             named = f"columns {', '.join(others)} and" if others else "column"
             raise DataError(
                 f"{named} {last}: {'two ' * (len(others) == 1)}values would occur together "
