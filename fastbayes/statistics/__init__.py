@@ -1,9 +1,5 @@
 """Sufficient statistics: values that add, subtract, align, save and ship."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from fastbayes.statistics.base import Statistic
 from fastbayes.statistics.cell_counts import CellCounts
 from fastbayes.statistics.cell_scatter import CellScatter
@@ -12,17 +8,9 @@ from fastbayes.statistics.class_scatter import ClassScatter
 from fastbayes.statistics.class_sketches import ClassSketches
 from fastbayes.statistics.family_counts import FamilyCounts
 from fastbayes.statistics.pair_counts import PairCounts
+from fastbayes.statistics.registry import REGISTRY
 from fastbayes.statistics.triple_counts import TripleCounts
 from fastbayes.statistics.value_counts import ValueCounts
-
-REGISTRY: dict[str, type[Any]] = {
-    s.name: s
-    for s in (
-        *(ValueCounts, ClassMoments, PairCounts, FamilyCounts, TripleCounts, ClassScatter),
-        *(CellCounts, CellScatter),
-        ClassSketches,
-    )
-}
 
 __all__ = [
     "REGISTRY",

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import Batch
-from fastbayes.core.errors import DataError, SchemaError
+from fastbayes.core.errors import DataError
 from fastbayes.core.schema import Alignment, Schema, Shape
 
 Ints = NDArray[np.int64]
@@ -173,6 +173,10 @@ class Statistic:
     limited: ClassVar[bool] = True
     # Whether a difference is as exact as a sum.
     comes_apart: ClassVar[bool] = True
+    # What numeric columns are to be, where it matters: "bins", or "numbers" as they are.
+    numeric_as: ClassVar[str] = ""
+    # Statistics that are counted with it.
+    companions: ClassVar[tuple[str, ...]] = ()
 
     _specs: ClassVar[dict[str, ArraySpec]] = {}
 
@@ -239,7 +243,7 @@ class Statistic:
         return False
 
     @property
-    def groups(self) -> int | None:
+    def n_groups(self) -> int | None:
         """Groups of features that are counted together, None where there are no groups."""
         return None
 
@@ -362,10 +366,6 @@ class Statistic:
             check_fit(key, held, place.dtype, place.shape)
             setattr(result, key, np.array(held))
         return result
-
-    def no_table(self) -> SchemaError:
-        """Return the error of a statistic that a table of counts has no rows for."""
-        return SchemaError(f"{self.title} have no table; save them to a file")
 
 
 def union(a: Shape, b: Shape) -> Shape:
