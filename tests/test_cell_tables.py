@@ -19,7 +19,7 @@ from fastbayes.core.batch import Batch
 from fastbayes.core.errors import DataError, MemoryLimitError, SchemaError
 from fastbayes.core.schema import Alignment
 from fastbayes.statistics import CellCounts, CellScatter
-from fastbayes.statistics.class_moments import RetractionError
+from fastbayes.statistics.base import RetractionError
 
 pytestmark = pytest.mark.usefixtures("kernels")
 

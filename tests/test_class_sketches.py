@@ -21,7 +21,8 @@ from fastbayes.data.source import open_source
 from fastbayes.scan import engine
 from fastbayes.scan.fold_statistics import others
 from fastbayes.statistics import ClassSketches
-from fastbayes.statistics.class_sketches import GREATEST_WEIGHT, LIMIT, sketch_bytes
+from fastbayes.statistics.base import Room
+from fastbayes.statistics.class_sketches import GREATEST_WEIGHT, LIMIT
 
 SHAPE = shape_of([], 1, 2)
 MANY = 3 * LIMIT
@@ -175,7 +176,7 @@ def test_arrays__that_are_no_sketch_are_refused(key: str, change: Any) -> None:
 
 def test_memory__is_refused_before_it_is_taken() -> None:
     table = pa.table({"x": VALUES, "y": np.array(["a", "b"])[CLASSES]})
-    need = sketch_bytes(SHAPE, 2, MANY)
+    need = ClassSketches.need(Room(SHAPE, SHAPE.sizes, 2, MANY)).numbers
     assert need == 2 * 2 * 2**18
     with pytest.raises(fb.MemoryLimitError, match=r"sketching numeric columns needs.* 1 columns"):
         counted(table, memory_limit=need // 2, threads=1)

@@ -17,7 +17,7 @@ import fastbayes as fb
 from fastbayes.core.batch import Batch
 from fastbayes.core.errors import DataError, FileFormatError, MemoryLimitError, SchemaError
 from fastbayes.core.schema import Shape
-from fastbayes.scan import engine
+from fastbayes.scan import budget
 from fastbayes.statistics import FamilyCounts, PairCounts, ValueCounts
 from fastbayes.statistics.family_counts import ABOVE, APART, BELOW
 
@@ -173,7 +173,7 @@ def test_memory__is_refused_with_the_figure(monkeypatch: pytest.MonkeyPatch) -> 
         fb.count(table, "y", **told, memory_limit=10**9)
     with pytest.raises(MemoryLimitError, match=r"that of column 'c5' with 30 values needs the"):
         fb.count(table, "y", **told, memory_limit=10**9)
-    monkeypatch.setattr(engine, "default_limit", lambda: 10**8)
+    monkeypatch.setattr(budget, "default_limit", lambda: 10**8)
     with pytest.raises(MemoryLimitError, match="half of this machine's memory=100,000,000"):
         fb.count(table, "y", **told)
 

@@ -18,7 +18,8 @@ from fastbayes.core.batch import Batch
 from fastbayes.core.errors import DataError, MemoryLimitError, SchemaError
 from fastbayes.core.schema import Shape
 from fastbayes.statistics import PairCounts, TripleCounts
-from fastbayes.statistics.triple_counts import all_triples, place, triple_bytes
+from fastbayes.statistics.base import Room
+from fastbayes.statistics.triple_counts import all_triples, place
 
 shapes = st.builds(
     shape_of,
@@ -69,12 +70,16 @@ def test_place__is_the_order_of_the_triples() -> None:
         assert found == list(range(len(all_triples(m))))
 
 
+def bytes_of(widths: Any, n_classes: int, copies: int) -> Any:
+    return TripleCounts.need(Room(Shape(widths, 0, n_classes), widths, copies)).columns
+
+
 def test_bytes__are_those_of_the_counts() -> None:
     widths = np.array([2, 3, 1, 7])
     exact = 8 * 5 * 3 * sum(np.prod(w) for w in combinations(widths.tolist(), 3))
-    assert exact - 4 <= triple_bytes(widths, 5, 3).sum() <= exact
-    assert triple_bytes(widths[:2], 5, 3).tolist() == [0, 0]
-    assert (triple_bytes(np.full(50, 10**6), 100, 9) > 1 << 50).all()  # no overflow
+    assert exact - 4 <= bytes_of(widths, 5, 3).sum() <= exact
+    assert bytes_of(widths[:2], 5, 3).tolist() == [0, 0]
+    assert (bytes_of(np.full(50, 10**6), 100, 9) > 1 << 50).all()  # no overflow
 
 
 ROWS = pa.table(

@@ -40,7 +40,6 @@ from fastbayes.core.errors import SchemaError
 from fastbayes.core.files import check_target
 from fastbayes.data.source import open_source
 from fastbayes.scan.density_spec import DensitySpec
-from fastbayes.statistics.packed_counts import PackedCounts
 
 LARGEST = 5  # pairs that are named
 
@@ -228,7 +227,7 @@ def _statistics(stats: fb.Statistics) -> dict[str, Any]:
 
 def _count(part: Any) -> dict[str, int]:
     """Return how much one kind of counts holds: bytes, and groups of features if it has them."""
-    groups = {"groups": len(part.layout.members)} if isinstance(part, PackedCounts) else {}
+    groups = {} if part.n_groups is None else {"groups": part.n_groups}
     return {**groups, "bytes": part.nbytes}
 
 

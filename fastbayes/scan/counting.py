@@ -30,6 +30,7 @@ from fastbayes.scan.discretization import numeric_cuts
 from fastbayes.scan.engine import Progress
 from fastbayes.statistics.bundle import Statistics
 from fastbayes.statistics.family_counts import numbered
+from fastbayes.statistics.registry import REGISTRY, with_companions
 
 logger = logging.getLogger("fastbayes")
 
@@ -228,6 +229,7 @@ def count(
     on_error: str = "stop",
     checkpoint: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
+    statistics: Iterable[str] = (),
 ) -> Statistics:
     """Read the data once into statistics from which every model can be had.
 
@@ -296,6 +298,8 @@ def count(
         Directory that keeps the work done: a stopped count goes on from there, to the same bits.
     progress
         Called with the number of rows done since the last call; rows read twice are done twice.
+    statistics
+        Names of further statistics to count, of those that are registered.
 
     Returns
     -------
@@ -355,21 +359,22 @@ def count(
     encoder = learning()
     groups = None if families is None else list(families)
     joint = bool(cells) if cells is None or isinstance(cells, bool) else several(cells)
-    pairs = pairs or triples
-    several_at_once = pairs or groups is not None
-    if several_at_once and kinds.sketched:
-        raise ValueError(
-            f"numeric={numeric!r} wants numeric columns as they are, of which pairs, triples and "
-            "families make bins: count once for either"
-        )
+    named = {"pairs": pairs, "triples": triples, "moments": moments, "scatter": scatter}
+    named |= {"families": groups is not None, "cells": joint is not False}
+    named |= {"cell_scatter": cell_scatter, "sketches": kinds.sketched}
+    names = with_companions(
+        ["values", *several(statistics), *(n for n, asked in named.items() if asked)]
+    )
     to_cut: tuple[Encoder, Any] | None = kinds.to_cut(encoder, discretize)
-    if several_at_once:
+    if any(REGISTRY[name].numeric_as == "bins" for name in names):
         to_cut = encoder, discretize
         numbers = any(book is None for _, book in encoder.features)
-        if numbers and (scatter or cell_scatter):
+        as_they_are = [name for name in names if REGISTRY[name].numeric_as == "numbers"]
+        if kinds.sketched or (numbers and as_they_are):
+            option = f"numeric={numeric!r}" if kinds.sketched else f"{as_they_are[-1]}=True"
             raise ValueError(
-                f"{'cell_' * cell_scatter}scatter=True wants numeric columns as they are, of which "
-                "pairs, triples and families make bins: count once for either"
+                f"{option} wants numeric columns as they are, of which pairs, triples and "
+                "families make bins: count once for either"
             )
     if to_cut is not None:
         cuts = numeric_cuts(
@@ -381,16 +386,13 @@ def count(
             progress=progress,
         )
         encoder = learning(cuts=cuts)
-    names = ["values"] + ["moments"] * moments + ["pairs"] * pairs + ["triples"] * triples
-    names += ["scatter"] * scatter + ["cell_scatter"] * cell_scatter
-    names += ["sketches"] * kinds.sketched
-    wanted: dict[str, dict[str, Any]] = {name: {} for name in names}
+    books = [feature.name for feature, book in encoder.features if book is not None]
+    options: dict[str, dict[str, Any]] = {}
     if groups is not None:
-        books = [feature.name for feature, book in encoder.features if book is not None]
-        wanted["families"] = {"families": numbered(groups, books)}
-    if joint is not False:
-        of = {} if joint is True else {"columns": _numbers(joint, encoder)}
-        wanted |= {name: of for name in ("cells", "cell_scatter") if name in {*names, "cells"}}
+        options["families"] = {"families": numbered(groups, books)}
+    if isinstance(joint, list):
+        options["cells"] = options["cell_scatter"] = {"columns": _numbers(joint, books)}
+    wanted = {name: options.get(name, {}) for name in names}
     kept = None
     if checkpoint is not None and apart is not None:
         raise ValueError("a checkpoint keeps no folds: count with one of the two")
@@ -416,9 +418,8 @@ def count(
     return replace(stats, provenance=(*stats.provenance, *left_out))
 
 
-def _numbers(names: Iterable[str | int], encoder: Encoder) -> list[int]:
+def _numbers(names: Iterable[str | int], books: Sequence[str]) -> list[int]:
     """Return the places of named columns among the categorical ones."""
-    books = [feature.name for feature, book in encoder.features if book is not None]
     if unknown := [name for name in names if name not in books]:
         raise SchemaError(
             f"cells: there is no categorical column {unknown[0]!r}; there are {books}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import os
 import sys
 import threading
@@ -15,34 +14,23 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from fastbayes.core.batch import BLOCK_ROWS, Batch
-from fastbayes.core.errors import DataError, MemoryLimitError
+from fastbayes.core.batch import BLOCK_ROWS
+from fastbayes.core.errors import DataError
 from fastbayes.core.schema import Shape
 from fastbayes.data.encode import Encoded, Encoder, Place
 from fastbayes.data.folds import Folds
 from fastbayes.data.segments import Segment, Source
+from fastbayes.scan.budget import Budget, capacity, needs_of, roomy, total_of
+from fastbayes.scan.budget import default_limit as default_limit
 from fastbayes.scan.checkpoint import Checkpoint, Progressed
 from fastbayes.scan.fold_statistics import Crossing
-from fastbayes.statistics import (
-    REGISTRY,
-    ClassScatter,
-    ClassSketches,
-    FamilyCounts,
-    PairCounts,
-    TripleCounts,
-    ValueCounts,
-)
+from fastbayes.statistics.base import Room
 from fastbayes.statistics.bundle import Statistics
-from fastbayes.statistics.cell_runs import check_room
-from fastbayes.statistics.class_scatter import holds_gaps, scatter_need
-from fastbayes.statistics.class_sketches import sketch_bytes
-from fastbayes.statistics.family_counts import family_bytes
-from fastbayes.statistics.pair_counts import pair_bytes
 from fastbayes.statistics.parts import GrowingStatistics
 from fastbayes.statistics.parts import Wanted as Wanted
-from fastbayes.statistics.triple_counts import triple_bytes
+from fastbayes.statistics.registry import kind_of
+from fastbayes.statistics.value_counts import ValueCounts
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -148,106 +136,13 @@ def in_order(function: Callable[[T], U], items: Iterable[T], threads: int) -> It
                 future.exception()
 
 
-class _Budget:
-    """Refuses to allocate beyond the memory limit, naming the column that needs the most."""
-
-    def __init__(self, limit: int | None, copies: int, wanted: Wanted) -> None:
-        self.pairs, self.families = wanted.get(PairCounts.name), wanted.get(FamilyCounts.name)
-        self.triples, self.scatter = TripleCounts.name in wanted, ClassScatter.name in wanted
-        self.sketches, self.gaps = ClassSketches.name in wanted, False
-        # Counts of values stay small unless a column is an identifier; those of pairs need not.
-        several = {*wanted} - {ValueCounts.name, "moments"}
-        self.limit = default_limit() if limit is None and several else limit
-        self.over = "half of this machine's memory" if limit is None else "memory_limit"
-        self.copies = copies
-        self.missing: NDArray[np.bool_] | None = None
-
-    def check(self, encoder: Encoder, shape: Shape, batch: Batch) -> None:
-        if self.limit is None:
-            return
-        self.missing = batch.missing if self.missing is None else self.missing | batch.missing
-        each, others = bytes_needed(shape, self.copies)
-        what = "the numeric columns need"
-        known = np.array([len(book) for book in encoder.books], dtype=np.int64)
-        widths, told = known + self.missing, (shape.n_classes, self.copies)
-        if self.pairs is not None:
-            each += pair_bytes(widths, *told, self.pairs.get("pairs"))
-        if self.families is not None:
-            each += family_bytes(widths, *told, self.families.get("families", ()))
-        if self.triples:
-            each += triple_bytes(widths, *told)
-        matrices = 0
-        if self.scatter:
-            spare = self.limit - int(each.sum()) - others
-            self.gaps, matrices = scatter_need(batch, shape, self.copies, spare, self.gaps)
-        sketches = 0
-        if self.sketches:
-            rows = math.inf if encoder.cells is None else encoder.cells / len(encoder.features)
-            sketches = sketch_bytes(shape, self.copies, rows)
-        need = int(each.sum()) + others + matrices + sketches
-        if need <= self.limit:
-            return
-        counting = "counting" if self.pairs is None else "counting pairs"
-        if self.triples:
-            counting = "counting triples"
-        if len(shape.sizes):
-            j = int(np.argmax(each))
-            what = f"column {encoder.books[j].name!r} with {known[j]} values needs"
-            if self.families is not None:
-                counting, what = "counting families", f"that of {what}"
-        if matrices > each.max(initial=0):
-            counting = "counting scatter matrices"
-            what = f"{shape.n_numeric:,} numeric columns two by two need {matrices:,} bytes,"
-        if sketches > max(matrices, each.max(initial=0)):
-            counting = "sketching numeric columns"
-            what = f"{shape.n_numeric:,} columns in each class need {sketches:,} bytes,"
-        raise MemoryLimitError(
-            f"{counting} needs {need:,} bytes, over {self.over}={self.limit:,}: {what} the most; "
-            "leave it out with `columns`, group its values, or raise memory_limit"
-        )
-
-    def check_cells(self, parts: GrowingStatistics) -> None:
-        """Refuse joint tables that have grown too large: how many cells occur, only rows tell."""
-        self.gaps |= holds_gaps(parts.held.get(ClassScatter.name))
-        if self.limit is not None:
-            check_room(parts.held.values(), self.copies, self.limit, self.over)
-
-
-def default_limit() -> int:
-    """Return the bytes that counts of pairs may take unless told: half of the machine's memory."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-    except (AttributeError, ValueError, OSError):  # not a Unix
-        return 4 << 30
-
-
 def left_for_pairs(memory_limit: int | None, threads: int | None, shape: Shape) -> int:
-    """Return the bytes that one set of counts of pairs may take beside those of values."""
+    """Return the bytes that one set of counts of pairs may take besides those of values."""
     limit = default_limit() if memory_limit is None else int(memory_limit)
     # Each thread has a set, and the result is one more.
-    copies = resolved_threads(threads) + 1
-    values, others = bytes_needed(shape._replace(sizes=_room(shape.sizes)), copies)
-    return max(limit - int(values.sum()) - others, 0) // copies
-
-
-def bytes_needed(shape: Shape, copies: int) -> tuple[NDArray[np.int64], int]:
-    """Return the bytes of each categorical feature, and those of the rest, in so many copies."""
-    cell = 8 * copies * max(1, shape.n_classes)
-    # A value of an open codebook is a Python object in a dictionary: about 120 bytes.
-    return cell * (shape.sizes + 1) + 120 * shape.sizes, cell * (4 * shape.n_numeric + 1)
-
-
-def capacity(encoder: Encoder) -> Shape:
-    """Return room for what the codebooks know, doubling so that growth is rare."""
-    sizes = np.array([len(book) for book in encoder.books], dtype=np.int64)
-    open_ = np.array([not book.fixed for book in encoder.books], dtype=np.bool_)
-    n_classes = 1 if encoder.target is None else len(encoder.target)
-    sizes = np.where(open_, _room(sizes), sizes)
-    return Shape(sizes, len(encoder.features) - len(sizes), n_classes)
-
-
-def _room(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.maximum(4, 2 ** np.ceil(np.log2(np.maximum(sizes, 1)))).astype(np.int64)
+    copies, larger = resolved_threads(threads) + 1, shape._replace(sizes=roomy(shape.sizes))
+    needs = needs_of({"values": {}, "moments": {}}, Room(larger, larger.sizes, copies))
+    return max(limit - total_of(needs), 0) // copies
 
 
 def encoded_blocks(segment: Segment, encoder: Encoder) -> Iterator[tuple[pa.RecordBatch, Encoded]]:
@@ -332,10 +227,10 @@ def scan(
     # prefix kept, are made afresh per segment and folded in segment order.
     whole = on_error == "skip" or checkpoint is not None
     shared = {
-        n: told for n, told in wanted.items() if REGISTRY[n].order_free(weighted) and not whole
+        n: told for n, told in wanted.items() if kind_of(n).order_free(weighted) and not whole
     }
     own = {n: told for n, told in wanted.items() if n not in shared}
-    budget = _Budget(memory_limit, threads + 1, wanted)
+    budget = Budget(memory_limit, threads + 1, wanted)
     encoder.expect(source.n_rows)
     crossing = None if folds is None else Crossing(folds)
     idle: list[GrowingStatistics] = []
@@ -358,7 +253,7 @@ def scan(
                 if shared:
                     held = _taken(idle) or GrowingStatistics(shared, weighted=weighted)
                     held.update(batch, shape)
-                    budget.check_cells(held)
+                    budget.check_held(held)
                     idle.append(held)
         except DataError as error:
             if on_error != "skip":
@@ -379,7 +274,7 @@ def scan(
     remaining = islice(source.segments(BLOCK_ROWS), done, None)
     for counted in in_order(count, remaining, threads):
         total.add(counted.parts)
-        budget.check_cells(total)
+        budget.check_held(total)
         done += 1
         rows += counted.rows
         dropped += counted.dropped
@@ -395,7 +290,7 @@ def scan(
             checkpoint.save(Progressed(done, rows, so_far))
     for parts in idle:
         total.add(parts)
-        budget.check_cells(total)
+        budget.check_held(total)
     if rows and dropped == rows and not classless:
         raise DataError(
             f"column {encoder.template.target!r} is null in all {rows} rows: there is no class to "

@@ -19,7 +19,7 @@ from fastbayes.core.schema import Alignment, Schema, Shape
 from fastbayes.data.encode import MAX_CLASSES, Encoded
 from fastbayes.data.folds import Folds
 from fastbayes.data.segments import Segment
-from fastbayes.statistics import ClassSketches, Statistic
+from fastbayes.statistics import Statistic
 from fastbayes.statistics.bundle import Statistics
 
 
@@ -131,13 +131,12 @@ def others(stats: Statistics, fold: int) -> Statistics:
     left of what cancels.
     """
     rest = [f for i, f in enumerate(stats.folds) if i != fold]
-    parts = {}
+    parts: dict[str, Statistic] = {}
     for name, part in stats.parts.items():
-        # Ranges of a sketch do not come apart.
-        if isinstance(part, ClassSketches) or not part.order_free(stats.weighted):
-            parts[name] = reduce(add, (f.parts[name] for f in rest))
-        else:
+        if part.comes_apart and part.order_free(stats.weighted):
             parts[name] = part - stats.folds[fold].parts[name]
+        else:
+            parts[name] = reduce(add, (f.parts[name] for f in rest))
     return Statistics(stats.schema, parts)
 
 

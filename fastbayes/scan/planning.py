@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -19,13 +19,13 @@ from fastbayes.data.encode import Encoder, Place
 from fastbayes.data.source import open_source
 from fastbayes.kernels import dispatch
 from fastbayes.scan import engine
+from fastbayes.scan.budget import capacity, has_gaps, needs_of, total_of
 from fastbayes.scan.counting import declared, open_labelled, several
 from fastbayes.scan.density_spec import DensitySpec
 from fastbayes.scan.discretization import numeric_cuts
-from fastbayes.statistics.class_scatter import has_gaps, scatter_bytes
-from fastbayes.statistics.class_sketches import sketch_bytes
-from fastbayes.statistics.pair_counts import all_pairs, pair_bytes
-from fastbayes.statistics.triple_counts import triple_bytes
+from fastbayes.statistics.base import Room
+from fastbayes.statistics.pair_counts import all_pairs
+from fastbayes.statistics.registry import with_companions
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ def plan(
     >>> plan.pairs.scans
     1
     """
-    categorical, pairs = several(categorical), pairs or triples
+    categorical = several(categorical)
     opened, target_name, weight_name = open_labelled(
         source,
         target,
@@ -229,8 +229,16 @@ def plan(
         if head is not None:
             break
     kinds = DensitySpec(numeric)
+    asked = with_companions(
+        name
+        for name, is_asked in (
+            *(("values", True), ("moments", True), ("pairs", pairs), ("triples", triples)),
+            *(("scatter", scatter), ("sketches", kinds.sketched)),
+        )
+        if is_asked
+    )
     to_cut: tuple[Encoder, Any] | None = kinds.to_cut(encoder, discretize)
-    if pairs and any(book is None for _, book in encoder.features):
+    if "pairs" in asked and any(book is None for _, book in encoder.features):
         to_cut = encoder, discretize
     cut = to_cut is not None and head is not None
     if to_cut is not None and head is not None:
@@ -240,29 +248,22 @@ def plan(
     if head is not None:
         batch = encoder.encode(head, place).batch
         missing, gaps = batch.missing, has_gaps(batch)
-    shape, copies = engine.capacity(encoder), engine.resolved_threads(threads) + 1
-    each, others = engine.bytes_needed(shape, copies)
+    shape, copies = capacity(encoder), engine.resolved_threads(threads) + 1
+    widths = np.array([len(book) for book in encoder.books], np.int64) + missing
+    most = math.inf if opened.n_rows is None else opened.n_rows
+    needs = needs_of({name: {} for name in asked}, Room(shape, widths, copies, most, gaps))
     rows = 0 if head is None else head.num_rows
     of_pairs = None
-    if pairs:
-        widths = np.array([len(book) for book in encoder.books], np.int64) + missing
-        both = pair_bytes(widths, shape.n_classes, copies)
-        each += both
+    if "pairs" in asked:
+        both = int(needs["pairs"].columns.sum())
         names = tuple(f.name for f, book in encoder.features if book is not None)
-        of_pairs = PairPlan(int(both.sum()), 1, names, widths, shape.n_classes, rows)
-        if triples:
-            each += triple_bytes(widths, shape.n_classes, copies)
         left = engine.left_for_pairs(memory_limit, threads, shape) * copies
-        of_pairs = replace(of_pairs, scans=max(1, -(-of_pairs.total // max(left, 1))))
-    matrices = scatter_bytes(shape, copies, gaps) if scatter else 0
-    most = math.inf if opened.n_rows is None else opened.n_rows
-    sketches = sketch_bytes(shape, copies, most) if kinds.sketched else 0
-    size = iter(each.tolist())
-    # The class counts are as much as one moment of one column.
-    number = 4 * (others // (4 * shape.n_numeric + 1))
-    number += (matrices + sketches) // max(1, shape.n_numeric)
+        scans = max(1, -(-both // max(left, 1)))
+        of_pairs = PairPlan(both, scans, names, widths, shape.n_classes, rows)
+    size = iter(np.sum([need.columns for need in needs.values()], axis=0).tolist())
+    number = sum(need.numbers for need in needs.values()) // max(1, shape.n_numeric)
     sizes = {f.name: number if book is None else next(size) for f, book in encoder.features}
-    total = int(each.sum()) + others + matrices + sketches
+    total = total_of(needs)
     alone = total - (0 if of_pairs is None else of_pairs.total)
     if memory_limit is not None and alone > memory_limit:
         name = max(sizes, key=lambda n: sizes[n])
@@ -273,7 +274,7 @@ def plan(
     exact = rows == opened.n_rows or bool(
         not cut
         # A missing number, met later, needs more.
-        and (gaps or not matrices)
+        and (gaps or not (scatter and shape.n_numeric))
         and np.all([book.fixed for book in [*encoder.books, encoder.target] if book is not None])
     )
     return Plan(sizes, total, opened.n_rows, shape.n_classes, exact, of_pairs)

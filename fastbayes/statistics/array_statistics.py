@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.schema import Alignment, Shape
 from fastbayes.statistics import ClassMoments, ValueCounts
-from fastbayes.statistics.class_moments import RetractionError
+from fastbayes.statistics.base import RetractionError
 from fastbayes.statistics.feature_sums import FeatureSums
 
 KINDS: dict[str, type[Any]] = {s.name: s for s in (ValueCounts, ClassMoments, FeatureSums)}

@@ -27,9 +27,8 @@ from fastbayes.statistics import (
     TripleCounts,
     ValueCounts,
 )
-from fastbayes.statistics.class_moments import RetractionError
+from fastbayes.statistics.base import RetractionError
 from fastbayes.statistics.folded import folds_together, named_arrays, parts_from
-from fastbayes.statistics.packed_counts import PackedCounts
 from fastbayes.statistics.table import from_table, to_table
 
 
@@ -212,13 +211,19 @@ class Statistics:
             try:
                 parts[name] = part - theirs.parts[name]
             except RetractionError as error:
-                label = f"class {mine.schema.classes[error.label].as_py()!r}"
+                where = []
                 if error.feature >= 0:
-                    label = f"column {mine.schema.numeric[error.feature].name!r}, {label}"
-                raise DataError(f"{label}: {error}") from error
+                    where.append(f"column {mine.schema.numeric[error.feature].name!r}")
+                if error.label >= 0:
+                    where.append(f"class {mine.schema.classes[error.label].as_py()!r}")
+                raise DataError(f"{', '.join(where) or name}: {error}") from error
         folds = folds_together(mine, theirs, lambda a, b: (a - b).aligned(mine.schema))
         result = Statistics(mine.schema, parts, dropped, self.provenance, **folds)
-        result._check_not_negative()
+        # Differences of float sums may be off by rounding; counts of rows may not.
+        total = float(result.values.class_counts.sum())
+        least = 1e-9 * max(1.0, total) if result.weighted else 0
+        for part in reversed(parts.values()):
+            part.round_off(least, mine.schema)
         return result.pruned()
 
     def __mul__(self, factor: float) -> Statistics:
@@ -238,37 +243,6 @@ class Statistics:
             )
         schema = self.schema.union(other.schema)
         return self.aligned(schema), other.aligned(schema)
-
-    def _check_not_negative(self) -> None:
-        values = self.values
-        # Differences of float sums may be off by rounding; counts of rows may not.
-        least = -1e-9 * max(1.0, float(values.class_counts.sum())) if values.weighted else 0
-        if values.weighted:
-            for array in values.arrays().values():
-                array[np.abs(array) <= -least] = 0.0
-        for part in self.parts.values():
-            if isinstance(part, (PackedCounts, CellCounts)):
-                part.round_off(-least, [f.name for f in self.schema.categorical])
-        for j, feature in enumerate(self.schema.categorical):
-            rows, columns = np.nonzero(values.of(j) < least)
-            if len(rows):
-                value = feature.values[int(rows[0])].as_py()  # type: ignore[index]
-                label = self.schema.classes[int(columns[0])].as_py()
-                raise DataError(
-                    f"column {feature.name!r}: value {value!r} would occur fewer than 0 times "
-                    f"with class {label!r}; these rows were never added"
-                )
-            if (missing := values.missing[j] < least).any():
-                label = self.schema.classes[int(missing.argmax())].as_py()
-                raise DataError(
-                    f"column {feature.name!r}: it would be missing fewer than 0 times with class "
-                    f"{label!r}; these rows were never added"
-                )
-        if (below := values.class_counts < least).any():
-            label = self.schema.classes[int(below.argmax())].as_py()
-            raise DataError(
-                f"class {label!r} would have fewer than 0 rows; these rows were never added"
-            )
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Statistics):

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import Batch
 from fastbayes.core.errors import DataError
-from fastbayes.core.schema import Alignment, Shape
+from fastbayes.core.schema import Alignment, Schema, Shape
 from fastbayes.kernels import dispatch
-from fastbayes.statistics.cell_runs import CellRuns, Ints, Run, cells_of
-from fastbayes.statistics.value_counts import close
+from fastbayes.statistics.base import Ints, close
+from fastbayes.statistics.cell_runs import CellRuns, Run, cells_of
 
 
 class CellCounts(CellRuns):
@@ -35,7 +35,8 @@ class CellCounts(CellRuns):
     over its memory limit.
     """
 
-    name: ClassVar[str] = "cells"
+    name = "cells"
+    title = "cells"
     _arrays: ClassVar[tuple[str, ...]] = ("counts",)
 
     def __init__(
@@ -47,17 +48,6 @@ class CellCounts(CellRuns):
     ) -> None:
         super().__init__(shape, columns)
         self._kind: type[Any] = np.float64 if weighted else np.int64
-
-    @classmethod
-    def zeros(
-        cls,
-        shape: Shape,
-        *,
-        weighted: bool = False,
-        columns: Sequence[int] | Ints | None = None,
-    ) -> CellCounts:
-        """Return the empty statistic."""
-        return cls(shape, weighted=weighted, columns=columns)
 
     @classmethod
     def order_free(cls, weighted: bool) -> bool:
@@ -135,18 +125,12 @@ class CellCounts(CellRuns):
         result._runs = [Run(r.keys, (r.held[0] * float(factor),)) for r in result._runs]
         return result
 
-    def round_off(self, least: float, names: Sequence[str]) -> None:
-        """Leave out counts that are no more than rounding of what was taken away, in place.
-
-        Raises
-        ------
-        DataError
-            When a count would be below 0: rows were taken away that were never added.
-        """
+    def round_off(self, least: float, schema: Schema) -> None:
+        """Leave out counts that are no more than rounding, in place; refuse those below 0."""
         run = self._settled_run()
         counts = np.where(np.abs(run.held[0]) <= least, 0, run.held[0])
         if counts.size and counts.min() < 0:
-            told = ", ".join(repr(names[j]) for j in self.columns.tolist())
+            told = ", ".join(repr(schema.categorical[j].name) for j in self.columns.tolist())
             raise DataError(
                 f"columns {told}: values would occur together fewer than 0 times; these rows were "
                 "never added"

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import Batch
-from fastbayes.core.errors import MemoryLimitError, SchemaError
+from fastbayes.core.errors import SchemaError
 from fastbayes.core.schema import Alignment, Shape
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.numpy.joint_codes import MOST_CODES
+from fastbayes.statistics.base import Ints, Statistic, union
 
-Ints = NDArray[np.int64]
 Keys = NDArray[np.int32]
 
 MISSING = -1
@@ -100,7 +100,7 @@ def cells_of(
     return group, keys
 
 
-class CellRuns:
+class CellRuns(Statistic):
     """What is known of each cell of the joint table of some columns, of cells that occur.
 
     Cells are found in any order and kept in runs, each at least twice as long as the next, so that
@@ -111,7 +111,6 @@ class CellRuns:
     and of which cells nothing is left (`_occurs`).
     """
 
-    name: ClassVar[str]
     # Columns of a key beside the features.
     _more: ClassVar[int] = 0
     _arrays: ClassVar[tuple[str, ...]] = ()
@@ -145,15 +144,13 @@ class CellRuns:
 
     # -- learning ------------------------------------------------------------------------------
 
-    @property
-    def held_bytes(self) -> int:
-        """Bytes held while counting."""
-        return sum(r.keys.nbytes + sum(array.nbytes for array in r.held) for r in self._runs)
-
-    @property
-    def held_cells(self) -> int:
-        """Cells held while counting; some may be held more than once."""
-        return sum(len(r.keys) for r in self._runs)
+    def unforeseen(self) -> tuple[int, str]:
+        """Return the bytes held while counting, and what takes them: only rows can tell."""
+        held = sum(r.keys.nbytes + sum(array.nbytes for array in r.held) for r in self._runs)
+        # Some may be held more than once.
+        cells = sum(len(r.keys) for r in self._runs)
+        columns = f"{len(self.columns)} categorical columns"
+        return held, f"so far {cells:,} joint values of {columns}"
 
     def _push(self, run: Run) -> None:
         """Add cells, in place."""
@@ -182,11 +179,7 @@ class CellRuns:
 
     def grown(self, shape: Shape) -> Self:
         """Return the statistic with room for at least `shape`; values and classes are appended."""
-        larger = Shape(
-            np.maximum(shape.sizes, self.shape.sizes),
-            self.shape.n_numeric,
-            max(self.shape.n_classes, shape.n_classes),
-        )
+        larger = union(self.shape, shape)
         if larger.n_classes == self.shape.n_classes and np.array_equal(
             larger.sizes, self.shape.sizes
         ):
@@ -332,7 +325,7 @@ class CellRuns:
         pairs = [(a.keys, b.keys), *zip(a.held, b.held, strict=True)]
         return all(np.array_equal(x, y) for x, y in pairs)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
     # -- as arrays -----------------------------------------------------------------------------
 
@@ -375,23 +368,6 @@ class CellRuns:
             held.append(np.array(arrays[name]))
         self._runs = [Run(np.array(keys), tuple(held))]
         return self
-
-
-def check_room(parts: Iterable[Any], copies: int, limit: int, over: str) -> None:
-    """Raise MemoryLimitError where so many copies of the joint tables among parts are too large.
-
-    `over` says in words what the limit is.
-    """
-    runs = [part for part in parts if isinstance(part, CellRuns)]
-    need = copies * sum(part.held_bytes for part in runs)
-    if need <= limit:
-        return
-    cells = max(part.held_cells for part in runs)
-    raise MemoryLimitError(
-        f"counting cells needs {need:,} bytes and more, over {over}={limit:,}: so far {cells:,} "
-        f"joint values of {len(runs[0].columns)} categorical columns; leave some out with "
-        "`columns`, group their values, or raise memory_limit"
-    )
 
 
 def _widened(array: NDArray[Any], n: int) -> NDArray[Any]:

@@ -11,14 +11,12 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import Batch, taken
 from fastbayes.core.schema import Alignment, Shape
 from fastbayes.kernels import dispatch
-from fastbayes.statistics.cell_runs import GONE, CellRuns, Ints, Run, cells_of
-from fastbayes.statistics.class_moments import LEAST_SHARE, RetractionError, two_sum
-from fastbayes.statistics.value_counts import close
+from fastbayes.statistics.base import Floats, Ints, RetractionError, close
+from fastbayes.statistics.cell_runs import GONE, CellRuns, Run, cells_of
+from fastbayes.statistics.class_moments import LEAST_SHARE, two_sum
 
 # What a retraction leaves of a cell's scatter below this share is rounding.
 ROUNDING = 1e-10
-
-Floats = NDArray[np.float64]
 
 
 class GroupMoments(NamedTuple):
@@ -121,7 +119,9 @@ class CellScatter(CellRuns):
     of the scatter of a class; of a cell, what it leaves below 1e-10 of the scatter is 0.
     """
 
-    name: ClassVar[str] = "cell_scatter"
+    name = "cell_scatter"
+    title = "cell scatter"
+    numeric_as = "numbers"
     _more: ClassVar[int] = 1
     _arrays: ClassVar[tuple[str, ...]] = ("count", "mean", "rest", "scatter")
 
@@ -133,17 +133,6 @@ class CellScatter(CellRuns):
         columns: Sequence[int] | Ints | None = None,
     ) -> None:
         super().__init__(shape, columns)
-
-    @classmethod
-    def zeros(
-        cls,
-        shape: Shape,
-        *,
-        weighted: bool = False,
-        columns: Sequence[int] | Ints | None = None,
-    ) -> CellScatter:
-        """Return the empty statistic."""
-        return cls(shape, weighted=weighted, columns=columns)
 
     @classmethod
     def order_free(cls, weighted: bool) -> bool:

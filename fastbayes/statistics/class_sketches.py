@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,11 +23,10 @@ from fastbayes.kernels.numpy.sketch import (
     keys,
     least_shift,
     numbers,
-    room,
     split,
 )
-from fastbayes.statistics.class_moments import RetractionError
-from fastbayes.statistics.value_counts import close
+from fastbayes.kernels.numpy.sketch import room as slots_for
+from fastbayes.statistics.base import Need, RetractionError, Room, Statistic, check_fit, close
 
 # Values of a feature within a class that are told apart: as many are held exactly.
 LIMIT = 4_096
@@ -52,7 +51,7 @@ class Held(NamedTuple):
     exact: bool
 
 
-class ClassSketches:
+class ClassSketches(Statistic):
     """A sketch of the values per (numeric feature, class): what a density is read off.
 
     Parameters
@@ -71,27 +70,23 @@ class ClassSketches:
     again where each value is held exactly; a range does not, and is refused.
     """
 
-    name: ClassVar[str] = "sketches"
+    name = "sketches"
+    title = "sketches of values"
+    numeric_as = "numbers"
+    work = "sketching numeric columns"
+    greatest = "{numbers:,} columns in each class need {bytes:,} bytes,"
+    comes_apart = False  # ranges do not
 
     def __init__(self, shape: Shape, *, weighted: bool = False) -> None:
-        self.shape = shape
+        super().__init__(shape)
         self._cells: dict[tuple[int, int], Any] = {}
 
     @classmethod
-    def zeros(cls, shape: Shape, *, weighted: bool = False) -> ClassSketches:
-        """Return the empty statistic."""
-        return cls(shape, weighted=weighted)
-
-    @classmethod
-    def order_free(cls, weighted: bool) -> bool:
-        """Return whether sums are exact, so that the order of addition changes no bit."""
-        return True
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes held."""
-        cells = self.shape.n_numeric * self.shape.n_classes
-        return 16 * cells + 32 * sum(len(entries.least) for _, entries, _ in self._all())
+    def need(cls, room: Room, **options: Any) -> Need:
+        """Return the most bytes that sketches of so many rows take while they are made."""
+        slots = slots_for(int(min(room.rows, LIMIT)))
+        cells = room.shape.n_numeric * room.shape.n_classes * room.copies
+        return Need(np.zeros(len(room.shape.sizes), np.int64), cells * SLOT_BYTES * slots)
 
     def of(self, feature: int, label: int) -> Held:
         """Return what is known of the values of a numeric feature within a class."""
@@ -245,14 +240,6 @@ class ClassSketches:
             result._cells[at] = _holding(_some(scaled, (whole | fraction) != 0), shift)
         return result
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, ClassSketches):
-            return NotImplemented
-        pairs = zip(self.arrays().values(), other.arrays().values(), strict=True)
-        return all(np.array_equal(a, b) for a, b in pairs)
-
-    __hash__ = None  # type: ignore[assignment]
-
     def __reduce__(self) -> tuple[Any, ...]:
         return ClassSketches.from_arrays, (self.shape, self.arrays())
 
@@ -294,14 +281,14 @@ class ClassSketches:
         """Return the statistic held by the arrays of `arrays()`."""
         size = (shape.n_numeric, shape.n_classes)
         for key in ("length", "shift"):
-            _check(key, arrays[key], size, np.int64)
+            check_fit(key, arrays[key], np.int64, size)
             if (arrays[key] < 0).any():
                 raise ValueError(f"{key} does not fit the schema: it holds a number below 0")
         total = (int(arrays["length"].sum()),)
         for key in ("least", "greatest"):
-            _check(key, arrays[key], total, np.float64)
+            check_fit(key, arrays[key], np.float64, total)
         for key in ("whole", "fraction"):
-            _check(key, arrays[key], total, np.int64)
+            check_fit(key, arrays[key], np.int64, total)
         least, greatest, whole, fraction = (
             np.ascontiguousarray(arrays[key]) for key in ("least", "greatest", "whole", "fraction")
         )
@@ -324,12 +311,6 @@ class ClassSketches:
         return result
 
 
-def sketch_bytes(shape: Shape, copies: int, rows: float) -> int:
-    """Return the most bytes that sketches of so many rows take while they are made."""
-    slots = room(int(min(rows, LIMIT)))
-    return shape.n_numeric * max(1, shape.n_classes) * copies * SLOT_BYTES * slots
-
-
 def _holding(entries: Entries, shift: int) -> SketchEntries:
     cells = SketchEntries(LIMIT, LIMIT)
     cells.take(entries, shift)
@@ -338,11 +319,3 @@ def _holding(entries: Entries, shift: int) -> SketchEntries:
 
 def _some(entries: Entries, kept: NDArray[np.bool_]) -> Entries:
     return Entries(*(array[kept] for array in entries))
-
-
-def _check(key: str, array: NDArray[Any], shape: tuple[int, ...], kind: type) -> None:
-    if array.shape != shape or array.dtype != kind:
-        raise ValueError(
-            f"{key}: {array.dtype}{array.shape} does not fit the schema, which wants "
-            f"{np.dtype(kind)}{shape}"
-        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,8 @@ from fastbayes.core.batch import Batch
 from fastbayes.core.errors import SchemaError
 from fastbayes.core.schema import Alignment, Shape
 from fastbayes.kernels import dispatch
-from fastbayes.statistics.packed_counts import Ints, PackedCounts
+from fastbayes.statistics.base import Ints, Need, Room
+from fastbayes.statistics.packed_counts import PackedCounts
 
 Family = tuple[int, ...]
 
@@ -54,18 +55,6 @@ def numbered(families: Iterable[Sequence[str]], names: Sequence[str]) -> list[Fa
     return list(result)
 
 
-def family_bytes(
-    widths: Ints, n_classes: int, copies: int, families: Iterable[Sequence[int]]
-) -> Ints:
-    """Return the bytes of the counts of families, those of each given to its last feature."""
-    result = np.zeros_like(widths)
-    for family in families:
-        # More than any machine has need not be told apart.
-        cells = min(math.prod(widths[list(family)].tolist()), (1 << 44) // max(1, n_classes))
-        result[family[-1]] += 8 * copies * n_classes * cells
-    return result
-
-
 class FamilyCounts(PackedCounts):
     """Counts n(class, parents, feature): the statistic of networks in which parents are several.
 
@@ -88,7 +77,10 @@ class FamilyCounts(PackedCounts):
     the sum of the products of w.
     """
 
-    name: ClassVar[str] = "families"
+    name = "families"
+    title = "counts of families"
+    work = "counting families"
+    greatest = f"that of {PackedCounts.greatest}"
 
     def __init__(
         self,
@@ -104,16 +96,14 @@ class FamilyCounts(PackedCounts):
         )
 
     @classmethod
-    def zeros(
-        cls,
-        shape: Shape,
-        *,
-        weighted: bool = False,
-        families: Sequence[Sequence[int]] = (),
-        class_is: Sequence[int] | None = None,
-    ) -> FamilyCounts:
-        """Return the empty statistic."""
-        return cls(shape, weighted=weighted, families=families, class_is=class_is)
+    def need(cls, room: Room, *, families: Sequence[Sequence[int]] = (), **options: Any) -> Need:
+        """Return the bytes of so many copies, those of each family given to its last feature."""
+        result, n_classes = np.zeros_like(room.widths), room.shape.n_classes
+        for family in families:
+            # More than any machine has need not be told apart.
+            cells = min(math.prod(room.widths[list(family)].tolist()), (1 << 44) // n_classes)
+            result[family[-1]] += 8 * room.copies * n_classes * cells
+        return Need(result)
 
     @property
     def families(self) -> list[Family]:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes.core.schema import Alignment, Shape
+from fastbayes.statistics.base import CLASSES, NUMERIC, Floats, Statistic, array
 
 # Up to this many classes a product with indicators beats sorting the rows by class.
 FEW_CLASSES = 24
 BLOCK_CELLS = 1 << 17  # 1 MiB of float64: a block stays in cache
 
-Floats = NDArray[np.float64]
 
-
-class FeatureSums:
+class FeatureSums(Statistic):
     """Sums of numbers per (class, feature), and the weight of each class.
 
     Parameters
@@ -31,17 +28,11 @@ class FeatureSums:
     integers are exact up to 2**53, whatever the order of the rows.
     """
 
-    name: ClassVar[str] = "sums"
+    name = "sums"
+    title = "sums of features"
 
-    def __init__(self, shape: Shape) -> None:
-        self.shape = shape
-        self.sums: Floats = np.zeros((shape.n_classes, shape.n_numeric))
-        self.class_counts: Floats = np.zeros(shape.n_classes)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes held."""
-        return self.sums.nbytes + self.class_counts.nbytes
+    sums: Floats = array(CLASSES, NUMERIC)
+    class_counts: Floats = array(CLASSES)
 
     def add_rows(
         self, X: Any, y: NDArray[np.unsignedinteger], weight: Floats | None, above: float | None
@@ -70,59 +61,6 @@ class FeatureSums:
             chosen = X[part] if above is None else X[part] > above
             block = np.asarray(chosen, dtype=np.float64)
             self.sums += class_sums(block, y[part], None if weight is None else weight[part], k)
-
-    def take(self, to: Alignment) -> FeatureSums:
-        """Return the statistic with its cells moved to another shape; new cells are 0."""
-        result = FeatureSums(to.shape)
-        rows, columns = np.flatnonzero(to.classes >= 0), np.flatnonzero(to.numeric >= 0)
-        old = to.classes[rows]
-        result.class_counts[rows] = self.class_counts[old]
-        result.sums[np.ix_(rows, columns)] = self.sums[np.ix_(old, to.numeric[columns])]
-        return result
-
-    def __add__(self, other: FeatureSums) -> FeatureSums:
-        return self._combined(other, np.add)
-
-    def __sub__(self, other: FeatureSums) -> FeatureSums:
-        return self._combined(other, np.subtract)
-
-    def _combined(self, other: FeatureSums, operation: np.ufunc) -> FeatureSums:
-        result = FeatureSums(self.shape)
-        operation(self.sums, other.sums, out=result.sums)
-        operation(self.class_counts, other.class_counts, out=result.class_counts)
-        return result
-
-    def __mul__(self, factor: float) -> FeatureSums:
-        result = FeatureSums(self.shape)
-        np.multiply(self.sums, factor, out=result.sums)
-        np.multiply(self.class_counts, factor, out=result.class_counts)
-        return result
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, FeatureSums):
-            return NotImplemented
-        return np.array_equal(self.sums, other.sums) and np.array_equal(
-            self.class_counts, other.class_counts
-        )
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the statistic as named arrays."""
-        return {"sums": self.sums, "class_counts": self.class_counts}
-
-    @classmethod
-    def from_arrays(cls, shape: Shape, arrays: Mapping[str, NDArray[Any]]) -> FeatureSums:
-        """Return the statistic held by the arrays of `arrays()`."""
-        result = cls(shape)
-        for key, place in result.arrays().items():
-            if arrays[key].shape != place.shape or arrays[key].dtype != place.dtype:
-                raise ValueError(
-                    f"{key}: {arrays[key].dtype}{arrays[key].shape} does not fit the classes and "
-                    f"features, which want {place.dtype}{place.shape}"
-                )
-            place[...] = arrays[key]
-        return result
 
 
 def class_sums(

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from fastbayes.core.schema import Schema
-from fastbayes.statistics import REGISTRY, Statistic, ValueCounts
+from fastbayes.statistics.base import Statistic
+from fastbayes.statistics.registry import kind_of
 from fastbayes.statistics.table import check_sums
+from fastbayes.statistics.value_counts import ValueCounts
 
 
 def folds_together(a: Any, b: Any, operation: Callable[[Any, Any], Any]) -> dict[str, Any]:
@@ -48,7 +50,7 @@ def parts_from(
     for name in names:
         start = f"{prefix}{name}."
         mine = {k.removeprefix(start): v for k, v in arrays.items() if k.startswith(start)}
-        parts[name] = REGISTRY[name].from_arrays(schema.shape, mine)
+        parts[name] = kind_of(name).from_arrays(schema.shape, mine)
     _check_counts(schema, parts)
     return parts
 

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.kernels import dispatch
-from fastbayes.statistics.class_moments import RetractionError, two_sum
+from fastbayes.statistics.base import RetractionError
+from fastbayes.statistics.class_moments import two_sum
 
 Floats = NDArray[np.float64]
 TINY = 1e-300

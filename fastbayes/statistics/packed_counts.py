@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import Batch
 from fastbayes.core.errors import DataError, SchemaError
-from fastbayes.core.schema import Alignment, Shape
-from fastbayes.statistics.value_counts import close
+from fastbayes.core.schema import Alignment, Schema, Shape
+from fastbayes.statistics.base import Ints, Statistic, close, union
 
-Ints = NDArray[np.int64]
 # Cells whose places are worked out at a time: the index arrays stay small.
 CHUNK = 1 << 18
 
@@ -73,7 +72,7 @@ class BlockLayout:
         return steps
 
 
-class PackedCounts:
+class PackedCounts(Statistic):
     """Counts n(class, features of a group), one dense block per group.
 
     Notes
@@ -84,7 +83,9 @@ class PackedCounts:
     says what its groups are, which layout places them, and how a block of rows is counted.
     """
 
-    name: ClassVar[str]
+    numeric_as = "bins"
+    greatest = "column {name!r} with {values} values needs"
+
     _layout: ClassVar[type[BlockLayout]] = BlockLayout
 
     layout: BlockLayout
@@ -126,9 +127,9 @@ class PackedCounts:
         return not weighted
 
     @property
-    def nbytes(self) -> int:
-        """Bytes held once the statistic is settled."""
-        return sum(array.nbytes for array in self.arrays().values())
+    def n_groups(self) -> int:
+        """Groups of features that are counted together."""
+        return len(self.layout.members)
 
     def group(self, q: int) -> NDArray[Any]:
         """Return the (w_1, ..., w_n, n_classes) counts of a group, missing values included."""
@@ -193,12 +194,7 @@ class PackedCounts:
 
     def grown(self, shape: Shape) -> Self:
         """Return the statistic with room for at least `shape`; values and classes are appended."""
-        larger = Shape(
-            np.maximum(shape.sizes, self.shape.sizes),
-            shape.n_numeric,
-            max(self.shape.n_classes, shape.n_classes),
-        )
-        return self._with(larger, self.layout, self.flat)
+        return self._with(union(self.shape, shape), self.layout, self.flat)
 
     def _with(self, shape: Shape, layout: BlockLayout, flat: NDArray[Any]) -> Self:
         result = copy.copy(self)
@@ -271,18 +267,12 @@ class PackedCounts:
             part._lay_out(wanted)
         return both
 
-    def round_off(self, least: float, names: Sequence[str]) -> None:
-        """Leave out counts that are no more than rounding of what was taken away, in place.
-
-        Raises
-        ------
-        DataError
-            When a count would be below 0: rows were taken away that were never added.
-        """
+    def round_off(self, least: float, schema: Schema) -> None:
+        """Leave out counts that are no more than rounding, in place; refuse those below 0."""
         self.flat[np.abs(self.flat) <= least] = 0
         if len(self.flat) and self.flat.min() < 0:
             where = self.where(int(self.flat.argmin()))
-            *others, last = [repr(names[j]) for j in where]
+            *others, last = [repr(schema.categorical[j].name) for j in where]
             named = f"columns {', '.join(others)} and" if others else "column"
             raise DataError(
                 f"{named} {last}: {'two ' * (len(others) == 1)}values would occur together "
@@ -304,7 +294,7 @@ class PackedCounts:
         a, b = self._together(other)
         return np.array_equal(a.flat, b.flat)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
     def allclose(self, other: Self, rtol: float) -> bool:
         """Return whether all numbers agree, relative to the largest of their array."""

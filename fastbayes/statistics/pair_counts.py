@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import Batch
 from fastbayes.core.schema import Shape
 from fastbayes.kernels import dispatch
-from fastbayes.statistics.packed_counts import BlockLayout, Ints, PackedCounts, in_order
+from fastbayes.statistics.base import Ints, Need, Room
+from fastbayes.statistics.packed_counts import BlockLayout, PackedCounts, in_order
 
 
 class PairLayout(BlockLayout):
@@ -65,18 +66,6 @@ def all_pairs(m: int) -> tuple[Ints, Ints]:
     return first.astype(np.int64), second.astype(np.int64)
 
 
-def pair_bytes(widths: Ints, n_classes: int, copies: int, pairs: Ints | None = None) -> Ints:
-    """Return the bytes of the counts of pairs, half of each pair's given to either feature."""
-    cell = 4 * copies * max(1, n_classes)
-    if pairs is None:
-        return np.asarray(cell * widths * (widths.sum() - widths))
-    both = cell * widths[pairs[:, 0]] * widths[pairs[:, 1]]
-    result = np.zeros_like(widths)
-    for side in (0, 1):
-        np.add.at(result, pairs[:, side], both)
-    return result
-
-
 class PairCounts(PackedCounts):
     """Counts n(class, feature i = a, feature j = b): the statistic of one-dependence models.
 
@@ -94,7 +83,9 @@ class PairCounts(PackedCounts):
     `flat` holds one block (w_i, w_j, n_classes) per pair; memory is 8 K sum_{i<j} w_i w_j bytes.
     """
 
-    name: ClassVar[str] = "pairs"
+    name = "pairs"
+    title = "counts of pairs"
+    work = "counting pairs"
     _layout: ClassVar[type[BlockLayout]] = PairLayout
 
     layout: PairLayout
@@ -104,11 +95,16 @@ class PairCounts(PackedCounts):
         super().__init__(shape, weighted, np.asarray(members, np.int64))
 
     @classmethod
-    def zeros(
-        cls, shape: Shape, *, weighted: bool = False, pairs: Ints | None = None
-    ) -> PairCounts:
-        """Return the empty statistic."""
-        return cls(shape, weighted=weighted, pairs=pairs)
+    def need(cls, room: Room, *, pairs: Ints | None = None, **options: Any) -> Need:
+        """Return the bytes of so many copies, half of each pair's given to either feature."""
+        widths, cell = room.widths, 4 * room.copies * room.shape.n_classes
+        if pairs is None:
+            return Need(cell * widths * (widths.sum() - widths))
+        both = cell * widths[pairs[:, 0]] * widths[pairs[:, 1]]
+        result = np.zeros_like(widths)
+        for side in (0, 1):
+            np.add.at(result, pairs[:, side], both)
+        return Need(result)
 
     # -- reading -------------------------------------------------------------------------------
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from fastbayes.core.batch import Batch
 from fastbayes.core.schema import Shape
-from fastbayes.statistics import REGISTRY, Statistic
+from fastbayes.statistics.base import Statistic
+from fastbayes.statistics.registry import REGISTRY
 
 # Names of statistics, with what each needs to be told to begin.
 Wanted = Mapping[str, Mapping[str, Any]]
@@ -23,8 +24,7 @@ class GrowingStatistics:
 
     def empty(self, name: str, shape: Shape) -> Statistic:
         """Return the statistic of this name before its first row."""
-        begun: Statistic = REGISTRY[name].zeros(shape, weighted=self.weighted, **self.wanted[name])
-        return begun
+        return REGISTRY[name].zeros(shape, weighted=self.weighted, **self.wanted[name])
 
     def update(self, batch: Batch, shape: Shape) -> None:
         """Count a batch, growing to at least `shape` first."""

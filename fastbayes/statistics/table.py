@@ -21,21 +21,16 @@ from fastbayes.statistics.value_counts import ValueCounts
 
 METADATA = b"fastbayes"
 TYPES = {"string": pa.string(), "int64": pa.int64(), "double": pa.float64(), "bool": pa.bool_()}
+# Statistics that have rows in a table.
+TABLED = ("values", "moments", "pairs")
 TYPES |= {"uint64": pa.uint64(), "null": pa.null()}
 
 
 def to_table(schema: Schema, parts: Mapping[str, Any], dropped_rows: int) -> pa.Table:
     """Return the non-empty cells as rows (part, class, feature, value, n, mean, rest, scatter)."""
-    for name in ("families", "triples"):
-        if name in parts:
-            raise SchemaError(f"counts of {name} have no table; save them to a file")
-    for name in ("cells", "cell_scatter"):
-        if name in parts:
-            raise SchemaError(f"{name.replace('_', ' ')} have no table; save them to a file")
-    if "scatter" in parts:
-        raise SchemaError("scatter matrices have no table; save them to a file")
-    if "sketches" in parts:
-        raise SchemaError("sketches of values have no table; save them to a file")
+    for name, part in parts.items():
+        if name not in TABLED:
+            raise SchemaError(f"{part.title} have no table; save them to a file")
     pieces = []
     values: ValueCounts = parts["values"]
     labels = text(schema.classes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import combinations
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import Batch
 from fastbayes.core.schema import Shape
 from fastbayes.kernels import dispatch
-from fastbayes.statistics.packed_counts import Ints, PackedCounts, in_order
+from fastbayes.statistics.base import Ints, Need, Room
+from fastbayes.statistics.packed_counts import PackedCounts, in_order
 
 
 class TripleCounts(PackedCounts):
@@ -31,15 +32,23 @@ class TripleCounts(PackedCounts):
     memory is 8 K sum_{i<j<k} w_i w_j w_k bytes.
     """
 
-    name: ClassVar[str] = "triples"
+    name = "triples"
+    title = "counts of triples"
+    work = "counting triples"
+    companions = ("pairs",)
 
     def __init__(self, shape: Shape, *, weighted: bool = False) -> None:
         super().__init__(shape, weighted, all_triples(len(shape.sizes)))
 
     @classmethod
-    def zeros(cls, shape: Shape, *, weighted: bool = False) -> TripleCounts:
-        """Return the empty statistic."""
-        return cls(shape, weighted=weighted)
+    def need(cls, room: Room, **options: Any) -> Need:
+        """Return the bytes of so many copies, a third of each triple's given to either feature."""
+        w, cell = room.widths.astype(np.float64), room.copies * room.shape.n_classes
+        others, squares = w.sum() - w, (w * w).sum() - w * w
+        both = np.maximum(others * others - squares, 0.0) / 2
+        # More than any machine has need not be told apart.
+        cells = np.minimum(w * both / 3, 2.0**56 / cell)
+        return Need((8 * cell * cells).astype(np.int64))
 
     # -- reading -------------------------------------------------------------------------------
 
@@ -93,13 +102,3 @@ def place(i: int, j: int, k: int, *, m: int) -> int:
 
     # All triples but those that begin later, or with i and go on later.
     return triples(m) - triples(m - i) + pairs(m - i - 1) - pairs(m - j) + k - j - 1
-
-
-def triple_bytes(widths: Ints, n_classes: int, copies: int) -> Ints:
-    """Return the bytes of the counts of triples, a third of each given to either feature."""
-    w = widths.astype(np.float64)
-    others, squares = w.sum() - w, (w * w).sum() - w * w
-    both = np.maximum(others * others - squares, 0.0) / 2
-    # More than any machine has need not be told apart.
-    cells = np.minimum(w * both / 3, 2.0**56 / (copies * max(1, n_classes)))
-    return (8 * copies * max(1, n_classes) * cells).astype(np.int64)

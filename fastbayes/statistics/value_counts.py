@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import Batch
-from fastbayes.core.schema import Alignment, Shape
+from fastbayes.core.errors import DataError
+from fastbayes.core.schema import Schema
 from fastbayes.kernels import dispatch
+from fastbayes.statistics.base import CLASSES, SLOTS, Ints, Statistic, array
 
 
-def close(a: NDArray[Any], b: NDArray[Any], rtol: float) -> bool:
-    """Return whether two arrays agree, relative to the largest number of the first."""
-    scale = float(np.abs(a).max(initial=0.0))
-    return a.shape == b.shape and bool(np.allclose(a, b, rtol=rtol, atol=rtol * scale))
-
-
-class ValueCounts:
+class ValueCounts(Statistic):
     """Counts n(class, feature = value): the sufficient statistic of discrete naive Bayes.
 
     Parameters
@@ -35,34 +31,18 @@ class ValueCounts:
     holds its missing values. `class_counts` is (n_classes,). Memory is 8 bytes a cell.
     """
 
-    name: ClassVar[str] = "values"
+    name = "values"
+    title = "counts of values"
+    greatest = "column {name!r} with {values} values needs"
+    limited = False  # counts of values stay small unless a column is an identifier
 
-    def __init__(self, shape: Shape, *, weighted: bool = False) -> None:
-        kind = np.float64 if weighted else np.int64
-        self.shape = shape
-        self.offsets = shape.offsets
-        self.counts: NDArray[Any] = np.zeros((self.offsets[-1], shape.n_classes), kind)
-        self.class_counts: NDArray[Any] = np.zeros(shape.n_classes, kind)
+    counts: NDArray[Any] = array(SLOTS, CLASSES, rows=True)
+    class_counts: NDArray[Any] = array(CLASSES, rows=True)
 
-    @classmethod
-    def zeros(cls, shape: Shape, *, weighted: bool = False) -> ValueCounts:
-        """Return the empty statistic."""
-        return cls(shape, weighted=weighted)
-
-    @property
-    def weighted(self) -> bool:
-        """Whether the counts are sums of weights."""
-        return self.counts.dtype == np.float64
-
-    @classmethod
-    def order_free(cls, weighted: bool) -> bool:
-        """Return whether sums are exact, so that the order of addition changes no bit."""
-        return not weighted
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes held."""
-        return self.counts.nbytes + self.class_counts.nbytes
+    @cached_property
+    def offsets(self) -> Ints:
+        """First slot of each categorical feature, and the end of the last."""
+        return self.shape.offsets
 
     @property
     def missing(self) -> NDArray[Any]:
@@ -101,85 +81,30 @@ class ValueCounts:
                 self.counts[home] += self.counts[rows]
                 self.counts[rows] = aside
 
-    def take(self, to: Alignment) -> ValueCounts:
-        """Return the statistic with its cells moved to another shape; new cells are 0."""
-        result = ValueCounts(to.shape, weighted=self.weighted)
-        rows = np.full(result.offsets[-1], -1, dtype=np.int64)
-        for j, (i, values) in enumerate(zip(to.categorical, to.values, strict=True)):
-            first = result.offsets[j]
-            rows[first : first + len(values)] = np.where(values < 0, -1, self.offsets[i] + values)
-            rows[first + len(values)] = self.offsets[i + 1] - 1
-        there = np.flatnonzero(rows >= 0)
-        kept = np.flatnonzero(to.classes >= 0)
-        old = to.classes[kept]
-        if len(there) and len(kept):
-            result.counts[np.ix_(there, kept)] = self.counts[np.ix_(rows[there], old)]
-        result.class_counts[kept] = self.class_counts[old]
-        return result
+    def round_off(self, least: float, schema: Schema) -> None:
+        """Leave out counts that are no more than rounding of what was taken away, in place.
 
-    def grown(self, shape: Shape) -> ValueCounts:
-        """Return the statistic with room for at least `shape`; values and classes are appended."""
-        sizes = np.maximum(shape.sizes, self.shape.sizes)
-        k = self.shape.n_classes
-        if shape.n_classes <= k and np.array_equal(sizes, self.shape.sizes):
-            return self
-        larger = Shape(sizes, shape.n_numeric, max(k, shape.n_classes))
-        result = ValueCounts(larger, weighted=self.weighted)
-        moved = np.arange(self.offsets[-1])
-        moved += np.repeat(result.offsets[:-1] - self.offsets[:-1], self.shape.sizes + 1)
-        moved[self.offsets[1:] - 1] = result.offsets[1:] - 1
-        result.counts[moved, :k] = self.counts
-        result.class_counts[:k] = self.class_counts
-        return result
+        Raises
+        ------
+        DataError
+            When a count would be below 0: rows were taken away that were never added.
+        """
+        for held in self.arrays().values():
+            held[np.abs(held) <= least] = 0
 
-    def __add__(self, other: ValueCounts) -> ValueCounts:
-        return self._combined(other, np.add)
+        def refuse(at: Any, what: str, message: str) -> None:
+            label = repr(schema.classes[int(at)].as_py())
+            raise DataError(f"{what} {message.format(label)}; these rows were never added")
 
-    def __sub__(self, other: ValueCounts) -> ValueCounts:
-        return self._combined(other, np.subtract)
-
-    def _combined(self, other: ValueCounts, operation: np.ufunc) -> ValueCounts:
-        result = ValueCounts(self.shape, weighted=self.weighted or other.weighted)
-        operation(self.counts, other.counts, out=result.counts)
-        operation(self.class_counts, other.class_counts, out=result.class_counts)
-        return result
-
-    def __mul__(self, factor: float) -> ValueCounts:
-        result = ValueCounts(self.shape, weighted=True)
-        np.multiply(self.counts, factor, out=result.counts)
-        np.multiply(self.class_counts, factor, out=result.class_counts)
-        return result
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, ValueCounts):
-            return NotImplemented
-        # By value: twice a count is the count of twice the rows, whichever type holds it.
-        return all(
-            np.array_equal(a, b)
-            for a, b in zip(self.arrays().values(), other.arrays().values(), strict=True)
-        )
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def allclose(self, other: ValueCounts, rtol: float) -> bool:
-        """Return whether all numbers agree, relative to the largest of their array."""
-        return close(self.counts, other.counts, rtol) and close(
-            self.class_counts, other.class_counts, rtol
-        )
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the statistic as named arrays."""
-        return {"counts": self.counts, "class_counts": self.class_counts}
-
-    @classmethod
-    def from_arrays(cls, shape: Shape, arrays: Mapping[str, NDArray[Any]]) -> ValueCounts:
-        """Return the statistic held by the arrays of `arrays()`."""
-        result = cls(shape, weighted=arrays["counts"].dtype == np.float64)
-        for key, place in result.arrays().items():
-            if arrays[key].shape != place.shape or arrays[key].dtype != place.dtype:
-                raise ValueError(
-                    f"{key}: {arrays[key].dtype}{arrays[key].shape} does not fit the schema, "
-                    f"which wants {place.dtype}{place.shape}"
-                )
-            place[...] = arrays[key]
-        return result
+        for j, feature in enumerate(schema.categorical):
+            column = f"column {feature.name!r}:"
+            rows, classes = np.nonzero(self.of(j) < -least)
+            if len(rows):
+                value = feature.values[int(rows[0])].as_py()  # type: ignore[index]
+                column += f" value {value!r}"
+                refuse(classes[0], column, "would occur fewer than 0 times with class {}")
+            if (missing := self.missing[j] < -least).any():
+                message = "it would be missing fewer than 0 times with class {}"
+                refuse(missing.argmax(), column, message)
+        if (below := self.class_counts < -least).any():
+            refuse(below.argmax(), "class", "{} would have fewer than 0 rows")

@@ -94,7 +94,7 @@ class LooGaussians:
             As in `log_density`.
         """
         total, low = np.zeros(len(y)), np.zeros(len(y), np.bool_)
-        n, mean, rest, scatter = self.moments._all()
+        n, mean, rest, scatter = self.moments.arrays().values()
         ddof = self.options["ddof"]
         for c in np.flatnonzero(np.bincount(y)).tolist():
             rows = np.flatnonzero(y == c)

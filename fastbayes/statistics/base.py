@@ -1,0 +1,391 @@
+"""What all statistics have in common: arrays with named axes, and the algebra that follows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes.core.batch import Batch
+from fastbayes.core.errors import DataError
+from fastbayes.core.schema import Alignment, Schema, Shape
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+class RetractionError(DataError):
+    """What cannot be taken away, by index of numeric feature and class; -1 stands for all."""
+
+    def __init__(self, message: str, feature: int = -1, label: int = -1) -> None:
+        super().__init__(message)
+        self.feature, self.label = int(feature), int(label)
+
+
+class Axis(NamedTuple):
+    """What the places along an axis of an array stand for.
+
+    size    number of places in a shape
+    origin  where each place of a wanted shape stands in the shape that there is; -1 is nowhere
+    home    where each place stands in a larger shape
+    """
+
+    size: Callable[[Shape], int]
+    origin: Callable[[Shape, Alignment], Ints]
+    home: Callable[[Shape, Shape], Ints]
+
+
+def _slot_origin(shape: Shape, to: Alignment) -> Ints:
+    ends, begins = to.shape.offsets[1:], shape.offsets
+    where = np.empty(int(to.shape.offsets[-1]), np.int64)
+    known = np.ones(len(where), np.bool_)
+    known[ends - 1] = False
+    values = np.concatenate([np.zeros(0, np.int64), *to.values])
+    first = np.repeat(begins[to.categorical], to.shape.sizes)
+    where[known] = np.where(values < 0, -1, first + values)
+    where[ends - 1] = begins[to.categorical + 1] - 1
+    return where
+
+
+def _slot_home(shape: Shape, larger: Shape) -> Ints:
+    old, new = shape.offsets, larger.offsets
+    where = np.arange(old[-1]) + np.repeat(new[:-1] - old[:-1], shape.sizes + 1)
+    where[old[1:] - 1] = new[1:] - 1
+    return where
+
+
+CLASSES = Axis(
+    lambda shape: shape.n_classes,
+    lambda _, to: to.classes,
+    lambda shape, _: np.arange(shape.n_classes),
+)
+NUMERIC = Axis(
+    lambda shape: shape.n_numeric,
+    lambda _, to: to.numeric,
+    lambda shape, _: np.arange(shape.n_numeric),
+)
+# The values of each categorical feature, and after them a place for its missing ones.
+SLOTS = Axis(lambda shape: int(shape.offsets[-1]), _slot_origin, _slot_home)
+
+
+class ArraySpec(NamedTuple):
+    """What `array` declares."""
+
+    axes: tuple[Axis, ...]
+    rows: bool
+    merge: np.ufunc
+    empty: float
+    scales: bool
+    rounding: bool
+    optional: bool
+
+    def made(self, shape: Shape, kind: Any) -> NDArray[Any]:
+        """Return the array of no rows."""
+        return np.full(tuple(axis.size(shape) for axis in self.axes), self.empty, kind)
+
+
+def array(
+    *axes: Axis,
+    rows: bool = False,
+    merge: np.ufunc = np.add,
+    empty: float = 0.0,
+    scales: bool = True,
+    rounding: bool = False,
+    optional: bool = False,
+) -> Any:
+    """Declare an array of a statistic.
+
+    Parameters
+    ----------
+    axes
+        `CLASSES`, `NUMERIC` or `SLOTS` for each axis.
+    rows
+        Whether it counts rows: then it is int64 unless rows carry weights, else float64.
+    merge
+        What makes one of the arrays of two parts of the rows.
+    empty
+        What it holds where there are no rows.
+    scales
+        Whether rows that weigh twice as much make it twice as large.
+    rounding
+        Whether it is what rounding took from another one, which no comparison looks at.
+    optional
+        Whether it may be None.
+    """
+    return ArraySpec(axes, rows, merge, empty, scales and merge is np.add, rounding, optional)
+
+
+class Room(NamedTuple):
+    """What there is to count: the sizes on which the bytes of a statistic depend.
+
+    shape   sizes, at least one class among them
+    widths  (n_categorical,) values of each categorical column, and one more if any is missing
+    copies  sets of statistics, one for each thread and one of the result
+    rows    most rows that there can be
+    gaps    whether numeric values are missing
+    """
+
+    shape: Shape
+    widths: Ints
+    copies: int
+    rows: float = math.inf
+    gaps: bool = True
+
+
+class Need(NamedTuple):
+    """Bytes that a statistic takes.
+
+    columns  (n_categorical,) of each categorical column
+    numbers  of all numeric columns
+    rest     of what depends on no column
+    """
+
+    columns: Ints
+    numbers: int = 0
+    rest: int = 0
+
+
+class Statistic:
+    """A sufficient statistic: a value that adds, subtracts, scales, aligns, saves and ships.
+
+    A new one declares its arrays, says in `update` what a batch of rows adds to them, and is
+    registered (`fastbayes.statistics.registry`). All else follows from the declarations, and can
+    be replaced by a method where a statistic is more than its arrays.
+
+    Parameters
+    ----------
+    shape
+        Sizes to allocate for.
+    weighted
+        Whether rows carry weights.
+    """
+
+    # What it is called in files and in messages.
+    name: ClassVar[str]
+    title: ClassVar[str]
+    # How a memory limit names the work, and the columns that need the most of it.
+    work: ClassVar[str] = "counting"
+    greatest: ClassVar[str] = "{numbers:,} numeric columns need {bytes:,} bytes,"
+    # Whether half of the machine's memory is the limit where none is given.
+    limited: ClassVar[bool] = True
+    # Whether a difference is as exact as a sum.
+    comes_apart: ClassVar[bool] = True
+    # What numeric columns are to be, where it matters: "bins", or "numbers" as they are.
+    numeric_as: ClassVar[str] = ""
+    # Statistics that are counted with it.
+    companions: ClassVar[tuple[str, ...]] = ()
+
+    _specs: ClassVar[dict[str, ArraySpec]] = {}
+
+    shape: Shape
+
+    def __init_subclass__(cls) -> None:
+        own = {key: spec for key, spec in vars(cls).items() if isinstance(spec, ArraySpec)}
+        for key in own:
+            delattr(cls, key)
+        cls._specs = {**cls._specs, **own}
+        if any(spec.merge is not np.add for spec in own.values()):
+            cls.comes_apart = False
+
+    def __init__(self, shape: Shape, *, weighted: bool = False) -> None:
+        self.shape = shape
+        for key, spec in self._specs.items():
+            kind = np.int64 if spec.rows and not weighted else np.float64
+            setattr(self, key, None if spec.optional else spec.made(shape, kind))
+
+    @classmethod
+    def zeros(cls, shape: Shape, *, weighted: bool = False, **options: Any) -> Self:
+        """Return the empty statistic."""
+        return cls(shape, weighted=weighted, **options)
+
+    @classmethod
+    def order_free(cls, weighted: bool) -> bool:
+        """Return whether the order in which rows are added changes no bit."""
+        return all(
+            spec.merge is not np.add or (spec.rows and not weighted) for spec in cls._specs.values()
+        )
+
+    @classmethod
+    def need(cls, room: Room, **options: Any) -> Need:
+        """Return the bytes of so many copies, of each column; options as for `zeros`."""
+        shape, columns = room.shape, np.zeros(len(room.shape.sizes), np.int64)
+        numbers = rest = 0
+        for spec in cls._specs.values():
+            others = (axis.size(shape) for axis in spec.axes if axis is not SLOTS)
+            cells = 8 * room.copies * math.prod(others) * (not spec.optional)
+            if SLOTS in spec.axes:
+                columns += cells * (shape.sizes + 1)
+            elif NUMERIC in spec.axes:
+                numbers += cells
+            else:
+                rest += cells
+        return Need(columns, numbers, rest)
+
+    # -- counting ------------------------------------------------------------------------------
+
+    def update(self, batch: Batch) -> None:
+        """Add the rows of a batch, whose codes fit this shape or an earlier stage of it."""
+        raise NotImplementedError
+
+    @property
+    def weighted(self) -> bool:
+        """Whether the counts are sums of weights."""
+        return any(
+            spec.rows and getattr(self, k).dtype.kind == "f" for k, spec in self._specs.items()
+        )
+
+    @property
+    def gaps(self) -> bool:
+        """Whether missing numbers were met which need more room."""
+        return False
+
+    @property
+    def n_groups(self) -> int | None:
+        """Groups of features that are counted together, None where there are no groups."""
+        return None
+
+    def unforeseen(self) -> tuple[int, str]:
+        """Return the bytes of one copy that only the rows could tell, and what takes them."""
+        return 0, ""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return sum(held.nbytes for held in self.arrays().values())
+
+    # -- layout --------------------------------------------------------------------------------
+
+    def _holding(self, arrays: Mapping[str, Any], shape: Shape | None = None) -> Self:
+        """Return a statistic of these arrays."""
+        result = type(self).__new__(type(self))
+        result.shape = self.shape if shape is None else shape
+        for key in self._specs:
+            setattr(result, key, arrays.get(key))
+        return result
+
+    def take(self, to: Alignment) -> Self:
+        """Return the statistic with its cells moved to another shape; new cells are empty."""
+        arrays = {}
+        for key, held in self.arrays().items():
+            spec = self._specs[key]
+            origins = [axis.origin(self.shape, to) for axis in spec.axes]
+            kept = [np.flatnonzero(origin >= 0) for origin in origins]
+            source = [origin[here] for origin, here in zip(origins, kept, strict=True)]
+            arrays[key] = spec.made(to.shape, held.dtype)
+            arrays[key][np.ix_(*kept)] = held[np.ix_(*source)]
+        return self._holding(arrays, to.shape)
+
+    def grown(self, shape: Shape) -> Self:
+        """Return the statistic with room for at least `shape`; values and classes are appended."""
+        larger = union(self.shape, shape)
+        axes = {axis for spec in self._specs.values() for axis in spec.axes}
+        if all(axis.size(larger) == axis.size(self.shape) for axis in axes):
+            return self
+        arrays = {}
+        for key, held in self.arrays().items():
+            spec = self._specs[key]
+            arrays[key] = spec.made(larger, held.dtype)
+            arrays[key][np.ix_(*(axis.home(self.shape, larger) for axis in spec.axes))] = held
+        return self._holding(arrays, larger)
+
+    # -- arithmetic ----------------------------------------------------------------------------
+
+    def __add__(self, other: Self) -> Self:
+        mine, theirs = self.arrays(), other.arrays()
+        return self._holding({k: self._specs[k].merge(mine[k], theirs[k]) for k in mine})
+
+    def __sub__(self, other: Self) -> Self:
+        if any(spec.merge is not np.add for spec in self._specs.values()):
+            raise RetractionError(
+                f"{self.title} do not come apart again; count the remaining rows again"
+            )
+        mine, theirs = self.arrays(), other.arrays()
+        return self._holding({k: mine[k] - theirs[k] for k in mine})
+
+    def _absorb(self, other: Self) -> None:
+        """Add another statistic of the same shape, in place."""
+        vars(self).update(vars(self + other))
+
+    def __mul__(self, factor: float) -> Self:
+        if factor == 0:
+            return type(self)(self.shape, weighted=True)
+        return self._holding(
+            {k: v * factor if self._specs[k].scales else v.copy() for k, v in self.arrays().items()}
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, type(self)):
+            return NotImplemented
+        mine, theirs = self.arrays(), other.arrays()
+        # By value: twice a count is the count of twice the rows, whichever type holds it.
+        return mine.keys() == theirs.keys() and all(
+            np.array_equal(held, theirs[key]) for key, held in mine.items()
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def allclose(self, other: Self, rtol: float) -> bool:
+        """Return whether all numbers agree, relative to the largest of their array."""
+        mine, theirs = self.arrays(), other.arrays()
+        return mine.keys() == theirs.keys() and all(
+            close(held, theirs[key], rtol)
+            for key, held in mine.items()
+            if not self._specs[key].rounding
+        )
+
+    def round_off(self, least: float, schema: Schema) -> None:
+        """Leave out counts that are no more than rounding of what was taken away, in place.
+
+        Raises
+        ------
+        DataError
+            When a count would be below 0: rows were taken away that were never added.
+        """
+
+    # -- as arrays -----------------------------------------------------------------------------
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the statistic as named arrays."""
+        held = {key: getattr(self, key) for key in self._specs}
+        return {key: values for key, values in held.items() if values is not None}
+
+    @classmethod
+    def from_arrays(cls, shape: Shape, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Return the statistic held by the arrays of `arrays()`."""
+        rows = [arrays[key] for key, spec in cls._specs.items() if spec.rows]
+        result = cls(shape, weighted=any(held.dtype == np.float64 for held in rows[:1]))
+        for key, spec in cls._specs.items():
+            if spec.optional and key not in arrays:
+                continue
+            held, place = arrays[key], getattr(result, key)
+            if place is None:
+                place = spec.made(shape, np.float64)
+            check_fit(key, held, place.dtype, place.shape)
+            setattr(result, key, np.array(held))
+        return result
+
+
+def union(a: Shape, b: Shape) -> Shape:
+    """Return the shape that has room for either."""
+    return Shape(np.maximum(a.sizes, b.sizes), a.n_numeric, max(a.n_classes, b.n_classes))
+
+
+def close(a: NDArray[Any], b: NDArray[Any], rtol: float) -> bool:
+    """Return whether two arrays agree, relative to the largest number of the first."""
+    if a.shape != b.shape:
+        return False
+    # Infinite is what an extreme of no rows is.
+    scale = float(np.abs(a[np.isfinite(a)]).max(initial=0.0))
+    return bool(np.allclose(a, b, rtol=rtol, atol=rtol * scale))
+
+
+def check_fit(key: str, held: NDArray[Any], kind: Any, shape: tuple[int, ...]) -> None:
+    """Raise ValueError where an array of a file is not of this type and shape."""
+    if held.shape != shape or held.dtype != kind:
+        raise ValueError(
+            f"{key}: {held.dtype}{held.shape} does not fit the schema, which wants "
+            f"{np.dtype(kind)}{shape}"
+        )
