@@ -14,8 +14,7 @@ from benchmarks.case import OURS, Case, Claim, Work, rows_of
 from benchmarks.measure import Side
 from fastbayes.kernels import dispatch
 from fastbayes.networks.graph.coded import Coded
-from fastbayes.networks.infer.inference import joint_posterior
-from fastbayes.networks.infer.marginals import marginals
+from fastbayes.networks.infer.inference import joint_posterior, marginals
 from fastbayes.networks.sample.blankets import ENTRIES, compiled, free_nodes
 from fastbayes.networks.sample.gibbs import asked_of, gibbs, gibbs_of_groups
 from fastbayes.networks.sample.starts import starts

@@ -16,12 +16,10 @@ from sampling_cases import exact, joint_of, random_network, read_bif
 from fastbayes.core.errors import DataError, FastBayesWarning, MemoryLimitError
 from fastbayes.networks.graph.coded import Coded
 from fastbayes.networks.sample import starts as starts_module
-from fastbayes.networks.sample.blankets import compiled
-from fastbayes.networks.sample.deterministic_blocks import tied
+from fastbayes.networks.sample.blankets import compiled, tied
 from fastbayes.networks.sample.estimates import batch_lengths, estimates
-from fastbayes.networks.sample.forward import Forward
 from fastbayes.networks.sample.gibbs import gibbs
-from fastbayes.networks.sample.starts import starts
+from fastbayes.networks.sample.starts import Forward, starts
 from fastbayes.networks.sample.weighting import likelihood_weighting
 
 SAMPLERS = [gibbs, likelihood_weighting]

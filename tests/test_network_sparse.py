@@ -12,7 +12,7 @@ import pytest
 import fastbayes as fb
 from fastbayes.core.errors import DataError, MemoryLimitError
 from fastbayes.networks import network_data
-from fastbayes.networks.graph.sparse import SparseTable, from_counts
+from fastbayes.networks.graph.coded import SparseTable, from_counts
 from fastbayes.networks.network import BayesianNetwork
 
 NAMES = [f"n{i}" for i in range(6)]

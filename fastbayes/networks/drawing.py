@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.files import atomic, check_target
+from fastbayes.networks.graph.coded import SparseTable
 from fastbayes.networks.graph.query_result import as_column
-from fastbayes.networks.graph.sparse import SparseTable
 from fastbayes.networks.graph.tables import NetworkTables
 from fastbayes.networks.infer import inference
 from fastbayes.scan import engine

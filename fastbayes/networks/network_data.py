@@ -16,7 +16,7 @@ from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import DataError, MemoryLimitError, SchemaError
 from fastbayes.core.schema import Feature, Schema
 from fastbayes.data.source import open_source
-from fastbayes.networks.graph.sparse import fits
+from fastbayes.networks.graph.coded import fits
 from fastbayes.scan import engine
 from fastbayes.scan.counting import opened_to_learn
 from fastbayes.scan.discretization import numeric_cuts

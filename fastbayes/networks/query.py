@@ -11,7 +11,7 @@ from fastbayes.networks.graph.dag import Names
 from fastbayes.networks.graph.query_result import QueryResult, QueryResults
 from fastbayes.networks.graph.tables import NetworkTables
 from fastbayes.networks.infer import inference
-from fastbayes.networks.infer.marginals import marginals
+from fastbayes.networks.infer.inference import marginals
 
 
 class QueryMixin(NetworkTables):

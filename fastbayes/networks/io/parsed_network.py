@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.errors import DataError, FileFormatError
 from fastbayes.core.warn import warn
-from fastbayes.networks.graph.sparse import SparseTable, Table, fits
+from fastbayes.networks.graph.coded import SparseTable, Table, fits
 
 Floats = NDArray[np.float64]
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from fastbayes.core.errors import DataError
 from fastbayes.networks.graph.coded import Coded
 from fastbayes.networks.sample.blankets import check_evidence
-from fastbayes.networks.sample.forward import Forward
 from fastbayes.networks.sample.gibbs import Sampled, asked_of, check_cells, check_targets
+from fastbayes.networks.sample.starts import Forward
 from fastbayes.scan import engine
 
 Floats = NDArray[np.float64]

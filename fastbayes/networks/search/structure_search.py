@@ -11,9 +11,8 @@ import numpy as np
 
 from fastbayes.networks.graph.dag import DAG
 from fastbayes.networks.search.score import ScoreRule, masks_of, members
-from fastbayes.networks.search.search_climb import Climber, Limits, Move
+from fastbayes.networks.search.search_climb import Climber, Limits, Move, along_order, tree
 from fastbayes.networks.search.search_exact import best_graph
-from fastbayes.networks.search.search_order import along_order, tree
 from fastbayes.networks.search.search_rows import CompleteRows, read_rows
 from fastbayes.networks.search.search_scores import FamilyScores
 from fastbayes.scan import engine
