@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -15,9 +15,8 @@ from fastbayes.networks.graph.coded import from_counts, rows_of
 from fastbayes.networks.graph.dag import DAG, ordered_parents
 from fastbayes.networks.graph.parameters import Completed, TablePrior, by_expectation, ordered_table
 from fastbayes.networks.graph.tables import NetworkTables
-from fastbayes.networks.network_data import Wide, counted, counted_apart, held, states_of
+from fastbayes.networks.search.node_rows import ReadOptions, Wide, held, read_rows, states_of
 from fastbayes.networks.search.score import ScoreRule, family_score, masks_of
-from fastbayes.networks.search.search_rows import read_rows
 from fastbayes.networks.search.search_scores import FamilyScores
 from fastbayes.networks.search.structure_search import Edges, Learned, learned
 from fastbayes.scan.counting import several
@@ -27,8 +26,11 @@ from fastbayes.statistics.bundle import Statistics
 Ints = NDArray[np.int64]
 
 
-class Fitting(NetworkTables):
-    """A network that learns its tables from data."""
+class LearnMixin(NetworkTables):
+    """A network that learns its tables, and its graph, from data."""
+
+    # What the search of `learn` found, and the way to it.
+    search_: Learned
 
     def fit(
         self,
@@ -136,14 +138,12 @@ class Fitting(NetworkTables):
         if not self.nodes:
             raise ValueError("the graph has no node: there is nothing to learn")
         families = {node: (*self.parents[node], node) for node in self.nodes}
-        counting = partial(
-            counted,
-            data,
+        reading = ReadOptions(
             categorical=self._as_states(categorical),
             discretize=discretize,
             sample_weight=sample_weight,
             domains={**self._known(), **(domains or {})},
-            missing="category" if missing == "category" else "marginalize",
+            missing=missing,
             null_values=null_values,
             filesystem=filesystem,
             threads=threads,
@@ -151,9 +151,9 @@ class Fitting(NetworkTables):
             progress=progress,
         )
         if missing != "em":
-            stats, wide = counted_apart(counting, families, memory_limit, threads)
+            stats, wide = reading.counted_apart(data, families)
             return self._take(stats, rule, wide=wide)
-        stats = counting(self.nodes, families.values(), cells=True)
+        stats = reading.counted(data, self.nodes, families.values(), cells=True)
         places = self._ordered_states(stats)[1]
         cells = stats.cells
         names = [stats.schema.names[j] for j in cells.columns]
@@ -322,22 +322,22 @@ class Fitting(NetworkTables):
         families = {node: (*self.parents[node], node) for node in self.nodes}
         if missing == "complete":
             data = held(data)
-        told: dict[str, Any] = {
-            "categorical": self._as_states(categorical),
-            "discretize": self._cuts if discretize is None and self._cuts else discretize,
-            "sample_weight": sample_weight,
-            "domains": {**self._known(), **(domains or {})},
-            "null_values": null_values,
-            "filesystem": filesystem,
-            "threads": threads,
-            "memory_limit": memory_limit,
-        }
-        how = "category" if missing == "category" else "marginalize"
-        counting = partial(counted, data, missing=how, progress=progress, **told)
-        stats, wide = counted_apart(counting, families, memory_limit, threads)
+        reading = ReadOptions(
+            categorical=self._as_states(categorical),
+            discretize=self._cuts if discretize is None and self._cuts else discretize,
+            sample_weight=sample_weight,
+            domains={**self._known(), **(domains or {})},
+            missing=missing,
+            null_values=null_values,
+            filesystem=filesystem,
+            threads=threads,
+            memory_limit=memory_limit,
+            progress=progress,
+        )
+        stats, wide = reading.counted_apart(data, families)
         if missing == "complete" and stats.values.missing.any():
-            rows = read_rows(data, columns=list(self.nodes), **told)
-            scores = FamilyScores(rows, rule, threads=threads, memory_limit=memory_limit)
+            rows = read_rows(data, replace(reading, columns=list(self.nodes), progress=None))
+            scores = FamilyScores(rows, rule)
             return rule.sign * scores.total(masks_of(self.parents, rows.names)) + 0.0  # never -0
         _, places = self._ordered_states(stats)
         total = float(stats.n_rows)
@@ -351,20 +351,6 @@ class Fitting(NetworkTables):
             table = rows_of(shape, codes, counts)[1]
             parts.append(family_score(table, rule, total, math.prod(shape[:-1])))
         return rule.sign * math.fsum(parts) + 0.0  # never -0
-
-
-def _placed(codes: NDArray[Any], places: Ints) -> Ints:
-    """Return codes in another order of the values; -1, missing, stays."""
-    back = np.full(len(places) + 1, -1, np.int64)
-    back[places] = np.arange(len(places))
-    return back[codes]
-
-
-class LearnMixin(Fitting):
-    """A network that learns its graph."""
-
-    # What the search of `learn` found, and the way to it.
-    search_: Learned
 
     @classmethod
     def learn(
@@ -552,3 +538,10 @@ class LearnMixin(Fitting):
         network = cls._of(ordered_parents(order, source))
         network._declared = dict(getattr(source, "states", {}))
         return network
+
+
+def _placed(codes: NDArray[Any], places: Ints) -> Ints:
+    """Return codes in another order of the values; -1, missing, stays."""
+    back = np.full(len(places) + 1, -1, np.int64)
+    back[places] = np.arange(len(places))
+    return back[codes]

@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS, Batch
 from fastbayes.core.errors import DataError, SchemaError
-from fastbayes.core.schema import Schema
+from fastbayes.core.schema import Feature, Schema
 from fastbayes.data.apply import as_at_fit
 from fastbayes.data.encode import Encoder
 from fastbayes.data.segments import Segment, Source
@@ -21,7 +22,6 @@ from fastbayes.networks.graph.query_result import as_column
 from fastbayes.networks.graph.tables import NetworkTables
 from fastbayes.networks.infer import inference
 from fastbayes.networks.infer.row_posteriors import RowEvidence, RowPosteriors, columns_of
-from fastbayes.networks.network_data import schema_for
 from fastbayes.scan import engine
 
 Floats = NDArray[np.float64]
@@ -320,3 +320,34 @@ def scored(
         if n:
             logger.info("column %r: %d values are no states of the node", name, n)
     return (out if known else np.concatenate(pieces)), lost
+
+
+def schema_for(states: Mapping[str, Sequence[Any]], cuts: Mapping[str, Floats]) -> Schema:
+    """Return the schema that codes values as places among the states; missing is beyond, or None.
+
+    Parameters
+    ----------
+    states
+        The states of each node; None may be the last.
+    cuts
+        The cut points of nodes whose states are bins.
+
+    Raises
+    ------
+    SchemaError
+        When the states of a node are of several types.
+    """
+    features = []
+    for node, values in states.items():
+        if node in cuts:
+            features.append(Feature.binned(node, cuts[node]))
+            continue
+        known = [*values][: -1 if values[-1] is None else None]
+        try:
+            column = pa.array(known)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+            raise SchemaError(
+                f"node {node!r}: its states {known} are of several types; no column has such"
+            ) from error
+        features.append(Feature(node, "categorical", column, True))
+    return Schema(None, pa.array([None], pa.null()), tuple(features))

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from fastbayes.core.errors import MemoryLimitError
 from fastbayes.kernels import dispatch
+from fastbayes.networks.search.node_rows import CompleteRows, Read
 from fastbayes.networks.search.score import Floats, ScoreRule, members
-from fastbayes.networks.search.search_rows import Columns, CompleteRows, Read
 from fastbayes.scan import engine
+from fastbayes.scan.deduplicate import Columns
 
 Ints = NDArray[np.int64]
 
@@ -36,10 +37,6 @@ class FamilyScores:
         The table.
     rule
         The score.
-    threads
-        Worker threads; they never change a bit of a score.
-    memory_limit
-        Bytes that the tables of one scan may take.
 
     Notes
     -----
@@ -51,17 +48,10 @@ class FamilyScores:
     stand in one array: of a thousand nodes there are millions of sets.
     """
 
-    def __init__(
-        self,
-        rows: CompleteRows,
-        rule: ScoreRule,
-        *,
-        threads: int | None = None,
-        memory_limit: int | None = None,
-    ) -> None:
+    def __init__(self, rows: CompleteRows, rule: ScoreRule) -> None:
         self.rows, self.rule = rows, rule
-        self.threads = engine.resolved_threads(threads)
-        limit = engine.default_limit() if memory_limit is None else int(memory_limit)
+        self.threads = engine.resolved_threads(rows.reading.threads)
+        limit = rows.reading.limit
         # Every worker has a set of tables, some wait to be added up, and one is the sum.
         self.room = max(limit // 2 // (8 * (self.threads + 3)), 1)
         self.sizes = rows.sizes.tolist()
