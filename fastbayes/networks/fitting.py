@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes.networks.graph.coded import from_counts, rows_of
+from fastbayes.networks.graph.coded import Ints, from_counts, rows_of
 from fastbayes.networks.graph.dag import DAG, ordered_parents
 from fastbayes.networks.graph.parameters import Completed, TablePrior, by_expectation, ordered_table
 from fastbayes.networks.graph.tables import NetworkTables
@@ -22,8 +22,6 @@ from fastbayes.networks.search.structure_search import Edges, Learned, learned
 from fastbayes.scan.counting import several
 from fastbayes.scan.engine import Progress
 from fastbayes.statistics.bundle import Statistics
-
-Ints = NDArray[np.int64]
 
 
 class LearnMixin(NetworkTables):

@@ -18,13 +18,12 @@ from fastbayes.data.apply import as_at_fit
 from fastbayes.data.encode import Encoder
 from fastbayes.data.segments import Segment, Source
 from fastbayes.data.source import open_source
+from fastbayes.networks.graph.coded import Floats
 from fastbayes.networks.graph.query_result import as_column
 from fastbayes.networks.graph.tables import NetworkTables
 from fastbayes.networks.infer import inference
 from fastbayes.networks.infer.row_posteriors import RowEvidence, RowPosteriors, columns_of
 from fastbayes.scan import engine
-
-Floats = NDArray[np.float64]
 
 logger = logging.getLogger("fastbayes")
 

@@ -9,9 +9,9 @@ from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from fastbayes.networks.graph.coded import Floats
+
 Scope = tuple[int, ...]
 
 

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastbayes.core.errors import DataError, MemoryLimitError
-from fastbayes.networks.graph.coded import Coded, SparseTable, cells_at
+from fastbayes.networks.graph.coded import Coded, Floats, SparseTable, cells_at
 from fastbayes.networks.infer.elimination import (
     Buckets,
     Factor,
@@ -20,8 +19,6 @@ from fastbayes.networks.infer.elimination import (
     log_eliminated,
     logs,
 )
-
-Floats = NDArray[np.float64]
 
 # Numbers of the largest table: 256 MiB.
 LARGEST = 1 << 25

@@ -13,14 +13,12 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import Codes
 from fastbayes.core.errors import MemoryLimitError
 from fastbayes.kernels import dispatch
-from fastbayes.networks.graph.coded import Coded, SparseTable, logs_of
+from fastbayes.networks.graph.coded import Coded, Floats, Ints, SparseTable, logs_of
 from fastbayes.networks.infer import inference
 from fastbayes.networks.infer.elimination import Factor, best_order, log_eliminated
 from fastbayes.networks.infer.inference import LARGEST
 from fastbayes.networks.infer.scorer import Network
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Column = NDArray[np.unsignedinteger]
 
 # Numbers of a table of posteriors that is made ahead: 2 MiB stay in cache.

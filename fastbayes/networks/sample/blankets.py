@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes.core.errors import DataError, MemoryLimitError
+from fastbayes.core.errors import MemoryLimitError
 from fastbayes.kernels.dispatch import readonly
 from fastbayes.kernels.numpy.gibbs import PRODUCT, TABLE, Program
-from fastbayes.networks.graph.coded import Coded
+from fastbayes.networks.graph.coded import Coded, Floats, Ints
 
-Floats = NDArray[np.float64]
+# Nodes and a table over them, an axis for each.
+Factor = tuple[tuple[int, ...], Floats]
 
 # A unit has a table of at most so many blanket configurations times states, and all tables have
 # at most so many thresholds (1 MiB): from beyond the caches a look-up takes as long as products.
@@ -23,6 +24,8 @@ ENTRIES = 1 << 16
 ALL_ENTRIES = 1 << 18
 # Numbers that a unit without table may need of each chain.
 STATES = 1 << 16
+# Joint states that are looked through to find those of a block that are possible, at least.
+CANDIDATES = 1 << 16
 
 
 def free_factors(coded: Coded, evidence: Mapping[int, int]) -> list[Factor]:
@@ -277,28 +280,6 @@ def _add_factor(parts: _Parts, unit: DeterministicBlock, factor: Factor, at: int
         if v not in unit.nodes:
             parts.add("factor_outer", v)
             parts.add("factor_step", steps[v])
-
-
-def check_evidence(coded: Coded, evidence: Mapping[int, int]) -> None:
-    """Raise where a state is none of its node's.
-
-    Raises
-    ------
-    DataError
-        The message names node and state.
-    """
-    for v, state in evidence.items():
-        if not (0 <= v < len(coded.sizes) and 0 <= state < coded.sizes[v]):
-            name = coded.names[v] if 0 <= v < len(coded.sizes) else v
-            raise DataError(f"evidence on node {name!r}: it has no state {state}")
-
-
-Ints = NDArray[np.int64]
-# Nodes and a table over them, an axis for each.
-Factor = tuple[tuple[int, ...], Floats]
-
-# Joint states that are looked through to find those of a block that are possible, at least.
-CANDIDATES = 1 << 16
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.errors import DataError
-from fastbayes.networks.graph.coded import Coded
+from fastbayes.networks.graph.coded import Coded, Floats
 from fastbayes.networks.sample.blankets import free_factors
 
 States = NDArray[np.uint16]
@@ -168,9 +168,6 @@ def _narrow(
                 domains[v] = _Domain(left, n)
                 waiting += [rule for rule in having[v] if rule[0] != scope]
     return True
-
-
-Floats = NDArray[np.float64]
 
 
 class Forward:

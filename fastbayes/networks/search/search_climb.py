@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.kernels import dispatch
-from fastbayes.networks.search.score import Floats, members
+from fastbayes.networks.graph.coded import Floats
+from fastbayes.networks.search.score import members
 from fastbayes.networks.search.search_scores import FamilyScores
 
 Flags = NDArray[np.bool_]

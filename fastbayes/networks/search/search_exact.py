@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.errors import MemoryLimitError
 from fastbayes.kernels import dispatch
-from fastbayes.networks.search.score import Floats
+from fastbayes.networks.graph.coded import Floats
 from fastbayes.networks.search.search_climb import TIE, Limits
 from fastbayes.networks.search.search_scores import FamilyScores
 from fastbayes.scan import engine

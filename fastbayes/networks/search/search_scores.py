@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 
 from fastbayes.core.errors import MemoryLimitError
 from fastbayes.kernels import dispatch
+from fastbayes.networks.graph.coded import Floats, Ints
 from fastbayes.networks.search.node_rows import CompleteRows, Read
-from fastbayes.networks.search.score import Floats, ScoreRule, members
+from fastbayes.networks.search.score import ScoreRule, members
 from fastbayes.scan import engine
 from fastbayes.scan.deduplicate import Columns
-
-Ints = NDArray[np.int64]
 
 # Rows counted by one call: tables are added up after as many, in this order, whatever the threads.
 PART = 1 << 16
