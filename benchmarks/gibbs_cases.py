@@ -14,10 +14,9 @@ from benchmarks.case import OURS, Case, Claim, Work, rows_of
 from benchmarks.measure import Side
 from fastbayes.kernels import dispatch
 from fastbayes.networks.graph.coded import Coded
-from fastbayes.networks.infer.inference import joint_posterior
-from fastbayes.networks.infer.marginals import marginals
+from fastbayes.networks.infer.inference import joint_posterior, marginals
 from fastbayes.networks.sample.blankets import ENTRIES, compiled, free_nodes
-from fastbayes.networks.sample.gibbs import asked_of, gibbs, gibbs_of_groups
+from fastbayes.networks.sample.gibbs import asked_of, gibbs_of_groups
 from fastbayes.networks.sample.starts import starts
 
 NUMPY = "numpy, all chains at once"
@@ -133,7 +132,8 @@ def _query(rows: int, _: Path) -> Work:
 
     def ours() -> Any:
         burn_in = draws // chains // 10
-        return gibbs(network, evidence, [target], draws=draws, burn_in=burn_in, seed=0)
+        options = {"draws": draws, "burn_in": burn_in, "seed": 0}
+        return gibbs_of_groups(network, evidence, [[target]], **options)[0]
 
     def check(results: dict[str, Any]) -> None:
         expected = joint_posterior(network, evidence, [target])[0]
@@ -162,7 +162,7 @@ def _marginals(rows: int, _: Path) -> Work:
         )
 
     def one_by_one() -> Any:
-        return {v: gibbs(network, evidence, [v], **options) for v in two}
+        return {v: gibbs_of_groups(network, evidence, [[v]], **options)[0] for v in two}
 
     def check(results: dict[str, Any]) -> None:
         expected = dict(zip(free, marginals(network, evidence, free)[0], strict=True))

@@ -9,8 +9,8 @@ from typing import Any
 from benchmarks import alarm
 from benchmarks.case import OURS, Case, Claim, Work, rows_of
 from benchmarks.measure import Side
+from fastbayes.networks.search.node_rows import read_rows
 from fastbayes.networks.search.score import ScoreRule, masks_of
-from fastbayes.networks.search.search_rows import read_rows
 from fastbayes.networks.search.search_scores import FamilyScores
 from fastbayes.networks.search.structure_search import learned
 

@@ -8,6 +8,18 @@ import re
 import numpy as np
 
 from fastbayes.networks.graph.coded import Coded
+from fastbayes.networks.sample.gibbs import gibbs_of_groups
+from fastbayes.networks.sample.weighting import weighting_of_groups
+
+
+def gibbs(coded, evidence, targets, **options):
+    """Return what Gibbs sampling says of one group of nodes."""
+    return gibbs_of_groups(coded, evidence, [targets], **options)[0]
+
+
+def likelihood_weighting(coded, evidence, targets, **options):
+    """Return what likelihood weighting says of one group of nodes."""
+    return weighting_of_groups(coded, evidence, [targets], **options)[0]
 
 
 def read_bif(path):

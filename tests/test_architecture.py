@@ -205,7 +205,7 @@ def test_every_place_is_used() -> None:
         ("core.new", "from fastbayes import __version__"),
         ("core.new", "from fastbayes.statistics import ValueCounts"),
         ("generate", "from fastbayes.cli import main"),
-        ("networks.graph.new", "from fastbayes.networks.infer.batch import Batch"),
+        ("networks.graph.new", "from fastbayes.networks.infer.scorer import Batch"),
         ("networks.graph.new", "from fastbayes.networks.network import BayesianNetwork"),
         ("networks.new", "from fastbayes.models.estimator import base"),
         ("data.new", "import importlib\nimportlib.import_module('fastbayes.cli')"),

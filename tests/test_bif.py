@@ -19,7 +19,7 @@ from network_files import HARD, check_posteriors, networks
 from networks_made import asia, burglary, random_network, read_plain_bif
 
 from fastbayes.core.errors import DataError, FastBayesWarning, FileFormatError
-from fastbayes.networks.graph.sparse import SparseTable
+from fastbayes.networks.graph.coded import SparseTable
 from fastbayes.networks.io import bif, pyagrum_formats
 from fastbayes.networks.network import BayesianNetwork
 

@@ -17,7 +17,7 @@ from scipy.special import logsumexp
 
 import fastbayes as fb
 from fastbayes.core.errors import MemoryLimitError, SchemaError
-from fastbayes.networks.infer import elimination
+from fastbayes.networks.infer import scorer
 from fastbayes.networks.network import BayesianNetwork
 
 NAMES = ["a", "b", "c", "d", "e"]
@@ -506,7 +506,7 @@ def test_wide_sum__is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     table = draw(15, holes=0.2)
     model = fitted({"y": (), "e": ("a", "b", "c", "y")}, table)
     row = {n: pa.array([None], pa.string()) for n in NAMES} | {"e": [table["e"][0].as_py()]}
-    monkeypatch.setattr(elimination, "LARGEST", 2)
+    monkeypatch.setattr(scorer, "LARGEST", 2)
     with pytest.raises(MemoryLimitError, match="summing out columns"):
         model.predict_proba(row)
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from learning_cases import random_codes, table_of
 from oracles import network_scores as naive
 
+from fastbayes.networks.search.node_rows import ReadOptions, read_rows
 from fastbayes.networks.search.score import ScoreRule, members
 from fastbayes.networks.search.search_climb import Climber, Limits, Move
-from fastbayes.networks.search.search_rows import read_rows
 from fastbayes.networks.search.search_scores import FamilyScores
 from fastbayes.networks.search.structure_search import learned
 
@@ -27,7 +27,7 @@ def climber(seed, name):
     columns, sizes = random_codes(rng, 60, N)
     table, domains = table_of(columns, sizes)
     names = sorted(domains)
-    rows = read_rows(table, domains=domains)
+    rows = read_rows(table, ReadOptions(domains=domains))
     assert list(rows.names) == names
     forbidden, required = [0] * N, [0] * N
     for v in range(N):

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fastbayes.core.errors import MemoryLimitError
-from fastbayes.networks.graph.dag import DAG
-from fastbayes.networks.graph.minimal import ordered_parents
+from fastbayes.networks.graph.dag import DAG, ordered_parents
 
 BURGLARY = DAG({"B": [], "E": [], "A": ["B", "E"], "J": ["A"], "M": ["A"]})
 Floats = NDArray[np.float64]

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastbayes.core.errors import DataError, MemoryLimitError, SchemaError
-from fastbayes.networks.infer import batch
+from fastbayes.networks.infer import row_posteriors as batch
 from fastbayes.networks.network import BayesianNetwork
 from tests.networks_made import asia, random_network
 

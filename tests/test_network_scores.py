@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,8 +11,8 @@ from learning_cases import random_codes, random_graph, table_of
 from oracles import network_scores as naive
 
 from fastbayes.core.errors import DataError, MemoryLimitError, SchemaError
+from fastbayes.networks.search.node_rows import ReadOptions, read_rows
 from fastbayes.networks.search.score import SCORES, ScoreRule, family_score, masks_of, members
-from fastbayes.networks.search.search_rows import read_rows
 from fastbayes.networks.search.search_scores import FamilyScores
 
 
@@ -24,7 +25,9 @@ def test_graphs_score_as_by_hand(name, seed):
     graph = random_graph(rng, 4)
     weight = rng.integers(1, 9, len(columns[0])) / 4 if seed % 2 else np.ones(len(columns[0]))
     table, domains = table_of(columns, sizes)
-    rows = read_rows(table, domains=domains, sample_weight=weight if seed % 2 else None)
+    rows = read_rows(
+        table, ReadOptions(domains=domains, sample_weight=weight if seed % 2 else None)
+    )
     scores = FamilyScores(rows, ScoreRule(name, 2.5))
     masks = [sum(1 << u for u in above) for above in graph]
     found = scores.rule.sign * scores.total(masks)
@@ -51,7 +54,7 @@ def test_ways_of_counting_agree(name, monkeypatch):
     rng = np.random.default_rng(5)
     columns, sizes = random_codes(rng, n_rows=700, n_nodes=6)
     table, domains = table_of(columns, sizes)
-    rows = read_rows(table, domains=domains)
+    rows = read_rows(table, ReadOptions(domains=domains))
     asked = [(v, sum(1 << u for u in range(6) if u != v)) for v in range(6)] + [(0, 6), (1, 4)]
     expected = FamilyScores(rows, ScoreRule(name)).values(asked)
     assert rows.columns is not None
@@ -59,10 +62,12 @@ def test_ways_of_counting_agree(name, monkeypatch):
     monkeypatch.setattr("fastbayes.networks.search.search_scores.DENSE", 8)
     monkeypatch.setattr("fastbayes.networks.search.search_scores.PART", 7)
     for threads in (1, 3):
-        found = FamilyScores(rows, ScoreRule(name), threads=threads).values(asked)
+        anew = replace(rows, reading=ReadOptions(threads=threads))
+        found = FamilyScores(anew, ScoreRule(name)).values(asked)
         assert found == pytest.approx(expected, rel=1e-12)
-    scanned = read_rows(table, domains=domains, memory_limit=8_000)
+    scanned = read_rows(table, ReadOptions(domains=domains, memory_limit=8_000))
     assert scanned.columns is None
+    scanned = replace(scanned, reading=ReadOptions())
     found = FamilyScores(scanned, ScoreRule(name)).values(asked)
     assert found == pytest.approx(expected, rel=1e-12)
     monkeypatch.setenv("FASTBAYES_KERNELS", "always")
@@ -72,11 +77,11 @@ def test_ways_of_counting_agree(name, monkeypatch):
 def test_equal_rows_are_taken_together():
     columns = [np.tile([0, 1, 1, 0], 50), np.tile([0, 1, 0, 0], 50)]
     table, domains = table_of(columns, [2, 3])
-    rows = read_rows(table, domains=domains)
+    rows = read_rows(table, ReadOptions(domains=domains))
     assert rows.weighted
     assert len(rows.columns[0]) == 3
     assert rows.total == 200
-    weighted = read_rows(table, domains=domains, sample_weight=np.full(200, 0.5))
+    weighted = read_rows(table, ReadOptions(domains=domains, sample_weight=np.full(200, 0.5)))
     assert sorted(weighted.weight.tolist()) == [25.0, 25.0, 50.0]
 
 
@@ -84,7 +89,7 @@ def test_scores_are_of_complete_rows():
     table = {"a": ["x", "y", None, "x"], "b": ["u", "v", "u", None]}
     rows = read_rows(table)
     assert (rows.total, rows.left_out) == (2.0, 2)
-    whole = read_rows(table, missing="category")
+    whole = read_rows(table, ReadOptions(missing="category"))
     assert (whole.total, whole.left_out, whole.sizes.tolist()) == (4.0, 0, [3, 3])
     assert whole.states == (("x", "y", None), ("u", "v", None))
     with pytest.raises(DataError, match="no row is complete"):
@@ -95,19 +100,21 @@ def test_whole_numbers_are_categories_and_fractions_want_bins():
     table = {"n": [1, 2, 2], "x": [0.5, 1.5, 9.0], "s": list("abc")}
     with pytest.raises(SchemaError, match=r"'x' holds fractions.*discretize"):
         read_rows(table)
-    rows = read_rows(table, discretize={"x": [1.0]})
+    rows = read_rows(table, ReadOptions(discretize={"x": [1.0]}))
     assert rows.names == ("n", "s", "x")
     assert rows.sizes.tolist() == [2, 3, 2]
     assert rows.states[2] == ("(-inf, 1]", "(1, inf)")
-    assert read_rows(table, categorical=["x"]).states[2] == (0.5, 1.5, 9.0)
+    assert read_rows(table, ReadOptions(categorical=["x"])).states[2] == (0.5, 1.5, 9.0)
 
 
 def test_tables_over_the_limit_are_refused_by_name():
     columns = [np.arange(3_000) % 30] * 4
     table, domains = table_of(columns, [30] * 4)
-    rows = read_rows(table, domains=domains, memory_limit=20_000)
+    rows = read_rows(table, ReadOptions(domains=domains, memory_limit=20_000))
     with pytest.raises(MemoryLimitError, match=r"\['v0', 'v1', 'v2'\].*max_parents"):
-        FamilyScores(rows, ScoreRule(), memory_limit=100_000).value(2, 3)
+        FamilyScores(replace(rows, reading=ReadOptions(memory_limit=100_000)), ScoreRule()).value(
+            2, 3
+        )
 
 
 def test_rules_and_graphs_in_doubt_are_refused():
@@ -151,7 +158,7 @@ def test_tables_of_more_cells_than_rows_are_summed_over_those_that_occur(name, m
     rng = np.random.default_rng(2)
     columns, sizes = [rng.integers(0, 40, 300) for _ in range(4)], [40] * 4
     table, domains = table_of(columns, sizes)
-    rows = read_rows(table, domains=domains)
+    rows = read_rows(table, ReadOptions(domains=domains))
     monkeypatch.setattr("fastbayes.networks.search.search_scores.DENSE", 10**9)
     expected = FamilyScores(rows, ScoreRule(name)).value(0, 6)
     monkeypatch.setattr("fastbayes.networks.search.search_scores.DENSE", 1 << 16)
@@ -168,7 +175,7 @@ def test_what_is_hopeless_gains_nothing(seed, name):
     rng = np.random.default_rng(seed)
     columns, sizes = random_codes(rng, n_rows=int(rng.integers(2, 80)), n_nodes=5)
     table, domains = table_of(columns, sizes)
-    scores = FamilyScores(read_rows(table, domains=domains), ScoreRule(name))
+    scores = FamilyScores(read_rows(table, ReadOptions(domains=domains)), ScoreRule(name))
     parents = int(rng.integers(0, 4)) << 1
     others = [3, 4]
     found = scores.toggled([(0, parents, others)])[0]

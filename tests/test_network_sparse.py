@@ -11,9 +11,9 @@ import pytest
 
 import fastbayes as fb
 from fastbayes.core.errors import DataError, MemoryLimitError
-from fastbayes.networks import network_data
-from fastbayes.networks.graph.sparse import SparseTable, from_counts
+from fastbayes.networks.graph.coded import SparseTable, from_counts
 from fastbayes.networks.network import BayesianNetwork
+from fastbayes.networks.search import node_rows
 
 NAMES = [f"n{i}" for i in range(6)]
 EDGES = [*((n, "child") for n in NAMES[:5]), ("child", "end"), ("n0", "n1")]
@@ -32,7 +32,7 @@ def both(
     monkeypatch: pytest.MonkeyPatch, data: pa.Table, **options: Any
 ) -> tuple[BayesianNetwork, BayesianNetwork]:
     """Return a network of whole tables, and one of which `child` keeps some rows."""
-    monkeypatch.setattr(network_data, "NARROW", 1000)
+    monkeypatch.setattr(node_rows, "NARROW", 1000)
     dense = BayesianNetwork.from_edges(EDGES, nodes=NODES).fit(data, **options)
     sparse = BayesianNetwork.from_edges(EDGES, nodes=NODES)
     sparse.fit(data, memory_limit=30_000, threads=1, **options)
@@ -147,7 +147,7 @@ def test_rows__must_fit() -> None:
 
 
 def test_streams__are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(network_data, "NARROW", 1000)
+    monkeypatch.setattr(node_rows, "NARROW", 1000)
     data = rows_of(5)
     reader = pa.RecordBatchReader.from_batches(data.schema, data.to_batches())
     network = BayesianNetwork.from_edges(EDGES, nodes=NODES)

@@ -8,20 +8,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.files import atomic, check_target
+from fastbayes.networks.graph.coded import Floats, Ints, SparseTable
 from fastbayes.networks.graph.query_result import as_column
-from fastbayes.networks.graph.sparse import SparseTable
 from fastbayes.networks.graph.tables import NetworkTables
 from fastbayes.networks.infer import inference
 from fastbayes.scan import engine
 from fastbayes.scan.engine import Progress
 from fastbayes.scan.sink import format_of, writing
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 # Rows drawn from one seed sequence. Changing it changes every sample.
 CHUNK = BLOCK_ROWS

@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastbayes.networks.graph.coded import Ints, from_counts, rows_of
+from fastbayes.networks.graph.dag import DAG, ordered_parents
 from fastbayes.networks.graph.parameters import Completed, TablePrior, by_expectation, ordered_table
-from fastbayes.networks.graph.sparse import from_counts, rows_of
 from fastbayes.networks.graph.tables import NetworkTables
-from fastbayes.networks.network_data import Wide, counted, counted_apart, held, states_of
+from fastbayes.networks.search.node_rows import ReadOptions, Wide, held, read_rows, states_of
 from fastbayes.networks.search.score import ScoreRule, family_score, masks_of
-from fastbayes.networks.search.search_rows import read_rows
 from fastbayes.networks.search.search_scores import FamilyScores
+from fastbayes.networks.search.structure_search import Edges, Learned, learned
 from fastbayes.scan.counting import several
 from fastbayes.scan.engine import Progress
 from fastbayes.statistics.bundle import Statistics
 
-Ints = NDArray[np.int64]
 
+class LearnMixin(NetworkTables):
+    """A network that learns its tables, and its graph, from data."""
 
-class Fitting(NetworkTables):
-    """A network that learns its tables from data."""
+    # What the search of `learn` found, and the way to it.
+    search_: Learned
 
     def fit(
         self,
@@ -134,14 +136,12 @@ class Fitting(NetworkTables):
         if not self.nodes:
             raise ValueError("the graph has no node: there is nothing to learn")
         families = {node: (*self.parents[node], node) for node in self.nodes}
-        counting = partial(
-            counted,
-            data,
+        reading = ReadOptions(
             categorical=self._as_states(categorical),
             discretize=discretize,
             sample_weight=sample_weight,
             domains={**self._known(), **(domains or {})},
-            missing="category" if missing == "category" else "marginalize",
+            missing=missing,
             null_values=null_values,
             filesystem=filesystem,
             threads=threads,
@@ -149,9 +149,9 @@ class Fitting(NetworkTables):
             progress=progress,
         )
         if missing != "em":
-            stats, wide = counted_apart(counting, families, memory_limit, threads)
+            stats, wide = reading.counted_apart(data, families)
             return self._take(stats, rule, wide=wide)
-        stats = counting(self.nodes, families.values(), cells=True)
+        stats = reading.counted(data, self.nodes, families.values(), cells=True)
         places = self._ordered_states(stats)[1]
         cells = stats.cells
         names = [stats.schema.names[j] for j in cells.columns]
@@ -320,22 +320,22 @@ class Fitting(NetworkTables):
         families = {node: (*self.parents[node], node) for node in self.nodes}
         if missing == "complete":
             data = held(data)
-        told: dict[str, Any] = {
-            "categorical": self._as_states(categorical),
-            "discretize": self._cuts if discretize is None and self._cuts else discretize,
-            "sample_weight": sample_weight,
-            "domains": {**self._known(), **(domains or {})},
-            "null_values": null_values,
-            "filesystem": filesystem,
-            "threads": threads,
-            "memory_limit": memory_limit,
-        }
-        how = "category" if missing == "category" else "marginalize"
-        counting = partial(counted, data, missing=how, progress=progress, **told)
-        stats, wide = counted_apart(counting, families, memory_limit, threads)
+        reading = ReadOptions(
+            categorical=self._as_states(categorical),
+            discretize=self._cuts if discretize is None and self._cuts else discretize,
+            sample_weight=sample_weight,
+            domains={**self._known(), **(domains or {})},
+            missing=missing,
+            null_values=null_values,
+            filesystem=filesystem,
+            threads=threads,
+            memory_limit=memory_limit,
+            progress=progress,
+        )
+        stats, wide = reading.counted_apart(data, families)
         if missing == "complete" and stats.values.missing.any():
-            rows = read_rows(data, columns=list(self.nodes), **told)
-            scores = FamilyScores(rows, rule, threads=threads, memory_limit=memory_limit)
+            rows = read_rows(data, replace(reading, columns=list(self.nodes), progress=None))
+            scores = FamilyScores(rows, rule)
             return rule.sign * scores.total(masks_of(self.parents, rows.names)) + 0.0  # never -0
         _, places = self._ordered_states(stats)
         total = float(stats.n_rows)
@@ -349,6 +349,193 @@ class Fitting(NetworkTables):
             table = rows_of(shape, codes, counts)[1]
             parts.append(family_score(table, rule, total, math.prod(shape[:-1])))
         return rule.sign * math.fsum(parts) + 0.0  # never -0
+
+    @classmethod
+    def learn(
+        cls,
+        data: Any,
+        score: str = "mdl",
+        search: str = "hill_climb",
+        *,
+        max_parents: int | None = None,
+        required: Edges = (),
+        forbidden: Edges = (),
+        order: Sequence[str] | None = None,
+        start: Any = None,
+        restarts: int = 20,
+        seed: int = 0,
+        time_limit: float | None = None,
+        alpha: float = 1.0,
+        prior: str = "laplace",
+        ess: float = 1.0,
+        columns: Sequence[str] | None = None,
+        sample_weight: Any = None,
+        domains: Mapping[str, Any] | None = None,
+        categorical: Iterable[str | int] | None = None,
+        discretize: Any = None,
+        missing: str = "complete",
+        null_values: Sequence[str] | None = None,
+        filesystem: Any = None,
+        threads: int | None = None,
+        memory_limit: int | None = None,
+        progress: Callable[[Any], object] | None = None,
+    ) -> Self:
+        """Learn a graph, and its tables, from data.
+
+        Parameters
+        ----------
+        data
+            As `source` in `fastbayes.count`; every column is a node, whole numbers are states.
+        score
+            "mdl", "aic", "bdeu", "k2" or "loglik", as in `score`.
+        search
+            "hill_climb", "tabu", both with `restarts`; "k2" chooses parents along `order`;
+            "chow_liu" is the tree of the highest likelihood; "exact" the best graph of all, to
+            about 20 nodes.
+        max_parents
+            Most parents of a node.
+        required, forbidden
+            Edges (parent, child) that the graph must have, and must not have.
+        order
+            All nodes: edges only go from earlier to later ones.
+        start
+            The graph that climbs begin with: {node: parents}, edges, or a network.
+        restarts
+            Further climbs from graphs near the best one; 0 is the textbook algorithm.
+        seed
+            Seed of the restarts.
+        time_limit
+            Seconds after which a climb stops.
+        alpha, prior
+            Of the tables, as in `fit`.
+        ess
+            Equivalent sample size of "bdeu", as score and as prior.
+        columns
+            Columns to read; all by default.
+        sample_weight
+            Name of the weight column, or (n_rows,) weights.
+        domains
+            {column: its values}.
+        categorical
+            Names or indices of columns whose fractions are states.
+        discretize
+            How other columns of fractions become bins, as in `fit`.
+        missing
+            "complete" leaves out rows with a missing value; "category" makes it a state, None.
+        null_values
+            Strings that mean missing.
+        filesystem
+            A pyarrow or fsspec file system for paths.
+        threads
+            Worker threads; they never change a bit of the result.
+        memory_limit
+            Bytes for rows and counts.
+        progress
+            Called with every step of the search.
+
+        Returns
+        -------
+        Self
+            The network; `search_` holds the score, the trace of the search and the counts.
+
+        Raises
+        ------
+        ValueError
+            When an option cannot be used, or demands contradict each other.
+        SchemaError
+            When a column is not there, or holds fractions that are not cut.
+        DataError, MemoryLimitError
+            As `fastbayes.count` does; when no row is complete.
+
+        References
+        ----------
+        Chow, Liu (1968); Cooper, Herskovits (1992); Silander, Myllymäki (2006); Glover (1989).
+
+        Examples
+        --------
+        >>> from fastbayes.networks.network import BayesianNetwork
+        >>> table = {"a": list("00110011"), "b": list("00110011"), "c": list("01010101")}
+        >>> BayesianNetwork.learn(table).edges
+        [('a', 'b')]
+        """
+        rule = TablePrior(prior, alpha, ess)
+        rule.check()
+        found = learned(
+            data,
+            score=score,
+            ess=ess,
+            search=search,
+            max_parents=max_parents,
+            required=required,
+            forbidden=forbidden,
+            order=order,
+            start=start,
+            restarts=restarts,
+            seed=seed,
+            time_limit=time_limit,
+            columns=columns,
+            sample_weight=sample_weight,
+            domains=domains,
+            categorical=categorical,
+            discretize=discretize,
+            missing=missing,
+            null_values=null_values,
+            filesystem=filesystem,
+            threads=threads,
+            memory_limit=memory_limit,
+            progress=progress,
+        )
+        network = cls._of({name: found.parents[name] for name in found.names})
+        network._take(found.statistics, rule)
+        network.search_ = found
+        return network
+
+    @classmethod
+    def from_order(cls, order: Sequence[str], source: Any, **options: Any) -> Self:
+        """Return a network in which the parents of a node come before it, and are the fewest.
+
+        Parameters
+        ----------
+        order
+            The nodes.
+        source
+            A network or graph, whose d-separations are the independences; a function
+            independent(x, y, given), which says them of a distribution; or data, from which K2
+            chooses the parents by their score.
+        **options
+            With data, those of `learn`: `score`, `max_parents`, `required`, `forbidden`, `alpha`
+            and so on.
+
+        Returns
+        -------
+        Self
+            From a network or a function the graph alone, to be `fit`; from data also the tables.
+
+        Raises
+        ------
+        ValueError
+            When the order does not name every node once.
+
+        References
+        ----------
+        Pearl (1988), section 3.3. Cooper, Herskovits (1992).
+
+        Examples
+        --------
+        >>> from fastbayes.networks.network import BayesianNetwork
+        >>> alarm = [("B", "A"), ("E", "A"), ("A", "J"), ("A", "M")]
+        >>> alarm = BayesianNetwork.from_edges(alarm)
+        >>> orders = "BEAJM", "MJABE", "MJEBA"
+        >>> [BayesianNetwork.from_order(o, alarm).n_parameters(2) for o in orders]
+        [10, 13, 31]
+        """
+        if not (isinstance(source, DAG) or callable(source)):
+            return cls.learn(source, search="k2", order=list(order), **options)
+        if options:
+            raise ValueError(f"{next(iter(options))}: only data can be scored; leave it out")
+        network = cls._of(ordered_parents(order, source))
+        network._declared = dict(getattr(source, "states", {}))
+        return network
 
 
 def _placed(codes: NDArray[Any], places: Ints) -> Ints:

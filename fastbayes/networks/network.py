@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from fastbayes.networks.drawing import SampleMixin
-from fastbayes.networks.formats import FormatsMixin
-from fastbayes.networks.learned import LearnMixin
+from fastbayes.networks.fitting import LearnMixin
+from fastbayes.networks.formats import FormatsMixin, SerializationMixin
 from fastbayes.networks.picture import PlotMixin
 from fastbayes.networks.predicting import PredictMixin
 from fastbayes.networks.query import QueryMixin
-from fastbayes.networks.serialization import SerializationMixin
 
 
 class BayesianNetwork(

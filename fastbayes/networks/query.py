@@ -11,7 +11,6 @@ from fastbayes.networks.graph.dag import Names
 from fastbayes.networks.graph.query_result import QueryResult, QueryResults
 from fastbayes.networks.graph.tables import NetworkTables
 from fastbayes.networks.infer import inference
-from fastbayes.networks.infer.marginals import marginals
 
 
 class QueryMixin(NetworkTables):
@@ -100,21 +99,18 @@ class QueryMixin(NetworkTables):
         no       0.600000
         yes      0.400000
         """
-        given = self._evidence(evidence)
+        given, coded = self._asked(evidence, method)
         names = self._named(targets)
         if not names:
             raise ValueError("there is no target: name a node")
-        _check_method(method)
-        groups = [[self.nodes.index(name) for name in names]]
-        coded = self.coded(sparse=method == "exact")
         if method == "exact":
-            found = inference.joint_posterior(coded, given, groups[0], max_cells)
-            return self._answer(names, *found)
-        told: dict[str, Any] = {"draws": draws, "seed": seed, "threads": threads}
+            places = [self.nodes.index(name) for name in names]
+            return self._answer(names, *inference.joint_posterior(coded, given, places, max_cells))
+        options = {"draws": draws, "seed": seed, "threads": threads}
         if method == "gibbs":
-            told |= {"burn_in": burn_in, "thin": thin, "chains": chains}
-            told |= {"blocks": blocks, "max_block": max_block}
-        return self._drawn([names], coded, given, method, told)[0]
+            options |= {"burn_in": burn_in, "thin": thin, "chains": chains}
+            options |= {"blocks": blocks, "max_block": max_block}
+        return self._drawn([names], coded, given, method, options)[0]
 
     def marginals(
         self,
@@ -179,13 +175,11 @@ class QueryMixin(NetworkTables):
         slip  no        0.500000
         slip  yes       0.500000
         """
-        given = self._evidence(evidence)
-        _check_method(method)
+        given, coded = self._asked(evidence, method)
         if targets is None:
             names = [n for v, n in enumerate(self.nodes) if v not in given]
         elif not (names := self._named(targets)):
             raise ValueError("there is no target: name a node, or leave out targets")
-        coded = self.coded(sparse=method == "exact")
         if not names:
             # All is observed: there is nothing to ask, but whether it is possible.
             if (log_evidence := inference.log_evidence(coded, given, max_cells)) == -math.inf:
@@ -193,17 +187,26 @@ class QueryMixin(NetworkTables):
             return QueryResults([], log_evidence)
         if method == "exact":
             nodes = [self.nodes.index(name) for name in names]
-            found, log_evidence = marginals(coded, given, nodes, max_cells)
+            found, log_evidence = inference.marginals(coded, given, nodes, max_cells)
             pairs = zip(names, found, strict=True)
             return QueryResults(
                 (self._answer([name], p, log_evidence) for name, p in pairs), log_evidence
             )
-        told: dict[str, Any] = {"draws": draws, "seed": seed, "threads": threads}
+        options = {"draws": draws, "seed": seed, "threads": threads}
         if method == "gibbs":
-            told |= {"burn_in": burn_in, "thin": thin, "chains": chains}
-            told |= {"blocks": blocks, "max_block": max_block}
-        drawn = self._drawn([[name] for name in names], coded, given, method, told)
+            options |= {"burn_in": burn_in, "thin": thin, "chains": chains}
+            options |= {"blocks": blocks, "max_block": max_block}
+        drawn = self._drawn([[name] for name in names], coded, given, method, options)
         return QueryResults(drawn, drawn[0].log_evidence)
+
+    def _asked(
+        self, evidence: Mapping[str, Any] | None, method: str
+    ) -> tuple[dict[int, int], Coded]:
+        """Return the evidence and the network as numbers."""
+        given = self._evidence(evidence)
+        if method not in ("exact", "gibbs", "likelihood_weighting"):
+            raise ValueError(f"method={method!r}: use 'exact', 'gibbs' or 'likelihood_weighting'")
+        return given, self.coded(sparse=method == "exact")
 
     def _answer(self, names: Sequence[str], *figures: Any) -> QueryResult:
         return QueryResult(tuple(names), tuple(self.states[name] for name in names), *figures)
@@ -214,7 +217,7 @@ class QueryMixin(NetworkTables):
         coded: Coded,
         given: Mapping[int, int],
         method: str,
-        told: Mapping[str, Any],
+        options: Mapping[str, Any],
     ) -> list[QueryResult]:
         """Return the answer for each group of nodes from one run of a sampler."""
         # Imported here: samplers are not needed to ask what can be computed.
@@ -223,7 +226,7 @@ class QueryMixin(NetworkTables):
 
         draw = gibbs_of_groups if method == "gibbs" else weighting_of_groups
         place = {name: v for v, name in enumerate(self.nodes)}
-        results = draw(coded, given, [[place[n] for n in names] for names in groups], **told)
+        results = draw(coded, given, [[place[n] for n in names] for names in groups], **options)
         return [
             self._answer(
                 *(names, found.probabilities, found.log_evidence, method),
@@ -295,8 +298,3 @@ class QueryMixin(NetworkTables):
             self.coded(sparse=True), self._evidence(evidence), max_cells
         )
         return {n: self.states[n][s] for n, s in zip(self.nodes, states, strict=True)}
-
-
-def _check_method(method: str) -> None:
-    if method not in ("exact", "gibbs", "likelihood_weighting"):
-        raise ValueError(f"method={method!r}: use 'exact', 'gibbs' or 'likelihood_weighting'")

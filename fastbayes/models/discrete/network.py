@@ -31,8 +31,7 @@ from fastbayes.models.estimator.parameters import fitted, parameter
 from fastbayes.networks.graph.dag import DAG
 from fastbayes.networks.graph.dot import graph
 from fastbayes.networks.graph.parameters import TablePrior
-from fastbayes.networks.infer.class_scorer import ClassNetwork, ClassScorer
-from fastbayes.networks.infer.scorer import Network
+from fastbayes.networks.infer.scorer import ClassNetwork, ClassScorer, Network
 from fastbayes.networks.network import BayesianNetwork
 from fastbayes.networks.search.score import ScoreRule
 from fastbayes.networks.search.structure_search import SEARCHES

@@ -9,8 +9,7 @@ from fastbayes.core.batch import Codes
 from fastbayes.models.discrete.network_tables import ClassNetworkTables
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.sampling import drawn_codes
-from fastbayes.networks.infer.class_scorer import ClassScorer
-from fastbayes.networks.infer.scorer import Network
+from fastbayes.networks.infer.scorer import ClassScorer, Network
 
 Ints = NDArray[np.int64]
 

@@ -15,8 +15,7 @@ from fastbayes.models.estimator.count_tables import Smoothing, logs
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.loo_base import LooRows, Without, light_rows, without
 from fastbayes.models.leave_one_out.loo_network import LooNetwork
-from fastbayes.networks.infer.class_scorer import ClassNetwork, ClassScorer
-from fastbayes.networks.infer.scorer import Network
+from fastbayes.networks.infer.scorer import ClassNetwork, ClassScorer, Network
 from fastbayes.statistics.family_counts import APART
 
 

@@ -5,16 +5,29 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Self, TypeVar
 
 from fastbayes.core.errors import MemoryLimitError
 from fastbayes.networks.graph.dot import graph
 
 Names = str | Iterable[str]
 
+Node = TypeVar("Node", bound=Hashable)
+
 # Statements of independence that are looked at for a list of all of them.
 MOST_STATEMENTS = 1 << 22
+
+
+def reachable(nodes: Iterable[Node], near: Callable[[Node], Iterable[Node]]) -> set[Node]:
+    """Return nodes and all to which steps lead from them."""
+    found = {*nodes}
+    waiting = list(found)
+    while waiting:
+        new = [node for node in near(waiting.pop()) if node not in found]
+        found.update(new)
+        waiting += new
+    return found
 
 
 class Independence(NamedTuple):
@@ -190,13 +203,7 @@ class DAG:
 
     def _above(self, names: Iterable[str]) -> set[str]:
         """Return nodes and all their ancestors."""
-        found = {*names}
-        waiting = list(found)
-        while waiting:
-            new = [p for p in self.parents[waiting.pop()] if p not in found]
-            found.update(new)
-            waiting += new
-        return found
+        return reachable(names, self.parents.__getitem__)
 
     def _sorted(self, names: Iterable[str]) -> tuple[str, ...]:
         some = {*names}
@@ -222,13 +229,7 @@ class DAG:
             A name or several.
         """
         names = self._named(nodes)
-        found = {*names}
-        waiting = list(found)
-        while waiting:
-            new = [c for c in self.children[waiting.pop()] if c not in found]
-            found.update(new)
-            waiting += new
-        return self._sorted(found - {*names})
+        return self._sorted(reachable(names, self.children.__getitem__) - {*names})
 
     def markov_blanket(self, node: str) -> tuple[str, ...]:
         """Return parents, children and the children's other parents: they tell all of a node.
@@ -402,3 +403,61 @@ class DAG:
     def to_dot(self) -> str:
         """Return the graph in Graphviz' language."""
         return graph(self.parents)
+
+
+# Says whether a node is independent of another one, given some more.
+Independent = Callable[[str, str, frozenset[str]], bool]
+
+
+def ordered_parents(order: Sequence[str], rule: DAG | Independent) -> dict[str, tuple[str, ...]]:
+    """Return for each node the fewest nodes before it given which it is independent of the others.
+
+    Parameters
+    ----------
+    order
+        The nodes.
+    rule
+        A graph, whose d-separations are the independences; or independent(x, y, given), which
+        says whether they are in a distribution.
+
+    Returns
+    -------
+    dict
+        {node: its parents}, in the order given: the minimal map of independences for this order.
+
+    Raises
+    ------
+    ValueError
+        When a node stands twice, or the order is not one of all nodes of the graph.
+
+    References
+    ----------
+    Pearl (1988), section 3.3.
+
+    Examples
+    --------
+    How many numbers a network takes depends on the order: from causes to effects it takes few.
+
+    >>> alarm = DAG({"A": ["B", "E"], "J": ["A"], "M": ["A"]})
+    >>> [DAG(ordered_parents(o, alarm)).n_parameters(2) for o in ("BEAJM", "MJABE", "MJEBA")]
+    [10, 13, 31]
+    """
+    names = list(order)
+    if len({*names}) < len(names):
+        raise ValueError(f"order: a node stands twice in {names}")
+    if isinstance(rule, DAG):
+        if unknown := {*names} ^ {*rule.nodes}:
+            raise ValueError(f"order: {min(unknown, key=str)!r} is not in both order and graph")
+        return {
+            node: tuple(sorted(rule._boundary(node, names[:i]), key=names.index))
+            for i, node in enumerate(names)
+        }
+    parents = {}
+    for i, node in enumerate(names):
+        left = names[:i]
+        # By contraction and weak union, leaving out one after the other ends at a minimal set.
+        for other in names[:i]:
+            if rule(node, other, frozenset(left) - {other}):
+                left.remove(other)
+        parents[node] = tuple(left)
+    return parents

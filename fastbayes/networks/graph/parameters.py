@@ -11,10 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.errors import DataError, MemoryLimitError
-from fastbayes.networks.graph.coded import Coded
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from fastbayes.networks.graph.coded import Coded, Floats, Ints
 
 # Completions of one row, and numbers worked on at a time, when missing values are filled in.
 COMPLETIONS = 1 << 20

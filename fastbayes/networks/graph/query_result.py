@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from fastbayes.networks.graph.coded import Floats
 
 # Rows of an answer that are printed.
 SHOWN = 20

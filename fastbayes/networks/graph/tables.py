@@ -13,13 +13,10 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from fastbayes.core.errors import MemoryLimitError, not_fitted
-from fastbayes.networks.graph.coded import Coded
+from fastbayes.networks.graph.coded import Coded, Floats, SparseTable, Table, cells_at
 from fastbayes.networks.graph.dag import DAG
 from fastbayes.networks.graph.query_result import as_column
-from fastbayes.networks.graph.sparse import SparseTable, Table, cells_at
 from fastbayes.statistics.bundle import Statistics
-
-Floats = NDArray[np.float64]
 
 # Probabilities of a distribution may miss 1 by this.
 ROUNDING = 1e-9

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastbayes.core.errors import DataError, MemoryLimitError
-from fastbayes.networks.graph.coded import Coded
-from fastbayes.networks.graph.sparse import SparseTable, cells_at
-from fastbayes.networks.infer.ordering import Order, Scope, best_order
-
-Floats = NDArray[np.float64]
+from fastbayes.networks.graph.coded import Coded, Floats, SparseTable, cells_at
+from fastbayes.networks.infer.elimination import (
+    Buckets,
+    Factor,
+    Order,
+    Scope,
+    best_order,
+    log_eliminated,
+    logs,
+)
 
 # Numbers of the largest table: 256 MiB.
 LARGEST = 1 << 25
@@ -22,17 +26,6 @@ LARGEST = 1 << 25
 UNDERFLOW = math.log(np.finfo(np.float64).tiny)
 # ln of the share that may be lost by underflow; beyond, all is done again in logarithms.
 LOST = math.log(1e-17)
-
-
-class Factor(NamedTuple):
-    """A table over nodes in ascending order, each with more than one state.
-
-    `lost` is ln of a bound on what underflow took from a cell, beside the largest cell, 1.
-    """
-
-    scope: Scope
-    table: Floats
-    lost: float = -math.inf
 
 
 class DrawStep(NamedTuple):
@@ -46,19 +39,8 @@ class DrawStep(NamedTuple):
     table: Floats
 
 
-def ancestral(coded: Coded, nodes: Iterable[int]) -> list[int]:
-    """Return nodes and all their ancestors: the others are barren, they sum to 1."""
-    found = {*nodes}
-    waiting = list(found)
-    while waiting:
-        new = [p for p in coded.parents[waiting.pop()] if p not in found]
-        found.update(new)
-        waiting += new
-    return sorted(found)
-
-
 def factors_of(coded: Coded, evidence: Mapping[int, int], among: Iterable[int]) -> list[Factor]:
-    """Return the tables of nodes at the evidence."""
+    """Return the tables of nodes at the evidence, over nodes of more than one state."""
     result = []
     for node in among:
         family = (*coded.parents[node], node)
@@ -155,7 +137,7 @@ def _table(
     largest: float,
 ) -> tuple[Floats, float]:
     """Return P(free, evidence) up to a factor, and ln of its total."""
-    factors = factors_of(coded, evidence, ancestral(coded, [*targets, *evidence]))
+    factors = factors_of(coded, evidence, coded.ancestral([*targets, *evidence]))
     order = checked_order(coded, factors, free, largest)
     return _summed(factors, order.nodes, tuple(sorted(free)))
 
@@ -206,8 +188,7 @@ def _summed(factors: Sequence[Factor], order: Sequence[int], kept: Scope) -> tup
     total = float(table.sum())
     if total == 0 or lost - math.log(total) > LOST:
         # What is lost may matter, or be all there is: logarithms lose nothing.
-        logs = [Factor(f.scope, _log(f.table)) for f in factors]
-        joint, _ = _log_eliminated(logs, order, kept)
+        joint = log_eliminated(_logarithms(factors), order, kept)
         top = float(joint.max())
         if top == -math.inf:
             return np.zeros_like(joint), top
@@ -216,55 +197,15 @@ def _summed(factors: Sequence[Factor], order: Sequence[int], kept: Scope) -> tup
     return table, math.log(total) + scale
 
 
-def _log(table: Floats) -> Floats:
-    with np.errstate(divide="ignore"):
-        return np.log(table)
-
-
-class _Buckets:
-    """Factors that can be found by their nodes."""
-
-    def __init__(self, factors: Sequence[Factor]) -> None:
-        self.factors = dict(enumerate(factors))
-        self.of: dict[int, set[int]] = {}
-        self.next = len(factors)
-        for at, factor in self.factors.items():
-            self._enter(at, factor)
-
-    def _enter(self, at: int, factor: Factor) -> None:
-        for v in factor.scope:
-            self.of.setdefault(v, set()).add(at)
-
-    def add(self, factor: Factor) -> None:
-        self.factors[self.next] = factor
-        self._enter(self.next, factor)
-        self.next += 1
-
-    def take(self, v: int) -> list[Factor]:
-        """Remove and return the factors of a node, small ones first."""
-        result = []
-        for at in sorted(self.of.get(v, ())):
-            factor = self.factors.pop(at)
-            for u in factor.scope:
-                self.of[u].discard(at)
-            result.append(factor)
-        return sorted(result, key=lambda factor: factor.table.size)
-
-
-def _wide(factor: Factor, scope: Scope) -> Floats:
-    size = iter(factor.table.shape)
-    return factor.table.reshape([next(size) if v in factor.scope else 1 for v in scope])
-
-
-def _scope_of(factors: Sequence[Factor], more: Scope = ()) -> Scope:
-    return tuple(sorted({v for factor in factors for v in factor.scope} | {*more}))
+def _logarithms(factors: Iterable[Factor]) -> Iterator[Factor]:
+    return (Factor(factor.scope, logs(factor.table)) for factor in factors)
 
 
 def _product(factors: Sequence[Factor], scope: Scope) -> tuple[Factor, float]:
     """Return the product of factors, its largest cell between 1/2 and 1, and ln of its scale."""
     total, scale, lost = np.ones((1,) * len(scope)), 0.0, -math.inf
     for factor in factors:
-        total = total * _wide(factor, scope)
+        total = total * factor.wide(scope)
         top = float(total.max())
         if top == 0:
             return Factor(scope, total, lost), 0.0
@@ -281,10 +222,9 @@ def _eliminated(
     factors: Sequence[Factor], order: Sequence[int], kept: Scope
 ) -> tuple[Floats, float, float]:
     """Return the table over the nodes kept, ln of its scale, and ln of what was lost."""
-    buckets, scale = _Buckets(factors), 0.0
+    buckets, scale = Buckets(factors), 0.0
     for v in order:
-        bucket = buckets.take(v)
-        joint, more = _product(bucket, _scope_of(bucket))
+        joint, more = _product(*buckets.take(v))
         scale += more
         axis = joint.scope.index(v)
         rest = tuple(u for u in joint.scope if u != v)
@@ -293,38 +233,6 @@ def _eliminated(
     left = sorted(buckets.factors.values(), key=lambda factor: factor.table.size)
     joint, more = _product(left, kept)
     return joint.table, scale + more, joint.lost
-
-
-def _log_product(factors: Sequence[Factor], scope: Scope) -> Floats:
-    total = np.zeros((1,) * len(scope))
-    for factor in factors:
-        total = total + _wide(factor, scope)
-    return total
-
-
-def _log_sum(table: Floats, axis: int) -> Floats:
-    top = table.max(axis=axis, keepdims=True)
-    top = np.where(np.isneginf(top), 0.0, top)
-    return _log(np.exp(table - top).sum(axis=axis)) + top.squeeze(axis)
-
-
-def _log_eliminated(
-    factors: Sequence[Factor], order: Sequence[int], kept: Scope, *, largest: bool = False
-) -> tuple[Floats, list[tuple[int, Scope, Floats]]]:
-    """Return the logarithms over the nodes kept, and the joint tables that nodes went with.
-
-    largest  whether to take the largest instead of the sum
-    """
-    buckets = _Buckets(factors)
-    joints = []
-    for v in order:
-        bucket = buckets.take(v)
-        scope = _scope_of(bucket)
-        joint, axis = _log_product(bucket, scope), scope.index(v)
-        rest = tuple(u for u in scope if u != v)
-        buckets.add(Factor(rest, joint.max(axis=axis) if largest else _log_sum(joint, axis)))
-        joints.append((v, rest, np.moveaxis(joint, axis, -1)))
-    return _log_product(list(buckets.factors.values()), kept), joints
 
 
 def most_probable(
@@ -343,8 +251,8 @@ def most_probable(
     """
     factors = factors_of(coded, evidence, range(len(coded)))
     order = checked_order(coded, factors, (), largest)
-    logs = [Factor(f.scope, _log(f.table)) for f in factors]
-    top, joints = _log_eliminated(logs, order.nodes, (), largest=True)
+    joints: list[tuple[int, Scope, Floats]] = []
+    top = log_eliminated(_logarithms(factors), order.nodes, largest=True, joints=joints)
     if top == -np.inf:
         raise impossible(coded, evidence)
     states = [evidence.get(v, 0) for v in range(len(coded))]
@@ -366,7 +274,7 @@ def drawing(coded: Coded, evidence: Mapping[int, int], largest: float = LARGEST)
     MemoryLimitError
         When a table would be larger.
     """
-    above = ancestral(coded, evidence) if evidence else []
+    above = coded.ancestral(evidence) if evidence else []
     factors = factors_of(coded, evidence, above)
     order = checked_order(coded, factors, (), largest)
     steps, _ = conditionals(coded, evidence, factors, order)
@@ -411,8 +319,8 @@ def conditionals(
     DataError
         When the evidence is impossible.
     """
-    logs = [Factor(f.scope, _log(f.table)) for f in factors]
-    total, joints = _log_eliminated(logs, order.nodes, ())
+    joints: list[tuple[int, Scope, Floats]] = []
+    total = log_eliminated(_logarithms(factors), order.nodes, joints=joints)
     if total == -np.inf:
         raise impossible(coded, evidence)
     steps = []
@@ -423,3 +331,78 @@ def conditionals(
         share = table.sum(axis=-1, keepdims=True)
         steps.append(DrawStep(v, given, table / np.where(share == 0, 1.0, share)))
     return steps, float(total)
+
+
+def marginals(
+    coded: Coded,
+    evidence: Mapping[int, int],
+    targets: Sequence[int],
+    largest: float = LARGEST,
+) -> tuple[list[Floats], float]:
+    """Return P(target | evidence) of each target, and ln P(evidence).
+
+    The nodes are summed out once. Each then has a distribution given nodes that were summed out
+    later, all of which stood in one table; from the last to the first,
+
+        P(v, given) = P(v | given) P(given | evidence),   P(given) a sum of the joint table before.
+
+    Parameters
+    ----------
+    coded
+        The network.
+    evidence
+        {node: state}; a target may be among them.
+    targets
+        Nodes, one or more.
+    largest
+        Numbers that a table may have.
+
+    Returns
+    -------
+    tuple
+        (size of the target,) of each target, and nats.
+
+    Raises
+    ------
+    DataError
+        When the evidence is impossible.
+    MemoryLimitError
+        When a table would be larger; the message names its nodes.
+
+    Notes
+    -----
+    Where the tables of all nodes together would have more than `largest` numbers, each target is
+    asked for alone: only what is above it and the evidence is summed out then.
+
+    References
+    ----------
+    Koller, Friedman (2009), Probabilistic graphical models, sections 10.2 and 10.3.
+    """
+    factors = factors_of(coded, evidence, coded.ancestral([*targets, *evidence]))
+    order = order_of(coded, factors, ())
+    if len(targets) == 1 or order.total > largest:
+        answers = [joint_posterior(coded, evidence, [v], largest) for v in targets]
+        return [found for found, _ in answers], answers[0][1]
+    steps, log_total = conditionals(coded, evidence, factors, order)
+    place = {step.node: at for at, step in enumerate(steps)}
+    joints: list[Floats] = []
+    for step in steps:
+        if not step.given:
+            joints.append(step.table)
+            continue
+        # What a node is given was in one table with the last drawn of these.
+        last = max(place[v] for v in step.given)
+        scope = (*steps[last].given, steps[last].node)
+        others = tuple(axis for axis, v in enumerate(scope) if v not in step.given)
+        given = joints[last].sum(axis=others)
+        left = [v for v in scope if v in step.given]
+        given = given.transpose([left.index(v) for v in step.given])
+        joints.append(given[..., None] * step.table)
+    found = []
+    for v in targets:
+        if v not in place:
+            found.append(certain(coded, evidence, v))
+            continue
+        share = joints[place[v]].reshape(-1, int(coded.sizes[v])).sum(axis=0)
+        found.append(share / share.sum())
+    return found, log_total if evidence else 0.0

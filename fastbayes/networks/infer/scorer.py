@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import Codes
+from fastbayes.core.errors import MemoryLimitError
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.numpy.factors import Columns, columns_of, largest_term
 from fastbayes.kernels.numpy.log_joint import EXACT
 from fastbayes.kernels.numpy.posterior import JointScorer
-from fastbayes.networks.infer.elimination import check_size, elimination_order, summed_out
+from fastbayes.networks.graph.coded import Floats, Ints
+from fastbayes.networks.infer.elimination import Factor, Order, best_order, log_eliminated
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Family = tuple[int, ...]
 
+# Numbers of the largest table that a row may need: 128 MiB.
+LARGEST = 1 << 24
 # Numbers of a table for several rows at a time: they stay in cache.
 CELLS = 1 << 18
 # Cells of a table up to which rows are not told apart by which children are observed.
@@ -106,7 +108,7 @@ class Network:
         Raises
         ------
         MemoryLimitError
-            When the sum needs a table beyond `elimination.LARGEST`; the message names columns.
+            When the sum needs a table beyond `LARGEST`; the message names columns.
         """
         columns = columns_of(batch_codes)
         gone = self._gone(columns)
@@ -121,23 +123,28 @@ class Network:
         gone = self._gone(columns)
         k = out.shape[1]
         for hidden, families, rows in self._parts(self._needed(gone), gone):
-            scopes, order, cells = self._eliminated(hidden, families)
-            check_size(cells * k, "columns " + ", ".join(repr(self.names[h]) for h in hidden))
-            step = max(1, CELLS // int(cells * k))
+            scopes, order = self._eliminated(hidden, families)
+            cells = order.cells * k
+            if cells > LARGEST:
+                names = ", ".join(repr(self.names[h]) for h in hidden)
+                raise MemoryLimitError(
+                    f"summing out columns {names} takes a table of {cells:,.0f} numbers for a row, "
+                    f"over {LARGEST:,}; fill in these values, use missing='category', or fewer "
+                    "parents"
+                )
+            step = max(1, CELLS // int(cells))
             for lo in range(0, len(rows), step):
                 some = rows[lo : lo + step]
                 factors = [
-                    (scope, self._factor(q, scope, columns, some))
+                    Factor(scope, self._factor(q, scope, columns, some))
                     for q, scope in zip(families, scopes, strict=True)
                 ]
-                out[some] += summed_out(factors, order)
+                out[some] += log_eliminated(factors, order.nodes)
 
-    def _eliminated(
-        self, hidden: Family, families: Sequence[int]
-    ) -> tuple[list[Family], list[int], float]:
-        """Return the hidden features of each family, the order, and the cells of its largest."""
+    def _eliminated(self, hidden: Family, families: Sequence[int]) -> tuple[list[Family], Order]:
+        """Return the hidden features of each family, and the order in which to sum them out."""
         scopes = [tuple(sorted(set(self.families[q]).intersection(hidden))) for q in families]
-        return scopes, *elimination_order(scopes, {h: int(self.states[h]) for h in hidden})
+        return scopes, best_order(scopes, {h: int(self.states[h]) for h in hidden}, hidden)
 
     def _factor(self, q: int, scope: Family, columns: Columns, rows: Ints) -> Floats:
         """Return the table of a family as (n_rows or 1, states of hidden ones, n_classes)."""
@@ -173,7 +180,7 @@ class Network:
                 # A family whose child is not observed has factor 1: as long as nothing becomes
                 # large by it, it is taken along where other rows need it.
                 families = [q for q, some in zip(touched, says, strict=True) if some.any()]
-                if self._eliminated(hidden, families)[2] <= SMALL:
+                if self._eliminated(hidden, families)[1].cells <= SMALL:
                     yield hidden, families, same
                     continue
                 for chosen, these in _alike(says):
@@ -284,3 +291,119 @@ class _Summing(JointScorer):
     ) -> None:
         out[:] = self._log_prior
         self._network.add(batch_codes, out)
+
+
+class ClassNetwork(Network):
+    """Tables of a network of features that knows the parents of the class as well.
+
+    The class is told in every row: it is as a feature below its parents, of one code that is
+    always observed, whose table says how the parents speak for each class.
+
+    Parameters
+    ----------
+    above
+        Parents of the class.
+    says
+        (S_1 + 2, ..., n_classes) ln [P(c | parents) / P(c)].
+    families, tables, hidden, states, names, summed
+        As in `Network`.
+    says_summed
+        Stands for `says` where a parent of the class is hidden; None for this.
+    """
+
+    def __init__(
+        self,
+        above: Family,
+        says: Floats,
+        families: Sequence[Family],
+        tables: Sequence[Floats],
+        hidden: Sequence[Bools],
+        states: Ints,
+        names: Sequence[str],
+        summed: Sequence[Floats] | None = None,
+        says_summed: Floats | None = None,
+    ) -> None:
+        self.told = len(hidden)
+        table = _as_child(says)
+        last = table if says_summed is None else _as_child(says_summed)
+        super().__init__(
+            [*families, (*above, self.told)],
+            [*tables, table],
+            [*hidden, np.array([False, True, True])],
+            np.append(states, 1),
+            [*names, "the class"],
+            None if summed is None else [*summed, last],
+        )
+
+    def rows(self, batch_codes: Sequence[Codes], n_rows: int) -> Bools:
+        """Return the rows in which something must be summed out, (n_rows,)."""
+        return super().rows(self._with_class(batch_codes, n_rows), n_rows)
+
+    def add(self, batch_codes: Sequence[Codes], out: Floats) -> None:
+        """Add ln P(x, c) - ln P(c) of every row and class to `out` (n_rows, n_classes)."""
+        super().add(self._with_class(batch_codes, len(out)), out)
+
+    def add_hidden(self, batch_codes: Sequence[Codes], out: Floats) -> None:
+        """Add what the families of which a parent is hidden say, as `add` does."""
+        super().add_hidden(self._with_class(batch_codes, len(out)), out)
+
+    def _with_class(self, batch_codes: Sequence[Codes], n_rows: int) -> list[Codes]:
+        if any(self.told in group.features for group in batch_codes):
+            return list(batch_codes)
+        codes = np.zeros((1, n_rows), np.uint8)
+        return [*batch_codes, Codes(np.array([self.told]), codes, np.array([3]))]
+
+
+def _as_child(says: Floats) -> Floats:
+    """Return the table of a feature of one code, and of places for no observation."""
+    table = np.zeros((*says.shape[:-1], 3, says.shape[-1]))
+    table[..., 0, :] = says
+    return table
+
+
+class ClassScorer(NetworkScorer):
+    """Log joints, posteriors and predictions of a network; immutable, thread-safe.
+
+    Parameters
+    ----------
+    log_prior
+        (n_classes,) nats.
+    network
+        The tables.
+    shared
+        Positions of families that say the same of all classes: where nothing is hidden, only log
+        joints look at them.
+    precision, cells
+        As in `NetworkScorer`.
+    """
+
+    def __init__(
+        self,
+        log_prior: Floats,
+        network: Network,
+        shared: Collection[int],
+        precision: str,
+        cells: float,
+    ) -> None:
+        k, m = len(log_prior), len(network.hidden)
+        factors = []
+        for family, table in zip(network.families, network.observed(), strict=True):
+            if isinstance(network, ClassNetwork) and family[-1] == network.told:
+                family, table = family[:-1], table[..., 0, :]
+            factors.append((family, np.ascontiguousarray(table).reshape(-1, k)))
+        m -= isinstance(network, ClassNetwork)
+        sizes = np.array([len(flags) - 2 for flags in network.hidden[:m]], np.int64)
+        # A row that no class can have made takes the prior, whatever family says so.
+        telling = [
+            factor
+            for q, factor in enumerate(factors)
+            if q not in shared or np.isneginf(factor[1]).any()
+        ]
+        make = dispatch.load("factors", cells).FactorScorer
+        self._network = network
+        self._complete = make(log_prior, factors, sizes, precision)
+        self._telling = make(log_prior, telling, sizes, precision)
+        self._summing = _Summing(log_prior, network)
+
+    def _whole(self, method: str) -> Any:
+        return self._complete if method == "log_joint" else self._telling

@@ -10,7 +10,7 @@ from typing import Any
 
 from fastbayes.core.errors import FileFormatError
 from fastbayes.core.files import atomic
-from fastbayes.networks.graph.sparse import SparseTable, Table
+from fastbayes.networks.graph.coded import SparseTable, Table
 from fastbayes.networks.io.parsed_network import (
     Family,
     NetworkBuilder,

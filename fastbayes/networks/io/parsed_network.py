@@ -12,13 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastbayes.core.errors import DataError, FileFormatError
 from fastbayes.core.warn import warn
-from fastbayes.networks.graph.sparse import SparseTable, Table, fits
-
-Floats = NDArray[np.float64]
+from fastbayes.networks.graph.coded import Floats, SparseTable, Table, fits
 
 # What rows of a table in BIF may miss 1 by.
 WRITTEN = 1e-6

@@ -6,10 +6,8 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from fastbayes.networks.graph.coded import Floats, Ints
 
 # Batches of all chains together, about; of a chain no more than the root of its draws.
 BATCHES = 256

@@ -5,23 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastbayes.core.errors import MemoryLimitError
 from fastbayes.core.warn import warn
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.numpy.gibbs import LANES, CountedGroups
-from fastbayes.networks.graph.coded import Coded
-from fastbayes.networks.sample.blankets import check_evidence, compiled, steps_of
+from fastbayes.networks.graph.coded import Coded, Floats, Ints
+from fastbayes.networks.sample.blankets import compiled, steps_of
 from fastbayes.networks.sample.estimates import Estimates, batch_lengths, estimates
 from fastbayes.networks.sample.starts import starts
 from fastbayes.scan import engine
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 # Counts of all chains and batches: 64 MiB.
 COUNTS = 1 << 23
@@ -64,30 +59,6 @@ class Sampled:
     log_evidence_error: float | None = None
 
 
-def gibbs(
-    coded: Coded, evidence: Mapping[int, int], targets: Sequence[int], **options: Any
-) -> Sampled:
-    """Estimate the joint distribution of some nodes given the states of others.
-
-    Parameters
-    ----------
-    coded
-        The network.
-    evidence
-        {node: state}, both as numbers.
-    targets
-        Nodes, no two the same, one or more; observed ones are allowed.
-    **options
-        Those of `gibbs_of_groups`, of which this is one group.
-
-    Returns
-    -------
-    Sampled
-        Take `probabilities`, `mcse`, `ess` and `r_hat` for an answer.
-    """
-    return gibbs_of_groups(coded, evidence, [targets], **options)[0]
-
-
 def gibbs_of_groups(
     coded: Coded,
     evidence: Mapping[int, int],
@@ -112,28 +83,19 @@ def gibbs_of_groups(
 
     Parameters
     ----------
-    coded
-        The network.
-    evidence
-        {node: state}, both as numbers.
+    coded, evidence
+        The network, and {node: state}, both as numbers.
     groups
         Nodes of each group, in it no two the same, one or more; observed ones are allowed.
     draws
         Sweeps to retain, of all chains together; every chain retains as many, so that a few more
         are if `chains` does not divide them.
-    burn_in
-        Sweeps of each chain before the first is retained.
-    thin
-        One sweep of so many is retained.
+    burn_in, thin, blocks
+        As in `BayesianNetwork.query`.
     chains
         They go in lock step, 16 at a time, and each group on one thread.
-    seed
+    seed, threads
         Each chain has its own stream; the same seed gives the same bits on any number of threads.
-        None: another each time.
-    threads
-        None: all processors.
-    blocks
-        Whether nodes tied by zeros are resampled together.
     max_block
         Most possible joint states of a block.
 
@@ -175,9 +137,6 @@ def gibbs_of_groups(
     ):
         if value < least:
             raise ValueError(f"{name}={value}: it must be {least} or more")
-    for targets in groups:
-        check_targets(coded, targets)
-    check_evidence(coded, evidence)
     each = -(-draws // chains)
     check_cells(coded, groups, chains * 4)
     asked = asked_of(coded, groups)
@@ -235,14 +194,6 @@ def asked_of(coded: Coded, groups: Sequence[Sequence[int]]) -> CountedGroups:
         np.array([step for some in sizes for step in steps_of(some)], np.int64),
         np.cumsum([0, *cells], dtype=np.int64),
     )
-
-
-def check_targets(coded: Coded, targets: Sequence[int]) -> None:
-    """Raise where a target is no node, or stands twice, or there is none."""
-    if not len(targets) or len({*targets}) < len(targets):
-        raise ValueError(f"targets {list(targets)}: name one or more nodes, each once")
-    if unknown := [v for v in targets if not 0 <= v < len(coded)]:
-        raise ValueError(f"target {unknown[0]} is no node of {len(coded)}")
 
 
 def check_cells(coded: Coded, groups: Sequence[Sequence[int]], copies: int) -> None:

@@ -5,37 +5,17 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastbayes.core.errors import DataError
-from fastbayes.networks.graph.coded import Coded
-from fastbayes.networks.sample.blankets import check_evidence
-from fastbayes.networks.sample.forward import Forward
-from fastbayes.networks.sample.gibbs import Sampled, asked_of, check_cells, check_targets
+from fastbayes.networks.graph.coded import Coded, Floats
+from fastbayes.networks.sample.gibbs import Sampled, asked_of, check_cells
+from fastbayes.networks.sample.starts import Forward
 from fastbayes.scan import engine
-
-Floats = NDArray[np.float64]
 
 # Rows drawn from one stream: their states stay in cache. Changing it changes every estimate.
 ROWS = 4096
-
-
-def likelihood_weighting(
-    coded: Coded, evidence: Mapping[int, int], targets: Sequence[int], **options: Any
-) -> Sampled:
-    """Estimate the joint distribution of some nodes given the states of others.
-
-    Parameters
-    ----------
-    coded, evidence, targets
-        As in `gibbs`.
-    **options
-        Those of `weighting_of_groups`, of which this is one group.
-    """
-    return weighting_of_groups(coded, evidence, [targets], **options)[0]
 
 
 def weighting_of_groups(
@@ -88,9 +68,6 @@ def weighting_of_groups(
     """
     if draws < 1:
         raise ValueError(f"draws={draws}: it must be 1 or more")
-    for targets in groups:
-        check_targets(coded, targets)
-    check_evidence(coded, evidence)
     check_cells(coded, groups, 4)
     asked = asked_of(coded, groups)
     edges, cells = asked.target_at.tolist(), int(asked.cell_at[-1])

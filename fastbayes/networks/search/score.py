@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.errors import SchemaError
-
-Floats = NDArray[np.float64]
+from fastbayes.networks.graph.coded import Floats
 
 SCORES = ("mdl", "aic", "bdeu", "k2", "loglik")
 

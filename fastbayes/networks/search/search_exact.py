@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.errors import MemoryLimitError
 from fastbayes.kernels import dispatch
-from fastbayes.networks.search.score import Floats
+from fastbayes.networks.graph.coded import Floats
 from fastbayes.networks.search.search_climb import TIE, Limits
 from fastbayes.networks.search.search_scores import FamilyScores
 from fastbayes.scan import engine
@@ -20,9 +20,7 @@ from fastbayes.scan import engine
 PREFIX = 4
 
 
-def best_graph(
-    scores: FamilyScores, limits: Limits, *, memory_limit: int | None = None
-) -> list[int]:
+def best_graph(scores: FamilyScores, limits: Limits) -> list[int]:
     """Return the parents of each node in the graph of the best score, sets of bits.
 
     Parameters
@@ -31,8 +29,6 @@ def best_graph(
         Scores of families.
     limits
         What the graph may be; there is such a graph.
-    memory_limit
-        Bytes for the tables over all sets of nodes.
 
     Raises
     ------
@@ -53,7 +49,12 @@ def best_graph(
     structure, UAI.
     """
     n = len(scores.sizes)
-    _check_room(n, len(scores.kinds), memory_limit)
+    need, limit = (1 << n) * (4 * n + 8 * (len(scores.kinds) + 5)), scores.rows.reading.limit
+    if need > limit:
+        raise MemoryLimitError(
+            f"the exact search over {n} nodes needs {need:,} bytes, over the {limit:,} that it "
+            "may take: use fewer columns, search='tabu', or raise memory_limit"
+        )
     dear = _too_dear(scores, limits)
     largest = max(q * r for q, r in zip(dear, scores.sizes, strict=True))
     sums, cells = _sums(scores, min(limits.max_parents + 1, n), largest), np.ones(1)
@@ -84,16 +85,6 @@ def best_graph(
         left ^= 1 << v
         parents[v] = _with_bit(_argmax(choose(v), int(_without(left, v)), scores), v)
     return parents
-
-
-def _check_room(n: int, kinds: int, memory_limit: int | None) -> None:
-    limit = engine.default_limit() if memory_limit is None else int(memory_limit)
-    need = (1 << n) * (4 * n + 8 * (kinds + 5))
-    if need > limit:
-        raise MemoryLimitError(
-            f"the exact search over {n} nodes needs {need:,} bytes, over the {limit:,} that it "
-            "may take: use fewer columns, search='tabu', or raise memory_limit"
-        )
 
 
 def _too_dear(scores: FamilyScores, limits: Limits) -> list[float]:

@@ -5,19 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.errors import MemoryLimitError
 from fastbayes.kernels import dispatch
-from fastbayes.networks.search.score import Floats, ScoreRule, members
-from fastbayes.networks.search.search_rows import Columns, CompleteRows, Read
-from fastbayes.networks.search.search_tables import Places, Request
+from fastbayes.networks.graph.coded import Floats, Ints
+from fastbayes.networks.search.node_rows import CompleteRows, Read
+from fastbayes.networks.search.score import ScoreRule, members
 from fastbayes.scan import engine
-
-Ints = NDArray[np.int64]
+from fastbayes.scan.deduplicate import Columns
 
 # Rows counted by one call: tables are added up after as many, in this order, whatever the threads.
 PART = 1 << 16
@@ -37,10 +36,6 @@ class FamilyScores:
         The table.
     rule
         The score.
-    threads
-        Worker threads; they never change a bit of a score.
-    memory_limit
-        Bytes that the tables of one scan may take.
 
     Notes
     -----
@@ -52,17 +47,10 @@ class FamilyScores:
     stand in one array: of a thousand nodes there are millions of sets.
     """
 
-    def __init__(
-        self,
-        rows: CompleteRows,
-        rule: ScoreRule,
-        *,
-        threads: int | None = None,
-        memory_limit: int | None = None,
-    ) -> None:
+    def __init__(self, rows: CompleteRows, rule: ScoreRule) -> None:
         self.rows, self.rule = rows, rule
-        self.threads = engine.resolved_threads(threads)
-        limit = engine.default_limit() if memory_limit is None else int(memory_limit)
+        self.threads = engine.resolved_threads(rows.reading.threads)
+        limit = rows.reading.limit
         # Every worker has a set of tables, some wait to be added up, and one is the sum.
         self.room = max(limit // 2 // (8 * (self.threads + 3)), 1)
         self.sizes = rows.sizes.tolist()
@@ -443,3 +431,38 @@ def _stretch(
         None if weight is None else weight[begin:end],
         0,
     )
+
+
+class Request(NamedTuple):
+    """Tables n(base, other), one for each of some others.
+
+    base    nodes that all tables have
+    others  the node that each has beside them
+    """
+
+    base: tuple[int, ...]
+    others: tuple[int, ...]
+
+
+class Places(NamedTuple):
+    """Where the tables of requests stand, end to end.
+
+    widths  joint values of the base of each request
+    first   column of each table's base, after those of the nodes
+    second  column of its other node
+    bounds  (n_tables + 1,) first cell of each
+    """
+
+    widths: Sequence[int]
+    first: Ints
+    second: Ints
+    bounds: Ints
+
+    @classmethod
+    def of(cls, requests: Sequence[Request], widths: Sequence[int], sizes: Sequence[int]) -> Places:
+        """Return the places of tables over nodes of these sizes, bases of these widths."""
+        each = [len(request.others) for request in requests]
+        second = np.concatenate([np.array(request.others, np.int64) for request in requests])
+        cells = np.repeat(widths, each) * np.array(sizes)[second]
+        first = len(sizes) + np.repeat(np.arange(len(requests)), each)
+        return cls(widths, first, second, np.concatenate([[0], np.cumsum(cells)]))

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fastbayes.networks.graph.dag import DAG
+from fastbayes.networks.search.node_rows import ReadOptions, read_rows
 from fastbayes.networks.search.score import ScoreRule, masks_of, members
-from fastbayes.networks.search.search_climb import Climber, Limits, Move
+from fastbayes.networks.search.search_climb import Climber, Limits, Move, along_order, tree
 from fastbayes.networks.search.search_exact import best_graph
-from fastbayes.networks.search.search_order import along_order, tree
-from fastbayes.networks.search.search_rows import CompleteRows, read_rows
 from fastbayes.networks.search.search_scores import FamilyScores
-from fastbayes.scan import engine
 from fastbayes.statistics.bundle import Statistics
 
 SEARCHES = ("hill_climb", "tabu", "k2", "chow_liu", "exact")
@@ -87,31 +85,50 @@ class Learned:
     finished: bool
 
 
+@dataclass(frozen=True, eq=False)
+class SearchOptions:
+    """What to search for, and how: the options of `BayesianNetwork.learn` about the graph."""
+
+    score: str = "mdl"
+    ess: float = 1.0
+    search: str = "hill_climb"
+    max_parents: int | None = None
+    required: Edges = ()
+    forbidden: Edges = ()
+    order: Sequence[str] | None = None
+    start: Any = None
+    restarts: int = 20
+    seed: int = 0
+    time_limit: float | None = None
+
+    def __post_init__(self) -> None:
+        search = self.search
+        if search not in SEARCHES:
+            raise ValueError(f"search={search!r}: use one of {', '.join(map(repr, SEARCHES))}")
+        if search == "k2" and self.order is None:
+            raise ValueError(
+                "search='k2' chooses parents along an order of the nodes: give order=[...]"
+            )
+        if self.start is not None and search not in ("hill_climb", "tabu"):
+            raise ValueError(f"start: search={search!r} begins nowhere; leave it out")
+        if search == "chow_liu" and (
+            self.max_parents is not None or [*self.required, *self.forbidden]
+        ):
+            raise ValueError(
+                "search='chow_liu' is a tree over all nodes: leave out required, forbidden and "
+                "max_parents, or use another search"
+            )
+        for name in ("max_parents", "restarts"):
+            value = getattr(self, name)
+            whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+            if value is not None and (not whole or value < 0):
+                raise ValueError(f"{name}={value!r}: use a whole number >= 0")
+        if self.time_limit is not None and not self.time_limit >= 0:
+            raise ValueError(f"time_limit={self.time_limit!r}: use seconds >= 0")
+
+
 def learned(
-    source: Any,
-    *,
-    score: str = "mdl",
-    ess: float = 1.0,
-    search: str = "hill_climb",
-    max_parents: int | None = None,
-    required: Edges = (),
-    forbidden: Edges = (),
-    order: Sequence[str] | None = None,
-    start: Any = None,
-    restarts: int = 20,
-    seed: int = 0,
-    time_limit: float | None = None,
-    columns: Sequence[str] | None = None,
-    sample_weight: Any = None,
-    domains: Mapping[str, Any] | None = None,
-    categorical: Iterable[str | int] | None = None,
-    discretize: Any = None,
-    missing: str = "complete",
-    null_values: Sequence[str] | None = None,
-    filesystem: Any = None,
-    threads: int | None = None,
-    memory_limit: int | None = None,
-    progress: Callable[[SearchStep], object] | None = None,
+    source: Any, *, progress: Callable[[SearchStep], object] | None = None, **options: Any
 ) -> Learned:
     """Learn a graph.
 
@@ -119,61 +136,12 @@ def learned(
     ----------
     source
         As in `count`. Every column is a category, whole numbers too.
-    score
-        "mdl", "aic", "bdeu", "k2" or "loglik"; see `ScoreRule`. "loglik" alone rewards every edge:
-        set `max_parents` then.
-    ess
-        Equivalent sample size of BDeu.
-    search
-        "hill_climb" adds, drops and reverses edges as long as that gains; "tabu" goes on where
-        nothing gains; both do so again from `restarts` graphs near the best one. "k2" chooses
-        parents among the nodes before a node in `order`. "chow_liu" is the tree of the highest
-        likelihood, whatever the score. "exact" is the best graph of all, to about 20 nodes.
-    max_parents
-        Most parents of a node.
-    required, forbidden
-        Edges (parent, child) that the graph must have, and must not have.
-    order
-        All nodes; edges only go from earlier to later ones. "k2" needs it; of "chow_liu" the first
-        is the root (by default the first by name).
-    start
-        Where "hill_climb" and "tabu" begin: {node: parents}, edges, or an object with `parents`. By
-        default without edges but the required ones.
-    restarts
-        Further climbs of "hill_climb" and "tabu"; 0 is the textbook algorithm.
-    seed
-        Of what is random about restarts.
-    time_limit
-        Seconds after which a climb stops; `Learned.finished` tells.
-    columns
-        Columns to read; all by default.
-    sample_weight
-        Name of the weight column, or (n_rows,) weights.
-    domains
-        Declared values by column name: they count in |B| even if they never occur.
-    categorical
-        Names or indices of columns whose fractions are categories.
-    discretize
-        How columns of fractions become bins: "quantile", "width", ("quantile", n), ("width", n), or
-        {column: any of these or cut points}.
-    missing
-        "complete" leaves out rows with a missing value in any column; "category" makes it a value.
-    null_values
-        Strings that mean missing.
-    filesystem
-        A pyarrow or fsspec file system for paths.
-    threads
-        Worker threads; they never change a bit of the result.
-    memory_limit
-        Bytes for rows and counts. Rows that do not fit in half of it are scanned again for every
-        step of the search, which counts all the families of the step at once.
     progress
         Called with every `SearchStep`, which holds the current score.
-
-    Returns
-    -------
-    Learned
-        The graph, its score, the trace of the search and the counts of the families found.
+    **options
+        Those of `SearchOptions` and of `ReadOptions`; see `BayesianNetwork.learn`. Rows that do
+        not fit in half of `memory_limit` are scanned again for every step of the search, which
+        counts all the families of the step at once.
 
     Raises
     ------
@@ -199,45 +167,35 @@ def learned(
     >>> round(found.score, 6)  # 2 x 8 ln 2, and 4 parameters at ½ ln 8
     15.249238
     """
-    rule = ScoreRule(score, ess)
-    _check(search, order, start, required, forbidden, max_parents, restarts, time_limit)
-    rows = read_rows(
-        source,
-        columns=columns,
-        sample_weight=sample_weight,
-        domains=domains,
-        categorical=categorical,
-        discretize=discretize,
-        missing=missing,
-        null_values=null_values,
-        filesystem=filesystem,
-        threads=threads,
-        memory_limit=memory_limit,
-    )
+    reads = {field.name for field in fields(ReadOptions)}.intersection(options)
+    reading = ReadOptions(**{name: options.pop(name) for name in reads})
+    asked = SearchOptions(**options)
+    rule = ScoreRule(asked.score, asked.ess)
+    rows = read_rows(source, reading)
     names = rows.names
-    limits, places = _limits(rows, required, forbidden, order, max_parents)
-    begin = _start(start, names, limits)
-    scores = FamilyScores(rows, rule, threads=threads, memory_limit=memory_limit)
-    watch = _Watch(rule, names, time_limit, progress)
-    if search == "chow_liu":
-        parents = tree(scores, names.index(order[0]) if order else 0)
-    elif search == "exact":
-        parents = best_graph(scores, limits, memory_limit=memory_limit)
-    elif search == "k2":
+    limits, places = _limits(names, asked)
+    begin = _start(asked.start, names, limits)
+    scores = FamilyScores(rows, rule)
+    watch = _Watch(rule, names, asked.time_limit, progress)
+    if asked.search == "chow_liu":
+        parents = tree(scores, names.index(asked.order[0]) if asked.order else 0)
+    elif asked.search == "exact":
+        parents = best_graph(scores, limits)
+    elif asked.search == "k2":
         parents = along_order(scores, limits, places, watch)
     else:
         climber = Climber(scores, limits, begin)
-        once = climber.climb if search == "hill_climb" else climber.tabu
+        once = climber.climb if asked.search == "hill_climb" else climber.tabu
         if once(watch):
-            random = np.random.default_rng(seed)
+            random = np.random.default_rng(asked.seed)
 
             def again() -> bool:
                 watch.restarted(climber.score)
                 return once(watch)
 
-            climber.restart(random, restarts, again)
+            climber.restart(random, asked.restarts, again)
         parents = climber.parents
-    return _result(rows, scores, parents, watch, threads, memory_limit)
+    return _result(scores, parents, watch)
 
 
 class _Watch:
@@ -274,53 +232,14 @@ class _Watch:
         return self.finished
 
 
-def _check(
-    search: str,
-    order: Sequence[str] | None,
-    start: Any,
-    required: Edges,
-    forbidden: Edges,
-    max_parents: int | None,
-    restarts: int,
-    time_limit: float | None,
-) -> None:
-    """Raise ValueError where options cannot be used, or not together."""
-    if search not in SEARCHES:
-        raise ValueError(f"search={search!r}: use one of {', '.join(map(repr, SEARCHES))}")
-    if search == "k2" and order is None:
-        raise ValueError(
-            "search='k2' chooses parents along an order of the nodes: give order=[...]"
-        )
-    if start is not None and search not in ("hill_climb", "tabu"):
-        raise ValueError(f"start: search={search!r} begins nowhere; leave it out")
-    if search == "chow_liu" and (max_parents is not None or [*required, *forbidden]):
-        raise ValueError(
-            "search='chow_liu' is a tree over all nodes: leave out required, forbidden and "
-            "max_parents, or use another search"
-        )
-    for name, value in (("max_parents", max_parents), ("restarts", restarts)):
-        whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-        if value is not None and (not whole or value < 0):
-            raise ValueError(f"{name}={value!r}: use a whole number >= 0")
-    if time_limit is not None and not time_limit >= 0:
-        raise ValueError(f"time_limit={time_limit!r}: use seconds >= 0")
-
-
-def _limits(
-    rows: CompleteRows,
-    required: Edges,
-    forbidden: Edges,
-    order: Sequence[str] | None,
-    max_parents: int | None,
-) -> tuple[Limits, list[int]]:
+def _limits(names: Sequence[str], asked: SearchOptions) -> tuple[Limits, list[int]]:
     """Return what the graph may be, and the nodes in the order given."""
-    names = rows.names
     must, not_ = (
         masks_of(_parents_of(edges, what), names)
-        for what, edges in (("required", required), ("forbidden", forbidden))
+        for what, edges in (("required", asked.required), ("forbidden", asked.forbidden))
     )
     places: list[int] = []
-    if order is not None:
+    if (order := asked.order) is not None:
         if sorted(order) != sorted(names):
             raise ValueError(f"order={list(order)}: name every one of {list(names)} once")
         places = [names.index(name) for name in order]
@@ -328,7 +247,7 @@ def _limits(
         for v in places:
             not_[v] |= ((1 << len(names)) - 1) & ~before & ~(1 << v)
             before |= 1 << v
-    most = len(names) if max_parents is None else int(max_parents)
+    most = len(names) if asked.max_parents is None else int(asked.max_parents)
     for v, name in enumerate(names):
         if both := members(must[v] & not_[v]):
             raise ValueError(
@@ -375,27 +294,15 @@ def _start(start: Any, names: Sequence[str], limits: Limits) -> list[int]:
     return masks
 
 
-def _result(
-    rows: CompleteRows,
-    scores: FamilyScores,
-    parents: list[int],
-    watch: _Watch,
-    threads: int | None,
-    memory_limit: int | None,
-) -> Learned:
+def _result(scores: FamilyScores, parents: list[int], watch: _Watch) -> Learned:
     """Return the graph in the order of the columns, with the counts of its families."""
+    rows = scores.rows
     columns = [feature.name for feature in rows.schema.categorical]
     where = {name: j for j, name in enumerate(columns)}
     named = _named(parents, rows.names)
     found = {name: tuple(sorted(named[name], key=where.__getitem__)) for name in columns}
     families = [tuple(where[n] for n in (*found[name], name)) for name in columns]
-    statistics = engine.scan(
-        rows.source,
-        rows.learning(),
-        {"values": {}, "families": {"families": families}},
-        threads=threads,
-        memory_limit=memory_limit,
-    )
+    wanted: dict[str, dict[str, Any]] = {"values": {}, "families": {"families": families}}
     states = dict(zip(rows.names, rows.states, strict=True))
     return Learned(
         names=tuple(columns),
@@ -403,7 +310,7 @@ def _result(
         parents=found,
         score=scores.rule.sign * scores.total(parents) + 0.0,  # never -0
         trace=tuple(watch.trace),
-        statistics=statistics,
+        statistics=rows.reading.scan(rows.opened, wanted),
         rows=rows.total,
         left_out=rows.left_out,
         finished=watch.finished,

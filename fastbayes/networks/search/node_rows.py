@@ -1,0 +1,438 @@
+"""Data in which every column is a node: opened, cut where asked, counted, or held as codes."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from fastbayes.core.batch import BLOCK_ROWS
+from fastbayes.core.errors import DataError, MemoryLimitError, SchemaError
+from fastbayes.core.schema import Feature, Schema
+from fastbayes.core.warn import warn
+from fastbayes.data.encode import Encoder
+from fastbayes.data.segments import Segment
+from fastbayes.data.source import open_source
+from fastbayes.networks.graph.coded import Floats, Ints, fits
+from fastbayes.scan import engine
+from fastbayes.scan.counting import Opened, opened_to_learn, several
+from fastbayes.scan.deduplicate import Columns, distinct
+from fastbayes.scan.discretization import numeric_cuts
+from fastbayes.scan.engine import Progress
+from fastbayes.statistics.bundle import Statistics
+from fastbayes.statistics.family_counts import numbered
+
+# Reads the codes of some rows, by column, their weights, and how many more were incomplete.
+Read = Callable[[], tuple[Columns, Floats | None, int]]
+
+logger = logging.getLogger("fastbayes")
+
+# Cells of a table that is never too wide.
+NARROW = 1 << 12
+
+
+class Wide(NamedTuple):
+    """Cells of a family that occur.
+
+    codes   (n_cells, n_parents + 1) of the parents and the node; -1 where a value is missing
+    counts  (n_cells,)
+    """
+
+    codes: Ints
+    counts: Any
+
+
+@dataclass(frozen=True, eq=False)
+class ReadOptions:
+    """How data are read: what every method that learns a network has as options.
+
+    Parameters
+    ----------
+    columns
+        The columns that are nodes; None for all.
+    categorical
+        Columns whose fractions are categories; whole numbers always are.
+    discretize
+        How other columns of fractions become bins: "quantile", "width", ("quantile", n),
+        ("width", n), or {column: one of these or cut points}; None refuses them.
+    missing
+        "category" makes a missing value one of its column's.
+    sample_weight, domains, null_values, filesystem, threads, memory_limit, progress
+        As in `fastbayes.count`.
+    """
+
+    columns: Sequence[str] | None = None
+    sample_weight: Any = None
+    domains: Mapping[str, Any] | None = None
+    categorical: Iterable[str | int] | None = None
+    discretize: Any = None
+    missing: str = "complete"
+    null_values: Sequence[str] | None = None
+    filesystem: Any = None
+    threads: int | None = None
+    memory_limit: int | None = None
+    progress: Progress | None = None
+
+    @property
+    def limit(self) -> int:
+        """Bytes for rows and counts."""
+        return engine.default_limit() if self.memory_limit is None else int(self.memory_limit)
+
+    def scan(self, rows: Opened, wanted: Mapping[str, Mapping[str, Any]]) -> Statistics:
+        """Return statistics of opened rows."""
+        return engine.scan(
+            rows.source,
+            rows.learning(),
+            wanted,
+            threads=self.threads,
+            memory_limit=self.memory_limit,
+            progress=self.progress,
+        )
+
+    def opened(self, data: Any, *, again: bool = False) -> Opened:
+        """Open data; `learning` gives encoders of the nodes, all of them categories or bins.
+
+        again  whether the rows are read more than once; rows of a stream are held then
+
+        Raises
+        ------
+        SchemaError
+            When a column is not there, or holds fractions that are not cut; the message names it.
+        """
+        picks = several(self.categorical)
+        opened = opened_to_learn(
+            data,
+            None,
+            sample_weight=self.sample_weight,
+            domains=self.domains,
+            categorical=picks,
+            missing="category" if self.missing == "category" else "marginalize",
+            columns=self.columns,
+            null_values=self.null_values,
+            filesystem=self.filesystem,
+        )
+        if again and not opened.source.rereadable:
+            opened = opened._replace(source=open_source(_table(opened.source)))
+        cuts = self.discretize if isinstance(self.discretize, Mapping) else {}
+        kinds = {field.name: field.type for field in opened.source.schema}
+        kinds.pop(opened.weight or "", None)
+        whole = [n for n, kind in kinds.items() if pa.types.is_integer(kind) and n not in cuts]
+        learning = partial(opened.learning, categorical=[*whole, *picks])
+        encoder = learning()
+        numbers = [feature.name for feature, book in encoder.features if book is None]
+        if unknown := [n for n in cuts if n not in kinds]:
+            raise SchemaError(
+                f"discretize: there is no column {unknown[0]!r}; there are {[*kinds]}"
+            )
+        for name in numbers:
+            if self.discretize is None or (cuts and name not in cuts):
+                raise SchemaError(
+                    f"column {name!r} holds fractions; the nodes of a network are discrete: cut it "
+                    "with discretize='quantile', 'width' or {column: cut points}, or name it in "
+                    "`categorical`"
+                )
+        if numbers:
+            points = numeric_cuts(
+                *(opened.source, encoder, self.discretize),
+                threads=self.threads,
+                memory_limit=self.memory_limit,
+                progress=self.progress,
+            )
+            learning = partial(learning, cuts=points)
+        return opened._replace(learning=learning)
+
+    def counted(
+        self,
+        data: Any,
+        nodes: Sequence[str],
+        families: Iterable[Sequence[str]],
+        *,
+        cells: bool = False,
+    ) -> Statistics:
+        """Count families of columns in one scan, and with `cells` the joint values of all of them.
+
+        Raises
+        ------
+        DataError
+            When there are no rows, or all weigh nothing.
+        MemoryLimitError
+            When the counts do not fit; the message names the family by its last column.
+        """
+        rows = replace(self, columns=list(nodes)).opened(data)
+        names = [feature.name for feature, _ in rows.learning().features]
+        wanted: dict[str, dict[str, Any]] = {"values": {}}
+        if together := numbered(families, names):
+            wanted["families"] = {"families": together}
+        if cells:
+            wanted["cells"] = {"columns": [names.index(n) for n in nodes]}
+        stats = self.scan(rows, wanted)
+        if not stats.n_rows:
+            why = "every weight is zero" if stats.weighted else "there are no rows"
+            raise DataError(f"{rows.source.description}: nothing to count, {why}")
+        return stats
+
+    def counted_apart(
+        self, data: Any, families: Mapping[str, tuple[str, ...]]
+    ) -> tuple[Statistics, dict[str, Wide]]:
+        """Return the counts of families, and apart the cells of those too wide for a whole table.
+
+        Parameters
+        ----------
+        data
+            Read once for each wide family, and twice more where there is one.
+        families
+            {node: its parents and itself}.
+
+        Raises
+        ------
+        MemoryLimitError
+            When counts do not fit though no family is wide, or the cells that occur do not.
+        """
+        nodes = list(families)
+        try:
+            return self.counted(data, nodes, families.values()), {}
+        except MemoryLimitError as error:
+            # The data told how many values there are only by being read.
+            logger.info("%s; wide families are counted apart", error)
+            sizes = {
+                n: len(values) for n, values in states_of(self.counted(data, nodes, [])).items()
+            }
+            copies = 8.0 * (engine.resolved_threads(self.threads) + 1)
+            need = {v: copies * math.prod(sizes[n] for n in some) for v, some in families.items()}
+            wide: list[str] = []
+            for node in sorted(need, key=lambda n: -need[n]):
+                if sum(need[n] for n in families if n not in wide) <= self.limit / 2:
+                    break
+                if need[node] > copies * NARROW:
+                    wide.append(node)
+            if not wide or not all(fits([sizes[n] for n in families[node]]) for node in wide):
+                raise
+            apart = {node: self._wide(data, families[node]) for node in wide}
+            narrow = [family for node, family in families.items() if node not in apart]
+            return self.counted(data, nodes, narrow), apart
+
+    def _wide(self, data: Any, family: tuple[str, ...]) -> Wide:
+        stats = self.counted(data, family, [], cells=True)
+        names = [stats.schema.names[j] for j in stats.cells.columns]
+        keys = stats.cells.keys[:, [names.index(n) for n in family]].astype(np.int64)
+        if stats.schema.missing == "category":
+            own = {f.name: f.size for f in stats.schema.features}
+            keys = np.where(keys < 0, np.array([own[n] for n in family]), keys)
+        return Wide(keys, stats.cells.counts[:, 0])
+
+
+def held(data: Any) -> Any:
+    """Return data that can be read more than once: streams as a table, others as they are."""
+    if not isinstance(data, pa.RecordBatchReader) and not hasattr(data, "__next__"):
+        return data
+    return _table(open_source(data))
+
+
+def _table(source: Any) -> pa.Table:
+    parts = [block for part in source.segments(BLOCK_ROWS) for block in part.batches()]
+    return pa.Table.from_batches(parts, source.schema)
+
+
+def states_of(stats: Statistics) -> dict[str, list[Any]]:
+    """Return the states of each column: values, bins as text, None where missing is a value."""
+    result = {}
+    for feature, gap in zip(stats.schema.features, _gaps(stats).tolist(), strict=True):
+        result[feature.name] = _states(feature, gap)
+        if not result[feature.name]:
+            raise SchemaError(
+                f"column {feature.name!r} has no value at all: leave it out, or declare its "
+                "values in `domains`"
+            )
+    return result
+
+
+def _gaps(stats: Statistics) -> Any:
+    """Return the columns in which a missing value, which is the last code then, is a state."""
+    return (stats.values.missing != 0).any(axis=1) & (stats.schema.missing == "category")
+
+
+def _states(feature: Feature, gap: bool) -> list[Any]:
+    assert feature.values is not None
+    return [*(feature.intervals or feature.values.to_pylist()), *([None] if gap else [])]
+
+
+@dataclass(frozen=True, eq=False)
+class CompleteRows:
+    """Complete rows of categorical columns.
+
+    reading   how they were read
+    opened    the rows themselves
+    names     of the nodes, ascending: what is found does not depend on the order of columns
+    states    values of each node
+    sizes     (n,) number of values of each node
+    total     N, the sum of the weights
+    left_out  rows with a missing value, which do not count
+    weighted  whether rows have weights, given or the number of rows that are equal
+    columns   codes of each node; None where they do not fit in memory
+    weight    (n_rows,) of those codes
+    cells     rows x columns, whether compiling pays
+    schema    of the source
+    """
+
+    reading: ReadOptions
+    opened: Opened
+    names: tuple[str, ...]
+    states: tuple[tuple[Any, ...], ...]
+    sizes: Ints
+    total: float
+    left_out: int
+    weighted: bool
+    columns: Columns | None
+    weight: Floats | None
+    cells: float
+    schema: Schema
+
+    def scan(self) -> Iterator[Read]:
+        """Yield functions that read the codes and weights of a part of the rows."""
+        return _scan(self.opened, self.schema)
+
+
+def read_rows(data: Any, reading: ReadOptions | None = None) -> CompleteRows:
+    """Read rows for a search, into memory if they fit in a half of the limit.
+
+    Every column is a category. Scores of different families can be compared only if they are of
+    the same rows: with missing="complete" rows with a missing value anywhere are left out, with
+    "category" a missing value is a value of its own.
+
+    Raises
+    ------
+    SchemaError
+        When a column holds fractions and `discretize` does not say how they become bins.
+    DataError
+        When no complete row is left.
+    """
+    reading = reading or ReadOptions()
+    if reading.missing not in ("complete", "category"):
+        raise ValueError(f"missing={reading.missing!r}: use 'complete' or 'category'")
+    opened = reading.opened(data, again=True)
+    n_rows = 0
+
+    def count(rows: int) -> None:
+        nonlocal n_rows
+        n_rows += rows
+
+    stats = replace(reading, progress=count).scan(opened, {"values": {}})
+    schema, source = stats.schema, opened.source
+    if not len(schema.categorical):
+        raise SchemaError(f"{source.description}: there are no columns to learn a network of")
+    gaps, place = _gaps(stats), _place(schema)
+    features = [schema.categorical[j] for j in place]
+    sizes = np.array([feature.size for feature in features], np.int64) + gaps[place]
+    kinds = [np.dtype(f"u{1 if s + 2 <= 1 << 8 else 2 if s + 2 <= 1 << 16 else 4}") for s in sizes]
+    needed = n_rows * (sum(kind.itemsize for kind in kinds) + 8 * stats.weighted)
+    fit = 2 * needed <= reading.limit
+    columns = [np.empty(n_rows if fit else 0, kind) for kind in kinds]
+    weight = np.empty(n_rows if fit else 0) if stats.weighted else None
+    kept, heavy, total, left_out = 0, 0, 0.0, 0
+    threads = engine.resolved_threads(reading.threads)
+    for some, its, incomplete in engine.in_order(
+        lambda read: read(), _scan(opened, schema), threads
+    ):
+        n = len(some[0])
+        total += n if its is None else float(its.sum())
+        heavy += n if its is None else int(np.count_nonzero(its))
+        if fit:
+            for column, codes in zip(columns, some, strict=True):
+                column[kept : kept + n] = codes
+            if weight is not None:
+                weight[kept : kept + n] = its
+        kept += n
+        left_out += incomplete
+    if not total and not left_out:
+        why = "every weight is zero" if stats.weighted and n_rows else "there are no rows"
+        raise DataError(f"{source.description}: nothing to score, {why}")
+    if not total:
+        raise DataError(
+            f"{source.description}: no row is complete, so there is nothing to score; leave out "
+            "columns that are mostly missing, or use missing='category'"
+        )
+    if left_out:
+        said = f"{left_out:,} of {n_rows:,} rows have missing values: they are left out"
+        if 2 * left_out <= n_rows:
+            logger.info("%s", said)
+        else:
+            warn(f"{said} of the scores; use missing='category', or leave out columns")
+    if heavy > 1 and total <= 1:
+        warn(
+            f"the weights of {heavy:,} rows sum to {total:.3g}, and count as so many rows: "
+            "parameters cost nothing among so few; scale them to sum to the number of rows"
+        )
+    fewer, rows = False, kept
+    if fit:
+        columns, weight = (
+            [column[:kept] for column in columns],
+            None if weight is None else weight[:kept],
+        )
+        columns, weight, fewer = distinct(columns, sizes, weight)
+        rows = len(columns[0])
+    return CompleteRows(
+        reading=reading,
+        opened=opened,
+        names=tuple(feature.name for feature in features),
+        states=tuple(tuple(_states(f, gap)) for f, gap in zip(features, gaps[place], strict=True)),
+        sizes=sizes,
+        total=total,
+        left_out=left_out,
+        weighted=stats.weighted or fewer,
+        columns=columns if fit else None,
+        weight=weight,
+        cells=float(rows) * len(sizes),
+        schema=schema,
+    )
+
+
+def _place(schema: Schema) -> list[int]:
+    """Return the categorical columns in the order of their names."""
+    names = [feature.name for feature in schema.categorical]
+    return sorted(range(len(names)), key=names.__getitem__)
+
+
+def _scan(opened: Opened, schema: Schema) -> Iterator[Read]:
+    """Yield functions that read the complete rows of one segment after the other."""
+    source = opened.source
+    encoder = Encoder.applying_to(schema, source.schema, unseen="error", weight=opened.weight)
+    encoder.expect(source.n_rows)
+    for segment in source.segments(BLOCK_ROWS):
+        yield partial(_complete, segment, encoder, schema)
+
+
+def _complete(
+    segment: Segment, encoder: Encoder, schema: Schema
+) -> tuple[Columns, Floats | None, int]:
+    """Return the codes of the complete rows of a segment, by column, and their weights."""
+    whole = schema.missing == "category"
+    parts: list[Columns] = [[] for _ in encoder.books]
+    weights: list[Floats] = []
+    left_out = 0
+    for _, encoded in engine.encoded_blocks(segment, encoder):
+        batch = encoded.batch
+        listed = [
+            (f, column, size)
+            for features, codes, sizes in batch.codes
+            for f, column, size in zip(features.tolist(), codes, sizes.tolist(), strict=True)
+        ]
+        keep = np.ones(batch.n_rows, np.bool_)
+        for f, column, size in listed:
+            if batch.missing[f] and not whole:
+                keep &= column < size - 2
+        every = bool(keep.all())
+        left_out += int(np.count_nonzero(~keep))
+        for f, column, _ in listed:
+            # The encoder's arrays are good until it encodes again.
+            parts[f].append(column.copy() if every else column[keep])
+        if batch.weight is not None:
+            weights.append(batch.weight[keep])
+    columns = [np.concatenate(some) if some else np.empty(0, np.uint8) for some in parts]
+    columns = [columns[j] for j in _place(schema)]
+    return columns, np.concatenate(weights) if weights else None, left_out
