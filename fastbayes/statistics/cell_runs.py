@@ -13,7 +13,7 @@ from fastbayes.core.batch import Batch
 from fastbayes.core.errors import MemoryLimitError, SchemaError
 from fastbayes.core.schema import Alignment, Shape
 from fastbayes.kernels import dispatch
-from fastbayes.kernels.numpy.joint_codes import MOST_CODES
+from fastbayes.kernels.shared.codes import MOST_CODES
 
 Ints = NDArray[np.int64]
 Keys = NDArray[np.int32]

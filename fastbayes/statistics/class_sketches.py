@@ -13,12 +13,11 @@ from fastbayes.core.batch import Batch
 from fastbayes.core.errors import DataError
 from fastbayes.core.schema import Alignment, Shape
 from fastbayes.kernels import dispatch
-from fastbayes.kernels.numpy.sketch import (
+from fastbayes.kernels.shared.sketch import (
     FRACTION_BITS,
     NONE,
     SLOT_BYTES,
     Entries,
-    SketchEntries,
     differing,
     keys,
     least_shift,
@@ -36,6 +35,8 @@ MOST_WEIGHTS = 1 << 22
 # Weights beyond this could overflow their sums.
 GREATEST_WEIGHT = 2.0**32
 _ONE = 1 << FRACTION_BITS
+# What holds entries where no block of rows asked for the compiled one.
+SketchEntries: Any = dispatch.numpy_twin("sketch").SketchEntries
 
 
 class Held(NamedTuple):
@@ -330,7 +331,7 @@ def sketch_bytes(shape: Shape, copies: int, rows: float) -> int:
     return shape.n_numeric * max(1, shape.n_classes) * copies * SLOT_BYTES * slots
 
 
-def _holding(entries: Entries, shift: int) -> SketchEntries:
+def _holding(entries: Entries, shift: int) -> Any:
     cells = SketchEntries(LIMIT, LIMIT)
     cells.take(entries, shift)
     return cells

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from numba.extending import register_jitable
-from numpy.typing import NDArray
 
 from fastbayes.core.batch import Codes
 from fastbayes.kernels.compiled import lanes
@@ -24,11 +23,8 @@ from fastbayes.kernels.compiled.joint_tables import join
 from fastbayes.kernels.compiled.lift_tables import Kernels, Lifts
 from fastbayes.kernels.compiled.log_joint import BlockScorer, ColumnSum, Sum, odds_of
 from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
-from fastbayes.kernels.numpy.averages import tie_of
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
-U = np.uint64
+from fastbayes.kernels.shared.arrays import Floats, Ints, U
+from fastbayes.kernels.shared.scoring import tie_of
 
 LN_2 = float(np.log(2.0))
 
@@ -104,7 +100,7 @@ class AverageScorer(BlockScorer):
         self,
         log_prior: Floats,
         tables: Floats,
-        offsets: Integers,
+        offsets: Ints,
         own: Floats,
         weight: Floats,
         children: Callable[[int], Floats],

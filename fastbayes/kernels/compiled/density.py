@@ -1,4 +1,4 @@
-"""Sums of normal kernels, and curves in pieces; what they mean: `kernels.numpy.density`.
+"""Sums of normal kernels, and curves in pieces; what they mean: `kernels.shared.density`.
 
 A curve is a polynomial of degree 3 in each of many intervals. A number finds its interval by the
 bits of its distance from the centre: a thousand buckets for each doubling, most of which lie in
@@ -8,15 +8,11 @@ one interval; in others a few halvings find it.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled import lanes
 from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
-from fastbayes.kernels.numpy.density import BUCKET_BITS, FARTHEST, windows
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-U = np.uint64
+from fastbayes.kernels.shared.arrays import Floats, Ints, U
+from fastbayes.kernels.shared.density import BUCKET_BITS, FARTHEST, windows
 
 _SHIFT = U(52 - BUCKET_BITS)
 _FIRST = U(1023 << BUCKET_BITS)

@@ -14,9 +14,8 @@ from numba.np.numpy_support import carray
 from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled import vector
-from fastbayes.kernels.dispatch import interpreted, kernel, readonly, reads, writes
-from fastbayes.kernels.numpy import encode as plain
-from fastbayes.kernels.numpy.encode import FEW_ENTRIES
+from fastbayes.kernels.dispatch import interpreted, kernel, numpy_twin, readonly, reads, writes
+from fastbayes.kernels.shared.codes import FEW_ENTRIES
 
 # Rows of one block of unpacked bits.
 BLOCK = 65_536
@@ -108,7 +107,7 @@ def take_columns(
         if table is not None:
             codes[i, : len(table)] = table
     if interpreted():  # without the compiler there are no pointers
-        return plain.take_columns(columns, tables, rows, out)
+        return numpy_twin("encode").take_columns(columns, tables, rows, out)
     addresses = np.array([x.__array_interface__["data"][0] for x in columns], np.uint64)
     places = np.array(rows, np.int64)
     inputs = readonly(addresses), readonly(entries), readonly(codes), readonly(places)

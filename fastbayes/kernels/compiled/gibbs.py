@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled.memory import borrow
 from fastbayes.kernels.dispatch import kernel, reads, writes
-from fastbayes.kernels.numpy.gibbs import CountedGroups, Program
+from fastbayes.kernels.shared.gibbs import CountedGroups, Program
 
 _PROGRAM = (
     *(reads("int64"),) * 5,

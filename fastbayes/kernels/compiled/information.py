@@ -20,16 +20,8 @@ from numba.extending import register_jitable
 from numpy.typing import NDArray
 
 from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
-from fastbayes.kernels.numpy.information import (
-    NOTHING,
-    ROUNDING,
-    Floats,
-    Integers,
-    by_shape,
-    class_pairs,
-)
-
-U = np.uint64
+from fastbayes.kernels.shared.arrays import Floats, Ints, U
+from fastbayes.kernels.shared.information import NOTHING, ROUNDING, by_shape
 
 # Pairs of one shape that go side by side, and the cells of each up to which they do: their
 # scratch is then 128 KiB.
@@ -67,11 +59,11 @@ SIGNATURES: dict[str, list[tuple[str, ...]]] = {
 
 def pair_information(
     flat: NDArray[Any],
-    first: Integers,
-    second: Integers,
-    starts: Integers,
-    sizes: Integers,
-    widths: Integers,
+    first: Ints,
+    second: Ints,
+    starts: Ints,
+    sizes: Ints,
+    widths: Ints,
     n_classes: int,
     out: Floats,
 ) -> None:
@@ -120,23 +112,6 @@ def pair_information(
             scratch, part = np.empty((3, n_cells * lanes)), np.empty(len(some))
             write(flat, readonly(starts[some]), *shape, scale, exact, margins, scratch, part)
             out[some] = part
-
-
-def class_information(counts: NDArray[Any], offsets: Integers, sizes: Integers) -> Floats:
-    """Return the mutual information I(X_j; C) of each feature with the class, (m,) in nats.
-
-    Parameters
-    ----------
-    counts
-        (n_slots, n_classes) counts of values, int64 or float64.
-    offsets
-        (m + 1,) first slot of each feature.
-    sizes
-        (m,) values of each feature; its further slots (missing) are left out.
-    """
-    out = np.zeros(len(sizes))
-    pair_information(*class_pairs(counts, offsets, sizes), out)
-    return out
 
 
 def _writer(lanes: int) -> Callable[..., None]:

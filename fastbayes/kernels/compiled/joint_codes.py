@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
-from fastbayes.kernels.numpy.joint_codes import Floats, Numbered, chained
+from fastbayes.kernels.shared.arrays import Floats, U
+from fastbayes.kernels.shared.codes import Numbered, chained
 
-U = np.uint64
 # Knuth's multiplier: 2^64 over the golden ratio, odd; its high bits spread runs of codes.
 MULTIPLIER = U(0x9E3779B97F4A7C15)
 # Entries of a table to begin with: it stays in the first-level cache where groups are few.

@@ -12,11 +12,9 @@ from fastbayes.core.batch import Codes
 from fastbayes.kernels.compiled import lanes
 from fastbayes.kernels.compiled.log_joint import BlockScorer, ColumnSum, odds_of, tolerance
 from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
-from fastbayes.kernels.numpy.density import FARTHEST
-from fastbayes.kernels.numpy.linear import with_pairs
-from fastbayes.kernels.numpy.log_joint import largest_sum
-
-Floats = NDArray[np.float64]
+from fastbayes.kernels.shared.arrays import Floats
+from fastbayes.kernels.shared.density import FARTHEST
+from fastbayes.kernels.shared.scoring import largest_sum, with_pairs
 
 _INT, _FLOAT = "int64", "float64"
 SIGNATURES: dict[str, list[tuple[str, ...]]] = {

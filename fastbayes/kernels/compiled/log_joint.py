@@ -20,11 +20,9 @@ from fastbayes.kernels.compiled.density import add_curve
 from fastbayes.kernels.compiled.joint_tables import JointTablePlan, join, join_tables
 from fastbayes.kernels.compiled.posterior import to_class, to_posterior, to_rows
 from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
-from fastbayes.kernels.numpy.density import odds_of_curve
-from fastbayes.kernels.numpy.log_joint import EXACT, Gaussian, largest_sum
-
-Floats = NDArray[np.float64]
-U = np.uint64
+from fastbayes.kernels.shared.arrays import Floats, U
+from fastbayes.kernels.shared.density import odds_of_curve
+from fastbayes.kernels.shared.scoring import EXACT, Gaussian, largest_sum
 
 # Rows and groups at a time: codes stay in the second-level cache, and rows of codes do not fall
 # into the same cache set. Sums of a block of rows stay there, too.

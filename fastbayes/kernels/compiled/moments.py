@@ -8,9 +8,7 @@ from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled import lanes
 from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
-
-Floats = NDArray[np.float64]
-U = np.uint64
+from fastbayes.kernels.shared.arrays import Floats, U
 
 # Up to this many classes, comparing each value with every class is faster than scattering it.
 FEW_CLASSES = 4

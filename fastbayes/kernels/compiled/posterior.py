@@ -9,9 +9,7 @@ from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled import lanes
 from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
-
-Floats = NDArray[np.float64]
-U = np.uint64
+from fastbayes.kernels.shared.arrays import Floats, U
 
 # Rows at a time: their scratch stays in the first-level cache.
 ROWS = 512

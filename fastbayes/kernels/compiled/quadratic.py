@@ -40,7 +40,8 @@ from fastbayes.kernels.compiled.whitening import (
     take_out,
 )
 from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
-from fastbayes.kernels.numpy.quadratic import (
+from fastbayes.kernels.shared.arrays import Floats, U
+from fastbayes.kernels.shared.quadratic import (
     Marginal,
     Quadratics,
     features_used,
@@ -49,9 +50,6 @@ from fastbayes.kernels.numpy.quadratic import (
     patterns,
     tie_of,
 )
-
-Floats = NDArray[np.float64]
-U = np.uint64
 
 # Nanoseconds that the densities of one pattern of missing values are worth making for.
 WORTH = 300_000

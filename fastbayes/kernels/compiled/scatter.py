@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled import products
 from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
+from fastbayes.kernels.shared.arrays import Floats, U
 
-Floats = NDArray[np.float64]
-U = np.uint64
 WIDTH, TILE = products.WIDTH, products.TILE
 
 # Rows of a group in one stretch of rows from which on tiles beat adding row by row.

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
-
-Floats = NDArray[np.float64]
+from fastbayes.kernels.shared.arrays import Floats
 
 SIGNATURES = {
     "sum_cells": [

@@ -10,11 +10,7 @@ from numba.extending import register_jitable
 from numpy.typing import NDArray
 
 from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
-U = np.uint64
+from fastbayes.kernels.shared.arrays import Floats, Ints, U
 
 SIGNATURES = {
     "visit": [

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.errors import DataError, MemoryLimitError
 from fastbayes.kernels.dispatch import readonly
-from fastbayes.kernels.numpy.gibbs import PRODUCT, TABLE, Program
+from fastbayes.kernels.shared.gibbs import PRODUCT, TABLE, Program
 from fastbayes.networks.graph.coded import Coded
 from fastbayes.networks.sample.deterministic_blocks import DeterministicBlock, Factor, blocks_of
 

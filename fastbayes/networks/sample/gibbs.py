@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fastbayes.core.errors import MemoryLimitError
 from fastbayes.core.warn import warn
 from fastbayes.kernels import dispatch
-from fastbayes.kernels.numpy.gibbs import LANES, CountedGroups
+from fastbayes.kernels.shared.gibbs import LANES, CountedGroups
 from fastbayes.networks.graph.coded import Coded
 from fastbayes.networks.sample.blankets import check_evidence, compiled, steps_of
 from fastbayes.networks.sample.estimates import Estimates, batch_lengths, estimates
