@@ -35,15 +35,7 @@ SIGNATURES = {
 def log_sums(
     points: Floats, weight: Floats, bandwidth: float, queries: Floats, own: Ints, less: Floats
 ) -> tuple[Floats, Floats]:
-    """Return ln sum_i w_i exp(-(q - p_i)²/2h²) of each query, and its derivative by q.
-
-    points     IN  (n,) float64   ascending
-    weight     IN  (n,) float64   above 0
-    bandwidth  IN  h
-    queries    IN  (m,) float64
-    own        IN  (m,) int64     the point that has less weight for a query, -1 for none
-    less       IN  (m,) float64   how much less
-    """
+    """Return the logarithm of sums of normal kernels, and its derivative; see the numpy twin."""
     total, moment = np.zeros(len(queries)), np.zeros(len(queries))
     if not len(points):
         return np.full(len(queries), -np.inf), moment

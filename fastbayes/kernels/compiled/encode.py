@@ -13,7 +13,7 @@ import numpy as np
 from numba.np.numpy_support import carray
 from numpy.typing import NDArray
 
-from fastbayes.kernels.compiled import vector
+from fastbayes.kernels.compiled import bits
 from fastbayes.kernels.dispatch import interpreted, kernel, numpy_twin, readonly, reads, writes
 from fastbayes.kernels.shared.codes import FEW_ENTRIES
 
@@ -287,7 +287,7 @@ def take_block(addresses, entries, tables, rows, out, scratch, largest):
     """
     n = out.shape[1]
     for i in range(addresses.size):
-        indices = carray(vector.words_at(addresses[i]), (n,))
+        indices = carray(bits.codes32_at(addresses[i]), (n,))
         table = tables[i]
         top = largest[i]
         for first in range(0, n, scratch.size):

@@ -45,22 +45,7 @@ SIGNATURES: dict[str, list[tuple[str, ...]]] = {
 
 
 class FactorScorer(BlockScorer):
-    """Log joints, posteriors and predictions of a sum of tables; immutable, thread-safe.
-
-    Parameters
-    ----------
-    log_prior
-        (n_classes,) nats.
-    factors
-        Each a tuple of features, none twice, and a table (prod(S_j + 2), n_classes) of log
-        factors in C order of the codes of these features; missing is S_j, unseen S_j + 1. -inf
-        is a legal entry.
-    sizes
-        (n_features,) S_j.
-    precision
-        "exact" is float64 throughout. "fast" adds the tables of three and more classes in
-        float32.
-    """
+    """Log joints, posteriors and predictions of a sum of tables; see the numpy twin."""
 
     def __init__(
         self,
@@ -192,26 +177,7 @@ def _joint_codes(factor: JoinedTable, groups: Sequence[Codes]) -> NDArray[np.uin
 
 
 class TreeScorer(BlockScorer):
-    """Log joints, posteriors and predictions of a forest of features; immutable, thread-safe.
-
-    Parameters
-    ----------
-    log_prior
-        (n_classes,) nats.
-    parents
-        (n_features,) the parent of each feature, -1 for none.
-    tables
-        One per feature: (S_parent + 2, S_j + 2, n_classes) ln P(x_j | x_parent, c), or (1, S_j +
-        2, n_classes) without a parent. Missing is S, unseen S + 1; -inf is a legal entry.
-    hidden
-        One per feature: (S_j + 2,) bool, codes that are not observations. The feature is then
-        summed out over its S_j values, and missing where that is an observation. It has factor 1
-        if nothing below it is observed, or if it has no values; below one without values, tables
-        hold for its code of missing.
-    precision
-        "exact" is float64 throughout. "fast" adds the tables of three and more classes in
-        float32.
-    """
+    """Log joints, posteriors and predictions of a forest of features; see the numpy twin."""
 
     def __init__(
         self,

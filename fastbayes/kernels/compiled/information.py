@@ -67,32 +67,7 @@ def pair_information(
     n_classes: int,
     out: Floats,
 ) -> None:
-    """Compute the conditional mutual information of pairs from their unsmoothed counts.
-
-    out[q] = Σ_abc n_abc / n ln(n_abc n_c / (n_ac n_bc)), sums over the rows of pair q = (i, j) in
-    which both features are known; 0 where there are none.
-
-    Parameters
-    ----------
-    flat
-        int64 or float64: n(c, i=a, j=b) = flat[starts[q] + (a widths[j] + b) n_classes + c].
-    first, second, starts
-        (n_pairs,) features i and j of each pair, in any order, and the first entry of its block.
-    sizes
-        (m,) number of values S_j of each feature.
-    widths
-        (m,) width of each feature's side of a block, S_j or more: what lies beyond is not known.
-    n_classes
-        K. With one class, of counts summed over the classes, the result is I(X_i; X_j).
-    out
-        (n_pairs,) nats, written.
-
-    Notes
-    -----
-    The relative error is a few units of rounding also where the information is small, so that
-    pairs that are equal on paper compare as equal at 1e-12 whatever the order of columns, values
-    and classes.
-    """
+    """Compute the conditional mutual information of pairs from their counts; see the numpy twin."""
     scale, exact = 1.0, EXACT
     if flat.dtype == np.float64:
         scale, exact = float(np.ldexp(1.0, min(-np.frexp(flat.max(initial=0.0))[1], 1000))), np.inf

@@ -42,11 +42,10 @@ SIGNATURES = {
 
 
 class PairAverageScorer(JointScorer):
-    """Log joints, posteriors and predictions of A2DE; immutable, thread-safe.
+    """Log joints, posteriors and predictions of A2DE; see the numpy twin.
 
-    Parameters and their meaning are the twin's, which stands in where products could leave the
-    range of floats. "fast" multiplies in float32, which leaves an error of about d 2⁻²⁴ in a log
-    joint.
+    The twin stands in where products could leave the range of floats. "fast" multiplies in float32,
+    which leaves an error of about d 2⁻²⁴ in a log joint.
     """
 
     def __init__(

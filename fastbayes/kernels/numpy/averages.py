@@ -33,7 +33,7 @@ class AverageScorer(JointScorer):
         children(p) returns (S_p + 2, n_slots, n_classes) P(x_j = b | c, x_p = a); rows of p
         itself are not read.
     precision
-        "exact" or "fast"; numpy computes both in float64.
+        "exact" is float64 throughout. With "fast", compiled code multiplies in float32.
 
     Notes
     -----

@@ -31,7 +31,8 @@ class FactorScorer(JointScorer):
     sizes
         (n_features,) S_j.
     precision
-        "exact" or "fast"; numpy computes both in float64.
+        "exact" is float64 throughout. With "fast", compiled code adds the tables of three and more
+        classes in float32.
     """
 
     def __init__(
@@ -78,7 +79,8 @@ class TreeScorer(JointScorer):
         if nothing below it is observed, or if it has no values; below one without values, tables
         hold for its code of missing.
     precision
-        "exact" or "fast"; numpy computes both in float64.
+        "exact" is float64 throughout. With "fast", compiled code adds the tables of three and more
+        classes in float32.
     """
 
     def __init__(

@@ -28,19 +28,8 @@ class QuadraticScorer(JointScorer):
 
     Parameters
     ----------
-    log_prior
-        (n_classes,) nats.
-    mean
-        (n_classes, p).
-    rest
-        (n_classes, p) what rounding took from the mean.
-    whiten
-        (n_classes, p, p), or (1, p, p) where all classes share it: lower triangular, whiten Σ
-        whitenᵀ = 1. The rows of features that do not take part are 0, and so are their columns.
-    level
-        (n_classes,) log density at the mean.
-    dof
-        (n_classes,) degrees of freedom of Student's t, or None for normal densities.
+    log_prior, mean, rest, whiten, level, dof
+        Densities of rows without missing values, as of `shared.quadratic.Quadratics`.
     marginal
         For a row with missing values (NaN): a function of (p,) bool, what is known, that gives
         mean, rest, whiten, level and dof of the known features alone.
