@@ -76,7 +76,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 def is_quick(item: pytest.Item) -> bool:
     """Return whether a test is of the quick tier."""
     if item.path.parent.name == "kernels":
-        return "numpy" in item.name
+        return "numpy" in item.name and item.get_closest_marker("compiled") is None
     return item.path.stem.removeprefix("test_") in QUICK
 
 

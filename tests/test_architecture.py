@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # in its folder; "" are the files that lie in the folder itself, "fastbayes" is the public face.
 FOLDERS = {
     "core": ("",),
-    "kernels": ("", "numpy", "compiled"),
+    "kernels": ("", "shared", "numpy", "compiled"),
     "data": ("",),
     "statistics": ("",),
     "scan": ("",),
@@ -41,6 +41,8 @@ NUMBA = {"kernels"}
 NO_ARROW = {"kernels"}
 # Numba keeps machine code by pickle; nothing of a user goes that way.
 LOADER = "fastbayes.kernels.dispatch"
+# What does the same in two ways: reached through the loader, and never one through the other.
+BACK_ENDS = {("kernels", "numpy"), ("kernels", "compiled")}
 PICKLES = {"pickle", "_pickle", "cPickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
 FORBIDDEN_NAMES = {"prange", "jitclass", "guvectorize"}
 FORBIDDEN_FLAGS = {"parallel", "fastmath", "allow_pickle"}
@@ -136,8 +138,8 @@ def wrong_way(module: str, imported: str) -> list[str]:
     here, there = place(module), place(imported)
     if module == LOADER or here == there:
         return []
-    if there == ("kernels", "compiled"):
-        return [f"{imported}: compiled kernels are reached through {LOADER}.load"]
+    if there in BACK_ENDS:
+        return [f"{imported}: a back end is reached through {LOADER} alone"]
     # A package that is empty stands where its last sub-folder does.
     last = [*FOLDERS].index(there[0]), len(FOLDERS[there[0]])
     if FLOORS.get(there, last) < FLOORS[here]:
@@ -212,6 +214,11 @@ def test_every_place_is_used() -> None:
         ("data.new", "from .source import read"),
         ("scan.new", "from fastbayes.kernels.compiled import count"),
         ("cli.new", "import fastbayes.kernels.compiled.count"),
+        ("scan.new", "from fastbayes.kernels.numpy import count"),
+        ("kernels.compiled.new", "from fastbayes.kernels.numpy.count import add_counts"),
+        ("kernels.numpy.new", "from fastbayes.kernels.compiled import count"),
+        ("kernels.shared.new", "from fastbayes.kernels.numpy import count"),
+        ("kernels.dispatch_new", "from fastbayes.kernels.shared import arrays"),
         ("scan.new", "import numba"),
         ("kernels.numpy.new", "import pyarrow as pa"),
         ("kernels.compiled.new", "import pyarrow.compute"),
@@ -236,6 +243,8 @@ def test_rules_see_a_fault(module: str, source: str) -> None:
         ("statistics.new", "from fastbayes.core.files import write"),
         ("networks.new", "from fastbayes.networks.graph.dag import DAG"),
         ("models.discrete.new", "from fastbayes.kernels.dispatch import load\nload('count')"),
+        ("models.discrete.new", "from fastbayes.kernels.shared.scoring import EXACT"),
+        ("kernels.numpy.new", "from fastbayes.kernels.shared import density"),
         ("kernels.compiled.new", "from fastbayes.kernels import dispatch\nnjit(fastmath=False)"),
         ("cli.new", "from fastbayes.evaluation import validation"),
         ("cli.new", "import fastbayes as fb"),

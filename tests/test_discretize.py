@@ -31,7 +31,7 @@ from fastbayes.data.encode import Encoder, Place
 from fastbayes.data.segments import Segment
 from fastbayes.data.sketch import FEW_ROWS, Profile, ValueSketch
 from fastbayes.data.source import open_source
-from fastbayes.kernels.numpy.sketch import bytes_needed, split
+from fastbayes.kernels.shared.sketch import bytes_needed, split
 from fastbayes.models.estimator.sampling import drawn_values
 from fastbayes.scan import engine
 from fastbayes.scan.discretization import numeric_cuts

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastbayes.data.sketch import FEW_ROWS, LIMIT, ValueSketch
-from fastbayes.kernels.numpy.sketch import split
+from fastbayes.kernels.shared.sketch import split
 
 pytestmark = pytest.mark.usefixtures("kernels")
 

@@ -19,7 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fastbayes.kernels.numpy.information import class_information, pair_information
+from fastbayes.kernels.numpy.information import pair_information
+from fastbayes.kernels.shared.information import class_information
 from fastbayes.models.discrete.structure import (
     by_relevance,
     k_dependence,

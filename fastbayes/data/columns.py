@@ -16,7 +16,7 @@ from fastbayes.core.domains import value_type
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.data.infer import MISSING, SPAN, UNSEEN, BinBook, Codebook, Lookup
 from fastbayes.kernels import dispatch
-from fastbayes.kernels.numpy.encode import FEW_ENTRIES
+from fastbayes.kernels.shared.codes import FEW_ENTRIES
 
 
 class Prepared(NamedTuple):

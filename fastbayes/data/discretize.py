@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fastbayes.core.domains import checked_cuts
 from fastbayes.core.errors import SchemaError
 from fastbayes.data.sketch import Profile, ValueSketch
-from fastbayes.kernels.numpy.sketch import split
+from fastbayes.kernels.shared.sketch import split
 
 METHODS = ("mdl", "quantile", "width")
 DEFAULT_BINS = 10

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.kernels import dispatch
-from fastbayes.kernels.numpy.sketch import FRACTION_BITS, NONE, differing, least_shift, numbers
+from fastbayes.kernels.shared.sketch import FRACTION_BITS, NONE, differing, least_shift, numbers
 
 # Entries (cell and class) of a sketch. A column with no more different pairs of value and class
 # is held exactly; of a million different numbers there are some thousands of ranges. Four times

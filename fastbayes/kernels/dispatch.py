@@ -44,9 +44,14 @@ def compiled(cells: float) -> bool:
 
 def load(name: str, cells: float = float("inf")) -> ModuleType:
     """Return `fastbayes.kernels.compiled.<name>`, or its twin in `.numpy` for small jobs."""
-    return importlib.import_module(
-        f"fastbayes.kernels.{'compiled' if compiled(cells) else 'numpy'}.{name}"
-    )
+    if not compiled(cells):
+        return numpy_twin(name)
+    return importlib.import_module(f"fastbayes.kernels.compiled.{name}")
+
+
+def numpy_twin(name: str) -> ModuleType:
+    """Return `fastbayes.kernels.numpy.<name>`, whatever the size of the job."""
+    return importlib.import_module(f"fastbayes.kernels.numpy.{name}")
 
 
 def reads(dtype: str, ndim: int = 1) -> str:
@@ -107,7 +112,8 @@ def _disk_cache() -> Any:
     caching: Any = importlib.import_module("numba.core.caching")
     # numba's stamp sees a kernel's own file only; it is built on files that declare no kernels.
     shared = hashlib.sha256()
-    for path in sorted(Path(__file__).with_name("compiled").glob("*.py")):
+    here = Path(__file__).parent
+    for path in sorted([*here.glob("compiled/*.py"), *here.glob("shared/*.py")]):
         source = path.read_bytes()
         shared.update(b"" if b"SIGNATURES" in source else source)
 

@@ -21,7 +21,7 @@ from fastbayes.data.folds import Folds
 from fastbayes.data.infer import Codebook
 from fastbayes.data.segments import Segment, Source
 from fastbayes.data.sketch import FEW_ROWS, GREATEST_WEIGHT
-from fastbayes.kernels.numpy.sketch import bytes_needed
+from fastbayes.kernels.shared.sketch import bytes_needed
 from fastbayes.scan.engine import Progress, encoded_blocks, in_order, resolved_threads
 
 T = TypeVar("T")

@@ -13,7 +13,7 @@ from fastbayes.core.batch import Batch
 from fastbayes.core.errors import SchemaError
 from fastbayes.core.schema import Alignment, Shape
 from fastbayes.kernels import dispatch
-from fastbayes.kernels.numpy.joint_codes import MOST_CODES
+from fastbayes.kernels.shared.codes import MOST_CODES
 from fastbayes.statistics.base import Ints, Statistic, union
 
 Keys = NDArray[np.int32]

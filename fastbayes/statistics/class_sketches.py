@@ -13,19 +13,18 @@ from fastbayes.core.batch import Batch
 from fastbayes.core.errors import DataError
 from fastbayes.core.schema import Alignment, Shape
 from fastbayes.kernels import dispatch
-from fastbayes.kernels.numpy.sketch import (
+from fastbayes.kernels.shared.sketch import (
     FRACTION_BITS,
     NONE,
     SLOT_BYTES,
     Entries,
-    SketchEntries,
     differing,
     keys,
     least_shift,
     numbers,
     split,
 )
-from fastbayes.kernels.numpy.sketch import room as slots_for
+from fastbayes.kernels.shared.sketch import room as slots_for
 from fastbayes.statistics.base import Need, RetractionError, Room, Statistic, check_fit, close
 
 # Values of a feature within a class that are told apart: as many are held exactly.
@@ -35,6 +34,8 @@ MOST_WEIGHTS = 1 << 22
 # Weights beyond this could overflow their sums.
 GREATEST_WEIGHT = 2.0**32
 _ONE = 1 << FRACTION_BITS
+# What holds entries where no block of rows asked for the compiled one.
+SketchEntries: Any = dispatch.numpy_twin("sketch").SketchEntries
 
 
 class Held(NamedTuple):
@@ -311,7 +312,7 @@ class ClassSketches(Statistic):
         return result
 
 
-def _holding(entries: Entries, shift: int) -> SketchEntries:
+def _holding(entries: Entries, shift: int) -> Any:
     cells = SketchEntries(LIMIT, LIMIT)
     cells.take(entries, shift)
     return cells

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from fastbayes.kernels.shared.information import class_pairs
+
 SIZES = np.array([2, 3])
 # Enough pairs of one shape to go side by side, and some that remain.
 PAIRS = 10
@@ -16,4 +18,5 @@ def exercise(information):
         flat = np.arange(PAIRS * 12, dtype=dtype)
         information.pair_information(flat, first, second, starts, SIZES, SIZES, 2, np.zeros(PAIRS))
         counts = np.arange(14, dtype=dtype).reshape(7, 2)
-        information.class_information(counts, np.array([0, 3, 7]), SIZES)
+        pairs = class_pairs(counts, np.array([0, 3, 7]), SIZES)
+        information.pair_information(*pairs, np.zeros(2))

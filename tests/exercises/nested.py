@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastbayes.kernels.numpy.nested import Averages, NestedRows, Networks
+from fastbayes.kernels.shared.nested import Averages, NestedRows, Networks
 
 M, STATES, CLASSES, ROWS = 3, 2, 2, 4
 

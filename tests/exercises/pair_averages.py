@@ -6,7 +6,7 @@ import numpy as np
 
 from fastbayes.core.batch import Codes
 from fastbayes.kernels.numpy.log_joint import NaiveScorer
-from fastbayes.kernels.numpy.pair_averages import Pair
+from fastbayes.kernels.shared.pair_averages import Pair
 
 
 def exercise(pair_averages):

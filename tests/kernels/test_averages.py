@@ -15,12 +15,12 @@ from fastbayes.core.batch import Codes
 from fastbayes.kernels.compiled import average_plan, lift_tables
 from fastbayes.kernels.compiled import averages as compiled
 from fastbayes.kernels.compiled import factors as compiled_factors
-from fastbayes.kernels.numpy import averages as plain
-from fastbayes.kernels.numpy import factors as plain_factors
-from fastbayes.kernels.numpy import log_joint as plain_bayes
+from fastbayes.kernels.numpy import averages as numpy_twin
+from fastbayes.kernels.numpy import factors as numpy_factors
+from fastbayes.kernels.numpy import log_joint as numpy_bayes
 
 KERNELS = pytest.param(compiled, id="kernels", marks=pytest.mark.compiled)
-MODULES = [KERNELS, pytest.param(plain, id="plain")]
+MODULES = [KERNELS, pytest.param(numpy_twin, id="numpy")]
 
 
 def problem(
@@ -116,7 +116,7 @@ def both(case, precision="exact"):
     """Return the answers of the kernels and those of numpy."""
     model = case.model
     fast = answers(compiled.AverageScorer(*model, precision), case)
-    return fast, answers(plain.AverageScorer(*model), case)
+    return fast, answers(numpy_twin.AverageScorer(*model), case)
 
 
 SIZES = [2, 4, 12, 4] * 4 + [300, 3]
@@ -125,7 +125,7 @@ SIZES = [2, 4, 12, 4] * 4 + [300, 3]
 @pytest.mark.compiled
 @pytest.mark.parametrize("n_classes", [1, 2, 3, 7, 12, 33])
 @pytest.mark.parametrize("gone", [0.0, 0.05])
-def test_many_rows__kernels_equal_plain(n_classes, gone):
+def test_many_rows__kernels_equal_the_twin(n_classes, gone):
     # Blocks of rows, tiles of classes and groups of columns all end somewhere in the middle.
     rows = {1: 16_387, 2: 65_536 + 3, 3: 16_385, 7: 8_193, 12: 4_163, 33: 4_161}[n_classes]
     sizes = SIZES if n_classes < 30 else SIZES[:12]
@@ -157,7 +157,7 @@ def test_very_many_features__products_beyond_the_range_of_floats(precision, n_cl
     scorer = compiled.AverageScorer(*case.model, precision)
     result = answers(scorer, case)
     assert all(tile.scaled for tile in lifts(scorer)[0]._tiles)
-    exact = answers(plain.AverageScorer(*case.model), case)
+    exact = answers(numpy_twin.AverageScorer(*case.model), case)
     assert (exact[0][np.isfinite(exact[0])] < -800).all()
     assert (np.isneginf(result[0]) == np.isneginf(exact[0])).all()
     error = 1e-12 if precision == "exact" else 2.0**-23
@@ -224,14 +224,14 @@ def test_features_of_very_many_values__no_table_of_their_own_square(
     case = problem(12, n_classes, [300, 3, 2, 700, 4], 900)
     scorer = module.AverageScorer(*case.model)
     result = answers(scorer, case)
-    assert_same(case, result, answers(plain.AverageScorer(*case.model), case))
+    assert_same(case, result, answers(numpy_twin.AverageScorer(*case.model), case))
     if module is compiled:
         (made,) = lifts(scorer)
         few = 5 * 4 * 6  # joint codes of the others, at most
         cells = 302 * (702 + few) + 702 * (302 + few) + (5 + 4 + 6) * (302 + 702 + few)
         for tile in made._tiles:
             assert tile.ends[-1] < cells * tile.width
-    if not kept or module is plain:
+    if not kept or module is numpy_twin:
         return
     # Weights that a float can hold, and hardly.
     for least in (1e-30, 1e-200, 1e-300):
@@ -246,7 +246,7 @@ def test_features_of_very_many_values__no_table_of_their_own_square(
 def test_rows_of_tables_longer_than_codes_reach(precision, alike, monkeypatch):
     # Several runs, of products within range and not; and columns that no 16-bit code can index.
     case = problem(5, 3, [2, 3, 4, 40] * 3, 700, alike=alike)
-    exact = answers(plain.AverageScorer(*case.model), case)
+    exact = answers(numpy_twin.AverageScorer(*case.model), case)
     error = 1e-12 if precision == "exact" else 1e-5
     monkeypatch.setattr(average_plan, "MOST_CELLS", (1, 8))
     for span in (200, 100, 50):
@@ -266,7 +266,7 @@ def test_rows_of_tables_longer_than_codes_reach(precision, alike, monkeypatch):
 def test_clean_batches_have_tables_of_their_own(n_classes):
     case = problem(6, n_classes, [2, 3, 4, 1], 300, gone=0.0)
     scorer = compiled.AverageScorer(*case.model)
-    slow = plain.AverageScorer(*case.model)
+    slow = numpy_twin.AverageScorer(*case.model)
     sizes = [2, 3, 4, 1]
     for level in range(3):
         # All values, then something missing, then something unseen.
@@ -285,7 +285,7 @@ def test_no_parent_qualifies__naive_bayes(module, n_classes):
     case = problem(7, n_classes, [2, 3, 4], 200, barred=0.7, gone=0.3)
     log_prior, tables, offsets, own, weight, children = case.model
     bayes = np.empty(case.shape)
-    plain_bayes.NaiveScorer(log_prior, tables, offsets).log_joint(case.batch, [], bayes)
+    numpy_bayes.NaiveScorer(log_prior, tables, offsets).log_joint(case.batch, [], bayes)
     slots = np.array(case.columns) + offsets[:-1, None]
     without = weight[slots].sum(axis=0) == 0
     assert 0 < without.sum() < 200
@@ -381,7 +381,7 @@ def test_average_of_trees__log_of_the_weighted_mean_of_their_joints(module, case
 
 
 def factors_of(module):
-    return plain_factors if module is plain else compiled_factors
+    return numpy_factors if module is numpy_twin else compiled_factors
 
 
 @pytest.mark.parametrize("module", MODULES)

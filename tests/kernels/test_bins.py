@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from oracles import bins as naive
 
 from fastbayes.kernels.compiled import bins as compiled
-from fastbayes.kernels.numpy import bins as plain
+from fastbayes.kernels.numpy import bins as numpy_twin
 
-MODULES = [pytest.param(compiled, id="kernels"), pytest.param(plain, id="plain")]
+MODULES = [pytest.param(compiled, id="kernels"), pytest.param(numpy_twin, id="numpy")]
 CODES = st.sampled_from([np.uint8, np.uint16, np.uint32])
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 

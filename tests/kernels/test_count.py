@@ -8,11 +8,11 @@ from oracles import count as naive
 
 from fastbayes.kernels.compiled import count as compiled
 from fastbayes.kernels.compiled import count_plan
-from fastbayes.kernels.numpy import count as plain
+from fastbayes.kernels.numpy import count as numpy_twin
 
 MODULES = [
     pytest.param(compiled, id="kernels"),
-    pytest.param(plain, id="plain"),
+    pytest.param(numpy_twin, id="numpy"),
 ]
 
 
@@ -104,7 +104,7 @@ def agree(codes, sizes, slots, y, n_slots, n_classes):
     counts = np.arange(n_slots * n_classes).reshape(n_slots, n_classes)
     expected = counts.copy()
     compiled.add_counts(codes, sizes, slots, y, None, counts)
-    plain.add_counts(codes, sizes, slots, y, None, expected)
+    numpy_twin.add_counts(codes, sizes, slots, y, None, expected)
     np.testing.assert_array_equal(counts, expected)
 
 
@@ -136,7 +136,7 @@ def test_each_method_has_its_columns(monkeypatch, fresh_plans):
 
 @pytest.mark.parametrize("skew", [False, True])
 @pytest.mark.parametrize("n", [0, 1, 4095, 4096, 4099, 8192])
-def test_methods_agree_with_the_plain_twin__mixed_sizes(n, skew):
+def test_methods_agree_with_the_numpy_twin__mixed_sizes(n, skew):
     sizes, n_classes = [2, 12, 12, 100, 250, 1, 12], 8
     *arrays, n_slots = block(n, n, sizes, n_classes, skew=skew)
     agree(*arrays, n_slots, n_classes)

@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 from oracles import density as naive
 
 from fastbayes.kernels.compiled import density as compiled
-from fastbayes.kernels.numpy import density as plain
-from fastbayes.kernels.numpy.density import odds_of_curve
+from fastbayes.kernels.numpy import density as numpy_twin
+from fastbayes.kernels.shared.density import odds_of_curve
 from fastbayes.models.numeric.curves import Bumps, Curve, curve_of, flat, tabulated
 
 modules = pytest.mark.parametrize(
     "module",
     [
         pytest.param(compiled, id="kernels", marks=pytest.mark.compiled),
-        pytest.param(plain, id="plain"),
+        pytest.param(numpy_twin, id="numpy"),
     ],
 )
 SHAPES = {
@@ -93,9 +93,9 @@ def test_log_sums__of_no_points(module):
 def test_log_sums__in_chunks(monkeypatch):
     rng = np.random.default_rng(0)
     b, x = bumps(rng, "normal", 300), rng.normal(size=200)
-    whole = exact(plain, b, x)
-    monkeypatch.setattr(plain, "CHUNK", 1_000)
-    np.testing.assert_array_equal(exact(plain, b, x), whole)
+    whole = exact(numpy_twin, b, x)
+    monkeypatch.setattr(numpy_twin, "CHUNK", 1_000)
+    np.testing.assert_array_equal(exact(numpy_twin, b, x), whole)
     np.testing.assert_allclose(exact(compiled, b, x), whole, rtol=0, atol=1e-12)
 
 
@@ -161,7 +161,7 @@ def test_look_up__finds_the_interval_of_any_number(knots, reach, seed):
     rng = np.random.default_rng(seed)
     x = np.concatenate([3 + 2 * knots, rng.normal(size=50) * 10, rng.normal(size=50) * 1e6])
     x = np.concatenate([x, np.nextafter(x, np.inf), np.nextafter(x, -np.inf), [np.nan, 1e308]])
-    found = [looked_up(module, curve, x) for module in (compiled, plain)]
+    found = [looked_up(module, curve, x) for module in (compiled, numpy_twin)]
     t = np.clip((x - 3) * 0.5, -1e100, 1e100)
     for r in range(len(x)):
         if np.isnan(x[r]):

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from oracles import encode as naive
 
 from fastbayes.kernels.compiled import encode as compiled
-from fastbayes.kernels.numpy import encode as plain
+from fastbayes.kernels.numpy import encode as numpy_twin
 
-MODULES = [pytest.param(compiled, id="kernels"), pytest.param(plain, id="plain")]
+MODULES = [pytest.param(compiled, id="kernels"), pytest.param(numpy_twin, id="numpy")]
 INT64 = np.iinfo(np.int64)
 CODES = st.sampled_from([np.uint8, np.uint16, np.uint32])
 

@@ -14,10 +14,10 @@ from scoring import CLASSES, answers, assert_follow, grouped
 from fastbayes.core.batch import Codes
 from fastbayes.kernels.compiled import factors as compiled
 from fastbayes.kernels.compiled import joint_tables
-from fastbayes.kernels.numpy import factors as plain
+from fastbayes.kernels.numpy import factors as numpy_twin
 
 KERNELS = pytest.param(compiled, id="kernels", marks=pytest.mark.compiled)
-MODULES = [KERNELS, pytest.param(plain, id="plain")]
+MODULES = [KERNELS, pytest.param(numpy_twin, id="numpy")]
 
 
 # All of a large feature's values are summed over: one is enough.
@@ -194,12 +194,12 @@ SIZES = [2, 4, 12, 4] * 8 + [300, 3, 300]
 @pytest.mark.compiled
 @pytest.mark.parametrize("n_classes", [1, 2, 3, 7, 12, 33])
 @pytest.mark.parametrize("gone", [0.0, 0.02])
-def test_many_rows__kernels_equal_plain(n_classes, gone):
+def test_many_rows__kernels_equal_the_twin(n_classes, gone):
     # Blocks of rows, tiles of classes and look-ups all end somewhere in the middle.
     rows = {1: 16_387, 2: 65_536 + 3, 3: 16_387, 7: 8_321, 12: 4_163, 33: 4_161}[n_classes]
     rows = rows if not gone else 4_161
     case = tree_problem(1, n_classes, SIZES, "any", rows, gone=gone)
-    exact = answers(plain.TreeScorer(*case.model), case)
+    exact = answers(numpy_twin.TreeScorer(*case.model), case)
     assert_same(case, answers(compiled.TreeScorer(*case.model), case), exact)
     coarse = answers(compiled.TreeScorer(*case.model, "fast"), case)
     assert_same(case, coarse, exact, 1e-6 if n_classes > 2 else 1e-12)
@@ -221,7 +221,7 @@ def test_nothing_observed__the_prior(module, n_classes, shape):
 def test_clean_batches_have_tables_of_their_own(n_classes):
     sizes = [2, 3, 4, 1, 4, 3]
     case = tree_problem(4, n_classes, sizes, "any", 300, gone=0.0)
-    scorer, slow = compiled.TreeScorer(*case.model), plain.TreeScorer(*case.model)
+    scorer, slow = compiled.TreeScorer(*case.model), numpy_twin.TreeScorer(*case.model)
     for level in range(3):
         # All values, then something missing, then something unseen.
         if level:
@@ -238,7 +238,7 @@ def test_clean_batches_have_tables_of_their_own(n_classes):
 def test_tables_that_share_columns_are_looked_up_together():
     case = tree_problem(5, 2, [4] * 30, "any", 1000, gone=0.0)
     scorer = compiled.TreeScorer(*case.model)
-    assert_same(case, answers(scorer, case), answers(plain.TreeScorer(*case.model), case))
+    assert_same(case, answers(scorer, case), answers(numpy_twin.TreeScorer(*case.model), case))
     assert len(scorer._odds._parts[0][0]) <= 8
 
 
@@ -256,7 +256,7 @@ def test_tables_too_large_for_short_codes(n_classes):
     ]
     case.model = (case.model[0], factors, sizes)
     scorer = compiled.FactorScorer(*case.model)
-    assert_same(case, answers(scorer, case), answers(plain.FactorScorer(*case.model), case))
+    assert_same(case, answers(scorer, case), answers(numpy_twin.FactorScorer(*case.model), case))
     assert any(parts[1] for parts in scorer._joint._parts.values())
 
 
@@ -267,7 +267,7 @@ def test_very_many_features__smaller_tables(n_classes, monkeypatch):
     monkeypatch.setattr(joint_tables, "ALL", 1)
     result = answers(compiled.TreeScorer(*case.model), case)
     np.testing.assert_allclose(
-        result[0], answers(plain.TreeScorer(*case.model), case)[0], rtol=1e-12
+        result[0], answers(numpy_twin.TreeScorer(*case.model), case)[0], rtol=1e-12
     )
 
 

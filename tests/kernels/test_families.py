@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from oracles import families as naive
 
 from fastbayes.kernels.compiled import families as compiled
-from fastbayes.kernels.numpy import families as plain
+from fastbayes.kernels.numpy import families as numpy_twin
 
 MODULES = [
     pytest.param(compiled, id="kernels"),
-    pytest.param(plain, id="plain"),
+    pytest.param(numpy_twin, id="numpy"),
 ]
 
 
@@ -81,7 +81,7 @@ def test_codes_of_every_width_reach_the_last_cell():
 def test_more_cells_than_four_bytes_tell_apart_are_the_twins(monkeypatch):
     # Codes so wide have a table of 32 GiB: only that they go to the twin is seen here.
     seen = []
-    monkeypatch.setattr(plain, "add_family_counts", lambda *told: seen.append(told[5:7]))
+    monkeypatch.setattr(numpy_twin, "add_family_counts", lambda *told: seen.append(told[5:7]))
     columns, sizes = [np.zeros(3, np.uint32)] * 2, np.array([2**20, 2**13])
     compiled.add_family_counts(
         *(columns, sizes, np.zeros(3, np.uint8), None, 2),

@@ -8,7 +8,8 @@ from oracles import gibbs as naive
 from sampling_cases import joint_of, random_network
 
 from fastbayes.kernels.compiled import gibbs as kernels
-from fastbayes.kernels.numpy import gibbs as plain
+from fastbayes.kernels.numpy import gibbs as numpy_twin
+from fastbayes.kernels.shared.gibbs import TABLE
 from fastbayes.networks.graph.coded import Coded
 from fastbayes.networks.sample.blankets import ENTRIES, compiled, thresholds
 from fastbayes.networks.sample.gibbs import asked_of
@@ -16,7 +17,7 @@ from fastbayes.networks.sample.starts import starts
 
 MODULES = [
     pytest.param(kernels, id="kernels", marks=pytest.mark.compiled),
-    pytest.param(plain, id="plain"),
+    pytest.param(numpy_twin, id="numpy"),
 ]
 # Tables for all units, for some, for none.
 LIMITS = st.sampled_from([ENTRIES, 12, 0])
@@ -103,7 +104,7 @@ def test_states_and_counts_equal_the_naive_ones(case, entries, chains):
     groups = asked_of(coded, [nodes[::-1][:2], *([v] for v in nodes), nodes[:3], nodes[-1:]])
     cells = int(groups.cell_at[-1])
     expected = naive.run(program, begun, words, 3, 2, groups, cells)
-    for module in (kernels, plain):
+    for module in (kernels, numpy_twin):
         x, streams = begun.copy(), words.copy()
         counts = np.zeros((chains, cells), np.int64)
         module.run(program, x, streams, 3, 2, groups, counts)
@@ -131,7 +132,7 @@ def test_tables_stay_within_their_limits():
     coded = random_network(np.random.default_rng(0), [2, 3, 4, 5, 4, 3, 2, 4], 3)
     for entries, all_entries in ((64, 1 << 18), (1 << 16, 200), (1 << 16, 1 << 18)):
         program = compiled(coded, {}, entries=entries, all_entries=all_entries).program
-        tabled = program.kinds == plain.TABLE
+        tabled = program.kinds == TABLE
         assert tabled.any()
         assert tabled.all() == (entries == 1 << 16 and all_entries == 1 << 18)
         edges = np.append(program.table_at[tabled], len(program.thresholds) - 2)
@@ -141,13 +142,13 @@ def test_tables_stay_within_their_limits():
 
 @pytest.mark.parametrize("name", ["LANES", "HIGHEST", "FAINT", "TABLE"])
 def test_twins_have_the_same_constants(name):
-    assert getattr(kernels, name) == getattr(plain, name)
+    assert getattr(kernels, name) == getattr(numpy_twin, name)
 
 
 def test_generator__the_authors_first_numbers():
     # From the authors' C code, state 1, 2, 3, 4.
     streams = np.array([[1], [2], [3], [4]], np.uint64)
-    first = [int(plain.next_words(streams)[0]) for _ in range(4)]
+    first = [int(numpy_twin.next_words(streams)[0]) for _ in range(4)]
     assert first == [41943041, 58720359, 3588806011781223, 3591011842654386]
 
 
@@ -177,7 +178,7 @@ def test_first_and_last_words__no_state_of_probability_0(module, entries, highes
         streams = np.zeros((4, 16), np.uint64)
         streams[0] = highest
         counts = np.zeros((16, len(weights)), np.int64)
-        drawn = int(plain.next_words(streams.copy())[0])
+        drawn = int(numpy_twin.next_words(streams.copy())[0])
         assert drawn >> 33 == highest >> 33
         module.run(program, x, streams, 1, 1, asked_of(coded, [[0]]), counts)
         expected = np.flatnonzero(weights)[0 if highest == 0 else -1]
@@ -196,7 +197,7 @@ def test_products_too_small_for_a_float__the_same_states(module):
         [np.array([0.001, 0.999])] + [child] * 40,
     )
     program = compiled(coded, dict.fromkeys(range(1, 41), 0), entries=0).program
-    weights = plain.products(program, 0, np.zeros((41, 1), np.int64))[0]
+    weights = numpy_twin.products(program, 0, np.zeros((41, 1), np.int64))[0]
     np.testing.assert_allclose(weights[0] / weights[1], 2.0**40 * 0.001 / 0.999, rtol=1e-9)
     streams = rng.integers(1, 2**63, (4, 16)).astype(np.uint64)
     x = np.zeros((41, 16), np.uint16)

@@ -16,11 +16,11 @@ from oracles import gradient as naive
 from fastbayes.core.batch import Batch, Codes, taken
 from fastbayes.core.layout import Layout
 from fastbayes.kernels.compiled import gradient as compiled
-from fastbayes.kernels.numpy import gradient as plain
+from fastbayes.kernels.numpy import gradient as numpy_twin
 
 MODULES = [
     pytest.param(compiled, id="kernels", marks=pytest.mark.compiled),
-    pytest.param(plain, id="plain"),
+    pytest.param(numpy_twin, id="numpy"),
 ]
 WIDTHS = {1: np.uint8, 2: np.uint16, 4: np.uint32}
 
@@ -187,12 +187,12 @@ def test_derivatives_are_differences(module, n_classes):
         (300, 300, [3, 4], []),
     ],
 )
-def test_many_rows__kernels_equal_plain(n_rows, n_classes, sizes, pairs, weighted):
+def test_many_rows__kernels_equal_the_twin(n_rows, n_classes, sizes, pairs, weighted):
     # Blocks end somewhere in the middle; columns make several groups, some of very many values.
     case = problem(
         5, n_rows, n_classes, sizes, p=5, pairs=pairs, weighted=weighted, absent=0.01, scale=0.5
     )
-    found, expected = passes_of(compiled, case), passes_of(plain, case)
+    found, expected = passes_of(compiled, case), passes_of(numpy_twin, case)
     assert found[1] == pytest.approx(expected[1], rel=1e-13)
     for i, within in ((0, 1e-11), (2, 1e-10), (3, 1e-6), (4, 1e-10)):
         close(found[i], expected[i], within)

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from oracles import joint_codes as naive
 
 from fastbayes.kernels.compiled import joint_codes as compiled
-from fastbayes.kernels.numpy import joint_codes as plain
+from fastbayes.kernels.numpy import joint_codes as numpy_twin
 
 MODULES = [
     pytest.param(compiled, id="kernels"),
-    pytest.param(plain, id="plain"),
+    pytest.param(numpy_twin, id="numpy"),
 ]
 
 

@@ -12,11 +12,11 @@ from oracles.log_joint import normalise
 
 from fastbayes.core.batch import Codes
 from fastbayes.kernels.compiled import linear as compiled
-from fastbayes.kernels.numpy import linear as plain
+from fastbayes.kernels.numpy import linear as numpy_twin
 
 MODULES = [
     pytest.param(compiled, id="kernels", marks=pytest.mark.compiled),
-    pytest.param(plain, id="plain"),
+    pytest.param(numpy_twin, id="numpy"),
 ]
 
 
@@ -95,10 +95,10 @@ def test_scores_equal_the_naive_ones(module, case):
 
 @pytest.mark.compiled
 @pytest.mark.parametrize(("n_classes", "n_rows"), [(2, 65_539), (3, 33_333), (12, 4_163)])
-def test_many_rows_and_columns__kernels_equal_plain(n_classes, n_rows):
+def test_many_rows_and_columns__kernels_equal_the_twin(n_classes, n_rows):
     groups = [(np.uint8, [2, 4, 12, 4] * 3), (np.uint16, [300, 3]), (np.uint32, [70_000])]
     case = problem(1, n_classes, groups, 3, n_rows, n_pairs=4)
-    result, exact = answers(compiled, case), answers(plain, case)
+    result, exact = answers(compiled, case), answers(numpy_twin, case)
     np.testing.assert_allclose(result[0], exact[0], rtol=1e-12, atol=1e-11)
     np.testing.assert_allclose(result[1], exact[1], rtol=0, atol=1e-12)
     assert (result[2] == exact[2]).all()

@@ -13,10 +13,10 @@ from oracles import log_joint as naive
 from fastbayes.core.batch import Codes
 from fastbayes.kernels.compiled import joint_tables
 from fastbayes.kernels.compiled import log_joint as compiled
-from fastbayes.kernels.numpy import log_joint as plain
+from fastbayes.kernels.numpy import log_joint as numpy_twin
 
 KERNELS = pytest.param(compiled, id="kernels", marks=pytest.mark.compiled)
-MODULES = [KERNELS, pytest.param(plain, id="plain")]
+MODULES = [KERNELS, pytest.param(numpy_twin, id="numpy")]
 CLASSES = st.integers(1, 20) | st.sampled_from([2, 2, 3, 16, 17, 40])
 WIDTHS = {np.uint8: 254, np.uint16: 65_534, np.uint32: 100_000}
 
@@ -109,7 +109,7 @@ def test_scores_equal_the_naive_ones(module, case):
 @pytest.mark.compiled
 @given(case=problems())
 def test_fast__error_of_log_joint_is_bounded(case):
-    exact, *_ = answers(plain, case)
+    exact, *_ = answers(numpy_twin, case)
     joint, *rest = answers(compiled, case, "fast")
     assert (np.isneginf(joint) == np.isneginf(exact)).all()
     _, tables, offsets, _ = case.model
@@ -125,12 +125,12 @@ def test_fast__error_of_log_joint_is_bounded(case):
 @pytest.mark.compiled
 @pytest.mark.parametrize("n_classes", [1, 2, 3, 7, 12, 33])
 @pytest.mark.parametrize("precision", ["exact", "fast"])
-def test_many_rows_and_columns__kernels_equal_plain(n_classes, precision):
+def test_many_rows_and_columns__kernels_equal_the_twin(n_classes, precision):
     # Blocks of rows, tiles of classes and groups of columns all end somewhere in the middle.
     groups = [(np.uint8, [2, 4, 12, 4] * 11), (np.uint16, [300, 3]), (np.uint32, [70_000])]
     rows = {1: 70_001, 2: 65_536 + 3, 3: 33_333, 7: 8_321, 12: 4_163, 33: 4_161}[n_classes]
     case = problem(1, n_classes, groups, 3, rows)
-    exact = answers(plain, case)
+    exact = answers(numpy_twin, case)
     result = answers(compiled, case, precision)
     tolerance = 1e-12 if precision == "exact" or n_classes < 3 else 1e-6
     np.testing.assert_allclose(result[0], exact[0], rtol=tolerance)
@@ -145,7 +145,7 @@ def test_many_rows_and_columns__kernels_equal_plain(n_classes, precision):
 @pytest.mark.parametrize("n_rows", [2079, 2080, 2081, 4160, 8191, 8192, 8193])
 def test_ends_of_blocks_of_codes(n_classes, n_rows):
     case = problem(2, n_classes, [(np.uint8, [2, 3, 4])], 1, n_rows)
-    for one, other in zip(answers(compiled, case), answers(plain, case), strict=True):
+    for one, other in zip(answers(compiled, case), answers(numpy_twin, case), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12)
 
 
@@ -155,7 +155,7 @@ def test_very_many_features__smaller_tables(n_classes, monkeypatch):
     case = problem(3, n_classes, [(np.uint8, [2, 4] * 150)], 0, 50)
     monkeypatch.setattr(joint_tables, "ALL", 1)
     result = answers(compiled, case)
-    np.testing.assert_allclose(result[0], answers(plain, case)[0], rtol=1e-12)
+    np.testing.assert_allclose(result[0], answers(numpy_twin, case)[0], rtol=1e-12)
 
 
 @pytest.mark.parametrize("module", MODULES)

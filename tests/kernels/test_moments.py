@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from oracles import moments as naive
 
 from fastbayes.kernels.compiled import moments as compiled
-from fastbayes.kernels.numpy import moments as plain
+from fastbayes.kernels.numpy import moments as numpy_twin
 
 MODULES = [
     pytest.param(compiled, id="kernels", marks=pytest.mark.compiled),
-    pytest.param(plain, id="plain"),
+    pytest.param(numpy_twin, id="numpy"),
 ]
 CLASSES = st.sampled_from([1, 2, 3, 4, 5, 6, 9, 20, 256, 257, 300])
 EPOCH = 1.7e9
@@ -201,7 +201,7 @@ def test_large_block__modules_agree_and_repeat(module, n_classes):
     result = module.block_moments(values, y, n_classes)
     for one, other, again in zip(
         result,
-        plain.block_moments(values, y, n_classes),
+        numpy_twin.block_moments(values, y, n_classes),
         module.block_moments(values, y, n_classes),
         strict=True,
     ):

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from oracles import nested as naive
 
 from fastbayes.kernels.compiled import nested as compiled
-from fastbayes.kernels.numpy import nested as plain
+from fastbayes.kernels.numpy import nested as numpy_twin
+from fastbayes.kernels.shared.nested import Averages, NestedRows, Networks
 
 MODULES = [
     pytest.param(compiled, id="kernels"),
-    pytest.param(plain, id="plain"),
+    pytest.param(numpy_twin, id="numpy"),
 ]
 
 
@@ -25,7 +26,7 @@ def drawn_rows(seed, m, n_classes, weighted, holes):
     states = np.where(rng.random((m, n)) < holes, -1, states).astype(np.int32)
     weight = rng.integers(1, 6, n) / 2 if weighted else np.ones(n)
     prior = rng.dirichlet(np.ones(n_classes), n)
-    return plain.NestedRows(states, y, prior, weight, np.minimum(weight, 1)), sizes
+    return NestedRows(states, y, prior, weight, np.minimum(weight, 1)), sizes
 
 
 def listed(rows):
@@ -52,7 +53,7 @@ def networks(rows, sizes, parents, mass):
             for where, piece in ((cells, counts), (margins, counts.sum(axis=-2))):
                 where[j, level] = sum(p.size for p in pieces)
                 pieces.append(piece.ravel())
-    return plain.Networks(parents, sizes, cells, margins, np.concatenate(pieces), mass)
+    return Networks(parents, sizes, cells, margins, np.concatenate(pieces), mass)
 
 
 def averages(rows, sizes, weight, least, masses, given_prior):
@@ -69,7 +70,7 @@ def averages(rows, sizes, weight, least, masses, given_prior):
         together[offsets[i] : offsets[i] + sizes[i], j] = counts.sum(axis=1)
         together[offsets[j] : offsets[j] + sizes[j], i] = counts.sum(axis=0)
     alone = [table(rows, sizes, (j,)) for j in range(m)]
-    return plain.Averages(
+    return Averages(
         sizes,
         offsets,
         cells,
@@ -147,7 +148,7 @@ def test_average_losses__are_those_of_every_model_refitted(
 def test_many_features__neither_overflow_nor_vanish(module):
     # A thousand features of which each makes the other class a thousand times less likely.
     m, n = 1000, 50
-    rows = plain.NestedRows(
+    rows = NestedRows(
         np.zeros((m, n), np.int32),
         np.zeros(n, np.int64),
         np.full((n, 2), 0.5),
@@ -157,7 +158,7 @@ def test_many_features__neither_overflow_nor_vanish(module):
     counts = np.tile([[1000.0, 1.0], [0.0, 999.0]], (m, 1, 1))
     pieces = np.concatenate([counts.ravel(), counts.sum(axis=1).ravel()])
     at = np.arange(m)[:, None]
-    model = plain.Networks(
+    model = Networks(
         np.empty((m, 0), np.int64), np.full(m, 2), at * 4, m * 4 + at * 2, pieces, 1e-3
     )
     loss, errors = np.zeros((1, m + 1)), np.zeros((1, m + 1))

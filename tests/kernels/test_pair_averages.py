@@ -11,14 +11,14 @@ from oracles import pair_averages as naive
 from scoring import CLASSES, answers, assert_follow, grouped
 
 from fastbayes.kernels.compiled import pair_averages as compiled
-from fastbayes.kernels.numpy import pair_averages as plain
-from fastbayes.kernels.numpy.averages import tie_of
+from fastbayes.kernels.numpy import pair_averages as numpy_twin
 from fastbayes.kernels.numpy.log_joint import NaiveScorer
-from fastbayes.kernels.numpy.pair_averages import Pair
+from fastbayes.kernels.shared.pair_averages import Pair
+from fastbayes.kernels.shared.scoring import tie_of
 
 MODULES = [
     pytest.param(compiled, id="kernels", marks=pytest.mark.compiled),
-    pytest.param(plain, id="plain"),
+    pytest.param(numpy_twin, id="numpy"),
 ]
 
 
@@ -130,7 +130,7 @@ def test_the_type_is_one_that_products_fit(small, kind):
 def test_many_rows_are_scored_block_by_block():
     case = problem(1, 3, [3] * 5, 2 * compiled.ROWS + 17, gone=0.4, barred=0.6)
     joints = []
-    for module in (compiled, plain):
+    for module in (compiled, numpy_twin):
         joint, *rest = answers(module.PairAverageScorer(case.fallback, *case.model), case)
         assert_follow(case, joint, *rest)
         joints.append(joint)

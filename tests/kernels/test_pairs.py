@@ -12,7 +12,7 @@ from oracles import pairs as naive
 
 from fastbayes.kernels.compiled import bitmaps, bits, pair_plan
 from fastbayes.kernels.compiled import pairs as compiled
-from fastbayes.kernels.numpy import pairs as plain
+from fastbayes.kernels.numpy import pairs as numpy_twin
 
 # How pairs are counted where they can be: bit rows split by class in either way, joint codes of
 # 16 bits or more, as the plan says, in numpy.
@@ -22,15 +22,15 @@ METHODS = [
         for method in ("bits", "codes", "direct", "wide")
     ),
     "planned",
-    "plain",
+    "numpy",
 ]
 
 
 @contextmanager
 def counting(method):
     """Yield the `add_pair_counts` that counts all pairs in one way, if the way can count them."""
-    if method == "plain":
-        yield plain.add_pair_counts
+    if method == "numpy":
+        yield numpy_twin.add_pair_counts
         return
     wanted = {"bits": 0, "codes": 0, "direct": 1, "wide": 2}.get(method)
 
@@ -109,7 +109,7 @@ def agree(method, columns, sizes, y, n_classes, first, second, starts, n_cells, 
     arguments = columns, sizes, y, weight, n_classes, first, second, starts
     with counting(method) as add_pair_counts:
         add_pair_counts(*arguments, counts)
-    plain.add_pair_counts(*arguments, expected)
+    numpy_twin.add_pair_counts(*arguments, expected)
     np.testing.assert_array_equal(counts, expected)
 
 
@@ -127,7 +127,7 @@ def test_counts_equal_the_naive_ones_and_add_up(method, drawn):
     np.testing.assert_array_equal(counts, expected)
 
 
-@pytest.mark.parametrize("method", ["planned", "plain"])
+@pytest.mark.parametrize("method", ["planned", "numpy"])
 @given(drawn=blocks())
 def test_weights_are_summed_in_row_order(method, drawn):
     columns, sizes, y, n_classes, first, second, starts, n_cells = drawn
@@ -139,7 +139,7 @@ def test_weights_are_summed_in_row_order(method, drawn):
     np.testing.assert_array_equal(counts, expected)  # to the last bit
 
 
-@pytest.mark.parametrize("method", ["planned", "plain"])
+@pytest.mark.parametrize("method", ["planned", "numpy"])
 def test_no_weights_in_a_weighted_count_are_ones(method):
     *arguments, n_cells = block(0, 100, [3, 5, 2], 2)
     columns, sizes, y, *rest = arguments
@@ -273,7 +273,7 @@ def test_two_threads_at_once():
         counts, expected = np.zeros((2, n_cells), np.int64)
         for _ in range(5):
             compiled.add_pair_counts(columns, sizes, y, None, *rest, counts)
-            plain.add_pair_counts(columns, sizes, y, None, *rest, expected)
+            numpy_twin.add_pair_counts(columns, sizes, y, None, *rest, expected)
         return np.array_equal(counts, expected)
 
     with ThreadPoolExecutor(2) as pool:

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from oracles import log_joint as naive
 
 from fastbayes.kernels.compiled import posterior as compiled
-from fastbayes.kernels.numpy import posterior as plain
+from fastbayes.kernels.numpy import posterior as numpy_twin
 
 MODULES = [
     pytest.param(compiled, id="kernels", marks=pytest.mark.compiled),
-    pytest.param(plain, id="plain"),
+    pytest.param(numpy_twin, id="numpy"),
 ]
 
 

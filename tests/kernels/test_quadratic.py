@@ -14,11 +14,12 @@ from oracles import log_joint as sums
 from oracles import quadratic as naive
 
 from fastbayes.kernels.compiled import quadratic as compiled
-from fastbayes.kernels.numpy import quadratic as plain
+from fastbayes.kernels.numpy import quadratic as numpy_twin
+from fastbayes.kernels.shared.quadratic import patterns
 
 MODULES = [
     pytest.param(compiled, id="kernels", marks=pytest.mark.compiled),
-    pytest.param(plain, id="plain"),
+    pytest.param(numpy_twin, id="numpy"),
 ]
 
 
@@ -117,10 +118,10 @@ def test_scores_equal_the_naive_ones(module, case):
     ("n_classes", "p", "n_rows"), [(1, 3, 65_537), (2, 6, 32_801), (3, 5, 21_877), (12, 34, 5_463)]
 )
 @pytest.mark.parametrize("shared", [False, True])
-def test_many_rows__kernels_equal_plain(n_classes, p, n_rows, shared):
+def test_many_rows__kernels_equal_the_twin(n_classes, p, n_rows, shared):
     # Blocks and tiles end somewhere in the middle, and rows with missing values are in all.
     case = problem(1, n_classes, p, n_rows, shared=shared, missing=0.02)
-    expected = answers(plain, case)
+    expected = answers(numpy_twin, case)
     result = answers(compiled, case)
     np.testing.assert_allclose(result[0], expected[0], rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(result[1], expected[1], rtol=1e-8, atol=1e-11)
@@ -131,18 +132,18 @@ def test_many_rows__kernels_equal_plain(n_classes, p, n_rows, shared):
 @pytest.mark.parametrize("n_rows", [1, 7, 8, 9, 31, 32, 33, 63, 64, 65])
 def test_ends_of_tiles(n_rows):
     case = problem(2, 3, 4, n_rows)
-    for one, other in zip(answers(compiled, case), answers(plain, case), strict=True):
+    for one, other in zip(answers(compiled, case), answers(numpy_twin, case), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-10)
 
 
 @pytest.mark.compiled
 @pytest.mark.parametrize("worth", [-1, np.inf])
 @given(case=problems())
-def test_patterns_by_their_own_densities_or_row_by_row__equal_plain(worth, case):
+def test_patterns_by_their_own_densities_or_row_by_row__equal_the_twin(worth, case):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compiled, "WORTH", worth)
         result = answers(compiled, case)
-    expected = answers(plain, case)
+    expected = answers(numpy_twin, case)
     np.testing.assert_allclose(result[0], expected[0], rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(result[1], expected[1], rtol=1e-8, atol=1e-11)
 
@@ -179,7 +180,7 @@ def test_patterns__equal_rows_together(seed, n_words, n):
     words = np.random.default_rng(seed).integers(0, 2, (n_words, n)).astype(np.uint64) << np.uint64(
         60
     )
-    order, starts = plain.patterns(words)
+    order, starts = patterns(words)
     assert sorted(order) == list(range(n))
     rows = [tuple(words[:, r]) for r in order]
     groups = [set(rows[a:b]) for a, b in pairwise(starts)]

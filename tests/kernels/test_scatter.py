@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from oracles import scatter as naive
 
 from fastbayes.kernels.compiled import scatter as compiled
-from fastbayes.kernels.numpy import scatter as plain
+from fastbayes.kernels.numpy import scatter as numpy_twin
 
 MODULES = [
     pytest.param(compiled, id="kernels", marks=pytest.mark.compiled),
-    pytest.param(plain, id="plain"),
+    pytest.param(numpy_twin, id="numpy"),
 ]
 every = pytest.mark.parametrize("module", MODULES)
 weights = pytest.mark.parametrize("weighted", [False, True], ids=["rows", "weights"])
@@ -103,7 +103,7 @@ def test_large_block__twins_agree_and_repeat(n, p, n_groups, skew, weighted):
     )
     weight = rng.integers(0, 3, n) * rng.random(n) if weighted else None
     found = compiled.block_scatter(columns, group, n_groups, weight)
-    assert_equals(found, plain.block_scatter(columns, group, n_groups, weight))
+    assert_equals(found, numpy_twin.block_scatter(columns, group, n_groups, weight))
     again = compiled.block_scatter(columns, group, n_groups, weight)
     assert all(a.tobytes() == b.tobytes() for a, b in zip(found, again, strict=True))
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastbayes.kernels.compiled import set_sums as compiled
-from fastbayes.kernels.numpy import set_sums as plain
+from fastbayes.kernels.numpy import set_sums as numpy_twin
 
-MODULES = [pytest.param(compiled, id="kernels"), pytest.param(plain, id="plain")]
+MODULES = [pytest.param(compiled, id="kernels"), pytest.param(numpy_twin, id="numpy")]
 
 
 def naive(counts, bounds, offsets, out):

@@ -40,6 +40,6 @@ def test_compiled_signatures_are_the_declared_ones(name):
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_exercise_runs_on_the_plain_twin(name):
+def test_exercise_runs_on_numpy_too(name):
     exercise = importlib.import_module(f"exercises.{name}").exercise
     exercise(importlib.import_module(f"fastbayes.kernels.numpy.{name}"))

@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 from oracles import sketch as naive
 
 from fastbayes.kernels.compiled import sketch as compiled
-from fastbayes.kernels.numpy import sketch as plain
+from fastbayes.kernels.numpy import sketch as numpy_twin
+from fastbayes.kernels.shared import sketch as entries
 
-MODULES = [pytest.param(compiled, id="kernels"), pytest.param(plain, id="plain")]
+MODULES = [pytest.param(compiled, id="kernels"), pytest.param(numpy_twin, id="numpy")]
 
 
 FLOATS = st.floats(allow_infinity=False) | st.integers(-20, 20).map(float)
@@ -44,7 +45,7 @@ def filled(module, columns, limit, few, cuts=()):
     cells = module.SketchEntries(limit, few)
     for part in zip(*(np.split(array, cuts) for array in columns), strict=True):
         values, labels, weight = part
-        cells.add(values, labels, *plain.split(weight, len(weight)))
+        cells.add(values, labels, *entries.split(weight, len(weight)))
     return cells
 
 
@@ -78,7 +79,7 @@ def test_take__is_adding_the_rows(module, mine, others, limit, few):
 def test_twins_take_each_other(columns, limit, random):
     half = len(columns[0]) // 2
     a = filled(compiled, [array[:half] for array in columns], limit, limit)
-    b = filled(plain, [array[half:] for array in columns], limit, limit)
+    b = filled(numpy_twin, [array[half:] for array in columns], limit, limit)
     a.take(b.entries(), b.shift)
     assert found(a) == naive.entries(*columns, limit, limit)
 
@@ -110,16 +111,16 @@ def test_more_classes_than_entries_may_be(module):
 @example([0.0, -0.0])
 def test_keys_are_in_the_order_of_the_numbers(values):
     array = np.array([v for v in values if v == v])
-    keys = plain.keys(array)
+    keys = entries.keys(array)
     assert keys.tolist() == [naive.key(v) for v in array.tolist()]
     np.testing.assert_array_equal(np.argsort(keys, kind="stable"), np.argsort(array, kind="stable"))
-    np.testing.assert_array_equal(plain.numbers(keys), array)
+    np.testing.assert_array_equal(entries.numbers(keys), array)
 
 
 def test_fractions_carry():
     third = np.full(1_000, 1 / 3)
     columns = np.zeros(1_000), np.zeros(1_000, np.uint16), third
-    for module in (compiled, plain):
+    for module in (compiled, numpy_twin):
         (entry,) = found(filled(module, columns, 9, 9))[1]
         assert entry[3] == 333
         assert entry[3] + entry[4] / 2**44 == pytest.approx(1_000 / 3, rel=1e-13)

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastbayes.kernels.compiled import subsets as compiled
-from fastbayes.kernels.numpy import subsets as plain
+from fastbayes.kernels.numpy import subsets as numpy_twin
 
-MODULES = [pytest.param(compiled, id="kernels"), pytest.param(plain, id="plain")]
+MODULES = [pytest.param(compiled, id="kernels"), pytest.param(numpy_twin, id="numpy")]
 
 
 def naive(codes, sizes, weight, mask, a, ess):

@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from oracles import subsumption as naive
 
 import fastbayes.kernels.compiled.subsumption as compiled
-import fastbayes.kernels.numpy.subsumption as plain
+import fastbayes.kernels.numpy.subsumption as numpy_twin
 
 CODES = [np.uint8, np.uint16, np.uint32]
 
 
-@pytest.mark.parametrize("module", [compiled, plain], ids=["compiled", "plain"])
+@pytest.mark.parametrize("module", [compiled, numpy_twin], ids=["compiled", "numpy"])
 @given(st.integers(0, 2**32), st.sampled_from(CODES), st.sampled_from(CODES), st.integers(0, 40))
 def test_leave_out__equals_the_naive_one(module, seed, kind_x, kind_y, n):
     rng = np.random.default_rng(seed)

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from oracles import triples as naive
 
 from fastbayes.kernels.compiled import triples as compiled
-from fastbayes.kernels.numpy import triples as plain
+from fastbayes.kernels.numpy import triples as numpy_twin
 
-MODULES = [pytest.param(compiled, id="kernels"), pytest.param(plain, id="plain")]
+MODULES = [pytest.param(compiled, id="kernels"), pytest.param(numpy_twin, id="numpy")]
 
 
 def block(seed, n, sizes, n_classes):
@@ -62,7 +62,7 @@ def test_twins_agree_over_many_rows(drawn):
     for dtype in (np.int64, np.float64):
         one, other = np.zeros(total, dtype), np.zeros(total, dtype)
         compiled.add_triple_counts(columns, sizes, y, None, n_classes, starts, one)
-        plain.add_triple_counts(columns, sizes, y, None, n_classes, starts, other)
+        numpy_twin.add_triple_counts(columns, sizes, y, None, n_classes, starts, other)
         np.testing.assert_array_equal(one, other)
         assert one.sum() == len(starts) * len(y)
 

@@ -8,16 +8,13 @@ from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastbayes.core.batch import Codes
 from fastbayes.kernels.compiled.average_plan import TooWide
 from fastbayes.kernels.compiled.log_joint import ColumnSum, NaiveScorer
-from fastbayes.kernels.dispatch import readonly
-from fastbayes.kernels.numpy.averages import AverageScorer
+from fastbayes.kernels.dispatch import numpy_twin, readonly
+from fastbayes.kernels.shared.arrays import Floats, Ints
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 T = TypeVar("T")
 
 
@@ -32,16 +29,17 @@ class AverageTables(Generic[T]):
         self,
         prior: Floats,
         tables: Floats,
-        offsets: Integers,
+        offsets: Ints,
         own: Floats,
         weight: Floats,
         children: Callable[[int], Floats],
         fast: bool,
-        made: Callable[[AverageTables[T], Integers, type[np.floating], bool], T],
+        made: Callable[[AverageTables[T], Ints, type[np.floating], bool], T],
     ) -> None:
         self.prior, self.offsets = prior, readonly(offsets)
         self.sizes = np.diff(offsets) - 2
-        self.slow = AverageScorer(prior, tables, offsets, own, weight, children)
+        given = prior, tables, offsets, own, weight, children
+        self.slow = numpy_twin("averages").AverageScorer(*given)
         self._bayes = NaiveScorer(prior, tables, offsets)
         # Any positive reference will do; with naive Bayes' lifts are near 1.
         self.reference = np.where(np.isfinite(tables), tables, 0.0)
@@ -79,7 +77,7 @@ class AverageTables(Generic[T]):
                 self._made[level] = self._lifts(np.maximum(self.sizes + level, 1))
             return self._made[level]
 
-    def _lifts(self, extents: Integers) -> T | None:
+    def _lifts(self, extents: Ints) -> T | None:
         if not (len(self.parents) and np.isfinite(self.inverse).all()):
             return None
         # First what is fastest: float32, tables of several children, then of one.
@@ -100,7 +98,7 @@ class AverageTables(Generic[T]):
             result[lo : lo + n] = acc[0, :n]
         return result
 
-    def naive(self, batch_codes: Sequence[Codes], rows: Integers) -> Floats:
+    def naive(self, batch_codes: Sequence[Codes], rows: Ints) -> Floats:
         """Return the log joints of naive Bayes of these rows, (n, n_classes)."""
         some = [Codes(g.features, np.take(g.codes, rows, axis=1), g.sizes) for g in batch_codes]
         out = np.empty((len(rows), len(self.prior)))

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.kernels.dispatch import readonly
-
-Integers = NDArray[np.int64]
+from fastbayes.kernels.shared.arrays import Ints
 
 # Joint tables of all parents together take at most so many bytes.
 JOINED = 2**26
@@ -44,14 +43,14 @@ class TooWide(Exception):
 class JoinedChildren(NamedTuple):
     """Children whose tables are joined: group g is order[bounds[g]:bounds[g + 1]]."""
 
-    order: Integers
+    order: Ints
     radix: NDArray[np.uint16]  # factor of a child's code in its group's code
-    bounds: Integers
-    cells: Integers  # of each group
+    bounds: Ints
+    cells: Ints  # of each group
     wide: NDArray[np.bool_]  # groups of one feature of very many codes
 
 
-def groups(extents: Integers, values: Integers, cell: int, joined: bool) -> JoinedChildren:
+def groups(extents: Ints, values: Ints, cell: int, joined: bool) -> JoinedChildren:
     """Return the groups of children that make scoring cheapest.
 
     Parameters
@@ -85,7 +84,7 @@ def rows_together(n_groups: int) -> int:
     return min(max(CODES // (2 * n_groups) // 4 * 4, LEAST_ROWS), MOST_ROWS)
 
 
-def _packed(extents: Integers, most: int) -> JoinedChildren:
+def _packed(extents: Ints, most: int) -> JoinedChildren:
     """Return groups of at most so many cells, small features together."""
     order = np.argsort(extents, kind="stable")
     bounds, radix, cells, product = [0], [], [], 1
@@ -123,7 +122,7 @@ def tiles(n_classes: int, most: int) -> Iterator[tuple[int, int]]:
 
 
 def runs(
-    bits: NDArray[np.float64], sizes: Integers, wide: NDArray[np.bool_], dtype: np.dtype[Any]
+    bits: NDArray[np.float64], sizes: Ints, wide: NDArray[np.bool_], dtype: np.dtype[Any]
 ) -> list[tuple[int, int]]:
     """Return runs of groups, first and last + 1, whose products are within range.
 
@@ -161,12 +160,12 @@ def runs(
 class TableOrder(NamedTuple):
     """How the tables of a parent's value stand one after the other."""
 
-    runs: Integers  # first and last + 1 group of each run
-    at: Integers  # element at which each run begins
+    runs: Ints  # first and last + 1 group of each run
+    at: Ints  # element at which each run begins
     size: int  # elements
 
 
-def row_of(sizes: Integers, found: list[tuple[int, int]], without: int | None) -> TableOrder:
+def row_of(sizes: Ints, found: list[tuple[int, int]], without: int | None) -> TableOrder:
     """Return the row of a parent whose own group, if it is given, is a run that is left out.
 
     Parameters
@@ -184,7 +183,7 @@ def row_of(sizes: Integers, found: list[tuple[int, int]], without: int | None) -
     return TableOrder(readonly(flat), readonly(at[:-1].astype(np.int64)), int(at[-1]))
 
 
-def within(sizes: Integers, found: list[tuple[int, int]]) -> Integers:
+def within(sizes: Ints, found: list[tuple[int, int]]) -> Ints:
     """Return the element of its run at which each group begins, (n_groups,)."""
     parts = [np.cumsum(sizes[begin:end]) - sizes[begin:end] for begin, end in found]
     return readonly(np.concatenate(parts).astype(np.int64))

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from numba.extending import register_jitable
-from numpy.typing import NDArray
 
 from fastbayes.core.batch import Codes
 from fastbayes.kernels.compiled import lanes
@@ -24,11 +23,8 @@ from fastbayes.kernels.compiled.joint_tables import join
 from fastbayes.kernels.compiled.lift_tables import Kernels, Lifts
 from fastbayes.kernels.compiled.log_joint import BlockScorer, ColumnSum, Sum, odds_of
 from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
-from fastbayes.kernels.numpy.averages import tie_of
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
-U = np.uint64
+from fastbayes.kernels.shared.arrays import Floats, Ints, U
+from fastbayes.kernels.shared.scoring import tie_of
 
 LN_2 = float(np.log(2.0))
 
@@ -69,42 +65,18 @@ SIGNATURES: dict[str, list[tuple[str, ...]]] = {
 
 
 class AverageScorer(BlockScorer):
-    """Log joints, posteriors and predictions of AODE; immutable, thread-safe.
+    """Log joints, posteriors and predictions of AODE; see the numpy twin.
 
-    Parameters
-    ----------
-    log_prior, tables, offsets
-        Naive Bayes, for rows in which no feature may be a super-parent: (n_classes,) nats,
-        (n_slots, n_classes) log likelihoods with S_j + 2 rows per feature (values, missing,
-        unseen), (n_features + 1,) first row of each feature.
-    own
-        (n_slots, n_classes) P(c, x_p = a).
-    weight
-        (n_slots,) u_p >= 0 where value a of p may be a super-parent, 0 where it may not.
-    children
-        children(p) returns (S_p + 2, n_slots, n_classes) P(x_j = b | c, x_p = a); rows of p
-        itself are not read. Called when rows are scored: for the first ones, for the first ones
-        with something missing, and with something unseen; where tables of all parents would take
-        more than 256 MiB, for every block of rows.
-    precision
-        "exact" is float64 throughout. "fast" multiplies in float32.
-
-    Notes
-    -----
-    The log joint is ln(Σ_p u_p P(c, x_p) Π_j P(x_j | c, x_p) / Σ_p u_p), p over the features
-    whose values may be super-parents, j over the others.
-
-    References
-    ----------
-    Webb, Boughton, Wang (2005), Not so naive Bayes: aggregating one-dependence estimators,
-    Machine Learning 58, eq. 7.
+    `children` is called when rows are scored: for the first ones, for the first ones with
+    something missing, and with something unseen; where tables of all parents would take more
+    than 256 MiB, for every block of rows.
     """
 
     def __init__(
         self,
         log_prior: Floats,
         tables: Floats,
-        offsets: Integers,
+        offsets: Ints,
         own: Floats,
         weight: Floats,
         children: Callable[[int], Floats],

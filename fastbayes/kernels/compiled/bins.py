@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
-
-U = np.uint64
+from fastbayes.kernels.shared.arrays import U
 
 # Cuts up to which comparing with each takes less time than looking up a part.
 FEW_CUTS = 8

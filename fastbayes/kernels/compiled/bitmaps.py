@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 from fastbayes.kernels.compiled import bits, vector
 from fastbayes.kernels.compiled.memory import addresses, borrow
 from fastbayes.kernels.compiled.pair_plan import Bitmaps
-from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
-from fastbayes.kernels.numpy import bitmaps as plain
+from fastbayes.kernels.dispatch import kernel, numpy_twin, readonly, reads, writes
+from fastbayes.kernels.shared.arrays import U
 
-U = np.uint64
 U8 = np.uint8
 
 # Bytes that bit rows may take: more rows of data are taken in parts.
@@ -74,7 +73,8 @@ def add_bitmap_counts(
                   `pairs.add_pair_counts`
     """
     if not vector.AVAILABLE:  # without the compiler there are no pointers
-        plain.add_bitmap_counts(chosen, columns, sizes, y, n_classes, first, second, starts, out)
+        arguments = chosen, columns, sizes, y, n_classes, first, second, starts, out
+        numpy_twin("bitmaps").add_bitmap_counts(*arguments)
         return
     sizes, first, second, starts = map(readonly, (sizes, first, second, starts))
     where = addresses(columns, chosen.columns.tolist())

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from fastbayes.kernels.compiled import vector
 from fastbayes.kernels.compiled.count_plan import PACKED_CELLS, choose
 from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
-
-U = np.uint64
+from fastbayes.kernels.shared.arrays import U
 
 # Private 32-bit counters are added to `out` at least this often: they cannot overflow.
 STRETCH = 1 << 30

@@ -1,4 +1,4 @@
-"""Sums of normal kernels, and curves in pieces; what they mean: `kernels.numpy.density`.
+"""Sums of normal kernels, and curves in pieces; what they mean: `kernels.shared.density`.
 
 A curve is a polynomial of degree 3 in each of many intervals. A number finds its interval by the
 bits of its distance from the centre: a thousand buckets for each doubling, most of which lie in
@@ -8,15 +8,11 @@ one interval; in others a few halvings find it.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled import lanes
 from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
-from fastbayes.kernels.numpy.density import BUCKET_BITS, FARTHEST, windows
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-U = np.uint64
+from fastbayes.kernels.shared.arrays import Floats, Ints, U
+from fastbayes.kernels.shared.density import BUCKET_BITS, FARTHEST, windows
 
 _SHIFT = U(52 - BUCKET_BITS)
 _FIRST = U(1023 << BUCKET_BITS)
@@ -39,15 +35,7 @@ SIGNATURES = {
 def log_sums(
     points: Floats, weight: Floats, bandwidth: float, queries: Floats, own: Ints, less: Floats
 ) -> tuple[Floats, Floats]:
-    """Return ln sum_i w_i exp(-(q - p_i)²/2h²) of each query, and its derivative by q.
-
-    points     IN  (n,) float64   ascending
-    weight     IN  (n,) float64   above 0
-    bandwidth  IN  h
-    queries    IN  (m,) float64
-    own        IN  (m,) int64     the point that has less weight for a query, -1 for none
-    less       IN  (m,) float64   how much less
-    """
+    """Return the logarithm of sums of normal kernels, and its derivative; see the numpy twin."""
     total, moment = np.zeros(len(queries)), np.zeros(len(queries))
     if not len(points):
         return np.full(len(queries), -np.inf), moment

@@ -13,10 +13,9 @@ import numpy as np
 from numba.np.numpy_support import carray
 from numpy.typing import NDArray
 
-from fastbayes.kernels.compiled import vector
-from fastbayes.kernels.dispatch import interpreted, kernel, readonly, reads, writes
-from fastbayes.kernels.numpy import encode as plain
-from fastbayes.kernels.numpy.encode import FEW_ENTRIES
+from fastbayes.kernels.compiled import bits
+from fastbayes.kernels.dispatch import interpreted, kernel, numpy_twin, readonly, reads, writes
+from fastbayes.kernels.shared.codes import FEW_ENTRIES
 
 # Rows of one block of unpacked bits.
 BLOCK = 65_536
@@ -108,7 +107,7 @@ def take_columns(
         if table is not None:
             codes[i, : len(table)] = table
     if interpreted():  # without the compiler there are no pointers
-        return plain.take_columns(columns, tables, rows, out)
+        return numpy_twin("encode").take_columns(columns, tables, rows, out)
     addresses = np.array([x.__array_interface__["data"][0] for x in columns], np.uint64)
     places = np.array(rows, np.int64)
     inputs = readonly(addresses), readonly(entries), readonly(codes), readonly(places)
@@ -288,7 +287,7 @@ def take_block(addresses, entries, tables, rows, out, scratch, largest):
     """
     n = out.shape[1]
     for i in range(addresses.size):
-        indices = carray(vector.words_at(addresses[i]), (n,))
+        indices = carray(bits.codes32_at(addresses[i]), (n,))
         table = tables[i]
         top = largest[i]
         for first in range(0, n, scratch.size):

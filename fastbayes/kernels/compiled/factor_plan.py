@@ -12,8 +12,8 @@ from fastbayes.core.batch import Codes
 from fastbayes.kernels.compiled import joint_tables
 from fastbayes.kernels.compiled.joint_tables import JointTablePlan, aligned
 from fastbayes.kernels.dispatch import readonly
-
-Floats = NDArray[np.float64]
+from fastbayes.kernels.shared.arrays import Floats
+from fastbayes.kernels.shared.codes import columns_of
 
 # Joint codes are 16 bits wide where their kernels read them.
 MOST_CELLS = 65_536
@@ -162,15 +162,6 @@ def level_of(groups: Sequence[Codes], sizes: NDArray[np.int64]) -> int:
     """Return how many codes beyond their values columns need: 0, 1 (missing) or 2 (unseen)."""
     beyond = [group.codes.max(axis=1).astype(np.int64) - sizes[group.features] for group in groups]
     return max((max(int(some.max()) + 1, 0) for some in beyond), default=0)
-
-
-def columns_of(groups: Sequence[Codes]) -> dict[int, NDArray[np.unsignedinteger]]:
-    """Return the codes of each feature."""
-    return {
-        feature: column
-        for group in groups
-        for feature, column in zip(group.features.tolist(), group.codes, strict=True)
-    }
 
 
 def gathered(

@@ -19,7 +19,6 @@ from fastbayes.kernels.compiled import lanes
 from fastbayes.kernels.compiled.factor_plan import (
     MOST_CELLS,
     JoinedTable,
-    columns_of,
     gathered,
     level_of,
     matrix,
@@ -29,10 +28,9 @@ from fastbayes.kernels.compiled.factor_plan import (
 from fastbayes.kernels.compiled.joint_tables import JointTablePlan
 from fastbayes.kernels.compiled.log_joint import BlockScorer, Sum, add_wide, odds_of, tolerance
 from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
-from fastbayes.kernels.numpy.factors import children_first, largest_term, states_of
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from fastbayes.kernels.shared.arrays import Floats, Ints
+from fastbayes.kernels.shared.codes import columns_of
+from fastbayes.kernels.shared.scoring import children_first, largest_term, states_of
 
 _INT, _FLOAT = "int64", "float64"
 SIGNATURES: dict[str, list[tuple[str, ...]]] = {
@@ -47,28 +45,13 @@ SIGNATURES: dict[str, list[tuple[str, ...]]] = {
 
 
 class FactorScorer(BlockScorer):
-    """Log joints, posteriors and predictions of a sum of tables; immutable, thread-safe.
-
-    Parameters
-    ----------
-    log_prior
-        (n_classes,) nats.
-    factors
-        Each a tuple of features, none twice, and a table (prod(S_j + 2), n_classes) of log
-        factors in C order of the codes of these features; missing is S_j, unseen S_j + 1. -inf
-        is a legal entry.
-    sizes
-        (n_features,) S_j.
-    precision
-        "exact" is float64 throughout. "fast" adds the tables of three and more classes in
-        float32.
-    """
+    """Log joints, posteriors and predictions of a sum of tables; see the numpy twin."""
 
     def __init__(
         self,
         log_prior: Floats,
         factors: Sequence[tuple[tuple[int, ...], Floats]],
-        sizes: Integers,
+        sizes: Ints,
         precision: str = "exact",
     ) -> None:
         prior, sizes = np.array(log_prior, np.float64), np.array(sizes, np.int64)
@@ -99,7 +82,7 @@ class FactorSum(Sum):
         self,
         prior: Floats,
         factors: Sequence[JoinedTable],
-        sizes: Integers,
+        sizes: Ints,
         dtype: type[np.floating],
         odds: bool = False,
     ) -> None:
@@ -194,31 +177,12 @@ def _joint_codes(factor: JoinedTable, groups: Sequence[Codes]) -> NDArray[np.uin
 
 
 class TreeScorer(BlockScorer):
-    """Log joints, posteriors and predictions of a forest of features; immutable, thread-safe.
-
-    Parameters
-    ----------
-    log_prior
-        (n_classes,) nats.
-    parents
-        (n_features,) the parent of each feature, -1 for none.
-    tables
-        One per feature: (S_parent + 2, S_j + 2, n_classes) ln P(x_j | x_parent, c), or (1, S_j +
-        2, n_classes) without a parent. Missing is S, unseen S + 1; -inf is a legal entry.
-    hidden
-        One per feature: (S_j + 2,) bool, codes that are not observations. The feature is then
-        summed out over its S_j values, and missing where that is an observation. It has factor 1
-        if nothing below it is observed, or if it has no values; below one without values, tables
-        hold for its code of missing.
-    precision
-        "exact" is float64 throughout. "fast" adds the tables of three and more classes in
-        float32.
-    """
+    """Log joints, posteriors and predictions of a forest of features; see the numpy twin."""
 
     def __init__(
         self,
         log_prior: Floats,
-        parents: Integers,
+        parents: Ints,
         tables: Sequence[Floats],
         hidden: Sequence[NDArray[np.bool_]],
         precision: str = "exact",
@@ -238,7 +202,7 @@ class _Forest:
     def __init__(
         self,
         prior: Floats,
-        parents: Integers,
+        parents: Ints,
         tables: Sequence[Floats],
         hidden: Sequence[NDArray[np.bool_]],
     ) -> None:
@@ -288,7 +252,7 @@ class _Forest:
             )
         ]
 
-    def rows(self, batch_codes: Sequence[Codes], n_rows: int) -> Integers:
+    def rows(self, batch_codes: Sequence[Codes], n_rows: int) -> Ints:
         """Return the rows in which a parent is not observed."""
         columns = columns_of(batch_codes)
         found = np.zeros(n_rows, np.bool_)
@@ -307,7 +271,7 @@ class _Forest:
             *(np.empty(self._room[0] * k), np.empty(self._room[1] * k), np.empty((3, k))),
         )
 
-        def add(rows: Integers, lo: int, acc: Floats) -> None:
+        def add(rows: Ints, lo: int, acc: Floats) -> None:
             add_summed_out(
                 *(codes, readonly(place), *self._arrays, self._flags, self._flat),
                 *(readonly(rows), lo, int(odds), *scratch, acc),

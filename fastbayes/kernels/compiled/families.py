@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled import count
-from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
-from fastbayes.kernels.numpy import families as plain
+from fastbayes.kernels.dispatch import kernel, numpy_twin, readonly, reads, writes
 
 _CODES = ("uint8", "uint16", "uint32")
 
@@ -60,7 +59,8 @@ def add_family_counts(
         alike = [q for q, its in enumerate(kinds) if its == kind]
         if kind.itemsize > 4:  # more cells than four bytes tell apart
             told = columns, sizes, y, weight, n_classes
-            plain.add_family_counts(*told, [families[q] for q in alike], starts[alike], out)
+            add = numpy_twin("families").add_family_counts
+            add(*told, [families[q] for q in alike], starts[alike], out)
             continue
         step = max(1, JOINED // (kind.itemsize * len(y)))
         codes = np.empty((min(step, len(alike)), len(y)), kind)

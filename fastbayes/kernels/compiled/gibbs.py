@@ -13,8 +13,8 @@ from numba.extending import register_jitable
 from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled.memory import borrow
-from fastbayes.kernels.dispatch import kernel, reads, writes
-from fastbayes.kernels.numpy.gibbs import CountedGroups, Program
+from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
+from fastbayes.kernels.shared.gibbs import FAINT, HIGHEST, LANES, TABLE, CountedGroups, Program
 
 _PROGRAM = (
     *(reads("int64"),) * 5,
@@ -60,12 +60,6 @@ SIGNATURES = {
     ],
 }
 
-# As in the twin; here they are part of the compiled code, which is kept as long as this file is.
-LANES = 16
-HIGHEST = 2**32 - 2
-FAINT = 2.0**-900
-TABLE = 0
-
 # Fewer chains than this go one by one, more in lock step with idle ones beside them.
 FEW = 5
 # Thresholds up to which all are compared, and states of a node up to which all are counted.
@@ -89,21 +83,12 @@ def run(
     groups: CountedGroups,
     counts: NDArray[np.int64],
 ) -> None:
-    """Sweep `draws` times `thin` times over all units; count all groups after every `thin`.
-
-    counts[chain, cell_at + sum of step * x[target, chain]] += 1
-
-    program  IN
-    x        IN, OUT  (n_nodes, n_chains) uint16   a state of positive probability
-    streams  IN, OUT  (4, n_chains) uint64   state of each chain's generator
-    groups   IN
-    counts   OUT      (n_chains, n_cells) int64
-    """
+    """Sweep `draws` times `thin` times over all units, and count; see the numpy twin."""
     n_chains = x.shape[1]
     most = int(program.states.max(initial=1))
     weights = borrow("gibbs weights", (most,), np.float64)
     exponents = borrow("gibbs exponents", (most,), np.int64)
-    asked = [_readonly(array) for array in groups]
+    asked = [readonly(array) for array in groups]
     for first in range(0, n_chains, LANES):
         some = slice(first, min(first + LANES, n_chains))
         n = some.stop - first
@@ -128,12 +113,6 @@ def run(
             sample_lanes(*program, states, words, *told, weights, exponents, *scratch)
             counts[some] += hits[:-3, :n].T
         x[:, some], streams[:, some] = states[:, :n], words[:, :n]
-
-
-def _readonly(array: NDArray[np.int64]) -> NDArray[np.int64]:
-    view = np.ascontiguousarray(array).view()
-    view.setflags(write=False)
-    return view
 
 
 @register_jitable

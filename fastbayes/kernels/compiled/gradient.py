@@ -23,17 +23,16 @@ from fastbayes.kernels.compiled.gradient_plan import (
     GradientPlan,
     Packed,
     absent_in,
-    columns_of,
     packed_by,
     padding,
     plan_of,
 )
 from fastbayes.kernels.compiled.joint_tables import aligned
 from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
+from fastbayes.kernels.shared.arrays import Floats, U
+from fastbayes.kernels.shared.codes import columns_of
 
-Floats = NDArray[np.float64]
 Coarse = NDArray[np.float32]
-U = np.uint64
 
 # Rows at a time of one output, and outputs times rows of more: they stay in the cache.
 SINGLE_ROWS, LANE_CELLS = 1_024, 4_096
@@ -102,7 +101,7 @@ class Gradient:
         weight
             (n_rows,), or None where every row weighs 1.
         """
-        columns = columns_of(batch)
+        columns = columns_of(batch.codes)
         plan = self._plan_of(absent_in(self.layout, columns).tobytes())
         return packed_by(plan, self.layout, columns, batch, weight)
 

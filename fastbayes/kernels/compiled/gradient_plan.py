@@ -14,10 +14,8 @@ from fastbayes.core.batch import Batch
 from fastbayes.core.layout import Layout
 from fastbayes.kernels.compiled.joint_tables import LARGEST, pack
 from fastbayes.kernels.dispatch import readonly
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Columns = dict[int, NDArray[np.unsignedinteger]]
+from fastbayes.kernels.shared.arrays import Floats, Ints
+from fastbayes.kernels.shared.codes import Columns
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -187,15 +185,6 @@ def packed_by(
 def padding(n_rows: int) -> int:
     """Return so many rows up to eights, the rows that vectors take at a time."""
     return -(-n_rows // 8) * 8
-
-
-def columns_of(batch: Batch) -> Columns:
-    """Return the codes of each categorical feature."""
-    return {
-        int(feature): column
-        for group in batch.codes
-        for feature, column in zip(group.features, group.codes, strict=True)
-    }
 
 
 def absent_in(layout: Layout, columns: Columns) -> NDArray[np.bool_]:

@@ -10,8 +10,7 @@ from numba.extending import register_jitable
 
 from fastbayes.kernels.compiled import lane_functions as functions
 from fastbayes.kernels.compiled import lanes
-
-U = np.uint64
+from fastbayes.kernels.shared.arrays import U
 
 
 @register_jitable

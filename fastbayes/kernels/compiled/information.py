@@ -20,16 +20,8 @@ from numba.extending import register_jitable
 from numpy.typing import NDArray
 
 from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
-from fastbayes.kernels.numpy.information import (
-    NOTHING,
-    ROUNDING,
-    Floats,
-    Integers,
-    by_shape,
-    class_pairs,
-)
-
-U = np.uint64
+from fastbayes.kernels.shared.arrays import Floats, Ints, U
+from fastbayes.kernels.shared.information import NOTHING, ROUNDING, by_shape
 
 # Pairs of one shape that go side by side, and the cells of each up to which they do: their
 # scratch is then 128 KiB.
@@ -67,40 +59,15 @@ SIGNATURES: dict[str, list[tuple[str, ...]]] = {
 
 def pair_information(
     flat: NDArray[Any],
-    first: Integers,
-    second: Integers,
-    starts: Integers,
-    sizes: Integers,
-    widths: Integers,
+    first: Ints,
+    second: Ints,
+    starts: Ints,
+    sizes: Ints,
+    widths: Ints,
     n_classes: int,
     out: Floats,
 ) -> None:
-    """Compute the conditional mutual information of pairs from their unsmoothed counts.
-
-    out[q] = Σ_abc n_abc / n ln(n_abc n_c / (n_ac n_bc)), sums over the rows of pair q = (i, j) in
-    which both features are known; 0 where there are none.
-
-    Parameters
-    ----------
-    flat
-        int64 or float64: n(c, i=a, j=b) = flat[starts[q] + (a widths[j] + b) n_classes + c].
-    first, second, starts
-        (n_pairs,) features i and j of each pair, in any order, and the first entry of its block.
-    sizes
-        (m,) number of values S_j of each feature.
-    widths
-        (m,) width of each feature's side of a block, S_j or more: what lies beyond is not known.
-    n_classes
-        K. With one class, of counts summed over the classes, the result is I(X_i; X_j).
-    out
-        (n_pairs,) nats, written.
-
-    Notes
-    -----
-    The relative error is a few units of rounding also where the information is small, so that
-    pairs that are equal on paper compare as equal at 1e-12 whatever the order of columns, values
-    and classes.
-    """
+    """Compute the conditional mutual information of pairs from their counts; see the numpy twin."""
     scale, exact = 1.0, EXACT
     if flat.dtype == np.float64:
         scale, exact = float(np.ldexp(1.0, min(-np.frexp(flat.max(initial=0.0))[1], 1000))), np.inf
@@ -120,23 +87,6 @@ def pair_information(
             scratch, part = np.empty((3, n_cells * lanes)), np.empty(len(some))
             write(flat, readonly(starts[some]), *shape, scale, exact, margins, scratch, part)
             out[some] = part
-
-
-def class_information(counts: NDArray[Any], offsets: Integers, sizes: Integers) -> Floats:
-    """Return the mutual information I(X_j; C) of each feature with the class, (m,) in nats.
-
-    Parameters
-    ----------
-    counts
-        (n_slots, n_classes) counts of values, int64 or float64.
-    offsets
-        (m + 1,) first slot of each feature.
-    sizes
-        (m,) values of each feature; its further slots (missing) are left out.
-    """
-    out = np.zeros(len(sizes))
-    pair_information(*class_pairs(counts, offsets, sizes), out)
-    return out
 
 
 def _writer(lanes: int) -> Callable[..., None]:

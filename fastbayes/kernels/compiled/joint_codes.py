@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
-from fastbayes.kernels.numpy.joint_codes import Floats, Numbered, chained
+from fastbayes.kernels.shared.arrays import Floats, U
+from fastbayes.kernels.shared.codes import Numbered, chained
 
-U = np.uint64
 # Knuth's multiplier: 2^64 over the golden ratio, odd; its high bits spread runs of codes.
 MULTIPLIER = U(0x9E3779B97F4A7C15)
 # Entries of a table to begin with: it stays in the first-level cache where groups are few.
@@ -38,21 +38,7 @@ SIGNATURES: dict[str, list[tuple[str, ...]]] = {
 
 
 def factorise(columns: Sequence[NDArray[np.unsignedinteger]], sizes: Sequence[int]) -> Numbered:
-    """Return which rows are equal in all columns.
-
-    Parameters
-    ----------
-    columns
-        m >= 1 arrays (n,) of codes; columns[j][r] < sizes[j].
-    sizes
-        Codes of each column.
-
-    Returns
-    -------
-    tuple
-        (n,) uint32 number of each row's group, in the order in which groups come first, and
-        (n_groups,) the first row of each.
-    """
+    """Return which rows are equal in all columns; see the numpy twin."""
     return chained(columns, sizes, _joint, _numbered)
 
 
@@ -89,19 +75,7 @@ def _numbered(code: NDArray[np.uint64]) -> Numbered:
 def squared_distances(
     x: Floats, rows: NDArray[np.int64], at: NDArray[np.int64], gaussians: Sequence[Floats]
 ) -> Floats:
-    """Return |whiten (x - mean - rest)|^2 of pairs of a row and a Gaussian, (n_pairs,).
-
-    Parameters
-    ----------
-    x
-        (n_rows, p) numbers.
-    rows
-        (n_pairs,) row of each pair.
-    at
-        (n_pairs,) its Gaussian.
-    gaussians
-        mean (n, p), rest (n, p), and whiten (n, p, p), lower triangular.
-    """
+    """Return squared distances of pairs of a row and a Gaussian; see the numpy twin."""
     out = np.empty(len(rows))
     told = map(readonly, (x, rows, at, *gaussians))
     distances(*told, np.empty(x.shape[1]), out)

@@ -6,33 +6,38 @@ once per operation; these keep what belongs to some rows in registers.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
-from numba.core import cgutils, types
-from numba.extending import intrinsic
+from numba.core import types
 
-from fastbayes.kernels.compiled.lanes import Lanes, _pointer, _vector
-
-_I64 = ir.IntType(64)
+from fastbayes.kernels.compiled import instructions as to
+from fastbayes.kernels.compiled.instructions import Block, instruction
+from fastbayes.kernels.compiled.lanes import Lanes
 
 
 class Vector:
     """A vector of doubles (or of truth values) while its instructions are written."""
 
-    def __init__(self, builder: Any, value: Any) -> None:
+    def __init__(self, builder: Block, value: Any) -> None:
         self.builder, self.value = builder, value
 
-    def of(self, number: float) -> Vector:
-        """Return a number in every lane."""
-        kind = ir.VectorType(ir.DoubleType(), self.value.type.count)
-        return Vector(self.builder, ir.Constant(kind, [float(number)] * kind.count))
+    def _of(self, kind: Any) -> Any:
+        """Return the type of vectors of another type that are as long."""
+        return ir.VectorType(kind, self.value.type.count)
+
+    def of(self, number: Vector | float) -> Vector:
+        """Return a number in every lane; vectors as they are."""
+        if isinstance(number, Vector):
+            return number
+        return Vector(self.builder, to.constant(self._of(to.DOUBLE), float(number)))
 
     def _both(self, operation: str, other: Vector | float) -> Vector:
-        other = other if isinstance(other, Vector) else self.of(other)
+        other = self.of(other)
         return Vector(self.builder, getattr(self.builder, operation)(self.value, other.value))
 
     def __add__(self, other: Vector | float) -> Vector:
@@ -47,78 +52,66 @@ class Vector:
     def __truediv__(self, other: Vector | float) -> Vector:
         return self._both("fdiv", other)
 
+    def _compared(self, how: str, other: Vector | float) -> Vector:
+        value = self.builder.fcmp_ordered(how, self.value, self.of(other).value)
+        return Vector(self.builder, value)
+
     def __gt__(self, other: Vector | float) -> Vector:
-        other = other if isinstance(other, Vector) else self.of(other)
-        return Vector(self.builder, self.builder.fcmp_ordered(">", self.value, other.value))
+        return self._compared(">", other)
 
     def equals(self, other: Vector) -> Vector:
         """Return where both are the same number."""
-        return Vector(self.builder, self.builder.fcmp_ordered("==", self.value, other.value))
-
-    def _called(self, name: str, *others: Vector) -> Vector:
-        kind = self.value.type
-        function = cgutils.get_or_insert_function(
-            self.builder.module,
-            ir.FunctionType(kind, [kind] * (1 + len(others))),
-            f"llvm.{name}.v{kind.count}f64",
-        )
-        values = [self.value, *(other.value for other in others)]
-        return Vector(self.builder, self.builder.call(function, values))
+        return self._compared("==", other)
 
     def __abs__(self) -> Vector:
-        return self._called("fabs")
+        kind = self.value.type
+        name = f"llvm.fabs.v{kind.count}f64"
+        return Vector(self.builder, to.call(self.builder, name, kind, self.value))
 
     def times_plus(self, factor: Vector | float, term: Vector | float) -> Vector:
         """Return self * factor + term, rounded once where the machine does that at full speed."""
-        parts = [x if isinstance(x, Vector) else self.of(x) for x in (factor, term)]
-        return self._called("fmuladd", *parts)
+        parts = self.of(factor).value, self.of(term).value
+        return Vector(self.builder, to.fma(self.builder, self.value, *parts))
 
     def where(self, yes: Vector | float, no: Vector | float) -> Vector:
         """Return `yes` where self is true, else `no`."""
-        yes, no = (x if isinstance(x, Vector) else self.of(x) for x in (yes, no))
-        return Vector(self.builder, self.builder.select(self.value, yes.value, no.value))
+        parts = self.of(yes).value, self.of(no).value
+        return Vector(self.builder, self.builder.select(self.value, *parts))
 
     def bits(self, operation: str, number: int) -> Vector:
         """Return the bits after an operation with an integer; doubles become integers by it."""
-        kind = ir.VectorType(_I64, self.value.type.count)
+        kind = self._of(to.I64)
         value = self.builder.bitcast(self.value, kind)
-        number_ = ir.Constant(kind, [number] * kind.count)
+        number_ = to.constant(kind, number)
         return Vector(self.builder, getattr(self.builder, operation)(value, number_))
 
     def plus_bits(self, other: Vector) -> Vector:
         """Return the double whose bits are the sum of the bits of both."""
-        kind = ir.VectorType(_I64, self.value.type.count)
-        values = [self.builder.bitcast(x.value, kind) for x in (self, other)]
-        doubles = ir.VectorType(ir.DoubleType(), kind.count)
-        return Vector(self.builder, self.builder.bitcast(self.builder.add(*values), doubles))
+        kind = self._of(to.I64)
+        total = self.builder.add(*(self.builder.bitcast(x.value, kind) for x in (self, other)))
+        return Vector(self.builder, self.builder.bitcast(total, self._of(to.DOUBLE)))
 
     def as_double(self) -> Vector:
         """Return signed integers as doubles."""
-        kind = ir.VectorType(ir.DoubleType(), self.value.type.count)
-        return Vector(self.builder, self.builder.sitofp(self.value, kind))
+        return Vector(self.builder, self.builder.sitofp(self.value, self._of(to.DOUBLE)))
 
 
 def _lane_function(function: Callable[..., Any]) -> Any:
     """Make an intrinsic of a function of vectors that returns one, or a tuple of them."""
+    count = function.__annotations__["return"].count("Vector")
 
-    def typed(typing: Any, *kinds: Any) -> Any:
-        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            results = function(*(Vector(builder, value) for value in args))
-            if isinstance(results, Vector):
-                return results.value
-            values = [result.value for result in results]
-            return context.make_tuple(builder, signature.return_type, values)
+    def signature(*kinds: Any) -> Any:
+        return (kinds[0] if count == 1 else types.UniTuple(kinds[0], count))(*kinds)
 
-        count = function.__annotations__["return"].count("Vector")
-        result = kinds[0] if count == 1 else types.UniTuple(kinds[0], count)
-        return result(*kinds), code
+    @functools.wraps(function)
+    def write(block: Block, *values: Any) -> Any:
+        results = function(*(Vector(block, value) for value in values))
+        return results.value if count == 1 else [result.value for result in results]
 
-    typed.__name__, typed.__doc__ = function.__name__, function.__doc__
-    # numba asks for the names of the arguments, and takes no `*kinds`.
     own = inspect.signature(function).parameters.values()
-    first = inspect.Parameter("typing", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    typed.__signature__ = inspect.Signature([first, *own])  # type: ignore[attr-defined]
-    return intrinsic(typed)
+    block = inspect.Parameter("block", inspect.Parameter.POSITIONAL_ONLY)
+    write.__signature__ = inspect.Signature([block, *own])  # type: ignore[attr-defined]
+    return instruction(signature)(write)
 
 
 def _horner(x: Vector, *coefficients: float) -> Vector:
@@ -254,47 +247,36 @@ def times_plus(a: Vector, b: Vector, c: Vector) -> Vector:
     return a.times_plus(b, c)
 
 
-@intrinsic(prefer_literal=True)
-def splat(typing: Any, value: Any, width: Any) -> Any:
+@instruction(
+    lambda value, width: Lanes(types.float64, width.literal_value)(types.float64, width),
+    literal=True,
+)
+def splat(block, value, width):
     """Return a number in each of `width` lanes."""
-    kind = Lanes(types.float64, width.literal_value)
-
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        none = ir.Constant(_vector(kind), ir.Undefined)
-        lane = builder.insert_element(none, args[0], ir.IntType(32)(0))
-        places = ir.Constant(ir.VectorType(ir.IntType(32), kind.width), [0] * kind.width)
-        return builder.shuffle_vector(lane, none, places)
-
-    return kind(types.float64, width), code
+    return to.splat(block, value, ir.VectorType(to.DOUBLE, width))
 
 
-@intrinsic(prefer_literal=True)
-def load_integers(typing: Any, array: Any, index: Any, width: Any) -> Any:
+@instruction(
+    lambda array, index, width: Lanes(types.float64, width.literal_value)(
+        array, types.uintp, width
+    ),
+    literal=True,
+)
+def load_integers(block, array, index, width):
     """Return `width` neighbours of a flat array of unsigned integers, as doubles."""
-    kind = Lanes(types.float64, width.literal_value)
-
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        integers = ir.VectorType(ir.IntType(array.dtype.bitwidth), kind.width)
-        pointer = _pointer(context, builder, signature.args[0], args[0], args[1], integers)
-        loaded = builder.load(pointer, align=array.dtype.bitwidth // 8)
-        return builder.uitofp(loaded, _vector(kind))
-
-    return kind(array, types.uintp, width), code
+    integer = array.data.type.pointee
+    kind = ir.VectorType(integer, width)
+    loaded = to.load_at(block, array.data, index, kind, integer.width // 8)
+    return block.uitofp(loaded, ir.VectorType(to.DOUBLE, width))
 
 
-@intrinsic(prefer_literal=True)
-def first_lanes(typing: Any, count: Any, width: Any) -> Any:
+@instruction(
+    lambda count, width: Lanes(types.float64, width.literal_value)(types.int64, width),
+    literal=True,
+)
+def first_lanes(block, count, width):
     """Return 1 in the first lanes, as many as counted, and 0 in the others."""
-    kind = Lanes(types.float64, width.literal_value)
-
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        integers = ir.VectorType(_I64, kind.width)
-        none = ir.Constant(integers, ir.Undefined)
-        lane = builder.insert_element(none, args[0], ir.IntType(32)(0))
-        places = ir.Constant(ir.VectorType(ir.IntType(32), kind.width), [0] * kind.width)
-        counts = builder.shuffle_vector(lane, none, places)
-        order = ir.Constant(integers, list(range(kind.width)))
-        ones, zeros = (ir.Constant(_vector(kind), [x] * kind.width) for x in (1.0, 0.0))
-        return builder.select(builder.icmp_signed("<", order, counts), ones, zeros)
-
-    return kind(types.int64, width), code
+    integers, floats = (ir.VectorType(kind, width) for kind in (to.I64, to.DOUBLE))
+    order = ir.Constant(integers, list(range(width)))
+    less = block.icmp_signed("<", order, to.splat(block, count, integers))
+    return block.select(less, to.constant(floats, 1.0), to.constant(floats, 0.0))

@@ -1,7 +1,7 @@
-"""Vectors of floats as values inside kernels: LLVM's own types, so any CPU can run them.
+"""Vectors of floats as values inside kernels.
 
 `width` is always a compile-time constant (a literal, a global, or a variable closed over).
-Loads and stores are unaligned and unchecked.
+Loads and stores are unaligned.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba.core import cgutils, types
-from numba.extending import intrinsic, models, register_jitable, register_model
+from numba.core import types
+from numba.extending import models, register_jitable, register_model
 
-I32 = ir.IntType(32)
+from fastbayes.kernels.compiled import instructions as to
+from fastbayes.kernels.compiled.instructions import Block, instruction
 
 
 class Lanes(types.Type):
@@ -31,278 +32,191 @@ class LanesModel(models.PrimitiveModel):
     """One LLVM vector."""
 
     def __init__(self, manager: Any, kind: Lanes) -> None:
-        super().__init__(manager, kind, _vector(kind))
+        scalar = ir.DoubleType() if kind.dtype is types.float64 else ir.FloatType()
+        super().__init__(manager, kind, ir.VectorType(scalar, kind.width))
 
 
-def _vector(kind: Lanes) -> ir.VectorType:
-    scalar = ir.DoubleType() if kind.dtype is types.float64 else ir.FloatType()
-    return ir.VectorType(scalar, kind.width)
+def _loaded(array: Any, *others: Any) -> Any:
+    """Return the signature of what takes vectors of an array's type out of it."""
+    *between, width = others
+    return Lanes(array.dtype, width.literal_value)(array, *[types.uintp] * len(between), width)
 
 
-def _pointer(context: Any, builder: Any, array_type: Any, array: Any, index: Any, to: Any) -> Any:
-    data = context.make_array(array_type)(context, builder, array).data
-    return builder.bitcast(builder.gep(data, [index]), to.as_pointer())
+def _lanes_of(array: Any, width: int) -> Any:
+    """Return LLVM's type of so many neighbours of an array."""
+    return ir.VectorType(array.data.type.pointee, width)
 
 
-def _pick(builder: Any, a: Any, b: Any, lanes: list[int]) -> Any:
-    return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(I32, len(lanes)), lanes))
+def _size(kind: Any) -> int:
+    """Return the bytes of a float of a type of vectors: places are aligned to no more."""
+    return 4 if isinstance(kind.element, ir.FloatType) else 8
 
 
-@intrinsic(prefer_literal=True)
-def load(typing: Any, array: Any, index: Any, width: Any) -> Any:
+@instruction(_loaded, literal=True)
+def load(block, array, index, width):
     """Return `width` neighbours of a flat array from `index` on."""
-    kind = Lanes(array.dtype, width.literal_value)
-
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        vector = _vector(kind)
-        pointer = _pointer(context, builder, signature.args[0], args[0], args[1], vector)
-        return builder.load(pointer, align=array.dtype.bitwidth // 8)
-
-    return kind(array, types.uintp, width), code
+    kind = _lanes_of(array, width)
+    return to.load_at(block, array.data, index, kind, _size(kind))
 
 
-@intrinsic
-def add(typing: Any, a: Any, b: Any) -> Any:
-    """Return a + b."""
-
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.fadd(*args)
-
-    return a(a, a), code
-
-
-@intrinsic
-def mul(typing: Any, a: Any, b: Any) -> Any:
-    """Return a * b."""
-
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.fmul(*args)
-
-    return a(a, a), code
-
-
-@intrinsic
-def widen(typing: Any, a: Any) -> Any:
-    """Return the same numbers as float64."""
-    wide = Lanes(types.float64, a.width)
-
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return args[0] if a == wide else builder.fpext(args[0], _vector(wide))
-
-    return wide(a), code
-
-
-@intrinsic(prefer_literal=True)
-def zero(typing: Any, array: Any, width: Any) -> Any:
+@instruction(_loaded, literal=True)
+def zero(block, array, width):
     """Return `width` zeros of the array's type."""
-    kind = Lanes(array.dtype, width.literal_value)
-
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return ir.Constant(_vector(kind), [0.0] * kind.width)
-
-    return kind(array, width), code
+    return to.constant(_lanes_of(array, width), 0.0)
 
 
-@intrinsic
-def add_columns(
-    typing: Any, out: Any, index: Any, stride: Any, a: Any, b: Any, c: Any, d: Any
-) -> Any:
+@instruction(lambda array, index, vector: types.void(array, types.uintp, vector))
+def store(block, array, index, vector):
+    """Write a vector over its neighbours in a flat array from `index` on."""
+    to.store_at(block, vector, array.data, index, _size(vector.type))
+
+
+@instruction(lambda a, b: a(a, a))
+def add(block, a, b):
+    """Return a + b."""
+    return block.fadd(a, b)
+
+
+@instruction(lambda a, b: a(a, a))
+def mul(block, a, b):
+    """Return a * b."""
+    return block.fmul(a, b)
+
+
+@instruction(lambda a: Lanes(types.float64, a.width)(a))
+def widen(block, a):
+    """Return the same numbers as float64."""
+    wide = ir.VectorType(to.DOUBLE, a.type.count)
+    return a if a.type == wide else block.fpext(a, wide)
+
+
+def _columns(out: Any, index: Any, stride: Any, *vectors: Any) -> Any:
+    return types.void(out, types.uintp, types.uintp, *vectors)
+
+
+@instruction(_columns)
+def add_columns(block, out, index, stride, a, b, c, d):
     """Add four vectors as columns: out[index + lane * stride + 0..3] += a, b, c, d [lane].
 
     `out` is float64; float32 vectors are widened.
     """
-
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        array, at, step, *vectors = args
-        for row in _transposed(builder, vectors, a):
-            pointer = _pointer(context, builder, signature.args[0], array, at, row.type)
-            old = builder.load(pointer, align=8)
-            builder.store(builder.fadd(old, row), pointer, align=8)
-            at = builder.add(at, step)
-        return context.get_dummy_value()
-
-    return types.void(out, types.uintp, types.uintp, a, a, a, a), code
+    for row in _transposed(block, a, b, c, d):
+        old = to.load_at(block, out.data, index, row.type)
+        to.store_at(block, block.fadd(old, row), out.data, index)
+        index = block.add(index, stride)
 
 
-@intrinsic
-def store_columns(
-    typing: Any, out: Any, index: Any, stride: Any, a: Any, b: Any, c: Any, d: Any
-) -> Any:
+@instruction(_columns)
+def store_columns(block, out, index, stride, a, b, c, d):
     """Write four vectors as columns: out[index + lane * stride + 0..3] = a, b, c, d [lane]."""
-
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        array, at, step, *vectors = args
-        for row in _transposed(builder, vectors, a):
-            pointer = _pointer(context, builder, signature.args[0], array, at, row.type)
-            builder.store(row, pointer, align=8)
-            at = builder.add(at, step)
-        return context.get_dummy_value()
-
-    return types.void(out, types.uintp, types.uintp, a, a, a, a), code
+    for row in _transposed(block, a, b, c, d):
+        to.store_at(block, row, out.data, index)
+        index = block.add(index, stride)
 
 
-@intrinsic(prefer_literal=True)
-def load_rows(typing: Any, array: Any, index: Any, stride: Any, width: Any) -> Any:
+@instruction(
+    lambda array, index, stride, width: types.UniTuple(Lanes(array.dtype, width.literal_value), 4)(
+        array, types.uintp, types.uintp, width
+    ),
+    literal=True,
+)
+def load_rows(block, array, index, stride, width):
     """Return four vectors of which lane k is array[index + k * stride + 0..3]; width in fours."""
-    kind = Lanes(array.dtype, width.literal_value)
-
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        of_four = ir.VectorType(_vector(kind).element, 4)
-        at, blocks = args[1], []
-        for _ in range(kind.width // 4):
-            columns = []
-            for _ in range(4):
-                pointer = _pointer(context, builder, signature.args[0], args[0], at, of_four)
-                columns.append(builder.load(pointer, align=array.dtype.bitwidth // 8))
-                at = builder.add(at, args[2])
-            a, b, c, d = columns
-            pairs = [
-                (_pick(builder, a, b, half), _pick(builder, c, d, half))
-                for half in ([0, 4, 2, 6], [1, 5, 3, 7])
-            ]
-            blocks.append(
-                [
-                    _pick(builder, low, high, [k, k + 1, k + 4, k + 5])
-                    for k in (0, 2)
-                    for low, high in pairs
-                ]
-            )
-        while len(blocks) > 1:
-            size = list(range(2 * blocks[0][0].type.count))
-            blocks = [
-                [_pick(builder, *both, size) for both in zip(one, other, strict=True)]
-                for one, other in zip(blocks[::2], blocks[1::2], strict=True)
-            ]
-        return context.make_tuple(builder, signature.return_type, blocks[0])
-
-    return types.UniTuple(kind, 4)(array, types.uintp, types.uintp, width), code
+    of_four, parts = _lanes_of(array, 4), []
+    for _ in range(width // 4):
+        columns = []
+        for _ in range(4):
+            columns.append(to.load_at(block, array.data, index, of_four, _size(of_four)))
+            index = block.add(index, stride)
+        a, b, c, d = columns
+        pairs = [
+            (to.pick(block, a, b, half), to.pick(block, c, d, half))
+            for half in ([0, 4, 2, 6], [1, 5, 3, 7])
+        ]
+        parts.append(
+            [to.pick(block, *both, [k, k + 1, k + 4, k + 5]) for k in (0, 2) for both in pairs]
+        )
+    while len(parts) > 1:
+        size = range(2 * parts[0][0].type.count)
+        parts = [
+            [to.pick(block, *both, size) for both in zip(one, other, strict=True)]
+            for one, other in zip(parts[::2], parts[1::2], strict=True)
+        ]
+    return parts[0]
 
 
-def _transposed(builder: Any, vectors: list[Any], kind: Lanes) -> Iterator[Any]:
+def _transposed(block: Block, a: Any, b: Any, c: Any, d: Any) -> Iterator[Any]:
     """Yield, lane by lane, the four vectors' lanes as doubles.
 
     Two rounds of interleaving, each of which picks what one machine shuffle can do.
     """
-    a, b, c, d = vectors
-    width = kind.width
+    width = a.type.count
     even = [2 * (k // 2) + (k % 2) * width for k in range(width)]
     odd = [lane + 1 for lane in even]
-    pairs = [(_pick(builder, a, b, lanes), _pick(builder, c, d, lanes)) for lanes in (even, odd)]
+    pairs = [(to.pick(block, a, b, lanes), to.pick(block, c, d, lanes)) for lanes in (even, odd)]
     for lane in range(width):
         k = lane - lane % 2
-        low, high = pairs[lane % 2]
-        row = _pick(builder, low, high, [k, k + 1, width + k, width + k + 1])
-        if kind.dtype is types.float32:
-            row = builder.fpext(row, ir.VectorType(ir.DoubleType(), 4))
+        row = to.pick(block, *pairs[lane % 2], [k, k + 1, width + k, width + k + 1])
+        if _size(a.type) == 4:
+            row = block.fpext(row, ir.VectorType(to.DOUBLE, 4))
         yield row
 
 
-@intrinsic
-def fma(typing: Any, a: Any, b: Any, c: Any) -> Any:
+@instruction(lambda a, b, c: types.float64(types.float64, types.float64, types.float64))
+def fma(block, a, b, c):
     """Return a * b + c, rounded once where the machine does that at full speed."""
-
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        double = ir.DoubleType()
-        kind = ir.FunctionType(double, [double] * 3)
-        return builder.call(builder.module.declare_intrinsic("llvm.fmuladd", [double], kind), args)
-
-    return types.float64(types.float64, types.float64, types.float64), code
+    return to.fma(block, a, b, c)
 
 
-@intrinsic
-def scale(typing: Any, value: Any, power: Any) -> Any:
+@instruction(lambda value, power: types.float64(types.float64, types.float64))
+def scale(block, value, power):
     """Return value * 2**n for power = 1.5 * 2**52 + n; no overflow, no subnormal results."""
-
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        bits = ir.IntType(64)
-        # The low bits of such a float are n: shifted, they add to the exponent.
-        n = builder.shl(builder.bitcast(args[1], bits), ir.Constant(bits, 52))
-        return builder.bitcast(builder.add(builder.bitcast(args[0], bits), n), ir.DoubleType())
-
-    return types.float64(types.float64, types.float64), code
+    # The low bits of such a float are n: shifted, they add to the exponent.
+    n = block.shl(block.bitcast(power, to.I64), to.I64(52))
+    return block.bitcast(block.add(block.bitcast(value, to.I64), n), to.DOUBLE)
 
 
-@intrinsic
-def pair(typing: Any, a: Any, b: Any) -> Any:
+@instruction(lambda a, b: Lanes(types.float64, 2)(types.float64, types.float64))
+def pair(block, a, b):
     """Return two floats as a vector."""
-    kind = Lanes(types.float64, 2)
-
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        both = ir.Constant(_vector(kind), ir.Undefined)
-        for lane, value in enumerate(args):
-            both = builder.insert_element(both, value, I32(lane))
-        return both
-
-    return kind(types.float64, types.float64), code
+    none = ir.Constant(ir.VectorType(to.DOUBLE, 2), ir.Undefined)
+    return block.insert_element(block.insert_element(none, a, to.I32(0)), b, to.I32(1))
 
 
-@intrinsic
-def store(typing: Any, array: Any, index: Any, vector: Any) -> Any:
-    """Write a vector over its neighbours in a flat array from `index` on."""
-
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        kind = _vector(vector)
-        pointer = _pointer(context, builder, signature.args[0], args[0], args[1], kind)
-        builder.store(args[2], pointer, align=array.dtype.bitwidth // 8)
-        return context.get_dummy_value()
-
-    return types.void(array, types.uintp, vector), code
-
-
-@intrinsic
-def total(typing: Any, a: Any) -> Any:
+@instruction(lambda a: a.dtype(a))
+def total(block, a):
     """Return the sum of the lanes, first to last."""
-
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        result = builder.extract_element(args[0], I32(0))
-        for lane in range(1, a.width):
-            result = builder.fadd(result, builder.extract_element(args[0], I32(lane)))
-        return result
-
-    return a.dtype(a), code
+    result = block.extract_element(a, to.I32(0))
+    for lane in range(1, a.type.count):
+        result = block.fadd(result, block.extract_element(a, to.I32(lane)))
+    return result
 
 
-@intrinsic
-def add_moments(
-    typing: Any, x: Any, y: Any, index: Any, c: Any, shift: Any, count: Any, sums: Any, squares: Any
-) -> Any:
+@instruction(
+    lambda x, y, index, c, shift, count, sums, squares: types.UniTuple(count, 3)(
+        x, y, types.uintp, types.uint8, types.float64, count, count, count
+    )
+)
+def add_moments(block, x, y, index, c, shift, count, sums, squares):
     """Return count, sums and squares with the rows from `index` on added that are of class c.
 
     d = x[r] - shift where y[r] = c and x[r] is not NaN; count += 1, sums += d, squares += d².
     """
-
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        floats, bytes_ = _vector(count), ir.VectorType(ir.IntType(8), count.width)
-        zeros, ones = (ir.Constant(floats, [value] * count.width) for value in (0.0, 1.0))
-        at = _pointer(context, builder, signature.args[0], args[0], args[2], floats)
-        value = builder.load(at, align=8)
-        at = _pointer(context, builder, signature.args[1], args[1], args[2], bytes_)
-        member = builder.and_(
-            builder.icmp_unsigned(
-                "==", builder.load(at, align=1), _spread(builder, args[3], bytes_)
-            ),
-            builder.fcmp_ordered("ord", value, value),
-        )
-        deviation = builder.fsub(value, _spread(builder, args[4], floats))
-        deviation = builder.select(member, deviation, zeros)
-        name = f"llvm.fmuladd.v{count.width}f64"
-        fma = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(floats, [floats] * 3), name
-        )
-        results = [
-            builder.fadd(args[5], builder.select(member, ones, zeros)),
-            builder.fadd(args[6], deviation),
-            builder.call(fma, [deviation, deviation, args[7]]),
-        ]
-        return context.make_tuple(builder, signature.return_type, results)
-
-    result = types.UniTuple(count, 3)
-    return result(x, y, types.uintp, types.uint8, types.float64, count, count, count), code
-
-
-def _spread(builder: Any, value: Any, vector: Any) -> Any:
-    none = ir.Constant(vector, ir.Undefined)
-    return _pick(builder, builder.insert_element(none, value, I32(0)), none, [0] * vector.count)
+    floats, bytes_ = count.type, ir.VectorType(to.BYTE, count.type.count)
+    zeros, ones = to.constant(floats, 0.0), to.constant(floats, 1.0)
+    value = to.load_at(block, x.data, index, floats)
+    label = to.load_at(block, y.data, index, bytes_, 1)
+    member = block.and_(
+        block.icmp_unsigned("==", label, to.splat(block, c, bytes_)),
+        block.fcmp_ordered("ord", value, value),
+    )
+    deviation = block.fsub(value, to.splat(block, shift, floats))
+    deviation = block.select(member, deviation, zeros)
+    return [
+        block.fadd(count, block.select(member, ones, zeros)),
+        block.fadd(sums, deviation),
+        to.fma(block, deviation, deviation, squares),
+    ]
 
 
 @register_jitable

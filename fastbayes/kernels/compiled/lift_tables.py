@@ -13,9 +13,8 @@ from fastbayes.kernels.compiled.average_model import AverageTables
 from fastbayes.kernels.compiled.average_plan import TooWide
 from fastbayes.kernels.compiled.joint_tables import aligned
 from fastbayes.kernels.dispatch import readonly
+from fastbayes.kernels.shared.arrays import Floats, Ints
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 Kernel = Callable[..., None]
 
 # A model keeps tables of so many bytes; those beyond are made for every block anew, parent by
@@ -62,7 +61,7 @@ class Lifts:
         self,
         kernels: Kernels,
         model: AverageTables[Lifts],
-        extents: Integers,
+        extents: Ints,
         dtype: type[np.floating],
         joined: bool,
     ) -> None:
@@ -96,7 +95,7 @@ class Lifts:
     def add(
         self,
         codes: NDArray[np.unsignedinteger],
-        place: Integers,
+        place: Ints,
         weight: Floats,
         lo: int,
         n: int,
@@ -213,7 +212,7 @@ class Tile:
     def encode(
         self,
         codes: NDArray[np.unsignedinteger],
-        place: Integers,
+        place: Ints,
         lo: int,
         n: int,
         rows: RowsInWork,

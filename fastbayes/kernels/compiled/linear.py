@@ -12,11 +12,9 @@ from fastbayes.core.batch import Codes
 from fastbayes.kernels.compiled import lanes
 from fastbayes.kernels.compiled.log_joint import BlockScorer, ColumnSum, odds_of, tolerance
 from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
-from fastbayes.kernels.numpy.density import FARTHEST
-from fastbayes.kernels.numpy.linear import with_pairs
-from fastbayes.kernels.numpy.log_joint import largest_sum
-
-Floats = NDArray[np.float64]
+from fastbayes.kernels.shared.arrays import Floats
+from fastbayes.kernels.shared.density import FARTHEST
+from fastbayes.kernels.shared.scoring import largest_sum, with_pairs
 
 _INT, _FLOAT = "int64", "float64"
 SIGNATURES: dict[str, list[tuple[str, ...]]] = {
@@ -25,28 +23,7 @@ SIGNATURES: dict[str, list[tuple[str, ...]]] = {
 
 
 class LinearModelScorer(BlockScorer):
-    """Scores, posteriors and predictions of a linear model; immutable, thread-safe.
-
-    Parameters
-    ----------
-    prior
-        (n_classes,) what every row has.
-    tables
-        (n_slots, n_classes); each feature has S_j + 2 rows, its values, missing, unseen, and after
-        them each pair (S_a + 2)(S_b + 2).
-    offsets
-        (n_categorical + n_pairs + 1,) first row of each feature and each pair in `tables`.
-    center
-        (n_numeric,) finite.
-    slope, level, absent
-        (n_numeric, n_classes): a number x adds slope (x - center) + level, a missing one absent.
-    pairs
-        Features whose values together have a row: that of code a and b is a (S_b + 2) + b.
-
-    Notes
-    -----
-    A number further than 1e100 from its center is taken to be there: sums are finite.
-    """
+    """Scores, posteriors and predictions of a linear model; see the numpy twin."""
 
     def __init__(
         self,

@@ -20,11 +20,9 @@ from fastbayes.kernels.compiled.density import add_curve
 from fastbayes.kernels.compiled.joint_tables import JointTablePlan, join, join_tables
 from fastbayes.kernels.compiled.posterior import to_class, to_posterior, to_rows
 from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
-from fastbayes.kernels.numpy.density import odds_of_curve
-from fastbayes.kernels.numpy.log_joint import EXACT, Gaussian, largest_sum
-
-Floats = NDArray[np.float64]
-U = np.uint64
+from fastbayes.kernels.shared.arrays import Floats, U
+from fastbayes.kernels.shared.density import odds_of_curve
+from fastbayes.kernels.shared.scoring import EXACT, Gaussian, largest_sum
 
 # Rows and groups at a time: codes stay in the second-level cache, and rows of codes do not fall
 # into the same cache set. Sums of a block of rows stay there, too.
@@ -166,33 +164,7 @@ def odds_of(tables: Floats) -> Floats:
 
 
 class NaiveScorer(BlockScorer):
-    """Log joints, posteriors and predictions of a naive Bayes model; immutable, thread-safe.
-
-    Parameters
-    ----------
-    log_prior
-        (n_classes,) nats.
-    tables
-        (n_slots, n_classes) log likelihoods; each feature has S_j + 2 rows: its values, missing,
-        unseen. -inf is a legal entry.
-    offsets
-        (n_categorical + 1,) first row of each feature in `tables`.
-    gaussian
-        None, or mean, 1/(2σ²), -½ ln(2πσ²) and what rounding took from the mean, each (n_numeric,
-        n_classes). A missing value (NaN) contributes 0.
-    precision
-        "exact" is float64 throughout. "fast" adds the tables of three and more classes in
-        float32, which leaves an error of at most d 2⁻²³ of the largest sum of a row's terms.
-    curves
-        By its place among the numeric columns, the curves of each that is not Gaussian: for some
-        classes at a time the first one, and place, bounds, ends and rows as `density.add_curve`
-        takes them. `gaussian` describes the others.
-
-    Notes
-    -----
-    Log joints of a row that differ by no more than rounding are equal: what ties on paper ties
-    here whatever the order of the columns, and the lowest class wins.
-    """
+    """Log joints, posteriors and predictions of naive Bayes; see the numpy twin."""
 
     def __init__(
         self,

@@ -8,9 +8,7 @@ from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled import lanes
 from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
-
-Floats = NDArray[np.float64]
-U = np.uint64
+from fastbayes.kernels.shared.arrays import Floats, U
 
 # Up to this many classes, comparing each value with every class is faster than scattering it.
 FEW_CLASSES = 4
@@ -38,33 +36,7 @@ def block_moments(
     n_classes: int,
     weight: Floats | None = None,
 ) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return count, mean, its rest and scatter of the known values of each class in this block.
-
-    Parameters
-    ----------
-    values
-        (n,) one numeric column, NaN where missing.
-    y
-        (n,) class codes below `n_classes`.
-    n_classes
-        Length of each result.
-    weight
-        (n,) finite and not negative, or None when every row weighs 1. Weight 0 is no row.
-
-    Returns
-    -------
-    tuple
-        count (sum of the weights of known values), mean (0 where count is 0), what rounding took
-        from the mean, and scatter (sum of squared deviations from the mean), each (n_classes,).
-        An infinite value, or deviations whose squares overflow, make the mean or the scatter of
-        that class non-finite.
-
-    Notes
-    -----
-    Sums run over x - shift with one value of the class as its shift, and once more over x - mean
-    where that value was far from the mean, so that 1.7e9 ± 1 keeps its digits and a constant
-    column has a scatter of exactly 0.
-    """
+    """Return count, mean, its rest and scatter of known values by class; see the numpy twin."""
     x, y, weight = readonly(values), readonly(y), None if weight is None else readonly(weight)
     # One class more than there are: `add_two_classes` may look for it, in vain.
     shift = np.full(n_classes + 1, np.nan)

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 from numba.extending import register_jitable
-from numpy.typing import NDArray
 
 from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
-from fastbayes.kernels.numpy.nested import (
+from fastbayes.kernels.shared.arrays import Floats, U
+from fastbayes.kernels.shared.nested import (
     CLIP,
     LEAST,
     ROUNDING,
@@ -19,10 +19,6 @@ from fastbayes.kernels.numpy.nested import (
     NestedRows,
     Networks,
 )
-
-Floats = NDArray[np.float64]
-
-U = np.uint64
 
 # A product of probabilities below this takes no other factor; joints below that are scaled.
 FULL, FADED = 1e-250, 1e-100

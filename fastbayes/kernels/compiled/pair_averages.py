@@ -17,13 +17,10 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import Codes
 from fastbayes.kernels.compiled import lanes, vector
 from fastbayes.kernels.compiled.memory import borrow
-from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
-from fastbayes.kernels.numpy import pair_averages as plain
-from fastbayes.kernels.numpy.pair_averages import Pair, Tables, fall_back, without_own
-from fastbayes.kernels.numpy.posterior import JointScorer
-
-Floats = NDArray[np.float64]
-U = np.uint64
+from fastbayes.kernels.dispatch import kernel, numpy_twin, readonly, reads, writes
+from fastbayes.kernels.shared.arrays import Floats, U
+from fastbayes.kernels.shared.pair_averages import Pair, Tables, fall_back, without_own
+from fastbayes.kernels.shared.posterior import JointScorer
 
 # Rows at a time: many, since all tables are read for them, few enough to stay in the caches.
 ROWS = 8192
@@ -45,11 +42,10 @@ SIGNATURES = {
 
 
 class PairAverageScorer(JointScorer):
-    """Log joints, posteriors and predictions of A2DE; immutable, thread-safe.
+    """Log joints, posteriors and predictions of A2DE; see the numpy twin.
 
-    Parameters and their meaning are the twin's, which stands in where products could leave the
-    range of floats. "fast" multiplies in float32, which leaves an error of about d 2⁻²⁴ in a log
-    joint.
+    The twin stands in where products could leave the range of floats. "fast" multiplies in float32,
+    which leaves an error of about d 2⁻²⁴ in a log joint.
     """
 
     def __init__(
@@ -71,7 +67,7 @@ class PairAverageScorer(JointScorer):
                 break
         self._fallback, self._products, self._twin = fallback, products, None
         if not (products.fit and vector.AVAILABLE):
-            self._twin = plain.PairAverageScorer(fallback, prior, *told, tie)
+            self._twin = numpy_twin("pair_averages").PairAverageScorer(fallback, prior, *told, tie)
         super().__init__(prior, min(tie + 2.0**-22 * len(offsets), 1e-5) if coarse else tie)
 
     def log_joint(

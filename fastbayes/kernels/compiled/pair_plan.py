@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled import bits
 from fastbayes.kernels.dispatch import readonly
-
-Ints = NDArray[np.int64]
+from fastbayes.kernels.shared.arrays import Ints
 
 # Costs in ns, measured on one core of 2.6 GHz, with AVX-512 and without; their ratios decide.
 MEETING = 0.0011 if bits.LANES == 8 else 0.0036  # of two bits

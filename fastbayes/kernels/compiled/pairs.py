@@ -14,10 +14,8 @@ from fastbayes.kernels.compiled import bits, pair_plan, vector
 from fastbayes.kernels.compiled.bitmaps import add_bitmap_counts
 from fastbayes.kernels.compiled.memory import addresses, borrow
 from fastbayes.kernels.compiled.pair_plan import PairMethods
-from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
-from fastbayes.kernels.numpy import pairs as plain
-
-U = np.uint64
+from fastbayes.kernels.dispatch import kernel, numpy_twin, readonly, reads, writes
+from fastbayes.kernels.shared.arrays import U
 
 # Rows of one call of the kernels: their scratch counts with 32 bits, their rows with 16.
 BLOCK = 1 << 16
@@ -78,7 +76,8 @@ def add_pair_counts(
     if not len(first) or not len(y):
         return
     if not vector.AVAILABLE:  # without the compiler there are no pointers
-        plain.add_pair_counts(columns, sizes, y, weight, n_classes, first, second, starts, out)
+        arguments = columns, sizes, y, weight, n_classes, first, second, starts, out
+        numpy_twin("pairs").add_pair_counts(*arguments)
         return
     if len(y) > BLOCK:
         for start in range(0, len(y), BLOCK):

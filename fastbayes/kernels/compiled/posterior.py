@@ -9,9 +9,7 @@ from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled import lanes
 from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
-
-Floats = NDArray[np.float64]
-U = np.uint64
+from fastbayes.kernels.shared.arrays import Floats, U
 
 # Rows at a time: their scratch stays in the first-level cache.
 ROWS = 512
@@ -33,67 +31,21 @@ SIGNATURES: dict[str, list[tuple[str, ...]]] = {
 
 
 def to_posterior(acc: Floats, start: Floats, tie: float, out: Floats) -> int:
-    """Turn log joints into posteriors and return how many rows took the prior.
-
-    Parameters
-    ----------
-    acc
-        (n_classes or more, n_rows or more) log joints, overwritten; or (1, n_rows or more) log
-        odds of class 1 over class 0, NaN where both are impossible.
-    start
-        (n_classes,) log prior, or (1,) its log odds: stands in where every class is impossible.
-    tie
-        Log joints this close to the best are equal to it.
-    out
-        (n_rows, n_classes) overwritten with P(c | x).
-
-    Returns
-    -------
-    int
-        Rows that took the prior.
-    """
+    """Turn log joints into posteriors; see `kernels.shared.posterior`."""
     odds = len(start) < out.shape[1]
     finish = odds_to_posterior if odds else joint_to_posterior
     return _finish(finish, acc, start if odds else start - start.max(), tie, out)
 
 
 def to_class(acc: Floats, start: Floats, tie: float, n_classes: int, out: NDArray[np.intp]) -> int:
-    """Turn log joints into the lowest of the best classes and return how many took the prior's.
-
-    Parameters
-    ----------
-    acc
-        (n_classes or more, n_rows or more) log joints; or (1, n_rows or more) log odds of class
-        1 over class 0, NaN where both are impossible.
-    start
-        (n_classes,) log prior, or (1,) its log odds: stands in where every class is impossible.
-    tie
-        Log joints this close to the best are equal to it.
-    n_classes
-        Tells the log joint of a single class from log odds.
-    out
-        (n_rows,) overwritten with class indices.
-
-    Returns
-    -------
-    int
-        Rows that took the prior.
-    """
+    """Turn log joints into classes; see `kernels.shared.posterior`."""
     odds = len(start) < n_classes
     finish = odds_to_class if odds else joint_to_class
     return _finish(finish, acc, start if odds else start - start.max(), tie, out)
 
 
 def to_rows(acc: Floats, out: Floats) -> None:
-    """Write log joints row by row.
-
-    Parameters
-    ----------
-    acc
-        (n_classes or more, n_rows or more) log joints.
-    out
-        (n_rows, n_classes) overwritten with them.
-    """
+    """Write log joints row by row; see `kernels.shared.posterior`."""
     joint_to_rows(0, acc, out)
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import Codes
 from fastbayes.kernels.compiled import lanes
+from fastbayes.kernels.compiled.instructions import number_at
 from fastbayes.kernels.compiled.log_joint import BLOCK_SUMS, BlockScorer, Sum, odds_of
 from fastbayes.kernels.compiled.quadratic_plan import (
     EACH,
@@ -30,7 +31,6 @@ from fastbayes.kernels.compiled.whitening import (
     WIDTH,
     add_distances,
     add_squares,
-    number_at,
     put_deviations,
     put_products,
     put_row,
@@ -40,7 +40,8 @@ from fastbayes.kernels.compiled.whitening import (
     take_out,
 )
 from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
-from fastbayes.kernels.numpy.quadratic import (
+from fastbayes.kernels.shared.arrays import Floats, U
+from fastbayes.kernels.shared.quadratic import (
     Marginal,
     Quadratics,
     features_used,
@@ -49,9 +50,6 @@ from fastbayes.kernels.numpy.quadratic import (
     patterns,
     tie_of,
 )
-
-Floats = NDArray[np.float64]
-U = np.uint64
 
 # Nanoseconds that the densities of one pattern of missing values are worth making for.
 WORTH = 300_000
@@ -291,7 +289,7 @@ def put_densities(
         if w < TILE:
             for j in range(p):
                 for r in range(w):
-                    tail[j, r] = number_at(addresses[j] + at + U(8) * U(r))
+                    tail[j, r] = number_at(addresses[j] + at, U(r))
         least[:] = np.inf
         total[:] = 0.0
         for c in range(k):
@@ -348,9 +346,9 @@ def mark_missing(addresses, lo, rows, words):
     """
     for i in range(len(words)):
         for r in range(rows.size):
-            at, bits = U(8) * U(lo + rows[r]), U(0)
+            at, bits = U(lo + rows[r]), U(0)
             for j in range(64 * i, min(addresses.size - 1, 64 * i + 64)):
-                x = number_at(addresses[j] + at)
+                x = number_at(addresses[j], at)
                 bits |= U(x != x) << U(j - 64 * i)
             words[i, r] = bits
 
@@ -394,7 +392,7 @@ def put_marginals(
             row = rows[q]
             nothing = True
             for j in range(p):
-                values[j] = number_at(addresses[j] + U(8) * U(lo + row))
+                values[j] = number_at(addresses[j], U(lo + row))
                 nothing &= values[j] != values[j]
             if nothing:
                 acc[:, row] = prior

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled.whitening import TILE
 from fastbayes.kernels.dispatch import readonly
-from fastbayes.kernels.numpy.quadratic import Quadratics
-
-Floats = NDArray[np.float64]
+from fastbayes.kernels.shared.arrays import Floats
+from fastbayes.kernels.shared.quadratic import Quadratics
 
 # Whitened means this far apart leave too few digits to a distance measured between them.
 APART = 2.0**20

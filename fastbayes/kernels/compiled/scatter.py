@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled import products
+from fastbayes.kernels.compiled.instructions import number_at
 from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
+from fastbayes.kernels.shared.arrays import Floats, U
 
-Floats = NDArray[np.float64]
-U = np.uint64
 WIDTH, TILE = products.WIDTH, products.TILE
 
 # Rows of a group in one stretch of rows from which on tiles beat adding row by row.
@@ -70,33 +70,7 @@ def block_scatter(
     n_groups: int,
     weight: Floats | None = None,
 ) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return count, mean, its rest and scatter matrix of each group of rows in this block.
-
-    Parameters
-    ----------
-    columns
-        p columns, each (n,) float64. A NaN makes mean and scatter of its group and column NaN.
-    group
-        (n,) groups below `n_groups`: classes, or cells and classes.
-    n_groups
-        Length of each result.
-    weight
-        (n,) finite and not negative, or None when every row weighs 1. Weight 0 is no row.
-
-    Returns
-    -------
-    tuple
-        count (n_groups,), the sum of the weights; mean (n_groups, p), 0 where count is 0; what
-        rounding took from it; and scatter (n_groups, p, p), the sum of w (x - mean)(x - mean)ᵀ,
-        symmetric. Deviations whose products overflow make them non-finite, of that group and
-        those columns alone.
-
-    Notes
-    -----
-    Sums run over x - shift with one row of the group as its shift, and once more over x - mean
-    in groups where that row was far from the mean, so that 1.7e9 ± 1 keeps its digits and a
-    constant column has a scatter of exactly 0.
-    """
+    """Return count, mean, its rest and scatter matrix of each group of rows; see the numpy twin."""
     group, weight = readonly(group), None if weight is None else readonly(weight)
     columns = [readonly(x) for x in columns]
     first = np.full(n_groups, -1)
@@ -130,13 +104,7 @@ def block_products(
     n_groups: int,
     weight: Floats | None = None,
 ) -> Floats:
-    """Return the sum of w x xᵀ over the rows of each group, as they are, (n_groups, p, p).
-
-    Parameters
-    ----------
-    columns, group, n_groups, weight
-        As in `block_scatter`.
-    """
+    """Return the sum of w x xᵀ over the rows of each group; see the numpy twin."""
     group, weight = readonly(group), None if weight is None else readonly(weight)
     p = len(columns)
     result, shift = np.zeros((n_groups, p, p)), np.zeros((n_groups, p))
@@ -151,22 +119,7 @@ def block_products(
 def known_parts(
     values: Floats, group: NDArray[np.unsignedinteger], centre: Floats
 ) -> tuple[Floats, Floats]:
-    """Return deviations from the centre of the group, 0 where a value is missing, and 1 where not.
-
-    Parameters
-    ----------
-    values
-        (n,) one numeric column, NaN where missing.
-    group
-        (n,) groups.
-    centre
-        (n_groups,) what is subtracted.
-
-    Returns
-    -------
-    tuple
-        Deviations and indicators of what is known, each (n,) float64.
-    """
+    """Return deviations from the centre of the group, and what is known; see the numpy twin."""
     deviation, known = np.empty((2, len(values)))
     put_known(readonly(values), readonly(group), readonly(centre), deviation, known)
     return deviation, known
@@ -299,7 +252,7 @@ def put_panel(addresses, shift, weight, size, start, order, panel):
             centre = shift[g, i]
             k = a
             while k < b:
-                d = products.value_at(address, U(order[k])) - centre
+                d = number_at(address, U(order[k])) - centre
                 out[k] = d if weight is None else d * roots[k]
                 k += U(1)
             while (k - a) % U(WIDTH) != U(0):
@@ -368,7 +321,7 @@ def add_few(addresses, shift, weight, size, start, order, row, total, scatter):
             r = U(order[k])
             root = 1.0 if weight is None else np.sqrt(weight[r])
             for i in range(p):
-                d = (products.value_at(addresses[i], r) - centre[i]) * root
+                d = (number_at(addresses[i], r) - centre[i]) * root
                 row[i] = d
                 sums[i] += d * root
             for i in range(p):

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
-
-Floats = NDArray[np.float64]
+from fastbayes.kernels.shared.arrays import Floats
 
 SIGNATURES = {
     "sum_cells": [
@@ -38,13 +37,7 @@ def add_set_sums(
 
 @kernel
 def sum_cells(counts, bounds, offsets, out):
-    """Add Σ n ln n or Σ lnΓ(n + a) - lnΓ(a) over the cells of each table.
-
-    counts   IN   int64 | float64
-    bounds   IN   (n_tables + 1,) int64
-    offsets  IN   (n_tables, n_sums) float64
-    out      OUT  (n_tables, n_sums) float64
-    """
+    """Add Σ n ln n or Σ lnΓ(n + a) - lnΓ(a) over the cells of each table: see `add_set_sums`."""
     for s in range(out.shape[0]):
         cells = counts[bounds[s] : bounds[s + 1]]
         for t in range(out.shape[1]):

@@ -1,4 +1,4 @@
-"""Entries of a sketch in a hash table; what they mean stands in `fastbayes.kernels.numpy.sketch`.
+"""Entries of a sketch in a hash table; what they mean stands in `fastbayes.kernels.shared.sketch`.
 
 A slot of the table is four numbers: least key, greatest key, whole part of the weight, and its
 fraction above the 16 bits of the label. Weights are above 0, so an empty slot is all zeros.
@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled import vector
 from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
-from fastbayes.kernels.numpy.sketch import (
+from fastbayes.kernels.shared.arrays import U
+from fastbayes.kernels.shared.sketch import (
     FRACTION_BITS,
     SLOTS,
     Entries,
@@ -22,8 +23,6 @@ from fastbayes.kernels.numpy.sketch import (
     ordered,
     room,
 )
-
-U = np.uint64
 
 _SIGN = U(1 << 63)
 _MAGNITUDE = U((1 << 63) - 1)

@@ -10,11 +10,7 @@ from numba.extending import register_jitable
 from numpy.typing import NDArray
 
 from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
-U = np.uint64
+from fastbayes.kernels.shared.arrays import Floats, Ints, U
 
 SIGNATURES = {
     "visit": [
@@ -120,21 +116,13 @@ def visit(
     codes, sizes, weight, prefix, begin, most, most_cells, offsets, ess,
     joint, table, number, stack, cells, out,
 ):  # fmt: skip
-    """Write the sums of all sets that begin with a prefix, depth first.
+    """Write the sums of all sets that begin with a prefix, depth first; see `write_subset_sums`.
 
-    codes    IN   (m, n) uint8 | uint16 | uint32
-    sizes    IN   (m,) int64
-    weight   IN   (n,) float64
-    prefix, begin, most  IN  int64
-    most_cells  IN   float64
-    offsets  IN   (n_sums,) float64
-    ess      IN   float64
     joint    OUT  (m + 1, n) uint32   scratch: the code of the set at each depth
     table    OUT  (n max(sizes),) float64   scratch, 0
     number   OUT  (n max(sizes),) uint32   scratch
     stack    OUT  (m + 2, 3) int64   scratch: mask, joint values, column to go on with
     cells    OUT  (m + 2,) float64   scratch: cells of the table, those that never occur included
-    out      OUT  (n_sums, 2^m) float64
     """
     m, n = codes.shape
     depth, width = 0, 1

@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
-
-U = np.uint64
+from fastbayes.kernels.shared.arrays import U
 
 _CODES = ("uint8", "uint16", "uint32")
 SIGNATURES = {

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled.memory import borrow
 from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
-
-U = np.uint64
+from fastbayes.kernels.shared.arrays import U
 
 # Rows at a time: the codes of all columns stay in the second-level cache.
 ROWS = 4096

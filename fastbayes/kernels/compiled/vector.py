@@ -1,8 +1,8 @@
-"""Byte vectors inside kernels: plain LLVM IR, so that any processor can run it.
+"""Byte vectors inside kernels.
 
 `sum_minima` is the inner loop of counting without memory access: see its docstring for why the
 sums of minima are counts. Two operations (minimum, add) per vector and threshold beat compare
-and subtract, which costs three with mask registers. Loads are unaligned and unchecked.
+and subtract, which costs three with mask registers. Loads are unaligned.
 """
 
 from __future__ import annotations
@@ -12,21 +12,12 @@ from typing import Any
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.registry import cpu_target
-from numba.extending import intrinsic
 
+from fastbayes.kernels.compiled import instructions as to
+from fastbayes.kernels.compiled.instructions import Block, instruction
 from fastbayes.kernels.dispatch import interpreted
 
 AVAILABLE = not interpreted()
-
-
-@intrinsic
-def words_at(typingctx: Any, address: Any) -> Any:
-    """Return the pointer to uint32 words at an address, for `carray`."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
-
-    return types.CPointer(types.uint32)(types.uint64), generate
 
 
 def _width() -> int:
@@ -44,56 +35,29 @@ WIDTH = _width() if AVAILABLE else 32
 # memory takes twice as long. Less than two pages, or more than four, measured slower.
 AHEAD = 8192
 
-_I16, _I32, _I64 = (ir.IntType(bits) for bits in (16, 32, 64))
-_BYTE = ir.IntType(8)
-_VECTOR = ir.VectorType(_BYTE, WIDTH)
-_PAIRS = ir.VectorType(_I16, WIDTH // 2)
+_VECTOR = ir.VectorType(to.BYTE, WIDTH)
+_PAIRS = ir.VectorType(to.I16, WIDTH // 2)
 
 
-def _data(context: Any, builder: Any, kind: Any, array: Any) -> Any:
-    return context.make_array(kind)(context, builder, array).data
+def _prefetch(block: Block, pointer: Any, write: bool) -> None:
+    pointer = block.bitcast(pointer, to.BYTE.as_pointer())
+    flags = to.I32(int(write)), to.I32(3), to.I32(1)
+    to.call(block, "llvm.prefetch.p0", ir.VoidType(), pointer, *flags)
 
 
-def _load(builder: Any, base: Any, index: Any) -> Any:
-    pointer = builder.bitcast(builder.gep(base, [index]), _VECTOR.as_pointer())
-    return builder.load(pointer, align=1)
-
-
-def _store(builder: Any, vector: Any, base: Any, index: Any) -> None:
-    pointer = builder.bitcast(builder.gep(base, [index]), _VECTOR.as_pointer())
-    builder.store(vector, pointer, align=1)
-
-
-def _splat(builder: Any, byte: Any) -> Any:
-    empty = ir.Constant(_VECTOR, ir.Undefined)
-    first = builder.insert_element(empty, byte, _I32(0))
-    return builder.shuffle_vector(
-        first, empty, ir.Constant(ir.VectorType(_I32, WIDTH), [0] * WIDTH)
-    )
-
-
-def _prefetch(builder: Any, pointer: Any, write: bool) -> None:
-    kind = ir.FunctionType(ir.VoidType(), [_BYTE.as_pointer(), _I32, _I32, _I32])
-    function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-    pointer = builder.bitcast(pointer, _BYTE.as_pointer())
-    builder.call(function, [pointer, _I32(int(write)), _I32(3), _I32(1)])
-
-
-@intrinsic
-def prefetch(typing: Any, array: Any, index: Any) -> Any:
+@instruction(lambda array, index: types.void(array, types.uint64))
+def prefetch(block, array, index):
     """Ask for array[index] (uint64 index) to be brought near, to be written."""
-
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        _prefetch(builder, builder.gep(_data(context, builder, array, args[0]), [args[1]]), True)
-        return context.get_dummy_value()
-
-    return types.void(array, types.uint64), code
+    _prefetch(block, block.gep(array.data, [index]), True)
 
 
-@intrinsic(prefer_literal=True)
-def sum_minima(
-    typing: Any, x: Any, shift: Any, n: Any, limits: Any, first: Any, sums: Any, passes: Any
-) -> Any:
+@instruction(
+    lambda x, shift, n, limits, first, sums, passes: types.void(
+        x, shift, types.int64, limits, types.int64, sums, passes
+    ),
+    literal=True,
+)
+def sum_minima(block, x, shift, n, limits, first, sums, passes):
     """Add min(x[r] + shift[r], limits[t]) to lane r % WIDTH of row t of sums, modulo 256.
 
     For t in [first, first + passes), `passes` a literal; n is a multiple of WIDTH.
@@ -106,52 +70,34 @@ def sum_minima(
     limits    IN   (>= first + passes,) uint8
     sums      OUT  (>= first + passes, WIDTH) uint8
     """
-    count = passes.literal_value
-
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        x, shift, limits, sums = (
-            _data(context, builder, signature.args[a], args[a]) for a in (0, 1, 3, 5)
-        )
-        rows = [builder.add(args[4], _I64(t)) for t in range(count)]
-        splats = [_splat(builder, builder.load(builder.gep(limits, [row]))) for row in rows]
-        places = [builder.mul(row, _I64(WIDTH)) for row in rows]
-        totals = [cgutils.alloca_once(builder, _VECTOR) for _ in rows]
-        for total, place in zip(totals, places, strict=True):
-            builder.store(_load(builder, sums, place), total)
-        with cgutils.for_range_slice(builder, _I64(0), args[2], _I64(WIDTH)) as (r, _):
-            _prefetch(builder, builder.gep(x, [builder.add(r, _I64(AHEAD))]), False)
-            z = builder.add(_load(builder, x, r), _load(builder, shift, r))
-            for total, limit in zip(totals, splats, strict=True):
-                least = builder.select(builder.icmp_unsigned("<", z, limit), z, limit)
-                builder.store(builder.add(builder.load(total), least), total)
-        for total, place in zip(totals, places, strict=True):
-            _store(builder, builder.load(total), sums, place)
-        return context.get_dummy_value()
-
-    return types.void(x, shift, types.int64, limits, types.int64, sums, passes), code
+    rows = [block.add(first, to.I64(t)) for t in range(passes)]
+    splats = [to.splat(block, block.load(block.gep(limits.data, [row])), _VECTOR) for row in rows]
+    places = [block.mul(row, to.I64(WIDTH)) for row in rows]
+    totals = to.variables(block, _VECTOR, passes)
+    for total, place in zip(totals, places, strict=True):
+        block.store(to.load_at(block, sums.data, place, _VECTOR, 1), total)
+    with cgutils.for_range_slice(block, to.I64(0), n, to.I64(WIDTH)) as (r, _):
+        _prefetch(block, block.gep(x.data, [block.add(r, to.I64(AHEAD))]), False)
+        z = block.add(*(to.load_at(block, array.data, r, _VECTOR, 1) for array in (x, shift)))
+        for total, limit in zip(totals, splats, strict=True):
+            least = block.select(block.icmp_unsigned("<", z, limit), z, limit)
+            block.store(block.add(block.load(total), least), total)
+    for total, place in zip(totals, places, strict=True):
+        to.store_at(block, block.load(total), sums.data, place, 1)
 
 
-@intrinsic
-def sum_steps(typing: Any, sums: Any, row: Any) -> Any:
+@instruction(lambda sums, row: types.int64(sums, types.int64))
+def sum_steps(block, sums, row):
     """Return the sum over lanes of sums[row] - sums[row - 1], each modulo 256.
 
     sums  IN   (n, WIDTH) uint8
     """
-
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        base = _data(context, builder, sums, args[0])
-        place = builder.mul(args[1], _I64(WIDTH))
-        before = builder.sub(place, _I64(WIDTH))
-        steps = builder.sub(_load(builder, base, place), _load(builder, base, before))
-        # In 16-bit lanes, which cannot overflow: a third of the code of 64-bit ones.
-        pairs = builder.bitcast(steps, _PAIRS)
-        low = builder.and_(pairs, ir.Constant(_PAIRS, [255] * _PAIRS.count))
-        high = builder.lshr(pairs, ir.Constant(_PAIRS, [8] * _PAIRS.count))
-        reduce = cgutils.get_or_insert_function(
-            builder.module,
-            ir.FunctionType(_I16, [_PAIRS]),
-            f"llvm.vector.reduce.add.v{_PAIRS.count}i16",
-        )
-        return builder.zext(builder.call(reduce, [builder.add(low, high)]), _I64)
-
-    return types.int64(sums, types.int64), code
+    place = block.mul(row, to.I64(WIDTH))
+    places = place, block.sub(place, to.I64(WIDTH))
+    steps = block.sub(*(to.load_at(block, sums.data, at, _VECTOR, 1) for at in places))
+    # In 16-bit lanes, which cannot overflow: a third of the code of 64-bit ones.
+    pairs = block.bitcast(steps, _PAIRS)
+    low = block.and_(pairs, to.constant(_PAIRS, 255))
+    both = block.add(low, block.lshr(pairs, to.constant(_PAIRS, 8)))
+    name = f"llvm.vector.reduce.add.v{_PAIRS.count}i16"
+    return block.zext(to.call(block, name, to.I16, both), to.I64)

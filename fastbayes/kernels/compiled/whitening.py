@@ -1,8 +1,7 @@
 """Products of triangular matrices and tiles of rows, in registers: inside kernels only.
 
 A tile is TILE rows, one to a lane. Four rows of the matrix at a time stay in registers with all
-lanes of a tile, so that a loaded deviation takes part in four products. Loads and stores are
-unaligned and unchecked.
+lanes of a tile, so that a loaded deviation takes part in four products.
 """
 
 from __future__ import annotations
@@ -11,209 +10,140 @@ from typing import Any
 
 from llvmlite import ir
 from numba.core import cgutils, types
-from numba.extending import intrinsic, register_jitable
+from numba.extending import register_jitable
 
+from fastbayes.kernels.compiled import instructions as to
 from fastbayes.kernels.compiled import lanes, vector
+from fastbayes.kernels.compiled.instructions import Block, instruction
 
 # Rows in a vector, and vectors in a tile: with four rows of a matrix they fill the registers.
 WIDTH = vector.WIDTH // 8
 VECTORS = 4 if WIDTH == 8 else 2
 TILE = WIDTH * VECTORS
 
-_LANES = ir.VectorType(ir.DoubleType(), WIDTH)
-_I64 = ir.IntType(64)
+_LANES = ir.VectorType(to.DOUBLE, WIDTH)
 
 
-def _fma(builder: Any, kind: Any, a: Any, b: Any, c: Any) -> Any:
-    name = f"llvm.fmuladd.v{kind.count}f64"
-    function = ir.FunctionType(kind, [kind] * 3)
-    return builder.call(cgutils.get_or_insert_function(builder.module, function, name), [a, b, c])
+def _load(block: Block, data: Any, index: Any, v: int) -> Any:
+    return to.load_at(block, data, block.add(index, to.I64(v * WIDTH)), _LANES)
 
 
-def _data(context: Any, builder: Any, kind: Any, array: Any) -> Any:
-    return context.make_array(kind)(context, builder, array).data
+def _store(block: Block, value: Any, data: Any, index: Any, v: int) -> None:
+    to.store_at(block, value, data, block.add(index, to.I64(v * WIDTH)))
 
 
-def _at(builder: Any, base: Any, index: Any, v: int = 0) -> Any:
-    place = builder.gep(base, [builder.add(index, _I64(v * WIDTH))])
-    return builder.bitcast(place, _LANES.as_pointer())
+def _row_of_tiles(block: Block, row: Any) -> Any:
+    return block.mul(row, to.I64(TILE))
 
 
-def _load(builder: Any, base: Any, index: Any, v: int) -> Any:
-    return builder.load(_at(builder, base, index, v), align=8)
-
-
-def _splat(builder: Any, value: Any) -> Any:
-    none = ir.Constant(_LANES, ir.Undefined)
-    first = builder.insert_element(none, value, ir.IntType(32)(0))
-    picks = ir.Constant(ir.VectorType(ir.IntType(32), WIDTH), [0] * WIDTH)
-    return builder.shuffle_vector(first, none, picks)
-
-
-@intrinsic
-def number_at(typing: Any, address: Any) -> Any:
-    """Return the float64 at an address."""
-
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.load(builder.inttoptr(args[0], ir.DoubleType().as_pointer()), align=8)
-
-    return types.float64(types.uint64), code
-
-
-@intrinsic
-def put_deviations(typing: Any, address: Any, mean: Any, rest: Any, out: Any, index: Any) -> Any:
+@instruction(
+    lambda address, mean, rest, out, index: types.void(
+        types.uint64, types.float64, types.float64, out, types.int64
+    )
+)
+def put_deviations(block, address, mean, rest, out, index):
     """Write a tile of a column less its mean: out[index + r] = (column[r] - mean) - rest.
 
     address  IN   of the column's first float64 of the tile
     out      OUT  float64, from the flat index on
     """
-
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        column = builder.inttoptr(args[0], ir.DoubleType().as_pointer())
-        mean, rest = (_splat(builder, value) for value in args[1:3])
-        to = _data(context, builder, signature.args[3], args[3])
-        for v in range(VECTORS):
-            value = builder.fsub(_load(builder, column, _I64(0), v), mean)
-            builder.store(builder.fsub(value, rest), _at(builder, to, args[4], v), align=8)
-        return context.get_dummy_value()
-
-    return types.void(types.uint64, types.float64, types.float64, out, types.int64), code
+    column = block.inttoptr(address, to.DOUBLE.as_pointer())
+    mean, rest = (to.splat(block, value, _LANES) for value in (mean, rest))
+    for v in range(VECTORS):
+        value = block.fsub(_load(block, column, to.I64(0), v), mean)
+        _store(block, block.fsub(value, rest), out.data, index, v)
 
 
-def _products(context: Any, builder: Any, signature: Any, args: Any) -> tuple[Any, list[list[Any]]]:
-    """Return scratch, and four rows of the matrix times the deviations, for each vector.
-
-    args: packed matrix, where its four rows begin, scratch, first column, row.
-    """
-    matrix, scratch = (_data(context, builder, signature.args[a], args[a]) for a in (0, 2))
-    totals = [[cgutils.alloca_once(builder, _LANES) for _ in range(VECTORS)] for _ in range(4)]
-    for row in totals:
-        for total in row:
-            builder.store(ir.Constant(_LANES, [0.0] * WIDTH), total)
+def _products(block: Block, matrix: Any, at: Any, scratch: Any, first: Any, row: Any) -> Any:
+    """Return four rows of the matrix times the deviations, for each vector."""
+    totals = [to.variables(block, _LANES, VECTORS) for _ in range(4)]
 
     def add(column: Any, first: int) -> None:
-        own = builder.add(args[1], builder.mul(column, _I64(4)))
-        place = builder.mul(column, _I64(TILE))
-        values = [_load(builder, scratch, place, v) for v in range(VECTORS)]
-        for row in range(first, 4):
-            factor = builder.load(builder.gep(matrix, [builder.add(own, _I64(row))]))
-            factor = _splat(builder, factor)
-            for value, total in zip(values, totals[row], strict=True):
-                more = _fma(builder, _LANES, factor, value, builder.load(total))
-                builder.store(more, total)
+        own = block.add(at, block.mul(column, to.I64(4)))
+        place = _row_of_tiles(block, column)
+        values = [_load(block, scratch.data, place, v) for v in range(VECTORS)]
+        for line in range(first, 4):
+            factor = block.load(block.gep(matrix.data, [block.add(own, to.I64(line))]))
+            factor = to.splat(block, factor, _LANES)
+            for value, total in zip(values, totals[line], strict=True):
+                block.store(to.fma(block, factor, value, block.load(total)), total)
 
-    with cgutils.for_range_slice(builder, args[3], args[4], _I64(1)) as (column, _):
+    with cgutils.for_range_slice(block, first, row, to.I64(1)) as (column, _):
         add(column, 0)
     for k in range(4):
-        add(builder.add(args[4], _I64(k)), k)
-    return scratch, [[builder.load(total) for total in row] for row in totals]
+        add(block.add(row, to.I64(k)), k)
+    return [[block.load(total) for total in line] for line in totals]
 
 
-@intrinsic
-def add_squares(
-    typing: Any, matrix: Any, at: Any, scratch: Any, first: Any, row: Any, to: Any
-) -> Any:
-    """Add to scratch[to] the squares of four rows of the matrix times the deviations.
+def _of_rows(matrix: Any, at: Any, scratch: Any, *rows: Any) -> Any:
+    return types.void(matrix, types.int64, scratch, *[types.int64] * len(rows))
+
+
+@instruction(_of_rows)
+def add_squares(block, matrix, at, scratch, first, row, to_row):
+    """Add to scratch[to_row] the squares of four rows of the matrix times the deviations.
 
     matrix   IN   packed rows, these from `at` on
     scratch  OUT  (any, TILE) float64   the deviations from row 0 on
     first    IN   column of the matrix to begin with
     row      IN   first of the four rows
     """
-
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        scratch, z = _products(context, builder, signature, args)
-        place = builder.mul(args[5], _I64(TILE))
-        for v in range(VECTORS):
-            total = _load(builder, scratch, place, v)
-            for line in z:
-                total = _fma(builder, _LANES, line[v], line[v], total)
-            builder.store(total, _at(builder, scratch, place, v), align=8)
-        return context.get_dummy_value()
-
-    return types.void(matrix, types.int64, scratch, *[types.int64] * 3), code
+    z = _products(block, matrix, at, scratch, first, row)
+    place = _row_of_tiles(block, to_row)
+    for v in range(VECTORS):
+        total = _load(block, scratch.data, place, v)
+        for line in z:
+            total = to.fma(block, line[v], line[v], total)
+        _store(block, total, scratch.data, place, v)
 
 
-@intrinsic
-def put_products(
-    typing: Any, matrix: Any, at: Any, scratch: Any, first: Any, row: Any, to: Any
-) -> Any:
-    """Write four rows of the matrix times the deviations: scratch[to + 0..3].
+@instruction(_of_rows)
+def put_products(block, matrix, at, scratch, first, row, to_row):
+    """Write four rows of the matrix times the deviations: scratch[to_row + 0..3].
 
     Arguments as for `add_squares`.
     """
-
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        scratch, z = _products(context, builder, signature, args)
-        for k, line in enumerate(z):
-            place = builder.mul(builder.add(args[5], _I64(k)), _I64(TILE))
-            for v, value in enumerate(line):
-                builder.store(value, _at(builder, scratch, place, v), align=8)
-        return context.get_dummy_value()
-
-    return types.void(matrix, types.int64, scratch, *[types.int64] * 3), code
+    for k, line in enumerate(_products(block, matrix, at, scratch, first, row)):
+        place = _row_of_tiles(block, block.add(to_row, to.I64(k)))
+        for v, value in enumerate(line):
+            _store(block, value, scratch.data, place, v)
 
 
-@intrinsic
-def add_distances(
-    typing: Any, scratch: Any, first: Any, last: Any, centre: Any, at: Any, to: Any
-) -> Any:
-    """Add to scratch[to] the squares of scratch[first:last] less a centre, a number for each row.
+@instruction(
+    lambda scratch, first, last, centre, at, to_row: types.void(
+        scratch, types.int64, types.int64, centre, types.int64, types.int64
+    )
+)
+def add_distances(block, scratch, first, last, centre, at, to_row):
+    """Add to scratch[to_row] the squares of scratch[first:last] less a centre.
 
-    centre  IN  float64, from the flat index `at` on
+    centre  IN  float64, a number for each row, from the flat index `at` on
     """
-
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        scratch, centre = (_data(context, builder, signature.args[a], args[a]) for a in (0, 3))
-        place = builder.mul(args[5], _I64(TILE))
-        totals = [cgutils.alloca_once(builder, _LANES) for _ in range(VECTORS)]
+    place = _row_of_tiles(block, to_row)
+    totals = to.variables(block, _LANES, VECTORS)
+    for v, total in enumerate(totals):
+        block.store(_load(block, scratch.data, place, v), total)
+    with cgutils.for_range_slice(block, first, last, to.I64(1)) as (row, _):
+        index = block.add(at, block.sub(row, first))
+        middle = to.splat(block, block.load(block.gep(centre.data, [index])), _LANES)
         for v, total in enumerate(totals):
-            builder.store(_load(builder, scratch, place, v), total)
-        with cgutils.for_range_slice(builder, args[1], args[2], _I64(1)) as (row, _):
-            index = builder.add(args[4], builder.sub(row, args[1]))
-            middle = _splat(builder, builder.load(builder.gep(centre, [index])))
-            for v, total in enumerate(totals):
-                value = _load(builder, scratch, builder.mul(row, _I64(TILE)), v)
-                value = builder.fsub(value, middle)
-                builder.store(_fma(builder, _LANES, value, value, builder.load(total)), total)
-        for v, total in enumerate(totals):
-            builder.store(builder.load(total), _at(builder, scratch, place, v), align=8)
-        return context.get_dummy_value()
-
-    kinds = scratch, types.int64, types.int64, centre, types.int64, types.int64
-    return types.void(*kinds), code
+            value = block.fsub(_load(block, scratch.data, _row_of_tiles(block, row), v), middle)
+            block.store(to.fma(block, value, value, block.load(total)), total)
+    for v, total in enumerate(totals):
+        _store(block, block.load(total), scratch.data, place, v)
 
 
-@intrinsic
-def add_scaled(typing: Any, total: Any, array: Any, index: Any, factor: Any) -> Any:
+@instruction(lambda total, array, index, factor: total(total, array, types.int64, types.float64))
+def add_scaled(block, total, array, index, factor):
     """Return total + factor * array[index + lane], of a flat array."""
-
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        base = _data(context, builder, signature.args[1], args[1])
-        value = _load(builder, base, args[2], 0)
-        return _fma(builder, _LANES, value, _splat(builder, args[3]), args[0])
-
-    return total(total, array, types.int64, types.float64), code
+    value = to.load_at(block, array.data, index, _LANES)
+    return to.fma(block, value, to.splat(block, factor, _LANES), total)
 
 
-@intrinsic
-def _total(typing: Any, a: Any) -> Any:
-    """Return the sum of the lanes, one half added to the other until one is left."""
-
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        value = args[0]
-        while value.type.count > 1:
-            half = value.type.count // 2
-            low, high = (
-                builder.shuffle_vector(
-                    value, value, ir.Constant(ir.VectorType(ir.IntType(32), half), list(picks))
-                )
-                for picks in (range(half), range(half, 2 * half))
-            )
-            value = builder.fadd(low, high)
-        return builder.extract_element(value, ir.IntType(32)(0))
-
-    return a.dtype(a), code
+@instruction(lambda a: a.dtype(a))
+def _total(block, a):
+    """Return the sum of the lanes, by halves."""
+    return to.sum_by_halves(block, a)
 
 
 @register_jitable

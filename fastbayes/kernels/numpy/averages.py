@@ -9,16 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import Codes
-from fastbayes.kernels.numpy.factors import columns_of
-from fastbayes.kernels.numpy.log_joint import EXACT, NaiveScorer, largest_sum
-from fastbayes.kernels.numpy.posterior import JointScorer
-
-Floats = NDArray[np.float64]
-
-
-def tie_of(log_prior: Floats, tables: Floats, offsets: NDArray[np.int64]) -> float:
-    """Return how close log joints are equal: naive Bayes' rounding, and that of each factor."""
-    return EXACT * (largest_sum(np.asarray(log_prior), np.asarray(tables), offsets) + len(offsets))
+from fastbayes.kernels.numpy.log_joint import NaiveScorer
+from fastbayes.kernels.shared.arrays import Floats
+from fastbayes.kernels.shared.codes import columns_of
+from fastbayes.kernels.shared.posterior import JointScorer
+from fastbayes.kernels.shared.scoring import tie_of
 
 
 class AverageScorer(JointScorer):
@@ -38,7 +33,7 @@ class AverageScorer(JointScorer):
         children(p) returns (S_p + 2, n_slots, n_classes) P(x_j = b | c, x_p = a); rows of p
         itself are not read.
     precision
-        "exact" or "fast"; numpy computes both in float64.
+        "exact" is float64 throughout. With "fast", compiled code multiplies in float32.
 
     Notes
     -----

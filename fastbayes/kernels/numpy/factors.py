@@ -8,28 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import Codes
-from fastbayes.kernels.numpy.log_joint import EXACT
-from fastbayes.kernels.numpy.posterior import JointScorer
-
-Floats = NDArray[np.float64]
-Columns = dict[int, NDArray[np.int64]]
+from fastbayes.kernels.shared.arrays import Floats, Ints
+from fastbayes.kernels.shared.codes import indices_of
+from fastbayes.kernels.shared.posterior import JointScorer
+from fastbayes.kernels.shared.scoring import EXACT, children_first, largest_term, states_of
 
 # Numbers of a message at a time, where a feature and its parent are summed out.
 MESSAGE = 2**18
-
-
-def columns_of(batch_codes: Sequence[Codes]) -> Columns:
-    """Return the codes of each feature, as indices."""
-    return {
-        int(feature): column.astype(np.int64)
-        for group in batch_codes
-        for feature, column in zip(group.features, group.codes, strict=True)
-    }
-
-
-def largest_term(table: Floats) -> float:
-    """Return the largest finite |entry|."""
-    return float(np.abs(table[np.isfinite(table)]).max(initial=0.0))
 
 
 class FactorScorer(JointScorer):
@@ -46,7 +31,8 @@ class FactorScorer(JointScorer):
     sizes
         (n_features,) S_j.
     precision
-        "exact" or "fast"; numpy computes both in float64.
+        "exact" is float64 throughout. With "fast", compiled code adds the tables of three and more
+        classes in float32.
     """
 
     def __init__(
@@ -66,36 +52,13 @@ class FactorScorer(JointScorer):
         self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: Floats
     ) -> None:
         """Write ln P(c) + Σ ln factors of every row and class into `out` (n_rows, n_classes)."""
-        columns = columns_of(batch_codes)
+        columns = indices_of(batch_codes)
         out[:] = self._log_prior
         for features, table in self._factors:
             cell = np.zeros(len(out), np.int64)
             for feature in features:
                 cell = cell * self._codes[feature] + columns[feature]
             out += table[cell]
-
-
-def states_of(hidden: NDArray[np.bool_]) -> int:
-    """Return over how many codes, the first ones, a feature is summed that is not observed.
-
-    Its values, and missing if it is one of them. Without any it takes part with the code of
-    missing.
-    """
-    return max(len(hidden) - 2 + int(not hidden[-2]), 1)
-
-
-def children_first(parents: NDArray[np.int64]) -> list[int]:
-    """Return the features of a forest, each before its parent."""
-    children: list[list[int]] = [[] for _ in parents]
-    for feature, parent in enumerate(parents.tolist()):
-        if parent >= 0:
-            children[parent].append(feature)
-    order = [feature for feature, parent in enumerate(parents.tolist()) if parent < 0]
-    for feature in order:
-        order += children[feature]
-    if len(order) < len(parents):
-        raise ValueError("parents go round in a circle")
-    return order[::-1]
 
 
 class TreeScorer(JointScorer):
@@ -116,7 +79,8 @@ class TreeScorer(JointScorer):
         if nothing below it is observed, or if it has no values; below one without values, tables
         hold for its code of missing.
     precision
-        "exact" or "fast"; numpy computes both in float64.
+        "exact" is float64 throughout. With "fast", compiled code adds the tables of three and more
+        classes in float32.
     """
 
     def __init__(
@@ -144,7 +108,7 @@ class TreeScorer(JointScorer):
     ) -> None:
         """Write ln P(c, x) of every row and class into `out` (n_rows, n_classes)."""
         out[:] = self._log_prior
-        columns = columns_of(batch_codes)
+        columns = indices_of(batch_codes)
         if not self._order or not len(out):
             return
         gone = np.array([self._hidden[j][columns[j]] for j in range(len(self._order))])
@@ -159,7 +123,7 @@ class TreeScorer(JointScorer):
             chosen = {j: column[rows] for j, column in columns.items()}
             out[rows] += self._factor(chosen, pattern, len(rows))
 
-    def _factor(self, columns: Columns, gone: NDArray[np.bool_], n_rows: int) -> Floats:
+    def _factor(self, columns: dict[int, Ints], gone: NDArray[np.bool_], n_rows: int) -> Floats:
         """Return ln P(x | c) of rows in which the same features are not observed."""
         total = np.zeros((n_rows, len(self._log_prior)))
         # What the features below say of each state of one that is not observed: (row, state, c).

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import Batch
 from fastbayes.core.layout import Layout
-
-Floats = NDArray[np.float64]
+from fastbayes.kernels.shared.arrays import Floats
 
 
 @dataclass(frozen=True, slots=True)

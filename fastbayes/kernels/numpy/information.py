@@ -11,24 +11,17 @@ every term of which is >= 0, and is computed from o - e, an exact integer over n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from fastbayes.kernels.shared.arrays import Floats, Ints
+from fastbayes.kernels.shared.information import NOTHING, ROUNDING, by_shape
 
 # Entries of so many pairs at a time: their temporaries stay within the second-level cache.
 ENTRIES = 32_768
 
-# A cell of summed weights that differs from what independence expects by this share of itself
-# differs by the rounding of the sums. What is taken from I is below the square of it.
-ROUNDING = 1e-12
-
-# A cell below this share of all weight is empty: the product of two such is still a number.
-NOTHING = 1e-100
 
 # Where |s| = |o - e| / (o + e) <= NEAR, the logarithm is a series of s, Σ s^(2k) / (2k + 3).
 NEAR = 0.1
@@ -37,11 +30,11 @@ SERIES = tuple(1 / (2 * k + 3) for k in range(8))
 
 def pair_information(
     flat: NDArray[Any],
-    first: Integers,
-    second: Integers,
-    starts: Integers,
-    sizes: Integers,
-    widths: Integers,
+    first: Ints,
+    second: Ints,
+    starts: Ints,
+    sizes: Ints,
+    widths: Ints,
     n_classes: int,
     out: Floats,
 ) -> None:
@@ -82,44 +75,6 @@ def pair_information(
         for b in range(0, len(alike), step):
             some = alike[b : b + step]
             out[some] = _information(flat[starts[some][:, None, None, None] + entries])
-
-
-def class_information(counts: NDArray[Any], offsets: Integers, sizes: Integers) -> Floats:
-    """Return the mutual information I(X_j; C) of each feature with the class, (m,) in nats.
-
-    Parameters
-    ----------
-    counts
-        (n_slots, n_classes) counts of values, int64 or float64.
-    offsets
-        (m + 1,) first slot of each feature.
-    sizes
-        (m,) values of each feature; its further slots (missing) are left out.
-    """
-    out = np.zeros(len(sizes))
-    pair_information(*class_pairs(counts, offsets, sizes), out)
-    return out
-
-
-def class_pairs(
-    counts: NDArray[Any], offsets: Integers, sizes: Integers
-) -> tuple[NDArray[Any], Integers, Integers, Integers, Integers, Integers, int]:
-    """Return counts of values as pairs (feature, class) within one class of all rows."""
-    m, k = len(sizes), counts.shape[1]
-    first, second = np.arange(m), np.full(m, m)
-    width = np.append(np.diff(offsets), k)
-    return counts.reshape(-1), first, second, offsets[:-1] * k, np.append(sizes, k), width, 1
-
-
-def by_shape(
-    first: Integers, second: Integers, sizes: Integers, widths: Integers
-) -> Iterator[Integers]:
-    """Yield the positions of the pairs whose blocks have one shape, for every shape."""
-    kinds = np.unique(np.stack([sizes, widths], axis=1), axis=0, return_inverse=True)[1]
-    kinds = kinds.reshape(-1)
-    keys = kinds[first] * len(sizes) + kinds[second]
-    order = np.argsort(keys, kind="stable")
-    yield from np.split(order, np.flatnonzero(np.diff(keys[order])) + 1) if len(order) else ()
 
 
 def _information(n: NDArray[Any]) -> Floats:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Numbered = tuple[NDArray[np.uint32], NDArray[np.int64]]
+from fastbayes.kernels.shared.arrays import Floats
+from fastbayes.kernels.shared.codes import Numbered, chained
 
-# Joint codes of columns stay below this.
-MOST_CODES = 1 << 63
 # Numbers in a matrix for each row, of rows that are taken together.
 CHUNK = 1 << 16
 
@@ -34,29 +32,6 @@ def factorise(columns: Sequence[NDArray[np.unsignedinteger]], sizes: Sequence[in
         (n_groups,) the first row of each.
     """
     return chained(columns, sizes, _joint, _numbered)
-
-
-def chained(
-    columns: Sequence[NDArray[np.unsignedinteger]],
-    sizes: Sequence[int],
-    joint: Callable[[list[Any], list[int]], NDArray[np.uint64]],
-    numbered: Callable[[NDArray[np.uint64]], Numbered],
-) -> Numbered:
-    """Number rows by joint codes of as many columns as 63 bits tell apart, one set after the other.
-
-    The numbers of one set are the first column of the next.
-    """
-    told: list[Any] = []
-    widths: list[int] = []
-    room = 1
-    for column, size in zip(columns, sizes, strict=True):
-        if told and room * size > MOST_CODES:
-            group, first = numbered(joint(told, widths))
-            told, widths, room = [group], [max(len(first), 1)], max(len(first), 1)
-        told.append(column)
-        widths.append(int(size))
-        room *= int(size)
-    return numbered(joint(told, widths))
 
 
 def _joint(columns: list[Any], sizes: list[int]) -> NDArray[np.uint64]:

@@ -8,10 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import Codes
-from fastbayes.kernels.numpy.density import FARTHEST
 from fastbayes.kernels.numpy.log_joint import NaiveScorer
-
-Floats = NDArray[np.float64]
+from fastbayes.kernels.shared.arrays import Floats
+from fastbayes.kernels.shared.scoring import on_line, with_pairs
 
 
 class LinearModelScorer(NaiveScorer):
@@ -62,46 +61,3 @@ class LinearModelScorer(NaiveScorer):
         lines = self._lines.swapaxes(0, 1)
         for x, center, line in zip(numeric, self._center, lines, strict=True):
             out += on_line(x, center, *line)
-
-
-def on_line(x: Floats, center: float, slope: Floats, level: Floats, absent: Floats) -> Floats:
-    """Return slope (x - center) + level of each number and class, absent for NaN."""
-    with np.errstate(over="ignore"):
-        apart = np.clip(x - center, -FARTHEST, FARTHEST)[:, None]
-    return np.where(np.isnan(apart), absent, slope * apart + level)
-
-
-def with_pairs(
-    batch_codes: Sequence[Codes], offsets: NDArray[np.int64], pairs: Sequence[tuple[int, int]]
-) -> Sequence[Codes]:
-    """Return codes of columns, and those of pairs of them as columns of their own.
-
-    Parameters
-    ----------
-    batch_codes
-        Codes of the columns.
-    offsets
-        First row of each column, and after them of each pair, in a table.
-    pairs
-        Columns: the code of a pair is that of the first one times the rows of the second one, and
-        that of the second one.
-    """
-    if not pairs:
-        return batch_codes
-    columns = {
-        int(feature): column
-        for group in batch_codes
-        for feature, column in zip(group.features, group.codes, strict=True)
-    }
-    rows = np.diff(offsets)
-    first = len(rows) - len(pairs)
-    made: dict[type, list[tuple[int, NDArray[np.unsignedinteger]]]] = {}
-    for place, (a, b) in enumerate(pairs, first):
-        kind = np.uint16 if rows[place] <= 1 << 16 else np.uint32
-        code = columns[a].astype(kind) * kind(rows[b]) + columns[b]
-        made.setdefault(kind, []).append((place, code))
-    more = []
-    for some in made.values():
-        places = np.array([place for place, _ in some], np.int64)
-        more.append(Codes(places, np.stack([code for _, code in some]), rows[places]))
-    return [*batch_codes, *more]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from fastbayes.kernels.shared.arrays import Floats
 
 
 def block_moments(

@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import Codes
-from fastbayes.kernels.numpy.factors import columns_of
-from fastbayes.kernels.numpy.posterior import JointScorer
-
-Floats = NDArray[np.float64]
-
-
-class Pair(NamedTuple):
-    """Two features i < j, and which of their values are parents together.
-
-    state  (S_i + 2, S_j + 2) int64   number of a pair of values, 0, 1, ...; -1 if it is no parent
-    """
-
-    first: int
-    second: int
-    state: NDArray[np.int64]
-
-
-# Of pair q: (n_states, n_classes) P(c, x_i, x_j), and (n_states, n_slots, n_classes) P(x_k = v |
-# c, x_i, x_j), of which the rows of i and j themselves are not read.
-Tables = Callable[[int], tuple[Floats, Floats]]
+from fastbayes.kernels.shared.arrays import Floats
+from fastbayes.kernels.shared.codes import indices_of
+from fastbayes.kernels.shared.pair_averages import Pair, Tables, fall_back, without_own
+from fastbayes.kernels.shared.posterior import JointScorer
 
 
 class PairAverageScorer(JointScorer):
@@ -90,7 +74,7 @@ class PairAverageScorer(JointScorer):
         self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: Floats
     ) -> None:
         """Write ln P(c, x) of every row and class into `out` (n_rows, n_classes)."""
-        codes = {j: column.astype(np.int64) for j, column in columns_of(batch_codes).items()}
+        codes = indices_of(batch_codes)
         slots = {j: self._offsets[j] + column for j, column in codes.items()}
         total = np.zeros(len(out))
         out[:] = -np.inf
@@ -105,23 +89,3 @@ class PairAverageScorer(JointScorer):
             total[here] += 1
         out -= np.log(np.maximum(total, 1))[:, None]
         fall_back(self._fallback, batch_codes, total == 0, out)
-
-
-def without_own(pair: Pair, children: Floats, offsets: NDArray[np.int64]) -> Floats:
-    """Return a copy of the children, 1 in the rows of the parents themselves."""
-    children = np.array(children, np.float64)
-    for parent in (pair.first, pair.second):
-        children[:, offsets[parent] : offsets[parent + 1]] = 1.0
-    return children
-
-
-def fall_back(
-    scorer: Any, batch_codes: Sequence[Codes], where: NDArray[np.bool_], out: Floats
-) -> None:
-    """Write the log joints of another scorer into some rows of `out`."""
-    rows = np.flatnonzero(where)
-    if len(rows):
-        some = [g._replace(codes=np.ascontiguousarray(g.codes[:, rows])) for g in batch_codes]
-        joint = np.empty((len(rows), out.shape[1]))
-        scorer.log_joint(some, [], joint)
-        out[rows] = joint

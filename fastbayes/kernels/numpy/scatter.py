@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from fastbayes.kernels.shared.arrays import Floats
 
 
 def block_scatter(

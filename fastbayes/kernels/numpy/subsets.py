@@ -8,9 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.kernels.numpy.set_sums import add_set_sums
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from fastbayes.kernels.shared.arrays import Floats, Ints
 
 
 def write_subset_sums(

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from fastbayes.core.errors import MemoryLimitError
 from fastbayes.kernels import dispatch
-from fastbayes.kernels.numpy.averages import tie_of
-from fastbayes.kernels.numpy.pair_averages import Pair
+from fastbayes.kernels.shared.pair_averages import Pair
+from fastbayes.kernels.shared.scoring import tie_of
 from fastbayes.models.discrete.aode import AODE
 from fastbayes.models.discrete.averaged import Averaged, some_of_each
 from fastbayes.models.discrete.triple_tables import TripleTables, states

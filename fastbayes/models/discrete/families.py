@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.errors import SchemaError
-from fastbayes.kernels.numpy.information import class_information
+from fastbayes.kernels.shared.information import class_information
 from fastbayes.models.discrete.structure import k_dependence
 from fastbayes.models.discrete.tan import dependence
 from fastbayes.models.estimator.count_tables import CountTables, Smoothing, logs

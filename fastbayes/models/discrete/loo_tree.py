@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.kernels import dispatch
-from fastbayes.kernels.numpy.factors import children_first
+from fastbayes.kernels.shared.scoring import children_first
 from fastbayes.models.discrete.one_dependence import code_rows
 from fastbayes.models.estimator.count_tables import Smoothing, logs
 from fastbayes.models.estimator.log_space import Floats, log_sum_exp

@@ -15,7 +15,7 @@ from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.data.encode import Encoder
 from fastbayes.data.segments import Segment
 from fastbayes.kernels import dispatch
-from fastbayes.kernels.numpy.nested import NestedRows, Networks
+from fastbayes.kernels.shared.nested import NestedRows, Networks
 from fastbayes.models.discrete.families import FamilyTables
 from fastbayes.models.estimator.base import Scans
 from fastbayes.models.estimator.count_tables import CountTables

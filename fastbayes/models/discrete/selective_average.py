@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import Batch
 from fastbayes.core.errors import SchemaError
 from fastbayes.kernels import dispatch
-from fastbayes.kernels.numpy.information import class_information
-from fastbayes.kernels.numpy.nested import Averages
+from fastbayes.kernels.shared.information import class_information
+from fastbayes.kernels.shared.nested import Averages
 from fastbayes.models.discrete.selective import NestedLosses, RowsOf, losses
 from fastbayes.models.discrete.structure import by_relevance
 from fastbayes.models.discrete.super_parents import super_parent_weights

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fastbayes.core.errors import SchemaError
-from fastbayes.kernels.numpy.information import class_information
+from fastbayes.kernels.shared.information import class_information
 from fastbayes.models.estimator.count_tables import CountTables
 from fastbayes.models.estimator.log_space import Floats
 

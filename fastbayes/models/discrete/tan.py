@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fastbayes.core.errors import MemoryLimitError, SchemaError
 from fastbayes.core.schema import Schema
 from fastbayes.kernels import dispatch
-from fastbayes.kernels.numpy.information import class_information
+from fastbayes.kernels.shared.information import class_information
 from fastbayes.models.discrete.hierarchical import backed_off, check_smoothing
 from fastbayes.models.discrete.one_dependence import check_all_pairs
 from fastbayes.models.discrete.streaming import counts_of_tree, same_pairs

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import Batch
 from fastbayes.kernels import dispatch
-from fastbayes.kernels.numpy.factors import children_first
+from fastbayes.kernels.shared.scoring import children_first
 from fastbayes.models.discrete.as_network import AsNetwork
 from fastbayes.models.discrete.held_out import best_tree_alpha
 from fastbayes.models.discrete.one_dependence import OneDependence, by_chain_rule, code_rows

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes.kernels.numpy.pair_averages import Pair
+from fastbayes.kernels.shared.pair_averages import Pair
 from fastbayes.models.estimator.count_tables import CountTables, Smoothing
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.statistics import TripleCounts

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import Codes
 from fastbayes.kernels import dispatch
-from fastbayes.kernels.numpy.posterior import JointScorer
+from fastbayes.kernels.shared.posterior import JointScorer
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.joint.cell_gaussians import CellGaussians, Numbers
 from fastbayes.models.joint.joint_table import (

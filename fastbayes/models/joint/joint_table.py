@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import Codes
 from fastbayes.core.errors import SchemaError
 from fastbayes.kernels import dispatch
-from fastbayes.kernels.numpy.joint_codes import MOST_CODES
-from fastbayes.kernels.numpy.log_joint import EXACT, largest_sum
-from fastbayes.kernels.numpy.posterior import JointScorer, to_class, to_posterior
+from fastbayes.kernels.shared.codes import MOST_CODES
+from fastbayes.kernels.shared.posterior import JointScorer, to_class, to_posterior
+from fastbayes.kernels.shared.scoring import EXACT, largest_sum
 from fastbayes.models.discrete.families import no_pairs
 from fastbayes.models.estimator.count_tables import CountTables, Smoothing, logs
 from fastbayes.models.estimator.log_space import Floats

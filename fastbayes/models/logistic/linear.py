@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import Batch
 from fastbayes.core.layout import Layout
 from fastbayes.kernels import dispatch
-from fastbayes.kernels.numpy.linear import on_line, with_pairs
+from fastbayes.kernels.shared.scoring import on_line, with_pairs
 from fastbayes.models.estimator.log_space import Floats
 
 ARRAYS = ("prior", "tables", "offsets", "center", "slope", "level", "absent", "common", "pairs")

@@ -13,7 +13,7 @@ from fastbayes.core.errors import DataError
 from fastbayes.core.layout import Layout
 from fastbayes.data.segments import Segment
 from fastbayes.kernels import dispatch
-from fastbayes.kernels.numpy.linear import with_pairs
+from fastbayes.kernels.shared.scoring import with_pairs
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.logistic.linear import Coefficients
 from fastbayes.models.logistic.logistic_fit import Options, penalty_of

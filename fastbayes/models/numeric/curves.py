@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes.kernels.numpy.density import BUCKET_BITS
+from fastbayes.kernels.shared.density import BUCKET_BITS
 from fastbayes.models.estimator.log_space import Floats
 
 # Beyond so many doublings of 1 + the distance from the centre there is one bucket for all.

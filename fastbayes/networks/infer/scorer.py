@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import Codes
 from fastbayes.core.errors import MemoryLimitError
 from fastbayes.kernels import dispatch
-from fastbayes.kernels.numpy.factors import Columns, columns_of, largest_term
-from fastbayes.kernels.numpy.log_joint import EXACT
-from fastbayes.kernels.numpy.posterior import JointScorer
+from fastbayes.kernels.shared.codes import indices_of
+from fastbayes.kernels.shared.posterior import JointScorer
+from fastbayes.kernels.shared.scoring import EXACT, largest_term
 from fastbayes.networks.graph.coded import Floats, Ints
 from fastbayes.networks.infer.elimination import Factor, Order, best_order, log_eliminated
 
@@ -86,10 +86,10 @@ class Network:
                 flags = self.hidden[feature]
                 # Most columns hold no such code, which their largest one tells.
                 if feature in self._inner and n_rows and flags[: int(column.max()) + 1].any():
-                    return np.asarray(self._needed(self._gone(columns_of(batch_codes))).any(axis=0))
+                    return np.asarray(self._needed(self._gone(indices_of(batch_codes))).any(axis=0))
         return np.zeros(n_rows, np.bool_)
 
-    def _gone(self, columns: Columns) -> Bools:
+    def _gone(self, columns: dict[int, Ints]) -> Bools:
         """Return which features of each row are no observations, (n_features, n_rows)."""
         return np.array([flags[columns[j]] for j, flags in enumerate(self.hidden)])
 
@@ -110,7 +110,7 @@ class Network:
         MemoryLimitError
             When the sum needs a table beyond `LARGEST`; the message names columns.
         """
-        columns = columns_of(batch_codes)
+        columns = indices_of(batch_codes)
         gone = self._gone(columns)
         for family, table in zip(self.families, self.tables, strict=True):
             whole = np.flatnonzero(~gone[[*family]].any(axis=0))
@@ -119,7 +119,7 @@ class Network:
 
     def add_hidden(self, batch_codes: Sequence[Codes], out: Floats) -> None:
         """Add what the families of which a parent is hidden say, as `add` does."""
-        columns = columns_of(batch_codes)
+        columns = indices_of(batch_codes)
         gone = self._gone(columns)
         k = out.shape[1]
         for hidden, families, rows in self._parts(self._needed(gone), gone):
@@ -146,7 +146,7 @@ class Network:
         scopes = [tuple(sorted(set(self.families[q]).intersection(hidden))) for q in families]
         return scopes, best_order(scopes, {h: int(self.states[h]) for h in hidden}, hidden)
 
-    def _factor(self, q: int, scope: Family, columns: Columns, rows: Ints) -> Floats:
+    def _factor(self, q: int, scope: Family, columns: dict[int, Ints], rows: Ints) -> Floats:
         """Return the table of a family as (n_rows or 1, states of hidden ones, n_classes)."""
         family, axes = self.families[q], {h: 1 + i for i, h in enumerate(scope)}
         index = []

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.errors import MemoryLimitError
 from fastbayes.kernels.dispatch import readonly
-from fastbayes.kernels.numpy.gibbs import PRODUCT, TABLE, Program
+from fastbayes.kernels.shared.gibbs import PRODUCT, TABLE, Program
 from fastbayes.networks.graph.coded import Coded, Floats, Ints
 
 # Nodes and a table over them, an axis for each.

@@ -11,7 +11,7 @@ import numpy as np
 from fastbayes.core.errors import MemoryLimitError
 from fastbayes.core.warn import warn
 from fastbayes.kernels import dispatch
-from fastbayes.kernels.numpy.gibbs import LANES, CountedGroups
+from fastbayes.kernels.shared.gibbs import LANES, CountedGroups
 from fastbayes.networks.graph.coded import Coded, Floats, Ints
 from fastbayes.networks.sample.blankets import compiled, steps_of
 from fastbayes.networks.sample.estimates import Estimates, batch_lengths, estimates

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.errors import SchemaError
+from fastbayes.kernels import dispatch
 from fastbayes.networks.graph.coded import Floats
 
 SCORES = ("mdl", "aic", "bdeu", "k2", "loglik")
@@ -155,13 +156,10 @@ def family_score(
 
 
 def _sums(table: NDArray[Any], rule: ScoreRule, cells: int, r: int) -> Floats:
-    # Imported here: the twin in numpy is light, but scores are read far more often than made.
-    from fastbayes.kernels.numpy.set_sums import add_set_sums
-
     offsets = rule.offsets(np.array([float(cells)]), [r])
     out = np.zeros_like(offsets)
     flat = np.ascontiguousarray(table).reshape(-1)
-    add_set_sums(flat, np.array([0, flat.size]), offsets, out)
+    dispatch.numpy_twin("set_sums").add_set_sums(flat, np.array([0, flat.size]), offsets, out)
     return out[0]
 
 
