@@ -10,8 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from fastbayes.models.logistic.minimise import by_scipy, descent, newton, solved
-from fastbayes.models.logistic.minimise_sparse import shrunk, sparse_newton, steepest
+from fastbayes.models.logistic.minimise import (
+    by_scipy,
+    descent,
+    newton,
+    shrunk,
+    solved,
+    sparse_newton,
+    steepest,
+)
 
 
 class Quadratic:

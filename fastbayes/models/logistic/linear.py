@@ -142,6 +142,12 @@ class Coefficients:
         """(n_outputs, n_coefficients): of values, of numbers as they are, of pairs of values."""
         return np.ascontiguousarray(np.concatenate(self._blocks()).T)
 
+    def layout(self) -> Layout:
+        """Return a layout of these coefficients: numbers about their center, unscaled."""
+        scale = np.ones(len(self.center))
+        k = len(self.prior)
+        return Layout.of(self.sizes, k, center=self.center, scale=scale, pairs=self.pairs)
+
     def theta(self, layout: Layout) -> Floats:
         """Return them as parameters that stand as a layout says, (n_rows, n_outputs).
 
@@ -160,9 +166,7 @@ class Coefficients:
         Scores of rows with missing or unseen values are the same if such values add nothing, and a
         missing number what its center adds.
         """
-        mine = Layout.of(
-            self.sizes, len(self.prior), center=self.center, scale=layout.scale, pairs=self.pairs
-        )
+        mine = self.layout()
         if mine.n_rows != layout.n_rows or (mine.sizes != layout.sizes).any():
             raise ValueError(f"the coefficients are of {mine}, not of {layout}")
         moved = self.level + self.slope * (layout.center - self.center)[:, None]

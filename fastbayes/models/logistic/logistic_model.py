@@ -16,8 +16,8 @@ from fastbayes.core.schema import Schema, labels
 from fastbayes.core.warn import warn
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.logistic.linear import Coefficients
-from fastbayes.models.logistic.logistic_fit import Solution
-from fastbayes.models.logistic.logistic_objective import Memory
+from fastbayes.models.logistic.logistic_fit import Memory
+from fastbayes.models.logistic.minimise import Found
 from fastbayes.statistics.bundle import Statistics
 
 PREFIX = "logistic."
@@ -244,10 +244,9 @@ def theta_by_name(
     return theta
 
 
-def cautions(model: Any, solution: Solution, stats: Statistics) -> None:
+def cautions(model: Any, found: Found, separable: bool, stats: Statistics) -> None:
     """Warn of a fit that did not end at a minimum."""
-    found = solution.found
-    if solution.separable:
+    if separable:
         warn(
             "some rows can be told apart without error, so that without a penalty there is no "
             "optimum: their coefficients grow beyond all bounds, and are as the last step left "

@@ -56,6 +56,7 @@ def logistic(model: Any, params: Mapping[str, Any]) -> LogisticRegression:
         Parameters of the logistic regression.
     """
     from fastbayes.models.logistic.logistic import LogisticRegression
+    from fastbayes.models.logistic.logistic_model import Fit
 
     model._check_fitted()
     linear = model._linear()
@@ -63,7 +64,7 @@ def logistic(model: Any, params: Mapping[str, Any]) -> LogisticRegression:
     found._check_parameters()
     names = linear.statistics.schema.names
     found._set_features(names if hasattr(model, "feature_names_in_") else None, len(names))
-    return found._converted(linear.coefficients, linear.statistics)
+    return found._taking(Fit(linear.coefficients), linear.statistics)
 
 
 def of_naive_bayes(

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from fastbayes.core.schema import Schema, Shape
 from fastbayes.kernels import dispatch
 from fastbayes.models.estimator.log_space import Floats
-from fastbayes.models.numeric.binned_density import BinnedDensity
 from fastbayes.models.numeric.column_values import ColumnValues
 from fastbayes.models.numeric.curves import Curve
-from fastbayes.models.numeric.histogram_density import HistogramDensity
+from fastbayes.models.numeric.histogram_density import BinnedDensity, HistogramDensity
 from fastbayes.models.numeric.kernel_density import KernelDensity
 from fastbayes.models.numeric.loo_gaussian import LooGaussians
 from fastbayes.scan.density_spec import DensitySpec

@@ -11,15 +11,14 @@ from numpy.typing import ArrayLike, NDArray
 from fastbayes.core.batch import BLOCK_ROWS, Batch
 from fastbayes.core.errors import MemoryLimitError
 from fastbayes.core.schema import Shape
+from fastbayes.kernels import dispatch
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.parameters import fitted, parameter
 from fastbayes.models.estimator.sampling import value_codes
 from fastbayes.models.logistic.to_logistic import LinearForm, of_categories
-from fastbayes.models.sklearn.array_scorers import CodeScorer
-from fastbayes.models.sklearn.columns import ColumnCodes
-from fastbayes.models.sklearn.drop_in_base import ArrayRowsBlock
+from fastbayes.models.sklearn.array_rows import column_codes
+from fastbayes.models.sklearn.drop_in_base import ArrayRowsBlock, code_counts
 from fastbayes.models.sklearn.drop_in_discrete import DiscreteDropIn
-from fastbayes.models.sklearn.drop_in_statistics import code_counts
 from fastbayes.statistics import ValueCounts
 from fastbayes.statistics.array_statistics import ArrayStatistics, resized
 from fastbayes.statistics.bundle import Statistics
@@ -101,12 +100,11 @@ class CategoricalNB(DiscreteDropIn):
     def _counted(self, rows: ArrayRowsBlock, sizes: NDArray[np.int64]) -> ValueCounts:
         X, y, n_classes, weight, cells = rows
         counts = ValueCounts(Shape(sizes, 0, n_classes), weighted=weight is not None)
-        codes = ColumnCodes(sizes)
         highest = np.zeros(len(sizes), dtype=np.int64)
         none_missing = np.zeros(len(sizes), dtype=np.bool_)
         for start in range(0, len(X), BLOCK_ROWS):
             part = slice(start, start + BLOCK_ROWS)
-            groups = codes.counted(X[part])
+            groups = column_codes(X[part], sizes, scored=False)
             for features, _, found in groups:
                 highest[features] = np.maximum(highest[features], found)
             some, w = y[part], None if weight is None else weight[part]
@@ -149,11 +147,16 @@ class CategoricalNB(DiscreteDropIn):
             "n_categories_": sizes,
         }
 
-    def _scorer(self, cells: int) -> CodeScorer:
+    def _scorer(self, cells: int) -> Any:
         # Two more rows per feature, with factor 1: a missing value and an unseen one.
         neutral = np.zeros((2, len(self.classes_)))
         rows = [part for table in self.feature_log_prob_ for part in (table.T, neutral)]
-        return CodeScorer(self.class_log_prior_, np.concatenate(rows), self.n_categories_, cells)
+        offsets = np.concatenate(([0], np.cumsum(self.n_categories_ + 2))).astype(np.int64)
+        tables = self.class_log_prior_, np.concatenate(rows), offsets
+        return dispatch.load("log_joint", cells).NaiveScorer(*tables)
+
+    def _block(self, scorer: Any, X: Any) -> tuple[Any, ...]:
+        return column_codes(X, self.n_categories_, scored=True), ()
 
     def _linear(self) -> LinearForm:
         tables = [np.ascontiguousarray(table.T) for table in self.feature_log_prob_]

@@ -14,7 +14,7 @@ from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.parameters import fitted, parameter
 from fastbayes.models.estimator.unavailable import unavailable
 from fastbayes.models.logistic.to_logistic import ClassFacts, LinearForm, of_bins, of_weights
-from fastbayes.models.sklearn.array_scorers import LinearScorer, indicators
+from fastbayes.models.sklearn.array_rows import LinearScorer, indicators
 from fastbayes.models.sklearn.drop_in_base import ArrayRowsBlock, DropIn, is_real
 from fastbayes.statistics.array_statistics import ArrayStatistics
 from fastbayes.statistics.feature_sums import FeatureSums

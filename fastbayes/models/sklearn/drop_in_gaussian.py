@@ -15,10 +15,8 @@ from fastbayes.kernels import dispatch
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.parameters import fitted, parameter
 from fastbayes.models.logistic.to_logistic import LinearForm, refuse_variances
-from fastbayes.models.sklearn.array_scorers import BLOCK_CELLS, GaussianScorer
-from fastbayes.models.sklearn.columns import columns
-from fastbayes.models.sklearn.drop_in_base import ArrayRowsBlock, DropIn, is_real
-from fastbayes.models.sklearn.drop_in_statistics import numeric_moments
+from fastbayes.models.sklearn.array_rows import BLOCK_CELLS, GaussianScorer, columns
+from fastbayes.models.sklearn.drop_in_base import ArrayRowsBlock, DropIn, is_real, numeric_moments
 from fastbayes.statistics import ClassMoments
 from fastbayes.statistics.array_statistics import OVERALL, ArrayStatistics
 from fastbayes.statistics.bundle import Statistics
@@ -130,9 +128,17 @@ class GaussianNB(DropIn):
         half[:, silent] = constant[:, silent] = 0.0
         return half, constant
 
-    def _scorer(self, cells: int) -> GaussianScorer:
-        half, constant = self._densities()
-        return GaussianScorer(self._log_prior(), self.theta_, half, constant, cells)
+    def _scorer(self, cells: int) -> Any:
+        parts = self.theta_, *self._densities()
+        if not dispatch.compiled(cells):
+            return GaussianScorer(self._log_prior(), *parts)
+        rest = np.zeros_like(self.theta_)  # scikit-learn's means are rounded
+        gaussian = tuple(np.ascontiguousarray(a.T) for a in (*parts, rest))
+        empty = np.empty((0, len(self.classes_))), np.zeros(1, np.int64)
+        return dispatch.load("log_joint").NaiveScorer(self._log_prior(), *empty, gaussian)
+
+    def _block(self, scorer: Any, X: Any) -> tuple[Any, ...]:
+        return (X,) if isinstance(scorer, GaussianScorer) else ((), columns(X))
 
     def _contributions(self, X: NDArray[Any]) -> Floats:
         half, constant = self._densities()
