@@ -72,10 +72,7 @@ class Memory:
     def moved(self, rows: NDArray[np.int64]) -> Memory:
         """Return the same of a layout that has more rows.
 
-        Parameters
-        ----------
-        rows
-            (P,) the row that each had, -1 for a new one: of it nothing is known.
+        rows  (P,) the row that each had, -1 for a new one: of it nothing is known.
         """
         kept = rows >= 0
 
@@ -105,10 +102,7 @@ class Memory:
     def from_arrays(cls, arrays: dict[str, NDArray[np.float64]]) -> Memory:
         """Return what `arrays` described.
 
-        Raises
-        ------
-        ValueError
-            When they do not fit together.
+        Raises ValueError when they do not fit together.
         """
         theta, gradient, curvature = (arrays[n] for n in ("theta", "gradient", "curvature"))
         fits = curvature.shape in (theta.shape, (theta.size, theta.size))
@@ -120,12 +114,8 @@ class Memory:
 def rows_before(before: Layout, after: Layout, to: Alignment) -> NDArray[np.int64]:
     """Return the row that each row of a layout had before more values were seen, -1 for new ones.
 
-    Parameters
-    ----------
-    before, after
-        The layouts; pairs are of the same columns.
-    to
-        Where values and numbers of the schema after stand in the one before.
+    before, after  The layouts; pairs are of the same columns.
+    to             Where values and numbers of the schema after stand in the one before.
     """
     found = np.full(after.n_rows, -1, np.int64)
     found[0] = 0
@@ -154,14 +144,9 @@ def rows_before(before: Layout, after: Layout, to: Alignment) -> NDArray[np.int6
 class Penalised:
     """Σ w_r loss_r + ½ Σ penalty theta² of rows, and what is remembered of earlier ones.
 
-    Parameters
-    ----------
-    rows
-        The rows.
-    penalty
-        (P, 1) of squared coefficients.
-    memory
-        Of earlier rows.
+    rows     The rows.
+    penalty  (P, 1) of squared coefficients.
+    memory   Of earlier rows.
     """
 
     def __init__(self, rows: PackedRows, penalty: Floats, memory: Memory | None = None) -> None:
@@ -288,18 +273,11 @@ def layout_of(
 ) -> Layout:
     """Return where the coefficients of counted rows stand.
 
-    Parameters
-    ----------
-    stats
-        Counts of values and moments.
-    pairs
-        Places of the categorical columns whose values interact.
-    before
-        An earlier layout, and where it had each numeric column that it knew a value of, else -1:
-        centers and scales stay.
+    stats   Counts of values and moments.
+    pairs   Places of the categorical columns whose values interact.
+    before  An earlier layout, and where it had each numeric column that it knew a value of, else
+            -1: centers and scales stay.
 
-    Notes
-    -----
     A missing value that is a value of its own, and occurs, is the last one of its column.
     """
     schema, moments = stats.schema, stats.moments
@@ -398,14 +376,9 @@ def centred(stats: Statistics, layout: Layout, power: int) -> Callable[[Floats],
     intercept can say, where the column is never missing. A sum of squares is least around the
     mean, of absolute values around the median: then one of them is 0.
 
-    Parameters
-    ----------
-    stats
-        Counts of the rows.
-    layout
-        Where the coefficients stand.
-    power
-        2 of squares, 1 of absolute values.
+    stats   Counts of the rows.
+    layout  Where the coefficients stand.
+    power   2 of squares, 1 of absolute values.
     """
     values, middle = stats.values, _mean if power == 2 else _median
     shifted = []
@@ -471,22 +444,13 @@ def solve(
 
     Separable: all rows, or some of them, can be told apart without error.
 
-    Parameters
-    ----------
-    reading
-        Which rows.
-    n_rows
-        How many there are, more or less.
-    stats
-        Counts of these and of all earlier rows.
-    theta
-        (P, M) where to begin.
-    options
-        How.
-    memory
-        Of earlier rows.
-    base
-        To which the beginning may be drawn back; None where it stays as it is.
+    reading  Which rows.
+    n_rows   How many there are, more or less.
+    stats    Counts of these and of all earlier rows.
+    theta    (P, M) where to begin.
+    options  How.
+    memory   Of earlier rows.
+    base     To which the beginning may be drawn back; None where it stays as it is.
     """
     layout = reading.layout
     steps = steps_of_samples(n_rows, reading) if options.solver == "newton-cg" else ()

@@ -92,14 +92,9 @@ class Found:
 class Recorder:
     """Takes note of points.
 
-    Parameters
-    ----------
-    objective
-        What is minimised.
-    rows
-        Share of the rows that it is of.
-    before
-        Passes that were made for other objectives.
+    objective  What is minimised.
+    rows       Share of the rows that it is of.
+    before     Passes that were made for other objectives.
     """
 
     def __init__(self, objective: Objective, rows: float = 1.0, before: float = 0.0) -> None:
@@ -136,29 +131,18 @@ def newton(
 ) -> Found:
     """Minimise by Newton steps, each solved by preconditioned conjugate gradients.
 
-    Parameters
-    ----------
-    objective
-        The function.
-    theta
-        (P, M) where to begin.
-    tol
-        Largest derivative, by the weight of the rows, at which to stop. The value is then within
-        1e-6 `tol` of the minimum, relatively, as the last step foretells.
-    max_iter
-        Steps at most.
-    sample
-        The same function of a part of the rows, scaled: its curvature is used as long as that
-        takes the gradient down.
-    project
-        Returns coefficients of no greater value, told some: the same function of the rows, and a
-        smaller penalty.
-    recorder
-        Takes note of points.
-    share
-        Passes over all rows that one over the sample is.
-    ratio
-        Stop where the gradient is this share of what it was at first.
+    objective  The function.
+    theta      (P, M) where to begin.
+    tol        Largest derivative, by the weight of the rows, at which to stop. The value is then
+               within 1e-6 `tol` of the minimum, relatively, as the last step foretells.
+    max_iter   Steps at most.
+    sample     The same function of a part of the rows, scaled: its curvature is used as long as
+               that takes the gradient down.
+    project    Returns coefficients of no greater value, told some: the same function of the rows,
+               and a smaller penalty.
+    recorder   Takes note of points.
+    share      Passes over all rows that one over the sample is.
+    ratio      Stop where the gradient is this share of what it was at first.
 
     References
     ----------
@@ -291,19 +275,12 @@ def descent(
 ) -> Found:
     """Minimise by plain gradient steps: the textbook's ascent of the likelihood.
 
-    Parameters
-    ----------
-    objective
-        The function.
-    theta
-        (P, M) where to begin.
-    rate
-        Length of a step in units of the gradient by the weight of the rows; None finds one at each
-        step, by halving and doubling.
-    tol
-        Largest derivative, by the weight of the rows, at which to stop.
-    max_iter
-        Steps at most.
+    objective  The function.
+    theta      (P, M) where to begin.
+    rate       Length of a step in units of the gradient by the weight of the rows; None finds one
+               at each step, by halving and doubling.
+    tol        Largest derivative, by the weight of the rows, at which to stop.
+    max_iter   Steps at most.
     """
     recorder = Recorder(objective)
     value, gradient = objective.value_gradient(theta)
@@ -348,10 +325,7 @@ def by_scipy(
 ) -> Found:
     """Minimise by one of scipy's methods, in units in which every coordinate curves alike.
 
-    Raises
-    ------
-    ImportError
-        When scipy is not installed; the message says how to get it.
+    Raises ImportError when scipy is not installed; the message says how to get it.
     """
     try:
         from scipy.optimize import minimize
@@ -451,25 +425,17 @@ def sparse_newton(
     Each step goes towards the minimum of f's second-order expansion plus the absolute values,
     which is looked for as exactly as the progress is worth; zeros are found along with all others.
 
-    Parameters
-    ----------
-    objective
-        f, smooth and convex.
-    theta
-        (P, M) where to begin.
-    weight
-        (P, M) of the absolute values; 0 where there is no penalty.
-    tol
-        Largest component of the shortest subgradient, by the weight of the rows, at which to stop.
-    max_iter
-        Steps at most.
-    project
-        Returns coefficients of the same f and derivatives and no greater sum of absolute values.
-        Where f is flat in a direction, it has to end at a zero: Newton's steps know no bound there.
-    recorder
-        Takes note of points.
-    ratio
-        Stop where the subgradient is this share of what it was at first.
+    objective  f, smooth and convex.
+    theta      (P, M) where to begin.
+    weight     (P, M) of the absolute values; 0 where there is no penalty.
+    tol        Largest component of the shortest subgradient, by the weight of the rows, at which to
+               stop.
+    max_iter   Steps at most.
+    project    Returns coefficients of the same f and derivatives and no greater sum of absolute
+               values. Where f is flat in a direction, it has to end at a zero: Newton's steps know
+               no bound there.
+    recorder   Takes note of points.
+    ratio      Stop where the subgradient is this share of what it was at first.
 
     References
     ----------

@@ -37,12 +37,8 @@ MOST = 2_000
 def check_wald(layout: Layout, *, first: bool) -> None:
     """Raise DataError where there can be no standard errors.
 
-    Parameters
-    ----------
-    layout
-        Where the coefficients stand.
-    first
-        Whether these are all rows so far.
+    layout  Where the coefficients stand.
+    first   Whether these are all rows so far.
     """
     if not first:
         raise DataError(
@@ -61,16 +57,10 @@ def check_wald(layout: Layout, *, first: bool) -> None:
 def with_information(fit: Fit, reading: Reading, options: Options, stats: Statistics) -> Fit:
     """Return a fit with what standard errors are made of.
 
-    Parameters
-    ----------
-    fit
-        To rows.
-    reading
-        Which rows.
-    options
-        How they were fitted.
-    stats
-        Their counts.
+    fit      To rows.
+    reading  Which rows.
+    options  How they were fitted.
+    stats    Their counts.
     """
     found = information_of(reading, fit.coefficients)
     layout, values = reading.layout, stats.values
@@ -96,25 +86,14 @@ def most_frequent(counts: NDArray[Any]) -> int:
 def information(coefficients: Coefficients, layout: Layout, batch: Batch, weight: Any) -> Floats:
     """Return the Hessian of the negative log likelihood of some rows.
 
-    Parameters
-    ----------
-    coefficients
-        Where it is taken.
-    layout
-        Where each coefficient stands.
-    batch
-        Rows, encoded by the schema of the model.
-    weight
-        (n_rows,), None where every row weighs 1.
+    coefficients  Where it is taken.
+    layout        Where each coefficient stands.
+    batch         Rows, encoded by the schema of the model.
+    weight        (n_rows,), None where every row weighs 1.
 
-    Returns
-    -------
-    numpy.ndarray
-        (n_outputs, n_outputs, layout.n_rows, layout.n_rows): for outputs k and l the sum over rows
-        of w q_kl x xᵀ, q_kl being p_k (1 - p_k) for the same and -p_k p_l for two.
+    Returns: (n_outputs, n_outputs, layout.n_rows, layout.n_rows): for outputs k and l the sum over
+    rows of w q_kl x xᵀ, q_kl being p_k (1 - p_k) for the same and -p_k p_l for two.
 
-    Notes
-    -----
     O(n (d + p)²) sums by code, for each of K (K - 1)/2 pairs of classes.
     """
     m, size = layout.n_outputs, layout.n_rows
@@ -139,12 +118,8 @@ def information(coefficients: Coefficients, layout: Layout, batch: Batch, weight
 def information_of(reading: Reading, coefficients: Coefficients) -> Floats:
     """Return the Hessian of the negative log likelihood of all rows, as `information` does.
 
-    Parameters
-    ----------
-    reading
-        Which rows, their weights and the layout.
-    coefficients
-        Where it is taken.
+    reading       Which rows, their weights and the layout.
+    coefficients  Where it is taken.
     """
     layout, encoder = reading.layout, reading.encoder()
 
@@ -243,14 +218,9 @@ OUTSIDE = 1e-6
 def wald_table(fit: Fit, schema: Schema, level: float) -> pa.Table:
     """Return the coefficients of a fit, with their Wald intervals where there can be.
 
-    Parameters
-    ----------
-    fit
-        Of a model.
-    schema
-        Its columns and classes.
-    level
-        Probability of an interval.
+    fit     Of a model.
+    schema  Its columns and classes.
+    level   Probability of an interval.
     """
     c, layout = fit.coefficients, fit.layout
     if layout is None or fit.information is None:
@@ -265,16 +235,10 @@ def wald_table(fit: Fit, schema: Schema, level: float) -> pa.Table:
 class Contrast:
     """One line of the table: a sum of coefficients.
 
-    Parameters
-    ----------
-    feature
-        The column, or two as a:b.
-    value
-        Of the column; None of a number.
-    reference
-        Value that it is compared with, None where it stands for itself.
-    parts
-        What a coefficient counts, by its row in the layout.
+    feature    The column, or two as a:b.
+    value      Of the column; None of a number.
+    reference  Value that it is compared with, None where it stands for itself.
+    parts      What a coefficient counts, by its row in the layout.
     """
 
     feature: str
@@ -288,17 +252,12 @@ def contrasts(
 ) -> Iterator[Contrast]:
     """Yield the intercept, then what each value, number and pair of values adds.
 
-    Parameters
-    ----------
-    schema
-        Columns.
-    layout
-        Where the coefficients stand.
-    references
-        The value of each categorical feature that the others are compared with: then a value is a
-        row of it and of references less a row of references, a pair what it adds beyond both its
-        values, and the intercept a row of references and zeros; -1 of a feature without values.
-        None for coefficients as they are.
+    schema      Columns.
+    layout      Where the coefficients stand.
+    references  The value of each categorical feature that the others are compared with: then a
+                value is a row of it and of references less a row of references, a pair what it adds
+                beyond both its values, and the intercept a row of references and zeros; -1 of a
+                feature without values. None for coefficients as they are.
     """
     rows, features = layout.rows, schema.categorical
 
@@ -360,13 +319,8 @@ def told(feature: Feature, size: int) -> list[str]:
 class Covariance:
     """The inverse of an information matrix, where it has one.
 
-    Parameters
-    ----------
-    hessian
-        (n_outputs, n_outputs, n_rows, n_rows).
+    hessian  (n_outputs, n_outputs, n_rows, n_rows).
 
-    Notes
-    -----
     Coefficients are measured in units in which each has curvature 1; where a direction has none,
     sums of coefficients that lie along it have no variance.
     """
@@ -385,12 +339,8 @@ class Covariance:
     def deviations(self, outputs: Floats, rows: Floats) -> Floats:
         """Return the standard deviations of sums of coefficients, NaN of those without.
 
-        Parameters
-        ----------
-        outputs
-            (n_outputs,) what each output counts.
-        rows
-            (n, n_rows) what each coefficient counts.
+        outputs  (n_outputs,) what each output counts.
+        rows     (n, n_rows) what each coefficient counts.
         """
         sums = (outputs[:, None] * rows[:, None]).reshape(len(rows), -1) * self._unit
         length = np.sqrt((sums**2).sum(axis=1))
@@ -410,25 +360,16 @@ def coefficient_table(
 ) -> pa.Table:
     """Return coefficients with their Wald intervals.
 
-    Parameters
-    ----------
-    coefficients
-        Of a model.
-    schema
-        Its columns and classes.
-    layout
-        Where the coefficients stand.
-    hessian
-        (n_outputs, n_outputs, n_rows, n_rows) of what was minimised; None for coefficients alone.
-    references
-        As in `contrasts`; classes are then compared with the first one, else with their mean.
-    level
-        Probability of an interval.
+    coefficients  Of a model.
+    schema        Its columns and classes.
+    layout        Where the coefficients stand.
+    hessian       (n_outputs, n_outputs, n_rows, n_rows) of what was minimised; None for
+                  coefficients alone.
+    references    As in `contrasts`; classes are then compared with the first one, else with their
+                  mean.
+    level         Probability of an interval.
 
-    Raises
-    ------
-    ValueError
-        When the level is not between 0 and 1.
+    Raises ValueError when the level is not between 0 and 1.
     """
     real = isinstance(level, (int, float, np.number)) and not isinstance(level, bool)
     if not (real and 0 < level < 1):

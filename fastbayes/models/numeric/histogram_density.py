@@ -25,19 +25,11 @@ MOST_BINS = 1_024
 class HistogramDensity:
     """f(x | c) = (n_cb + alpha) / ((n_c + alpha B) width_b) for x in bin b of B.
 
-    Parameters
-    ----------
-    values
-        The column.
-    edges
-        (B - 1,) ascending: bin b of the inner ones is [edges[b - 1], edges[b]).
-    counts
-        (B, n_classes) rows in each bin; the first and the last are empty.
-    alpha
-        Pseudo-count of each bin.
+    values  The column.
+    edges   (B - 1,) ascending: bin b of the inner ones is [edges[b - 1], edges[b]).
+    counts  (B, n_classes) rows in each bin; the first and the last are empty.
+    alpha   Pseudo-count of each bin.
 
-    Notes
-    -----
     Inner bins hold equal shares of all rows, as far as values allow: 2 n^(1/3) of them (Rice's
     rule), or one for each value where there are no more values, parted half way between values,
     from the least one to the greatest. The first and the last bin lie outside: their mass
@@ -119,14 +111,9 @@ class HistogramDensity:
     def left_out(self, label: int, at: NDArray[np.int64], less: Floats) -> Floats:
         """Return the log density of a class at its own values, each with less weight.
 
-        Parameters
-        ----------
-        label
-            The class.
-        at
-            (n,) which of its values.
-        less
-            (n,) how much less weight it has; the bins stay.
+        label  The class.
+        at     (n,) which of its values.
+        less   (n,) how much less weight it has; the bins stay.
         """
         if self.values.silent:
             return np.zeros(len(at))
@@ -165,13 +152,8 @@ def bins_of(edges: Floats, points: Floats) -> NDArray[np.int64]:
 class BinnedDensity(HistogramDensity):
     """f(x | c) = P(bin | c) g(x | bin), the bins those of Fayyad and Irani.
 
-    Parameters
-    ----------
-    group
-        (B,) the bin that each bin of the histogram lies in.
+    group  (B,) the bin that each bin of the histogram lies in.
 
-    Notes
-    -----
     P(bin | c) is the estimate of a categorical column, and g the histogram of all classes within
     the bin, smoothed likewise. It falls out of a posterior, which is that of the column cut into
     bins, and makes the likelihood one of numbers, which others can be held against.
@@ -220,14 +202,9 @@ class BinnedDensity(HistogramDensity):
     def left_out(self, label: int, at: NDArray[np.int64], less: Floats) -> Floats:
         """Return the log density of a class at its own values, each with less weight.
 
-        Parameters
-        ----------
-        label
-            The class.
-        at
-            (n,) which of its values.
-        less
-            (n,) how much less weight it has; the bins stay.
+        label  The class.
+        at     (n,) which of its values.
+        less   (n,) how much less weight it has; the bins stay.
         """
         sums, finer = self._sums
         bins = bins_of(self.edges, self.values.points[label])[at]

@@ -22,7 +22,7 @@ T = TypeVar("T")
 BLOCK_CELLS = 1 << 17  # 1 MiB of float64: a block stays in cache
 SEGMENT_CELLS = 1 << 22  # cells of a segment of rows that a thread takes
 TILE_CELLS = 1 << 14  # cells turned together: rows and columns of a tile stay in cache
-CODES = (np.uint8, np.uint16, np.uint32)
+CODES: tuple[Any, ...] = (np.uint8, np.uint16, np.uint32)
 EVERY = slice(None)
 
 
@@ -63,19 +63,12 @@ def columns(X: NDArray[Any]) -> list[NDArray[np.float64]]:
 def column_codes(X: NDArray[Any], sizes: NDArray[np.int64], *, scored: bool) -> tuple[Codes, ...]:
     """Return category codes of rows, each column in the narrowest type that holds its codes.
 
-    Parameters
-    ----------
-    X
-        (n_rows, n_features) codes.
-    sizes
-        (n_features,) S_j.
-    scored
-        Whether a code of S_j or more is unseen, S_j + 1; else the sizes are those found.
+    X       (n_rows, n_features) codes.
+    sizes   (n_features,) S_j.
+    scored  Whether a code of S_j or more is unseen, S_j + 1; else the sizes are those found.
 
-    Raises
-    ------
-    DataError, OverflowError
-        When a code is negative; when one is S_j or more, and rows are not to be scored.
+    Raises DataError, OverflowError when a code is negative; when one is S_j or more, and rows are
+    not to be scored.
     """
     # Two more codes have a place when rows are scored: a missing value and an unseen one.
     widths = np.select([sizes + 2 <= 1 << 8, sizes + 2 <= 1 << 16], [0, 1], 2)
@@ -141,12 +134,8 @@ class RowScorer:
     It scores rows as they stand; turning them into columns for the kernels would cost more than
     it brings where rows are few, or the log joint is one matrix product.
 
-    Parameters
-    ----------
-    log_prior
-        (n_classes,) nats; what a row gets that no class can have made.
-    n_features
-        Columns of the rows.
+    log_prior   (n_classes,) nats; what a row gets that no class can have made.
+    n_features  Columns of the rows.
     """
 
     def __init__(self, log_prior: Floats, n_features: int) -> None:
@@ -177,19 +166,12 @@ class RowScorer:
 class LinearScorer(RowScorer):
     """Log joints that are linear in the row: constant + X @ weights.T.
 
-    Parameters
-    ----------
-    log_prior
-        (n_classes,) nats.
-    constant
-        (n_classes,) added to every row.
-    weights
-        (n_classes, n_features); an infinite weight counts where the number is not 0.
-    above
-        Score indicators of the numbers above this threshold; None to score the numbers.
-    absent
-        (n_classes, n_features) weights of 1 - X beside those of X; only their infinities are
-        read, finite ones being folded into `weights` and `constant`. None for none.
+    log_prior  (n_classes,) nats.
+    constant   (n_classes,) added to every row.
+    weights    (n_classes, n_features); an infinite weight counts where the number is not 0.
+    above      Score indicators of the numbers above this threshold; None to score the numbers.
+    absent     (n_classes, n_features) weights of 1 - X beside those of X; only their infinities are
+               read, finite ones being folded into `weights` and `constant`. None for none.
     """
 
     def __init__(
@@ -231,12 +213,8 @@ def _split(weights: Floats) -> tuple[Floats, tuple[float, Floats] | None]:
 class GaussianScorer(RowScorer):
     """Naive Bayes over normal distributions, ln N(x) = constant - half_precision (x - mean)².
 
-    Parameters
-    ----------
-    log_prior
-        (n_classes,) nats.
-    mean, half_precision, constant
-        (n_classes, n_features).
+    log_prior               (n_classes,) nats.
+    mean, half_precision, constant  (n_classes, n_features).
     """
 
     def __init__(

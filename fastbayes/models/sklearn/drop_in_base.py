@@ -36,20 +36,11 @@ LARGEST_CODE = 1 << 24
 def code_counts(stats: Statistics) -> ArrayStatistics:
     """Return counts of codes 0, 1, ... from counts of columns that hold such codes.
 
-    Parameters
-    ----------
-    stats
-        Every feature categorical, its values whole numbers from 0 or booleans, none missing.
+    stats  Every feature categorical, its values whole numbers from 0 or booleans, none missing.
 
-    Returns
-    -------
-    ArrayStatistics
-        With a part "values".
+    Returns: with a part "values".
 
-    Raises
-    ------
-    SchemaError
-        When a column is something else; the message names it.
+    Raises SchemaError when a column is something else; the message names it.
     """
     values = stats.values
     codes = []
@@ -81,20 +72,11 @@ def code_counts(stats: Statistics) -> ArrayStatistics:
 def numeric_moments(stats: Statistics) -> ArrayStatistics:
     """Return moments of arrays from moments of numeric columns.
 
-    Parameters
-    ----------
-    stats
-        Every feature numeric, none missing, rows without weights.
+    stats  Every feature numeric, none missing, rows without weights.
 
-    Returns
-    -------
-    ArrayStatistics
-        With a part "moments".
+    Returns: with a part "moments".
 
-    Raises
-    ------
-    SchemaError
-        When a column is categorical or has missing values, or rows were weighted.
+    Raises SchemaError when a column is categorical or has missing values, or rows were weighted.
     """
     if stats.weighted:
         raise SchemaError(
@@ -321,16 +303,9 @@ class DropIn(ArrayRows):
 def is_real(value: Any, least: float = 0.0) -> bool:
     """Return whether a parameter is a real number of at least this.
 
-    Parameters
-    ----------
-    value
-        The parameter.
-    least
-        The smallest number that is allowed.
+    value  The parameter.
+    least  The smallest number that is allowed.
 
-    Returns
-    -------
-    bool
-        False for NaN and infinity.
+    Returns: false for NaN and infinity.
     """
     return isinstance(value, numbers.Real) and least <= float(value) < np.inf
