@@ -106,7 +106,7 @@ class Coefficients:
             known = wide[at : at + layout.sizes[a] * layout.sizes[b]]
             cells = tables[offsets[i] : offsets[i + 1]].reshape(sizes[a], sizes[b], wide.shape[1])
             cells[:-2, :-2] = known.reshape(layout.sizes[a], layout.sizes[b], wide.shape[1])
-        slope = wide[rows.numeric : rows.numeric + layout.n_numeric] / layout.scale[:, None]
+        slope = wide[layout.numeric] / layout.scale[:, None]
         return cls.of(wide[0], tables, offsets, layout.center, slope, pairs=layout.pairs)
 
     # -- what they are -------------------------------------------------------------------------
@@ -163,9 +163,9 @@ class Coefficients:
 
         layout  As in `theta`.
         """
-        found, numeric = np.zeros((layout.n_rows, 1)), layout.rows.numeric
+        found = np.zeros((layout.n_rows, 1))
         found[0] = self.common[0] + layout.center @ self.common[1:]
-        found[numeric : numeric + layout.n_numeric, 0] = self.common[1:] * layout.scale
+        found[layout.numeric, 0] = self.common[1:] * layout.scale
         return found
 
     def _blocks(self, *, common: bool = True) -> tuple[Floats, Floats, Floats]:

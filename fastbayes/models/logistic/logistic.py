@@ -22,7 +22,6 @@ from fastbayes.models.estimator.prior_shift import shifted_prior
 from fastbayes.models.estimator.unavailable import unavailable
 from fastbayes.models.logistic.linear import Coefficients
 from fastbayes.models.logistic.logistic_fit import (
-    Options,
     layout_of,
     naive_bayes_start,
     prior_start,
@@ -387,15 +386,7 @@ class LogisticRegression(Classifier):
             base = prior_start(whole, layout, weight)
         else:
             theta = np.zeros((layout.n_rows, layout.n_outputs))
-        options = Options(
-            penalty=None if math.isinf(self.C) else self.penalty,
-            C=float(self.C),
-            solver=self.solver,
-            learning_rate=self.learning_rate,
-            tol=float(self.tol),
-            max_iter=int(self.max_iter),
-        )
-        found, after, separable = solve(reading, n_rows, whole, theta, options, memory, base)
+        found, after, separable = solve(self, reading, n_rows, whole, theta, memory, base)
         cautions(self, found, separable, whole)
         fit = Fit(
             coefficients=Coefficients.from_theta(found.theta, layout),
@@ -407,7 +398,11 @@ class LogisticRegression(Classifier):
             objective=found.objective,
             trace=np.array(found.trace, np.float64).reshape(-1, 4),
         )
-        return with_information(fit, reading, options, whole) if self.standard_errors else fit
+        return with_information(fit, self, reading, whole) if self.standard_errors else fit
+
+    @property
+    def _penalty(self) -> str | None:
+        return None if math.isinf(self.C) else self.penalty
 
     def _class_weights(self, stats: Statistics) -> Floats | None:
         if self.class_weight is None:
@@ -570,9 +565,8 @@ class LogisticRegression(Classifier):
         )
         theta = c.theta(layout)
         loss, gradient, rows, total = reading.sums(lambda gradient: gradient.loss_gradient(theta))
-        numeric = slice(layout.rows.numeric, layout.rows.numeric + layout.n_numeric)
         # From derivatives by slopes around the center to those by slopes around 0.
-        gradient[numeric] += c.center[:, None] * gradient[0]
+        gradient[layout.numeric] += c.center[:, None] * gradient[0]
         return LossGradient(rows, total, loss, gradient, at=LossGradient.mark(theta))
 
     def coefficients(self, *, level: float = 0.95) -> pa.Table:

@@ -19,7 +19,6 @@ from fastbayes.models.logistic.minimise import (
     by_scipy,
     descent,
     newton,
-    sparse_newton,
 )
 from fastbayes.scan.packed_rows import PackedRows, Reading, read_rows
 from fastbayes.statistics.bundle import Statistics
@@ -246,26 +245,6 @@ OVERWHELMED = 1e6
 MOST_PENALTY = 1e280
 
 
-@dataclass(frozen=True)
-class Options:
-    """How to fit.
-
-    penalty        "l2", "l1" or None
-    C              inverse strength of the penalty
-    solver         "newton-cg", "lbfgs", "conjugate_gradient" or "gradient"
-    learning_rate  of "gradient"
-    tol            largest derivative, by the weight of the rows, at which to stop
-    max_iter       steps at most
-    """
-
-    penalty: str | None
-    C: float
-    solver: str
-    learning_rate: float | None
-    tol: float
-    max_iter: int
-
-
 def layout_of(
     stats: Statistics,
     pairs: Sequence[tuple[int, int]] = (),
@@ -306,9 +285,8 @@ def penalty_of(layout: Layout, strength: float, power: int) -> Floats:
     """Return what each coefficient's `power` is weighed by, (P, 1), in the layout's units."""
     found = np.full((layout.n_rows, 1), strength)
     found[layout.rows.intercept] = 0.0
-    numeric = slice(layout.rows.numeric, layout.rows.numeric + layout.n_numeric)
     with np.errstate(over="ignore"):
-        found[numeric, 0] /= np.maximum(layout.scale**power, 1e-300)
+        found[layout.numeric, 0] /= np.maximum(layout.scale**power, 1e-300)
     return np.minimum(found, MOST_PENALTY)
 
 
@@ -327,8 +305,7 @@ def naive_bayes_start(stats: Statistics, layout: Layout, class_weight: Floats | 
     variance = np.maximum(variance / layout.scale**2, LEAST_VARIANCE)
     apart = ((moments.mean - layout.center[:, None]) + moments.rest) / layout.scale[:, None]
     apart = np.where(moments.count > 0, apart, 0.0)
-    numeric = layout.rows.numeric
-    theta[numeric : numeric + layout.n_numeric] = apart / variance[:, None]
+    theta[layout.numeric] = apart / variance[:, None]
     theta[0] -= (apart**2 / variance[:, None]).sum(axis=0) / 2
     if layout.n_outputs == 1:
         return np.ascontiguousarray(theta[:, 1:] - theta[:, :1])
@@ -409,8 +386,7 @@ def intercepts_centred(theta: Floats, layout: Layout) -> Floats:
     """Return coefficients whose intercepts, in the units of the columns, sum to 0 over classes."""
     if layout.n_outputs == 1:
         return theta
-    numeric = theta[layout.rows.numeric : layout.rows.numeric + layout.n_numeric]
-    intercept = theta[0] - (layout.center / layout.scale) @ numeric
+    intercept = theta[0] - (layout.center / layout.scale) @ theta[layout.numeric]
     theta = theta.copy()
     theta[0] -= intercept.mean()
     return theta
@@ -432,11 +408,11 @@ def steps_of_samples(n_rows: int, reading: Reading) -> tuple[int, ...]:
 
 
 def solve(
+    model: Any,
     reading: Reading,
     n_rows: int,
     stats: Statistics,
     theta: Floats,
-    options: Options,
     memory: Memory | None,
     base: Floats | None = None,
 ) -> tuple[Found, Memory, bool]:
@@ -444,20 +420,22 @@ def solve(
 
     Separable: all rows, or some of them, can be told apart without error.
 
+    model    Whose parameters say how.
     reading  Which rows.
     n_rows   How many there are, more or less.
     stats    Counts of these and of all earlier rows.
     theta    (P, M) where to begin.
-    options  How.
     memory   Of earlier rows.
     base     To which the beginning may be drawn back; None where it stays as it is.
     """
     layout = reading.layout
-    steps = steps_of_samples(n_rows, reading) if options.solver == "newton-cg" else ()
+    steps = steps_of_samples(n_rows, reading) if model.solver == "newton-cg" else ()
     *samples, rows = read_rows(reading, n_rows, steps)
-    strength = 0.0 if options.penalty is None else 1.0 / options.C
-    squared = penalty_of(layout, strength if options.penalty == "l2" else 0.0, 2)
-    absolute = penalty_of(layout, strength, 1) if options.penalty == "l1" else None
+    strength = 0.0 if model._penalty is None else 1.0 / model.C
+    squared = penalty_of(layout, strength if model._penalty == "l2" else 0.0, 2)
+    absolute = None
+    if model._penalty == "l1":
+        absolute = penalty_of(layout, strength, 1) + np.zeros_like(theta)
     power = 2 if absolute is None else 1
     project = centred(stats, layout, power) if memory is None else _as_it_is
     theta = project(theta)
@@ -467,28 +445,24 @@ def solve(
     whole = Penalised(rows, squared, memory)
     if base is not None:
         theta = project(drawn_back(parts[0] if parts else whole, theta, project(base)))
-    theta, trace = _of_samples(parts, rows.n_rows, theta, absolute, project, options)
-    recorder = Recorder(whole, before=trace[-1].passes if trace else 0.0)
-    told: dict[str, Any] = {"tol": options.tol, "max_iter": options.max_iter}
-    if absolute is not None:
-        told |= {"project": project, "recorder": recorder}
-        found = sparse_newton(whole, theta, absolute + np.zeros_like(theta), **told)
-    elif options.solver == "newton-cg":
-        told |= {"project": project, "recorder": recorder}
-        if parts:
+    theta, trace = _of_samples(parts, rows.n_rows, theta, absolute, project, model)
+    told: dict[str, Any] = {"tol": model.tol, "max_iter": model.max_iter}
+    if model.solver == "newton-cg":
+        told["recorder"] = Recorder(whole, before=trace[-1].passes if trace else 0.0)
+        if parts and absolute is None:
             told |= {"sample": parts[-1], "share": samples[-1].n_rows / max(rows.n_rows, 1)}
-        found = newton(whole, theta, **told)
-    elif options.solver == "gradient":
-        found = descent(whole, theta, rate=options.learning_rate, **told)
+        found = newton(whole, theta, absolute=absolute, project=project, **told)
+    elif model.solver == "gradient":
+        found = descent(whole, theta, rate=model.learning_rate, **told)
     else:
-        found = by_scipy(whole, theta, options.solver, **told)
+        found = by_scipy(whole, theta, model.solver, **told)
     theta = intercepts_centred(project(found.theta), layout)
-    separable = options.penalty is None and memory is None and runs_away(rows, theta, stats)
+    separable = model._penalty is None and memory is None and runs_away(rows, theta, stats)
     if separable:
         found = replace(found, converged=False)
     found = replace(found, theta=theta, trace=(*trace, *found.trace))
     after = remembered(samples[-1] if samples else rows, theta, memory)
-    if options.solver != "newton-cg":
+    if model.solver != "newton-cg":
         # These ended before the coefficients were centred, which lowers the penalty.
         objective = after.loss + float((squared * theta * theta).sum()) / 2
         found = replace(found, objective=objective)
@@ -501,23 +475,22 @@ def _of_samples(
     theta: Floats,
     absolute: Floats | None,
     project: Callable[[Floats], Floats],
-    options: Options,
+    model: Any,
 ) -> tuple[Floats, list[Iterate]]:
     """Return where samples lead to, one after the other, and the points on the way."""
     trace: list[Iterate] = []
     for part in parts:
         share = part.rows.n_rows / max(n_rows, 1)
-        told: dict[str, Any] = {
-            "tol": options.tol,
-            "max_iter": min(options.max_iter, MOST_LOOSE),
-            "ratio": LOOSE,
-            "project": project,
-            "recorder": Recorder(part, share),
-        }
-        if absolute is None:
-            found = newton(part, theta, **told)
-        else:
-            found = sparse_newton(part, theta, absolute + np.zeros_like(theta), **told)
+        found = newton(
+            part,
+            theta,
+            tol=model.tol,
+            max_iter=min(model.max_iter, MOST_LOOSE),
+            ratio=LOOSE,
+            absolute=absolute,
+            project=project,
+            recorder=Recorder(part, share),
+        )
         theta, spent = found.theta, trace[-1].passes if trace else 0.0
         # One pass over a sample is a share of one over all rows.
         trace += [step._replace(passes=spent + share * step.passes) for step in found.trace]

@@ -226,9 +226,8 @@ def theta_by_name(
     theta = np.zeros((layout.n_rows, layout.n_outputs))
     for at, name in enumerate(here, 1):
         theta[at] = known.get(name, 0.0)
-    numeric = slice(layout.rows.numeric, layout.rows.numeric + layout.n_numeric)
-    theta[0] = intercept + layout.center @ theta[numeric]
-    theta[numeric] *= layout.scale[:, None]
+    theta[0] = intercept + layout.center @ theta[layout.numeric]
+    theta[layout.numeric] *= layout.scale[:, None]
     return theta
 
 

@@ -123,23 +123,30 @@ def newton(
     *,
     tol: float,
     max_iter: int,
+    absolute: Floats | None = None,
     sample: Objective | None = None,
     project: Callable[[Floats], Floats] = lambda theta: theta,
     recorder: Recorder | None = None,
     share: float = 1.0,
     ratio: float = 0.0,
 ) -> Found:
-    """Minimise by Newton steps, each solved by preconditioned conjugate gradients.
+    """Minimise f(theta), or f(theta) + Σ absolute |theta|, by Newton steps.
 
-    objective  The function.
+    Those of f alone are solved by preconditioned conjugate gradients. With absolute values each
+    goes towards the minimum of f's second-order expansion plus these (proximal Newton), which is
+    looked for as exactly as the progress is worth; zeros are found along with all others.
+
+    objective  f, smooth and convex.
     theta      (P, M) where to begin.
-    tol        Largest derivative, by the weight of the rows, at which to stop. The value is then
-               within 1e-6 `tol` of the minimum, relatively, as the last step foretells.
+    tol        Largest derivative, or component of the shortest subgradient, by the weight of the
+               rows, at which to stop. The value of f alone is then within 1e-6 `tol` of the
+               minimum, relatively, as the last step predicts.
     max_iter   Steps at most.
+    absolute   (P, M) weights of the absolute values; 0 where there is no penalty.
     sample     The same function of a part of the rows, scaled: its curvature is used as long as
-               that takes the gradient down.
-    project    Returns coefficients of no greater value, told some: the same function of the rows,
-               and a smaller penalty.
+               that takes the gradient down. Of f alone.
+    project    Returns coefficients of the same f and no larger penalty. Where f is flat in a
+               direction, absolute values end there at a zero: Newton's steps know no bound.
     recorder   Takes note of points.
     share      Passes over all rows that one over the sample is.
     ratio      Stop where the gradient is this share of what it was at first.
@@ -148,47 +155,72 @@ def newton(
     ----------
     Eisenstat, Walker (1996), Choosing the forcing terms in an inexact Newton method, SIAM Journal
     on Scientific Computing 17, eq. 2.6. Lin, Weng, Keerthi (2008), Trust region Newton method for
-    logistic regression, Journal of Machine Learning Research 9.
+    logistic regression, Journal of Machine Learning Research 9. Lee, Sun, Saunders (2014), Proximal
+    Newton-type methods for minimizing composite functions, SIAM Journal on Optimization 24.
     """
     recorder = recorder or Recorder(objective)
     before = 0.0 if sample is None else sample.passes
-    value, gradient = objective.value_gradient(theta)
-    first = norm = recorder.norm(gradient)
+    theta = theta if absolute is None else project(theta)
+    smooth, gradient = objective.value_gradient(theta)
+    value, pull = smooth + _penalty(theta, absolute), steepest(theta, gradient, absolute)
+    first = norm = recorder.norm(pull)
     gap, size, forcing, reason = math.inf, math.inf, 0.1, NOT_ENOUGH
     n_iter = 0
     while True:
         spent = 0.0 if sample is None else share * (sample.passes - before)
         recorder.note(value, norm, spent)
-        close = gap <= 1e-6 * tol * max(min(1.0, objective.total), abs(value))
-        if (norm <= tol and (close or norm <= 1e-3 * tol)) or norm <= ratio * first:
+        close = absolute is not None or norm <= 1e-3 * tol
+        close = close or gap <= 1e-6 * tol * max(min(1.0, objective.total), abs(value))
+        if (norm <= tol and close) or norm <= ratio * first:
             reason = ""
             break
         if n_iter >= max_iter:
             break
         curved = objective if sample is None else sample
-        scale = preconditioner(curved.curvature(theta), gradient, objective.total)
-        now = sized(gradient, scale)
+        diagonal = curved.curvature(theta)
+        scale = preconditioner(diagonal, pull, objective.total)
+        now = sized(pull, scale)
         if size < math.inf:
             # The faster the gradient falls, the more exactly a step is worth solving.
             forcing = float(np.clip((now / size) ** 1.5, 1e-3, max(0.1, 0.9 * forcing**1.5)))
-        residual = forcing if sample is None else SAMPLED
-        step = -solved(curved.hessian_product(theta), gradient, scale, residual)
-        slope = float((gradient * step).sum())
-        taken = line_search(objective, theta, value, gradient, step, slope, scale, project)
+        product = curved.hessian_product(theta)
+        if absolute is None:
+            step = -solved(product, gradient, scale, forcing if sample is None else SAMPLED)
+        else:
+            model = QuadraticModel(theta, gradient, absolute, scale, product, scale - diagonal)
+            step = model.minimum(forcing * now) - theta
+        taken = line_search(objective, theta, value, gradient, step, scale, absolute, project)
         if taken is None:
             if sample is not None:
                 sample, size = None, math.inf
                 continue
             reason = "" if norm <= tol else AT_ROUNDING
             break
-        theta, value, gradient = taken
+        slope = float((gradient * step).sum())
+        theta, smooth, gradient = taken
+        theta = theta if absolute is None else project(theta)
+        value, pull = smooth + _penalty(theta, absolute), steepest(theta, gradient, absolute)
         n_iter += 1
-        norm, after = recorder.norm(gradient), sized(gradient, scale)
+        norm, after = recorder.norm(pull), sized(pull, scale)
         gap, size = -slope / 2 * (after / now) ** 2 if now > 0 else 0.0, now
         if sample is not None and after > POOR * now:
             recorder.before += share * (sample.passes - before)
             sample, size = None, math.inf
+    theta = theta + 0.0  # no coefficient is -0
     return Found(theta, value, norm, not reason, n_iter, tuple(recorder.steps), reason)
+
+
+def steepest(theta: Floats, gradient: Floats, absolute: Floats | None) -> Floats:
+    """Return the shortest subgradient of f + Σ absolute |theta|, f having this gradient."""
+    if absolute is None:
+        return gradient
+    away = gradient + np.sign(theta) * absolute
+    at_zero = np.sign(gradient) * np.maximum(np.abs(gradient) - absolute, 0.0)
+    return np.where(theta != 0, away, at_zero)
+
+
+def _penalty(theta: Floats, absolute: Floats | None) -> float:
+    return 0.0 if absolute is None else float((absolute * np.abs(theta)).sum())
 
 
 def preconditioner(diagonal: Floats, gradient: Floats, total: float) -> Floats:
@@ -247,26 +279,33 @@ def line_search(
     value: float,
     gradient: Floats,
     step: Floats,
-    slope: float,
     scale: Floats,
-    project: Callable[[Floats], Floats],
+    absolute: Floats | None = None,
+    project: Callable[[Floats], Floats] = lambda theta: theta,
 ) -> tuple[Floats, float, Floats] | None:
-    """Return the point after a step that is short enough, its value and gradient; None without."""
-    noise, now = rounding(objective, value), sized(gradient, scale)
+    """Return the point after a step that is short enough, f and its gradient; None without."""
+    noise, now = rounding(objective, value), sized(steepest(theta, gradient, absolute), scale)
+    slope = float((gradient * step).sum())
+    if absolute is not None:
+        slope += float((absolute * (np.abs(theta + step) - np.abs(theta))).sum())
     length = 1.0
     for _ in range(MOST_HALVINGS):
-        tried = project(theta + length * step)
-        reached, there = objective.value_gradient(tried)
+        tried = theta + length * step
+        tried = project(tried) if absolute is None else tried
+        smooth, there = objective.value_gradient(tried)
+        reached = smooth + _penalty(tried, absolute)
         if not math.isfinite(reached):
             length *= 0.1
             continue
         # So near the minimum that values differ by rounding, the gradient tells.
         if -slope * length <= 100 * noise and reached <= value + noise:
-            return (tried, reached, there) if sized(there, scale) < now / 2 else None
+            closer = sized(steepest(tried, there, absolute), scale) < now / 2
+            return (tried, smooth, there) if closer else None
         if reached <= value + PROMISE * length * slope:
-            return tried, reached, there
+            return tried, smooth, there
         bend = reached - value - length * slope
-        length *= float(np.clip(-slope * length / (2 * bend), 0.1, 0.5)) if bend > 0 else 0.5
+        bent = absolute is None and bend > 0
+        length *= float(np.clip(-slope * length / (2 * bend), 0.1, 0.5)) if bent else 0.5
     return None
 
 
@@ -295,9 +334,7 @@ def descent(
             break
         step = -gradient / objective.total
         if rate is None:
-            slope = float((gradient * step).sum())
-            told = (theta, value, gradient, 2 * length * step, 2 * length * slope, ones)
-            taken = line_search(objective, *told, lambda theta: theta)
+            taken = line_search(objective, theta, value, gradient, 2 * length * step, ones)
             if taken is None:
                 reason = AT_ROUNDING
                 break
@@ -397,119 +434,9 @@ MOST_FACES = 20
 SETTLED = 0.1
 
 
-def steepest(theta: Floats, gradient: Floats, weight: Floats) -> Floats:
-    """Return the shortest subgradient of f + Σ weight |theta|, f having this gradient."""
-    away = gradient + np.sign(theta) * weight
-    at_zero = np.sign(gradient) * np.maximum(np.abs(gradient) - weight, 0.0)
-    return np.where(theta != 0, away, at_zero)
-
-
 def shrunk(theta: Floats, by: Floats) -> Floats:
     """Return coefficients moved towards zero by so much, and no further."""
     return np.sign(theta) * np.maximum(np.abs(theta) - by, 0.0)
-
-
-def sparse_newton(
-    objective: Objective,
-    theta: Floats,
-    weight: Floats,
-    *,
-    tol: float,
-    max_iter: int,
-    project: Callable[[Floats], Floats] = lambda theta: theta,
-    recorder: Recorder | None = None,
-    ratio: float = 0.0,
-) -> Found:
-    """Minimise f(theta) + Σ weight |theta| by proximal Newton steps.
-
-    Each step goes towards the minimum of f's second-order expansion plus the absolute values,
-    which is looked for as exactly as the progress is worth; zeros are found along with all others.
-
-    objective  f, smooth and convex.
-    theta      (P, M) where to begin.
-    weight     (P, M) of the absolute values; 0 where there is no penalty.
-    tol        Largest component of the shortest subgradient, by the weight of the rows, at which to
-               stop.
-    max_iter   Steps at most.
-    project    Returns coefficients of the same f and derivatives and no greater sum of absolute
-               values. Where f is flat in a direction, it has to end at a zero: Newton's steps know
-               no bound there.
-    recorder   Takes note of points.
-    ratio      Stop where the subgradient is this share of what it was at first.
-
-    References
-    ----------
-    Lee, Sun, Saunders (2014), Proximal Newton-type methods for minimizing composite functions, SIAM
-    Journal on Optimization 24. Eisenstat, Walker (1996), Choosing the forcing terms in an inexact
-    Newton method, SIAM Journal on Scientific Computing 17.
-    """
-    recorder = recorder or Recorder(objective)
-    theta = project(theta)
-    smooth, gradient = objective.value_gradient(theta)
-    value, reason, n_iter = smooth + _penalty(theta, weight), NOT_ENOUGH, 0
-    away = steepest(theta, gradient, weight)
-    first = norm = recorder.norm(away)
-    size, forcing = math.inf, 0.1
-    while True:
-        recorder.note(value, norm)
-        if norm <= tol or norm <= ratio * first:
-            reason = ""
-            break
-        if n_iter >= max_iter:
-            break
-        diagonal = objective.curvature(theta)
-        scale = preconditioner(diagonal, away, objective.total)
-        now = sized(away, scale)
-        if size < math.inf:
-            # The faster the subgradient falls, the more exactly a step is worth solving.
-            forcing = float(np.clip((now / size) ** 1.5, 1e-3, max(0.1, 0.9 * forcing**1.5)))
-        model = QuadraticModel.of(objective, theta, gradient, weight, scale, scale - diagonal)
-        step = model.minimum(forcing * now) - theta
-        taken = _line_search(objective, theta, value, gradient, step, weight, scale)
-        if taken is None:
-            reason = AT_ROUNDING
-            break
-        n_iter += 1
-        theta, smooth, gradient = taken
-        theta = project(theta)
-        value = smooth + _penalty(theta, weight)
-        away = steepest(theta, gradient, weight)
-        norm, size = recorder.norm(away), now
-    theta = theta + 0.0  # no coefficient is -0
-    return Found(theta, value, norm, not reason, n_iter, tuple(recorder.steps), reason)
-
-
-def _penalty(theta: Floats, weight: Floats) -> float:
-    return float((weight * np.abs(theta)).sum())
-
-
-def _line_search(
-    objective: Objective,
-    theta: Floats,
-    value: float,
-    gradient: Floats,
-    step: Floats,
-    weight: Floats,
-    scale: Floats,
-) -> tuple[Floats, float, Floats] | None:
-    """Return the point after a step that is short enough, f and its gradient; None without."""
-    noise = rounding(objective, value)
-    now = sized(steepest(theta, gradient, weight), scale)
-    told = float((gradient * step).sum())
-    told += float((weight * (np.abs(theta + step) - np.abs(theta))).sum())
-    length = 1.0
-    for _ in range(MOST_HALVINGS):
-        tried = theta + length * step
-        smooth, there = objective.value_gradient(tried)
-        reached = smooth + _penalty(tried, weight)
-        # So near the minimum that values differ by rounding, the subgradient tells.
-        if -told * length <= 100 * noise and reached <= value + noise:
-            closer = sized(steepest(tried, there, weight), scale) < now / 2
-            return (tried, smooth, there) if closer else None
-        if math.isfinite(reached) and reached <= value + PROMISE * length * told:
-            return tried, smooth, there
-        length /= 2
-    return None
 
 
 class QuadraticModel(NamedTuple):
@@ -518,28 +445,20 @@ class QuadraticModel(NamedTuple):
     theta, gradient  the point and f's derivatives there
     weight           of the absolute values
     scale            what each coefficient curves by itself
-    product          from a direction to the Hessian's product with it
+    hessian          from a direction to the Hessian's product with it
+    more             curvature of each coefficient by itself beyond that of f
     """
 
     theta: Floats
     gradient: Floats
     weight: Floats
     scale: Floats
-    product: Callable[[Floats], Floats]
+    hessian: Callable[[Floats], Floats]
+    more: Floats
 
-    @classmethod
-    def of(
-        cls,
-        objective: Objective,
-        theta: Floats,
-        gradient: Floats,
-        weight: Floats,
-        scale: Floats,
-        more: Floats,
-    ) -> QuadraticModel:
-        """Return the expansion, with so much more curvature of each coefficient by itself."""
-        full: Callable[[Floats], Floats] = objective.hessian_product(theta)
-        return cls(theta, gradient, weight, scale, lambda along: full(along) + more * along)
+    def product(self, along: Floats) -> Floats:
+        """Return the second derivatives times a direction."""
+        return self.hessian(along) + self.more * along
 
     def minimum(self, enough: float) -> Floats:
         """Return where the subgradient is at most so long, or a point on the way there.

@@ -23,7 +23,7 @@ from fastbayes.kernels import dispatch
 from fastbayes.kernels.numpy.linear import with_pairs
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.logistic.linear import Coefficients
-from fastbayes.models.logistic.logistic_fit import Options, penalty_of
+from fastbayes.models.logistic.logistic_fit import penalty_of
 from fastbayes.models.logistic.logistic_model import Fit
 from fastbayes.scan import engine
 from fastbayes.scan.packed_rows import Reading
@@ -54,33 +54,26 @@ def check_wald(layout: Layout, *, first: bool) -> None:
         )
 
 
-def with_information(fit: Fit, reading: Reading, options: Options, stats: Statistics) -> Fit:
+def with_information(fit: Fit, model: Any, reading: Reading, stats: Statistics) -> Fit:
     """Return a fit with what standard errors are made of.
 
     fit      To rows.
+    model    To which it belongs.
     reading  Which rows.
-    options  How they were fitted.
     stats    Their counts.
     """
     found = information_of(reading, fit.coefficients)
     layout, values = reading.layout, stats.values
     references = None
-    if options.penalty == "l2":
+    if model._penalty == "l2":
+        every = np.arange(layout.n_rows)
         for output in range(layout.n_outputs):
-            np.fill_diagonal(
-                found[output, output],
-                found[output, output].diagonal() + penalty_of(layout, 1 / options.C, 2)[:, 0],
-            )
+            found[output, output, every, every] += penalty_of(layout, 1 / model.C, 2)[:, 0]
     else:
-        references = np.array([most_frequent(counts) for counts in (
-            values.of(j) for j in range(len(layout.sizes))
-        )], np.int64)  # fmt: skip
+        # The value that most rows have, the first of equals, -1 where there is none.
+        counted = [values.of(j).sum(axis=1) for j in range(len(layout.sizes))]
+        references = np.array([n.argmax() if len(n) else -1 for n in counted], np.int64)
     return replace(fit, information=found, references=references)
-
-
-def most_frequent(counts: NDArray[Any]) -> int:
-    """Return the value that most rows have, the first of equals, -1 where there is none."""
-    return int(counts.sum(axis=1).argmax()) if len(counts) else -1
 
 
 def information(coefficients: Coefficients, layout: Layout, batch: Batch, weight: Any) -> Floats:
