@@ -39,11 +39,11 @@ from fastbayes.models.joint.joint import JointBayes as JointBayes
 from fastbayes.models.joint.joint_gaussian import JointGaussian as JointGaussian
 from fastbayes.models.logistic.logistic import LogisticRegression as LogisticRegression
 from fastbayes.models.numeric.gaussian import GaussianBayes as GaussianBayes
-from fastbayes.models.sklearn.drop_in_categorical import CategoricalNB as CategoricalNB
-from fastbayes.models.sklearn.drop_in_discrete import BernoulliNB as BernoulliNB
-from fastbayes.models.sklearn.drop_in_discrete import ComplementNB as ComplementNB
-from fastbayes.models.sklearn.drop_in_discrete import MultinomialNB as MultinomialNB
-from fastbayes.models.sklearn.drop_in_gaussian import GaussianNB as GaussianNB
+from fastbayes.models.sklearn.naive_bayes import BernoulliNB as BernoulliNB
+from fastbayes.models.sklearn.naive_bayes import CategoricalNB as CategoricalNB
+from fastbayes.models.sklearn.naive_bayes import ComplementNB as ComplementNB
+from fastbayes.models.sklearn.naive_bayes import GaussianNB as GaussianNB
+from fastbayes.models.sklearn.naive_bayes import MultinomialNB as MultinomialNB
 from fastbayes.networks.network import BayesianNetwork as BayesianNetwork
 from fastbayes.scan.counting import count as count
 from fastbayes.scan.planning import Plan as Plan

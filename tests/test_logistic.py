@@ -15,7 +15,7 @@ from logistic_rows import rows
 import fastbayes as fb
 from fastbayes.core.errors import DataError, FastBayesWarning, MemoryLimitError, SchemaError
 from fastbayes.core.layout import Layout
-from fastbayes.models.logistic.logistic_objective import Memory, rows_before
+from fastbayes.models.logistic.logistic_fit import Memory, rows_before
 
 LR = fb.LogisticRegression
 

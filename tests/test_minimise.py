@@ -10,8 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from fastbayes.models.logistic.minimise import by_scipy, descent, newton, solved
-from fastbayes.models.logistic.minimise_sparse import shrunk, sparse_newton, steepest
+from fastbayes.models.logistic.minimise import (
+    by_scipy,
+    descent,
+    newton,
+    shrunk,
+    solved,
+    steepest,
+)
 
 
 class Quadratic:
@@ -189,11 +195,11 @@ def subgradient_is_small(f, theta, weight):
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("strength", [0.1, 3.0, 30.0, 1e6])
-def test_sparse_newton_meets_the_conditions_of_the_minimum(seed, strength):
+def test_newton_with_absolute_values_meets_the_conditions_of_the_minimum(seed, strength):
     f = logistic(200, 6, seed, c=0.0)
     weight = np.full((6, 1), strength)
     weight[0] = 0.0
-    found = sparse_newton(f, np.full((6, 1), 0.3), weight, tol=1e-8, max_iter=200)
+    found = newton(f, np.full((6, 1), 0.3), absolute=weight, tol=1e-8, max_iter=200)
     assert found.converged
     assert subgradient_is_small(f, found.theta, weight)
     values = [step.objective for step in found.trace]
@@ -202,10 +208,10 @@ def test_sparse_newton_meets_the_conditions_of_the_minimum(seed, strength):
         assert (found.theta[1:] == 0).all()
 
 
-def test_sparse_newton_solves_a_separable_problem_by_hand():
+def test_newton_with_absolute_values_solves_a_separable_problem_by_hand():
     b = np.array([3.0, -0.5, 1.0, -4.0])
     f = Quadratic(np.diag([1.0, 1.0, 2.0, 4.0]), b)
-    found = sparse_newton(f, np.ones((4, 1)), np.ones((4, 1)), tol=1e-12, max_iter=50)
+    found = newton(f, np.ones((4, 1)), absolute=np.ones((4, 1)), tol=1e-12, max_iter=50)
     np.testing.assert_allclose(found.theta[:, 0], [2.0, 0.0, 0.0, -0.75], atol=1e-12)
 
 

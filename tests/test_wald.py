@@ -17,7 +17,7 @@ from fastbayes.core.layout import Layout
 from fastbayes.core.schema import Feature, Schema
 from fastbayes.models.logistic import wald
 from fastbayes.models.logistic.linear import Coefficients
-from fastbayes.models.logistic.observed_information import check_wald, information
+from fastbayes.models.logistic.wald import check_wald, information
 
 
 def problem(seed, k, sizes=(3, 2, 4), p=2, pairs=((0, 2),), n=400, weighted=True, missing=0.1):

@@ -85,6 +85,12 @@ class Layout:
         return FirstRows(0, ends - self.sizes, numeric, after - self.pair_sizes)
 
     @property
+    def numeric(self) -> slice:
+        """The rows of the numeric features."""
+        first = self.rows.numeric
+        return slice(first, first + self.n_numeric)
+
+    @property
     def n_rows(self) -> int:
         """P, the number of rows."""
         return 1 + int(self.sizes.sum()) + self.n_numeric + int(self.pair_sizes.sum())

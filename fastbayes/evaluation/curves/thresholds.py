@@ -24,7 +24,7 @@ from fastbayes.models.estimator.protocol import (
     split_target,
 )
 from fastbayes.models.leave_one_out.loo_bernoulli import LooBernoulli
-from fastbayes.models.sklearn.array_scorers import BLOCK_CELLS
+from fastbayes.models.sklearn.array_rows import BLOCK_CELLS
 from fastbayes.models.sklearn.naive_bayes import BernoulliNB
 from fastbayes.scan import engine
 from fastbayes.statistics.array_statistics import ArrayStatistics

@@ -86,17 +86,12 @@ class CellDensities(NamedTuple):
 class Numbers:
     """Numbers of rows, by which of them are known.
 
-    Parameters
-    ----------
-    columns
-        (n_rows, p), NaN where missing.
+    columns  (n_rows, p), NaN where missing.
 
     Attributes
     ----------
-    whole
-        Whether all of them are known.
-    known, of
-        (n_patterns, p) which columns are known, and (n_rows,) the pattern of each row.
+    whole      Whether all of them are known.
+    known, of  (n_patterns, p) which columns are known, and (n_rows,) the pattern of each row.
     """
 
     def __init__(self, columns: Floats) -> None:
@@ -132,40 +127,25 @@ def log_density(x: Floats, rows: Ints, at: Ints, densities: CellDensities, job: 
 class CellGaussians:
     """Densities of numbers in each cell of each class, then those of the classes.
 
-    Parameters
-    ----------
-    groups
-        Moments of (cell, class), sorted.
-    labels
-        (n,) class of each.
-    inside
-        (n,) whether each is a cell in which every column is observed; others tell of their class.
-    kappa
-        Pseudo-rows of the class in each cell.
-    n_classes
-        Classes.
-    names, classes
-        Names of the numeric columns, and labels of the classes.
+    groups          Moments of (cell, class), sorted.
+    labels          (n,) class of each.
+    inside          (n,) whether each is a cell in which every column is observed; others tell of
+                    their class.
+    kappa           Pseudo-rows of the class in each cell.
+    n_classes       Classes.
+    names, classes  Names of the numeric columns, and labels of the classes.
 
     Attributes
     ----------
-    which
-        (n_cells,) groups that have a density.
-    kept
-        (p,) columns that vary; the others have factor 1.
-    backed
-        (n_classes,) classes without a density of their own.
-    shrunk
-        Whether the covariance of all rows is singular, and was drawn to its diagonal.
-    of_class, groups
-        Moments of the classes, and of the cells that have a density.
-    mean, rest, covariance
-        (n_cells + n_classes, ...) of the densities.
+    which                   (n_cells,) groups that have a density.
+    kept                    (p,) columns that vary; the others have factor 1.
+    backed                  (n_classes,) classes without a density of their own.
+    shrunk                  Whether the covariance of all rows is singular, and was drawn to its
+                            diagonal.
+    of_class, groups        Moments of the classes, and of the cells that have a density.
+    mean, rest, covariance  (n_cells + n_classes, ...) of the densities.
 
-    Raises
-    ------
-    DataError
-        When no row is complete, or squares of values overflow.
+    Raises DataError when no row is complete, or squares of values overflow.
     """
 
     def __init__(
@@ -278,14 +258,9 @@ class CellGaussians:
 
         Missing numbers are integrated out.
 
-        Parameters
-        ----------
-        x
-            Numbers of the rows.
-        rows, at
-            (n_pairs,) row and density of each pair.
-        job
-            Cells of the job, on which numpy or compiled kernels are chosen.
+        x         Numbers of the rows.
+        rows, at  (n_pairs,) row and density of each pair.
+        job       Cells of the job, on which numpy or compiled kernels are chosen.
         """
         if not len(self.kept) or not len(rows):
             return np.zeros(len(rows))

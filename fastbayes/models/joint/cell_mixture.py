@@ -51,17 +51,10 @@ class Sorted(NamedTuple):
 class CellMixture:
     """P(v, x | c), where values may be unknown: then a mixture of all cells that agree.
 
-    Parameters
-    ----------
-    table
-        P(v | c).
-    gaussians
-        Densities of cells, then those of classes.
-    keys
-        (n, m) codes of the cells of `gaussians.which`.
+    table      P(v | c).
+    gaussians  Densities of cells, then those of classes.
+    keys       (n, m) codes of the cells of `gaussians.which`.
 
-    Notes
-    -----
     A cell that does not occur with a class has the density of the class; with kappa = 0 it has
     none. Cells that do not occur are summed over in closed form: what they have together is what
     the others leave of the product of margins.
@@ -90,14 +83,9 @@ class CellMixture:
     ) -> Floats:
         """Return ln P(v, x | c), (n_rows, n_classes).
 
-        Parameters
-        ----------
-        group, codes
-            (n_rows,) the cell of each row, and (m, n_cells) the codes of these cells.
-        x
-            Numbers of the rows.
-        job
-            Cells of the job, on which numpy or compiled kernels are chosen.
+        group, codes  (n_rows,) the cell of each row, and (m, n_cells) the codes of these cells.
+        x             Numbers of the rows.
+        job           Cells of the job, on which numpy or compiled kernels are chosen.
         """
         out = np.empty((len(group), self.n_classes))
         hidden = self.table.hidden(codes)
@@ -207,14 +195,9 @@ def summed(row: Ints, terms: Floats, last: Floats) -> Floats:
 class MixtureScorer(JointScorer):
     """Log joints, posteriors and predictions of values and numbers; immutable, thread-safe.
 
-    Parameters
-    ----------
-    log_prior
-        (n_classes,) nats.
-    mixture
-        P(v, x | c).
-    job
-        Cells of the job, on which numpy or compiled kernels are chosen.
+    log_prior  (n_classes,) nats.
+    mixture    P(v, x | c).
+    job        Cells of the job, on which numpy or compiled kernels are chosen.
     """
 
     def __init__(self, log_prior: Floats, mixture: CellMixture, job: float) -> None:

@@ -31,12 +31,8 @@ PATTERNS = 64
 class CellIndex:
     """Where each cell of a table stands.
 
-    Parameters
-    ----------
-    keys
-        (n, m) codes, no two rows equal.
-    widths
-        (m,) codes of each column.
+    keys    (n, m) codes, no two rows equal.
+    widths  (m,) codes of each column.
     """
 
     def __init__(self, keys: Ints, widths: Sequence[int]) -> None:
@@ -80,30 +76,21 @@ class CellIndex:
 class JointTable:
     """P(v | c) = (n_vc + tau prod_j P(v_j | c)) / (n_c + tau), where columns may be unknown.
 
-    Parameters
-    ----------
-    stats
-        Statistics with values and cells of all columns.
-    tau
-        Pseudo-count of the product of the margins; "loo" for that of largest leave-one-out
-        likelihood.
-    alpha
-        Pseudo-count of each value in a margin.
-    missing, unseen
-        As in `CountTables`.
-    joint
-        Whether rows of cells count; else there are the margins alone.
+    stats            Statistics with values and cells of all columns.
+    tau              Pseudo-count of the product of the margins; "loo" for that of largest
+                     leave-one-out likelihood.
+    alpha            Pseudo-count of each value in a margin.
+    missing, unseen  As in `CountTables`.
+    joint            Whether rows of cells count; else there are the margins alone.
 
     Attributes
     ----------
-    cells
-        Counts of values: the margins, and which codes are no observation.
-    keys, counts
-        (n, m) codes of the cells in which every column is observed, and (n, K) their rows.
-    totals
-        (K,) rows of all of these, n_c.
-    log_margins
-        (n_codes, K) ln P(v_j | c), S_j + 2 rows for each column; 0 where a code is no observation.
+    cells         Counts of values: the margins, and which codes are no observation.
+    keys, counts  (n, m) codes of the cells in which every column is observed, and (n, K) their
+                  rows.
+    totals        (K,) rows of all of these, n_c.
+    log_margins   (n_codes, K) ln P(v_j | c), S_j + 2 rows for each column; 0 where a code is no
+                  observation.
     """
 
     def __init__(
@@ -266,14 +253,9 @@ class JointTableScorer(JointScorer):
 
     What rows have in common is worked out once for each different row of a block.
 
-    Parameters
-    ----------
-    log_prior
-        (n_classes,) nats.
-    table
-        P(v | c).
-    cells
-        Cells of the job, on which numpy or compiled kernels are chosen.
+    log_prior  (n_classes,) nats.
+    table      P(v | c).
+    cells      Cells of the job, on which numpy or compiled kernels are chosen.
     """
 
     def __init__(self, log_prior: Floats, table: JointTable, cells: float) -> None:

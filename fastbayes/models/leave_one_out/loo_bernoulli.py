@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fastbayes.models.estimator.log_space import Floats, row_max, row_sum
 from fastbayes.models.estimator.loo_base import without
-from fastbayes.models.sklearn.array_scorers import LinearScorer
+from fastbayes.models.sklearn.array_rows import LinearScorer
 
 
 class LooBernoulli:

@@ -24,25 +24,20 @@ class Coefficients:
 
     With two classes the scores of the first are 0: those of the second are log odds.
 
-    Parameters
-    ----------
-    prior
-        (n_classes,) what every row has.
-    tables
-        (n_slots, n_classes); each categorical feature has S_j + 2 rows, its values, missing,
-        unseen, and after them each pair of features (S_a + 2)(S_b + 2).
-    offsets
-        (n_categorical + n_pairs + 1,) first row of each feature and each pair in `tables`.
-    center
-        (n_numeric,) from which slopes are counted: no digits are lost far from 0.
-    slope, level, absent
-        (n_numeric, n_classes): a number x adds slope (x - center) + level, a missing one absent.
-    pairs
-        Places of the categorical features whose values together have a row: that of code a and
-        code b is a (S_b + 2) + b.
-    common
-        (1 + n_numeric,) intercept and slopes that all classes have beside these, of which no
-        posterior depends and no score is told; of more than two classes.
+    prior                 (n_classes,) what every row has.
+    tables                (n_slots, n_classes); each categorical feature has S_j + 2 rows, its
+                          values, missing, unseen, and after them each pair of features (S_a +
+                          2)(S_b + 2).
+    offsets               (n_categorical + n_pairs + 1,) first row of each feature and each pair in
+                          `tables`.
+    center                (n_numeric,) from which slopes are counted: no digits are lost far from 0.
+    slope, level, absent  (n_numeric, n_classes): a number x adds slope (x - center) + level, a
+                          missing one absent.
+    pairs                 Places of the categorical features whose values together have a row: that
+                          of code a and code b is a (S_b + 2) + b.
+    common                (1 + n_numeric,) intercept and slopes that all classes have beside these,
+                          of which no posterior depends and no score is told; of more than two
+                          classes.
     """
 
     prior: Floats
@@ -93,12 +88,8 @@ class Coefficients:
     def from_theta(cls, theta: Floats, layout: Layout) -> Self:
         """Return the coefficients of parameters that stand as a layout says.
 
-        Parameters
-        ----------
-        theta
-            (n_rows, n_outputs).
-        layout
-            Where they stand; missing and unseen values add nothing.
+        theta   (n_rows, n_outputs).
+        layout  Where they stand; missing and unseen values add nothing.
         """
         m, d = layout.n_outputs, len(layout.sizes)
         wide = np.zeros((len(theta), 2)) if m == 1 else theta
@@ -115,7 +106,7 @@ class Coefficients:
             known = wide[at : at + layout.sizes[a] * layout.sizes[b]]
             cells = tables[offsets[i] : offsets[i + 1]].reshape(sizes[a], sizes[b], wide.shape[1])
             cells[:-2, :-2] = known.reshape(layout.sizes[a], layout.sizes[b], wide.shape[1])
-        slope = wide[rows.numeric : rows.numeric + layout.n_numeric] / layout.scale[:, None]
+        slope = wide[layout.numeric] / layout.scale[:, None]
         return cls.of(wide[0], tables, offsets, layout.center, slope, pairs=layout.pairs)
 
     # -- what they are -------------------------------------------------------------------------
@@ -142,27 +133,23 @@ class Coefficients:
         """(n_outputs, n_coefficients): of values, of numbers as they are, of pairs of values."""
         return np.ascontiguousarray(np.concatenate(self._blocks()).T)
 
+    def layout(self) -> Layout:
+        """Return a layout of these coefficients: numbers about their center, unscaled."""
+        scale = np.ones(len(self.center))
+        k = len(self.prior)
+        return Layout.of(self.sizes, k, center=self.center, scale=scale, pairs=self.pairs)
+
     def theta(self, layout: Layout) -> Floats:
         """Return them as parameters that stand as a layout says, (n_rows, n_outputs).
 
-        Parameters
-        ----------
-        layout
-            Of the same features and pairs; its centers and scales may be others.
+        layout  Of the same features and pairs; its centers and scales may be others.
 
-        Raises
-        ------
-        ValueError
-            When it is of other features.
+        Raises ValueError when it is of other features.
 
-        Notes
-        -----
         Scores of rows with missing or unseen values are the same if such values add nothing, and a
         missing number what its center adds.
         """
-        mine = Layout.of(
-            self.sizes, len(self.prior), center=self.center, scale=layout.scale, pairs=self.pairs
-        )
+        mine = self.layout()
         if mine.n_rows != layout.n_rows or (mine.sizes != layout.sizes).any():
             raise ValueError(f"the coefficients are of {mine}, not of {layout}")
         moved = self.level + self.slope * (layout.center - self.center)[:, None]
@@ -174,14 +161,11 @@ class Coefficients:
     def shared(self, layout: Layout) -> Floats:
         """Return what all classes have beside their parameters, (n_rows, 1).
 
-        Parameters
-        ----------
-        layout
-            As in `theta`.
+        layout  As in `theta`.
         """
-        found, numeric = np.zeros((layout.n_rows, 1)), layout.rows.numeric
+        found = np.zeros((layout.n_rows, 1))
         found[0] = self.common[0] + layout.center @ self.common[1:]
-        found[numeric : numeric + layout.n_numeric, 0] = self.common[1:] * layout.scale
+        found[layout.numeric, 0] = self.common[1:] * layout.scale
         return found
 
     def _blocks(self, *, common: bool = True) -> tuple[Floats, Floats, Floats]:
@@ -217,14 +201,9 @@ class Coefficients:
     def contributions(self, batch: Batch, places: Mapping[str, Sequence[int]], out: Floats) -> None:
         """Write what each feature adds to the scores.
 
-        Parameters
-        ----------
-        batch
-            Rows.
-        places
-            Of the categorical and of the numeric features among all.
-        out
-            (n_rows, n_features, n_classes); each feature of a pair has half of what it adds.
+        batch   Rows.
+        places  Of the categorical and of the numeric features among all.
+        out     (n_rows, n_features, n_classes); each feature of a pair has half of what it adds.
         """
         d = len(self.sizes)
         out[:] = 0.0
@@ -250,17 +229,11 @@ class Coefficients:
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Return the coefficients that `arrays` described.
 
-        Parameters
-        ----------
-        arrays
-            By name; others are ignored.
+        arrays  By name; others are ignored.
 
-        Raises
-        ------
-        KeyError
-            When one is not there.
-        ValueError
-            When they do not fit together.
+        Raises KeyError when one is not there.
+
+        Raises ValueError when they do not fit together.
         """
         parts = {name: np.array(arrays[name]) for name in ARRAYS}
         pairs = tuple((int(a), int(b)) for a, b in parts.pop("pairs").tolist())
@@ -285,12 +258,8 @@ class Coefficients:
     def allclose(self, other: Coefficients, rtol: float = 1e-12) -> bool:
         """Return whether all numbers agree.
 
-        Parameters
-        ----------
-        other
-            What to compare with.
-        rtol
-            Relative tolerance, scaled by the largest number of each array.
+        other  What to compare with.
+        rtol   Relative tolerance, scaled by the largest number of each array.
         """
         mine, theirs = self.arrays(), other.arrays()
         return all(

@@ -5,39 +5,47 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import ArrayLike
 
+from fastbayes.core.batch import Batch
 from fastbayes.core.errors import DataError, MemoryLimitError
 from fastbayes.core.schema import Schema, labels
-from fastbayes.models.estimator.base import Scans, check_learnable
-from fastbayes.models.estimator.log_space import Floats
+from fastbayes.models.estimator.base import Classifier, Scans, check_learnable
+from fastbayes.models.estimator.inputs import open_training
+from fastbayes.models.estimator.log_space import Floats, log_sum_exp
 from fastbayes.models.estimator.parameters import fitted, number, parameter, whole
+from fastbayes.models.estimator.prior_shift import shifted_prior
+from fastbayes.models.estimator.unavailable import unavailable
 from fastbayes.models.logistic.linear import Coefficients
 from fastbayes.models.logistic.logistic_fit import (
-    Options,
-    Solution,
     layout_of,
     naive_bayes_start,
     prior_start,
+    rows_before,
     solve,
 )
 from fastbayes.models.logistic.logistic_model import (
     Fit,
+    as_given,
     balanced,
     cautions,
     given_class_weight,
+    names_of,
     pairs_of,
     theta_by_name,
 )
-from fastbayes.models.logistic.logistic_objective import rows_before
-from fastbayes.models.logistic.logistic_prediction import LogisticPrediction
-from fastbayes.models.logistic.observed_information import check_wald, with_information
+from fastbayes.models.logistic.wald import check_wald, wald_table, with_information
 from fastbayes.scan import engine
 from fastbayes.scan.packed_rows import Reading, rereadable
 from fastbayes.statistics.bundle import Statistics
+from fastbayes.statistics.loss_gradient import LossGradient
+
+# A class that new rows do not hold keeps this share.
+LEAST_SHARE = 1e-12
 
 
 def _check_unseen(name: str, unseen: Any) -> None:
@@ -63,7 +71,7 @@ def _check_class_weight(name: str, weight: Any) -> None:
         raise ValueError(f"{name}={weight!r}: use None, 'balanced' or {{class: weight}}")
 
 
-class LogisticRegression(LogisticPrediction):
+class LogisticRegression(Classifier):
     """Logistic regression: the log odds of the classes are linear in values and numbers.
 
     Notes
@@ -208,28 +216,28 @@ class LogisticRegression(LogisticPrediction):
         """,
         default=None,
     )
-    coef_: Any = fitted(
+    coef_: Floats = fitted(
         """
         (n_outputs, n_coefficients) in the units of the columns: of each value of each categorical
         column, of each numeric column, of each pair of values. One output for two classes, the log
         odds of the second; else one for each class, which sum to 0 over classes with "l2".
         """
     )
-    intercept_: Any = fitted("(n_outputs,); of more than two classes they sum to 0.")
-    coef_names_: Any = fitted(
+    intercept_: Floats = fitted("(n_outputs,); of more than two classes they sum to 0.")
+    coef_names_: list[tuple[Any, Any]] = fitted(
         """
         (column, value) of each coefficient, the value None for a number, and for a missing value
         that is a category; ((column, column), (value, value)) of pairs.
         """
     )
-    coefficients_: Any = fitted("The same as a value, with what the scorer needs.")
-    converged_: Any = fitted(
+    coefficients_: Coefficients = fitted("The same as a value, with what the scorer needs.")
+    converged_: bool | None = fitted(
         "Whether the minimiser got where `tol` says; None of a model that was converted."
     )
-    n_iter_: Any = fitted("Steps over all rows.")
-    gradient_norm_: Any = fitted("The largest derivative at the end, as `tol` has it.")
-    objective_: Any = fitted("The value at the end: losses and penalty, summed over rows.")
-    trace_: Any = fitted(
+    n_iter_: int = fitted("Steps over all rows.")
+    gradient_norm_: float = fitted("The largest derivative at the end, as `tol` has it.")
+    objective_: float = fitted("The value at the end: losses and penalty, summed over rows.")
+    trace_: Floats = fitted(
         """
         Of each step the share of rows it was made with, the objective, the gradient norm, and how
         many times all rows had been gone over by then.
@@ -237,6 +245,23 @@ class LogisticRegression(LogisticPrediction):
     )
     statistics_: Any = fitted("Counts of values and moments of the rows.")
     schema_: Any = fitted("Columns, domains and classes.")
+    _fit: Fit = fitted()
+    _found: Fit = fitted()  # what the last scans led to
+
+    _reads_rows: ClassVar[bool] = True  # counts are not all that it learns from
+    _has_densities: ClassVar[bool] = False
+
+    fit_statistics = unavailable(
+        "LogisticRegression learns from rows, which no counts replace: use fit, or "
+        "NaiveBayes.to_logistic for what counts can say"
+    )
+    log_evidence = unavailable(
+        "LogisticRegression models P(c | x), not P(x): there is no evidence; use NaiveBayes"
+    )
+    sample = unavailable(
+        "LogisticRegression models P(c | x), not P(x): there is nothing to draw rows from; use "
+        "NaiveBayes"
+    )
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -361,31 +386,23 @@ class LogisticRegression(LogisticPrediction):
             base = prior_start(whole, layout, weight)
         else:
             theta = np.zeros((layout.n_rows, layout.n_outputs))
-        options = Options(
-            penalty=None if math.isinf(self.C) else self.penalty,
-            C=float(self.C),
-            solver=self.solver,
-            learning_rate=self.learning_rate,
-            tol=float(self.tol),
-            max_iter=int(self.max_iter),
-        )
-        solution = solve(reading, n_rows, whole, theta, options, memory, base)
-        fit = self._told(solution, whole)
-        return with_information(fit, reading, options, whole) if self.standard_errors else fit
-
-    def _told(self, solution: Solution, stats: Statistics) -> Fit:
-        found = solution.found
-        cautions(self, solution, stats)
-        return Fit(
-            coefficients=Coefficients.from_theta(solution.theta, solution.layout),
-            layout=solution.layout,
-            memory=solution.memory,
+        found, after, separable = solve(self, reading, n_rows, whole, theta, memory, base)
+        cautions(self, found, separable, whole)
+        fit = Fit(
+            coefficients=Coefficients.from_theta(found.theta, layout),
+            layout=layout,
+            memory=after,
             converged=found.converged,
             n_iter=found.n_iter,
             norm=found.norm,
             objective=found.objective,
             trace=np.array(found.trace, np.float64).reshape(-1, 4),
         )
+        return with_information(fit, self, reading, whole) if self.standard_errors else fit
+
+    @property
+    def _penalty(self) -> str | None:
+        return None if math.isinf(self.C) else self.penalty
 
     def _class_weights(self, stats: Statistics) -> Floats | None:
         if self.class_weight is None:
@@ -417,3 +434,204 @@ class LogisticRegression(LogisticPrediction):
             f"{widest.name!r} with {widest.size:,} values needs the most; leave it or its "
             "interactions out, group its values, or raise memory_limit"
         )
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def _read(self, stats: Statistics) -> dict[str, Any]:
+        fit = self._found
+        return {
+            "_fit": fit,
+            "coefficients_": fit.coefficients,
+            "coef_": fit.coefficients.coef,
+            "intercept_": fit.coefficients.intercept,
+            "coef_names_": names_of(fit.coefficients, stats.schema),
+            "converged_": fit.converged,
+            "n_iter_": fit.n_iter,
+            "gradient_norm_": fit.norm,
+            "objective_": fit.objective,
+            "trace_": fit.trace,
+        }
+
+    def _taking(self, fit: Fit, stats: Statistics) -> Self:
+        """Take a fit, and what is known of the rows that it is of."""
+        self._found = fit
+        return self._learned(stats)
+
+    def _copy_with(self, **params: Any) -> Self:
+        copy = type(self)(**{**self.get_params(deep=False), **params})
+        copy._set_features(vars(self).get("feature_names_in_"), self.n_features_in_)
+        return copy._taking(self._fit, self.statistics_)
+
+    @property
+    def n_parameters_(self) -> int:
+        """Free parameters: K - 1 times 1, S_j - 1 per column, 1 per number, products of pairs."""
+        self._check_fitted()
+        sizes = np.maximum(self.coefficients_.sizes - 1, 0)
+        pairs = sum(int(sizes[a] * sizes[b]) for a, b in self.coefficients_.pairs)
+        each = 1 + int(sizes.sum()) + len(self.coefficients_.center) + pairs
+        return (len(self.classes_) - 1) * each
+
+    # -- answers -------------------------------------------------------------------------------
+
+    def _log_prior(self) -> Floats:
+        prior = self.coefficients_.prior
+        return np.asarray(prior - log_sum_exp(prior[None])[0])
+
+    def _explained_prior(self) -> Floats:
+        return self.coefficients_.prior
+
+    def _scorer(self, cells: float) -> Any:
+        return self.coefficients_.scorer(cells)
+
+    def _contributions(self, batch: Batch, out: Floats) -> None:
+        features = self.schema_.features
+        places = {
+            kind: [i for i, f in enumerate(features) if f.kind == kind]
+            for kind in ("categorical", "numeric")
+        }
+        self.coefficients_.contributions(batch, places, out)
+
+    def adapt_prior(self, X: Any, *, tolerance: float = 1e-9, max_iter: int = 10_000) -> Self:
+        """Return a copy whose intercepts fit unlabelled rows, by expectation maximisation.
+
+        Parameters
+        ----------
+        X
+            Rows whose classes are unknown, as in `predict`.
+        tolerance
+            Stop when no prior changes by more than this.
+        max_iter
+            Stop with an error after so many steps.
+
+        Returns
+        -------
+        Self
+            A fitted model whose intercepts are moved by the logarithm of how much more, or less,
+            frequent each class is than among the rows it learned from; this one is left as it was.
+
+        Raises
+        ------
+        DataError
+            When there are no rows, or the steps did not settle.
+
+        References
+        ----------
+        Saerens, Latinne, Decaestecker (2002), Adjusting the outputs of a classifier to new a
+        priori probabilities, Neural Computation 14, eq. 2.
+        """
+        self._check_fitted()
+        counts = np.asarray(self.statistics_.values.class_counts, np.float64)
+        weight = self._class_weights(self.statistics_)
+        counts = counts if weight is None else counts * weight
+        prior = np.maximum(counts / counts.sum(), LEAST_SHARE)
+        found = shifted_prior(self.predict_proba(X), prior, tolerance, max_iter)
+        moved = np.log(np.maximum(found, LEAST_SHARE)) - np.log(prior)
+        moved -= moved[0] if len(moved) == 2 else moved.mean()
+        c = self.coefficients_
+        shifted = replace(self._fit, coefficients=replace(c, prior=c.prior + moved))
+        return self._copy_with()._taking(shifted, self.statistics_)
+
+    def loss_gradient(self, X: Any, y: Any, *, sample_weight: Any = None) -> LossGradient:
+        """Return the loss of rows and its gradient at the model's coefficients.
+
+        Parameters
+        ----------
+        X
+            Rows, as in `fit`; values unseen at fit add nothing.
+        y
+            As in `fit`.
+        sample_weight
+            As in `fit`.
+
+        Returns
+        -------
+        LossGradient
+            Sums over the rows, without the penalty: those of parts of the rows add up to those of
+            all, so that any engine that maps and merges can take gradient steps.
+        """
+        self._check_fitted()
+        opened = open_training(self, X, y, sample_weight, reset=False)
+        c = self.coefficients_
+        layout = c.layout()
+        reading = Reading(
+            source=opened.source,
+            schema=self.schema_,
+            layout=layout,
+            target=opened.target,
+            weight=opened.weight,
+            class_weight=self._class_weights(self.statistics_),
+            threads=engine.resolved_threads(self.threads),
+            limit=0.0,
+        )
+        theta = c.theta(layout)
+        loss, gradient, rows, total = reading.sums(lambda gradient: gradient.loss_gradient(theta))
+        # From derivatives by slopes around the center to those by slopes around 0.
+        gradient[layout.numeric] += c.center[:, None] * gradient[0]
+        return LossGradient(rows, total, loss, gradient, at=LossGradient.mark(theta))
+
+    def coefficients(self, *, level: float = 0.95) -> pa.Table:
+        """Return the coefficients as a table, with Wald intervals where they were asked for.
+
+        Parameters
+        ----------
+        level
+            Probability of an interval.
+
+        Returns
+        -------
+        pyarrow.Table
+            A line for each coefficient and class: `feature` ("(intercept)", the column, or two as
+            a:b), `value` (of a categorical column), `class`, `reference` and `reference_class`
+            (what is compared with), `coefficient`, `odds_ratio`; of a model that was fitted with
+            `standard_errors=True` also `standard_error`, `z`, `p_value` (two-sided, of a
+            coefficient of 0), `lower`, `upper`, `odds_ratio_lower`, `odds_ratio_upper`.
+
+        Raises
+        ------
+        ValueError
+            When the level is not between 0 and 1.
+
+        Notes
+        -----
+        Without a penalty only differences of the values of a column mean something. With
+        standard errors each value is then compared with the most frequent one, and each of
+        more than two classes with the first one: the numbers of treatment coding, where the
+        intercept is a row of references and zeros. With "l2" the coefficients are as they are, and
+        their intervals those of a posterior: of a normal prior of variance C about 0, as a normal
+        density about its peak (Laplace's approximation); as confidence intervals they cover too
+        little where the penalty has pulled coefficients away.
+
+        References
+        ----------
+        Wald (1943), Tests of statistical hypotheses concerning several parameters when the number
+        of observations is large, Transactions of the American Mathematical Society 54.
+        """
+        self._check_fitted()
+        return wald_table(self._fit, self.schema_, level)
+
+    # -- saving --------------------------------------------------------------------------------
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return a JSON-able header and named arrays from which `from_state` rebuilds.
+
+        Returns
+        -------
+        tuple
+            Header and arrays.
+        """
+        header, arrays = super().state()
+        fit, more = self._fit.state()
+        return {**header, "fit": fit}, {**arrays, **more}
+
+    def _loaded(
+        self, header: Mapping[str, Any], arrays: Mapping[str, Any], source: str
+    ) -> Statistics:
+        stats = super()._loaded(header, arrays, source)
+        schema, fit = stats.schema, Fit.from_state(header["fit"], arrays)
+        self.set_params(**as_given(self.get_params(deep=False), schema))
+        shape = len(schema.categorical), len(schema.numeric), len(schema.classes)
+        c = fit.coefficients
+        if (len(c.sizes), len(c.center), len(c.prior)) != shape:
+            raise ValueError("the coefficients are not of the columns and classes")
+        self._found = fit
+        return stats

@@ -1,4 +1,4 @@
-"""Fitting a logistic regression: layout, where to begin, the minimiser, what it found."""
+"""Fitting a logistic regression: the objective, where to begin, the minimiser."""
 
 from __future__ import annotations
 
@@ -10,12 +10,219 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.layout import Layout
+from fastbayes.core.schema import Alignment
 from fastbayes.models.estimator.log_space import Floats
-from fastbayes.models.logistic.logistic_objective import Memory, Penalised, remembered
-from fastbayes.models.logistic.minimise import Found, Iterate, Recorder, by_scipy, descent, newton
-from fastbayes.models.logistic.minimise_sparse import sparse_newton
+from fastbayes.models.logistic.minimise import (
+    Found,
+    Iterate,
+    Recorder,
+    by_scipy,
+    descent,
+    newton,
+)
 from fastbayes.scan.packed_rows import PackedRows, Reading, read_rows
 from fastbayes.statistics.bundle import Statistics
+
+# Coefficients of which all second derivatives are kept, and cells that may be gone over for them.
+MOST_KEPT, MOST_CELLS = 512, 2e8
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """The loss of rows that are gone, as a quadratic around coefficients (Laplace's approximation).
+
+    theta      (P, M) where the loss was looked at
+    gradient   (P, M) its derivatives there
+    curvature  (P, M) its second derivatives there, or all of them, (P M, P M)
+    loss       the loss there
+    weight     sum of the weights of the rows
+    """
+
+    theta: Floats
+    gradient: Floats
+    curvature: Floats
+    loss: float
+    weight: float
+
+    @property
+    def full(self) -> bool:
+        """Whether all second derivatives are kept, not only those of each coefficient by itself."""
+        return self.curvature.shape != self.theta.shape
+
+    def product(self, direction: Floats) -> Floats:
+        """Return the second derivatives times a direction."""
+        if not self.full:
+            return np.asarray(self.curvature * direction)
+        return np.asarray((self.curvature @ direction.ravel()).reshape(direction.shape))
+
+    def value_gradient(self, theta: Floats) -> tuple[float, Floats]:
+        """Return the quadratic and its gradient."""
+        away = theta - self.theta
+        bent = self.product(away)
+        value = self.loss + float((self.gradient * away).sum()) + float((away * bent).sum()) / 2
+        return value, self.gradient + bent
+
+    def diagonal(self) -> Floats:
+        """Return the second derivatives of each coefficient by itself, (P, M)."""
+        if not self.full:
+            return self.curvature
+        return np.ascontiguousarray(np.diag(self.curvature)).reshape(self.theta.shape)
+
+    def moved(self, rows: NDArray[np.int64]) -> Memory:
+        """Return the same of a layout that has more rows.
+
+        rows  (P,) the row that each had, -1 for a new one: of it nothing is known.
+        """
+        kept = rows >= 0
+
+        def spread(array: Floats) -> Floats:
+            out = np.zeros((len(rows), array.shape[1]))
+            out[kept] = array[rows[kept]]
+            return out
+
+        if not self.full:
+            curvature = spread(self.curvature)
+        else:
+            m = self.theta.shape[1]
+            cells = np.zeros((len(rows), m, len(rows), m))
+            before = self.curvature.reshape(len(self.theta), m, len(self.theta), m)
+            at, of = np.flatnonzero(kept), rows[kept]
+            cells[at[:, None], :, at] = before[of[:, None], :, of]
+            curvature = cells.reshape(len(rows) * m, len(rows) * m)
+        return Memory(spread(self.theta), spread(self.gradient), curvature, self.loss, self.weight)
+
+    def arrays(self) -> dict[str, NDArray[np.float64]]:
+        """Return named arrays from which `from_arrays` rebuilds."""
+        sums = np.array([self.loss, self.weight])
+        return {"theta": self.theta, "gradient": self.gradient, "curvature": self.curvature,
+                "sums": sums}  # fmt: skip
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, NDArray[np.float64]]) -> Memory:
+        """Return what `arrays` described.
+
+        Raises ValueError when they do not fit together.
+        """
+        theta, gradient, curvature = (arrays[n] for n in ("theta", "gradient", "curvature"))
+        fits = curvature.shape in (theta.shape, (theta.size, theta.size))
+        if not (fits and gradient.shape == theta.shape and len(arrays["sums"]) == 2):
+            raise ValueError("what is remembered of earlier rows does not fit together")
+        return cls(theta, gradient, curvature, *arrays["sums"].tolist())
+
+
+def rows_before(before: Layout, after: Layout, to: Alignment) -> NDArray[np.int64]:
+    """Return the row that each row of a layout had before more values were seen, -1 for new ones.
+
+    before, after  The layouts; pairs are of the same columns.
+    to             Where values and numbers of the schema after stand in the one before.
+    """
+    found = np.full(after.n_rows, -1, np.int64)
+    found[0] = 0
+    old, new = before.rows, after.rows
+    codes = []
+    for j, (place, values) in enumerate(zip(to.categorical, to.values, strict=True)):
+        size, had = int(after.sizes[j]), int(before.sizes[place])
+        code = np.full(size, -1, np.int64)
+        code[: len(values)] = values
+        known = int((values >= 0).sum())
+        if size > len(values) and had > known:
+            code[-1] = had - 1  # missing is a value, the last one
+        codes.append(code)
+        at = slice(new.values[j], new.values[j] + size)
+        found[at] = np.where(code >= 0, old.values[place] + code, -1)
+    numeric = new.numeric + np.arange(after.n_numeric)
+    found[numeric] = np.where(to.numeric >= 0, old.numeric + to.numeric, -1)
+    for i, (a, b) in enumerate(after.pairs):
+        v, w = codes[a][:, None], codes[b][None, :]
+        width = before.sizes[before.pairs[i][1]]
+        cells = np.where((v >= 0) & (w >= 0), old.pairs[i] + v * width + w, -1)
+        found[new.pairs[i] : new.pairs[i] + cells.size] = cells.ravel()
+    return found
+
+
+class Penalised:
+    """Σ w_r loss_r + ½ Σ penalty theta² of rows, and what is remembered of earlier ones.
+
+    rows     The rows.
+    penalty  (P, 1) of squared coefficients.
+    memory   Of earlier rows.
+    """
+
+    def __init__(self, rows: PackedRows, penalty: Floats, memory: Memory | None = None) -> None:
+        self.rows, self.penalty, self.memory = rows, penalty, memory
+        self.total = rows.total + (0.0 if memory is None else memory.weight)
+
+    @property
+    def passes(self) -> float:
+        """Times that the rows have been gone over."""
+        return self.rows.passes
+
+    def value_gradient(self, theta: Floats) -> tuple[float, Floats]:
+        """Return the objective and its gradient."""
+        loss, gradient = self.rows.sums(self.rows.gradient.loss_gradient(theta))
+        value = loss + float((self.penalty * theta * theta).sum()) / 2
+        gradient = gradient + self.penalty * theta
+        if self.memory is not None:
+            before, pull = self.memory.value_gradient(theta)
+            value, gradient = value + before, gradient + pull
+        return value, gradient
+
+    def hessian_product(self, theta: Floats) -> Callable[[Floats], Floats]:
+        """Return the function from a direction to the Hessian's product with it."""
+        hessian = self.rows.hessian(theta)
+
+        def product(direction: Floats) -> Floats:
+            bent: Floats = self.rows.sums(hessian.product(direction))
+            bent = bent + self.penalty * direction
+            return bent if self.memory is None else bent + self.memory.product(direction)
+
+        return product
+
+    def curvature(self, theta: Floats) -> Floats:
+        """Return the diagonal of the Hessian."""
+        found: Floats = self.rows.sums(self.rows.gradient.curvature(theta)) + self.penalty
+        return found if self.memory is None else found + self.memory.diagonal()
+
+
+def remembered(rows: PackedRows, theta: Floats, memory: Memory | None) -> Memory:
+    """Return the loss of rows as a quadratic around some coefficients, added to what was known.
+
+    All second derivatives are kept where the coefficients are few and the rows not too many;
+    elsewhere those of each coefficient by itself.
+    """
+    loss, gradient = rows.sums(rows.gradient.loss_gradient(theta))
+    p, m = theta.shape
+    size = p * m
+    if (
+        (memory is None or memory.full)
+        and size <= MOST_KEPT
+        and size * p * rows.n_rows <= MOST_CELLS
+    ):
+        curvature, hessian = np.empty((size, size)), rows.hessian(theta)
+        for i in range(size):
+            unit = np.zeros(size)
+            unit[i] = 1.0
+            curvature[i] = rows.sums(hessian.product(unit.reshape(p, m))).ravel()
+        curvature = (curvature + curvature.T) / 2
+    else:
+        curvature = rows.sums(rows.gradient.curvature(theta))
+    if memory is None:
+        return Memory(theta, gradient, curvature, loss, rows.total)
+    before, pull = memory.value_gradient(theta)
+    earlier = memory.curvature
+    if earlier.shape != curvature.shape:
+        if memory.full:
+            curvature = np.diag(curvature.ravel())
+        else:
+            earlier = memory.diagonal()
+    return Memory(
+        theta,
+        gradient + pull,
+        curvature + earlier,
+        loss + before,
+        rows.total + memory.weight,
+    )
+
 
 # Rows of the larger sample, for each coefficient and at least; it must be a quarter of all or less,
 # and the larger the more there are: a pass over all may be a scan.
@@ -38,44 +245,6 @@ OVERWHELMED = 1e6
 MOST_PENALTY = 1e280
 
 
-@dataclass(frozen=True)
-class Options:
-    """How to fit.
-
-    penalty        "l2", "l1" or None
-    C              inverse strength of the penalty
-    solver         "newton-cg", "lbfgs", "conjugate_gradient" or "gradient"
-    learning_rate  of "gradient"
-    tol            largest derivative, by the weight of the rows, at which to stop
-    max_iter       steps at most
-    """
-
-    penalty: str | None
-    C: float
-    solver: str
-    learning_rate: float | None
-    tol: float
-    max_iter: int
-
-
-@dataclass(frozen=True)
-class Solution:
-    """Where a fit ended.
-
-    theta      (P, M), intercepts centred
-    layout     where they stand
-    found      what the minimiser says
-    memory     the rows as a quadratic, for more rows to come
-    separable  whether classes, or some of their rows, can be told apart without error
-    """
-
-    theta: Floats
-    layout: Layout
-    found: Found
-    memory: Memory
-    separable: bool
-
-
 def layout_of(
     stats: Statistics,
     pairs: Sequence[tuple[int, int]] = (),
@@ -83,18 +252,11 @@ def layout_of(
 ) -> Layout:
     """Return where the coefficients of counted rows stand.
 
-    Parameters
-    ----------
-    stats
-        Counts of values and moments.
-    pairs
-        Places of the categorical columns whose values interact.
-    before
-        An earlier layout, and where it had each numeric column that it knew a value of, else -1:
-        centers and scales stay.
+    stats   Counts of values and moments.
+    pairs   Places of the categorical columns whose values interact.
+    before  An earlier layout, and where it had each numeric column that it knew a value of, else
+            -1: centers and scales stay.
 
-    Notes
-    -----
     A missing value that is a value of its own, and occurs, is the last one of its column.
     """
     schema, moments = stats.schema, stats.moments
@@ -123,9 +285,8 @@ def penalty_of(layout: Layout, strength: float, power: int) -> Floats:
     """Return what each coefficient's `power` is weighed by, (P, 1), in the layout's units."""
     found = np.full((layout.n_rows, 1), strength)
     found[layout.rows.intercept] = 0.0
-    numeric = slice(layout.rows.numeric, layout.rows.numeric + layout.n_numeric)
     with np.errstate(over="ignore"):
-        found[numeric, 0] /= np.maximum(layout.scale**power, 1e-300)
+        found[layout.numeric, 0] /= np.maximum(layout.scale**power, 1e-300)
     return np.minimum(found, MOST_PENALTY)
 
 
@@ -144,8 +305,7 @@ def naive_bayes_start(stats: Statistics, layout: Layout, class_weight: Floats | 
     variance = np.maximum(variance / layout.scale**2, LEAST_VARIANCE)
     apart = ((moments.mean - layout.center[:, None]) + moments.rest) / layout.scale[:, None]
     apart = np.where(moments.count > 0, apart, 0.0)
-    numeric = layout.rows.numeric
-    theta[numeric : numeric + layout.n_numeric] = apart / variance[:, None]
+    theta[layout.numeric] = apart / variance[:, None]
     theta[0] -= (apart**2 / variance[:, None]).sum(axis=0) / 2
     if layout.n_outputs == 1:
         return np.ascontiguousarray(theta[:, 1:] - theta[:, :1])
@@ -193,14 +353,9 @@ def centred(stats: Statistics, layout: Layout, power: int) -> Callable[[Floats],
     intercept can say, where the column is never missing. A sum of squares is least around the
     mean, of absolute values around the median: then one of them is 0.
 
-    Parameters
-    ----------
-    stats
-        Counts of the rows.
-    layout
-        Where the coefficients stand.
-    power
-        2 of squares, 1 of absolute values.
+    stats   Counts of the rows.
+    layout  Where the coefficients stand.
+    power   2 of squares, 1 of absolute values.
     """
     values, middle = stats.values, _mean if power == 2 else _median
     shifted = []
@@ -231,8 +386,7 @@ def intercepts_centred(theta: Floats, layout: Layout) -> Floats:
     """Return coefficients whose intercepts, in the units of the columns, sum to 0 over classes."""
     if layout.n_outputs == 1:
         return theta
-    numeric = theta[layout.rows.numeric : layout.rows.numeric + layout.n_numeric]
-    intercept = theta[0] - (layout.center / layout.scale) @ numeric
+    intercept = theta[0] - (layout.center / layout.scale) @ theta[layout.numeric]
     theta = theta.copy()
     theta[0] -= intercept.mean()
     return theta
@@ -254,39 +408,34 @@ def steps_of_samples(n_rows: int, reading: Reading) -> tuple[int, ...]:
 
 
 def solve(
+    model: Any,
     reading: Reading,
     n_rows: int,
     stats: Statistics,
     theta: Floats,
-    options: Options,
     memory: Memory | None,
     base: Floats | None = None,
-) -> Solution:
-    """Fit coefficients.
+) -> tuple[Found, Memory, bool]:
+    """Return where a fit ended, the rows as a quadratic, and whether classes were separable.
 
-    Parameters
-    ----------
-    reading
-        Which rows.
-    n_rows
-        How many there are, more or less.
-    stats
-        Counts of these and of all earlier rows.
-    theta
-        (P, M) where to begin.
-    options
-        How.
-    memory
-        Of earlier rows.
-    base
-        To which the beginning may be drawn back; None where it stays as it is.
+    Separable: all rows, or some of them, can be told apart without error.
+
+    model    Whose parameters say how.
+    reading  Which rows.
+    n_rows   How many there are, more or less.
+    stats    Counts of these and of all earlier rows.
+    theta    (P, M) where to begin.
+    memory   Of earlier rows.
+    base     To which the beginning may be drawn back; None where it stays as it is.
     """
     layout = reading.layout
-    steps = steps_of_samples(n_rows, reading) if options.solver == "newton-cg" else ()
+    steps = steps_of_samples(n_rows, reading) if model.solver == "newton-cg" else ()
     *samples, rows = read_rows(reading, n_rows, steps)
-    strength = 0.0 if options.penalty is None else 1.0 / options.C
-    squared = penalty_of(layout, strength if options.penalty == "l2" else 0.0, 2)
-    absolute = penalty_of(layout, strength, 1) if options.penalty == "l1" else None
+    strength = 0.0 if model._penalty is None else 1.0 / model.C
+    squared = penalty_of(layout, strength if model._penalty == "l2" else 0.0, 2)
+    absolute = None
+    if model._penalty == "l1":
+        absolute = penalty_of(layout, strength, 1) + np.zeros_like(theta)
     power = 2 if absolute is None else 1
     project = centred(stats, layout, power) if memory is None else _as_it_is
     theta = project(theta)
@@ -296,32 +445,28 @@ def solve(
     whole = Penalised(rows, squared, memory)
     if base is not None:
         theta = project(drawn_back(parts[0] if parts else whole, theta, project(base)))
-    theta, trace = _of_samples(parts, rows.n_rows, theta, absolute, project, options)
-    recorder = Recorder(whole, before=trace[-1].passes if trace else 0.0)
-    told: dict[str, Any] = {"tol": options.tol, "max_iter": options.max_iter}
-    if absolute is not None:
-        told |= {"project": project, "recorder": recorder}
-        found = sparse_newton(whole, theta, absolute + np.zeros_like(theta), **told)
-    elif options.solver == "newton-cg":
-        told |= {"project": project, "recorder": recorder}
-        if parts:
+    theta, trace = _of_samples(parts, rows.n_rows, theta, absolute, project, model)
+    told: dict[str, Any] = {"tol": model.tol, "max_iter": model.max_iter}
+    if model.solver == "newton-cg":
+        told["recorder"] = Recorder(whole, before=trace[-1].passes if trace else 0.0)
+        if parts and absolute is None:
             told |= {"sample": parts[-1], "share": samples[-1].n_rows / max(rows.n_rows, 1)}
-        found = newton(whole, theta, **told)
-    elif options.solver == "gradient":
-        found = descent(whole, theta, rate=options.learning_rate, **told)
+        found = newton(whole, theta, absolute=absolute, project=project, **told)
+    elif model.solver == "gradient":
+        found = descent(whole, theta, rate=model.learning_rate, **told)
     else:
-        found = by_scipy(whole, theta, options.solver, **told)
+        found = by_scipy(whole, theta, model.solver, **told)
     theta = intercepts_centred(project(found.theta), layout)
-    separable = options.penalty is None and memory is None and runs_away(rows, theta, stats)
+    separable = model._penalty is None and memory is None and runs_away(rows, theta, stats)
     if separable:
         found = replace(found, converged=False)
-    found = replace(found, trace=(*trace, *found.trace))
+    found = replace(found, theta=theta, trace=(*trace, *found.trace))
     after = remembered(samples[-1] if samples else rows, theta, memory)
-    if options.solver != "newton-cg":
+    if model.solver != "newton-cg":
         # These ended before the coefficients were centred, which lowers the penalty.
         objective = after.loss + float((squared * theta * theta).sum()) / 2
         found = replace(found, objective=objective)
-    return Solution(theta, layout, found, after, separable)
+    return found, after, separable
 
 
 def _of_samples(
@@ -330,23 +475,22 @@ def _of_samples(
     theta: Floats,
     absolute: Floats | None,
     project: Callable[[Floats], Floats],
-    options: Options,
+    model: Any,
 ) -> tuple[Floats, list[Iterate]]:
     """Return where samples lead to, one after the other, and the points on the way."""
     trace: list[Iterate] = []
     for part in parts:
         share = part.rows.n_rows / max(n_rows, 1)
-        told: dict[str, Any] = {
-            "tol": options.tol,
-            "max_iter": min(options.max_iter, MOST_LOOSE),
-            "ratio": LOOSE,
-            "project": project,
-            "recorder": Recorder(part, share),
-        }
-        if absolute is None:
-            found = newton(part, theta, **told)
-        else:
-            found = sparse_newton(part, theta, absolute + np.zeros_like(theta), **told)
+        found = newton(
+            part,
+            theta,
+            tol=model.tol,
+            max_iter=min(model.max_iter, MOST_LOOSE),
+            ratio=LOOSE,
+            absolute=absolute,
+            project=project,
+            recorder=Recorder(part, share),
+        )
         theta, spent = found.theta, trace[-1].passes if trace else 0.0
         # One pass over a sample is a share of one over all rows.
         trace += [step._replace(passes=spent + share * step.passes) for step in found.trace]

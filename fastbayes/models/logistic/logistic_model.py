@@ -16,8 +16,8 @@ from fastbayes.core.schema import Schema, labels
 from fastbayes.core.warn import warn
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.logistic.linear import Coefficients
-from fastbayes.models.logistic.logistic_fit import Solution
-from fastbayes.models.logistic.logistic_objective import Memory
+from fastbayes.models.logistic.logistic_fit import Memory
+from fastbayes.models.logistic.minimise import Found
 from fastbayes.statistics.bundle import Statistics
 
 PREFIX = "logistic."
@@ -92,10 +92,7 @@ class Fit:
     def from_state(cls, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Return what `state` described.
 
-        Raises
-        ------
-        KeyError, ValueError
-            When header and arrays do not fit together.
+        Raises KeyError, ValueError when header and arrays do not fit together.
         """
         parts: dict[str, dict[str, NDArray[Any]]] = {}
         for key, array in arrays.items():
@@ -129,10 +126,7 @@ class Fit:
 def balanced(counts: NDArray[Any]) -> Floats:
     """Return weights with which all classes that occur weigh the same, and all together as before.
 
-    Parameters
-    ----------
-    counts
-        (n_classes,) rows, or sums of their weights.
+    counts  (n_classes,) rows, or sums of their weights.
     """
     seen = counts > 0
     return np.where(seen, counts.sum() / (seen.sum() * np.where(seen, counts, 1.0)), 1.0)
@@ -143,10 +137,7 @@ def given_class_weight(weight: Mapping[Any, float], classes: NDArray[Any]) -> Fl
 
     A class that is no text may be named by how it reads, as files and commands must.
 
-    Raises
-    ------
-    ValueError
-        When a name is no class, or a weight is negative or not finite.
+    Raises ValueError when a name is no class, or a weight is negative or not finite.
     """
     known = classes.tolist()
     texts, found = [str(label) for label in known], np.ones(len(known))
@@ -178,11 +169,8 @@ def pairs_of(
 ) -> list[tuple[int, int]]:
     """Return the places of pairs of columns among the categorical ones.
 
-    Raises
-    ------
-    SchemaError
-        When a column is not there or not categorical, or stands twice in a pair; or a pair is
-        named twice.
+    Raises SchemaError when a column is not there or not categorical, or stands twice in a pair; or
+    a pair is named twice.
     """
     names = [f.name for f in schema.categorical]
     found: list[tuple[int, int]] = []
@@ -238,16 +226,14 @@ def theta_by_name(
     theta = np.zeros((layout.n_rows, layout.n_outputs))
     for at, name in enumerate(here, 1):
         theta[at] = known.get(name, 0.0)
-    numeric = slice(layout.rows.numeric, layout.rows.numeric + layout.n_numeric)
-    theta[0] = intercept + layout.center @ theta[numeric]
-    theta[numeric] *= layout.scale[:, None]
+    theta[0] = intercept + layout.center @ theta[layout.numeric]
+    theta[layout.numeric] *= layout.scale[:, None]
     return theta
 
 
-def cautions(model: Any, solution: Solution, stats: Statistics) -> None:
+def cautions(model: Any, found: Found, separable: bool, stats: Statistics) -> None:
     """Warn of a fit that did not end at a minimum."""
-    found = solution.found
-    if solution.separable:
+    if separable:
         warn(
             "some rows can be told apart without error, so that without a penalty there is no "
             "optimum: their coefficients grow beyond all bounds, and are as the last step left "

@@ -1,4 +1,4 @@
-"""Minimisers of smooth convex objectives: Newton by conjugate gradients, plain descent, scipy's."""
+"""Minimisers of convex objectives: Newton, proximal Newton for absolute values, scipy's methods."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from fastbayes.models.estimator.log_space import Floats
 
 # A step must bring at least this share of the decrease that its slope promises (Armijo).
 PROMISE = 1e-4
@@ -92,14 +92,9 @@ class Found:
 class Recorder:
     """Takes note of points.
 
-    Parameters
-    ----------
-    objective
-        What is minimised.
-    rows
-        Share of the rows that it is of.
-    before
-        Passes that were made for other objectives.
+    objective  What is minimised.
+    rows       Share of the rows that it is of.
+    before     Passes that were made for other objectives.
     """
 
     def __init__(self, objective: Objective, rows: float = 1.0, before: float = 0.0) -> None:
@@ -128,83 +123,104 @@ def newton(
     *,
     tol: float,
     max_iter: int,
+    absolute: Floats | None = None,
     sample: Objective | None = None,
     project: Callable[[Floats], Floats] = lambda theta: theta,
     recorder: Recorder | None = None,
     share: float = 1.0,
     ratio: float = 0.0,
 ) -> Found:
-    """Minimise by Newton steps, each solved by preconditioned conjugate gradients.
+    """Minimise f(theta), or f(theta) + Σ absolute |theta|, by Newton steps.
 
-    Parameters
-    ----------
-    objective
-        The function.
-    theta
-        (P, M) where to begin.
-    tol
-        Largest derivative, by the weight of the rows, at which to stop. The value is then within
-        1e-6 `tol` of the minimum, relatively, as the last step foretells.
-    max_iter
-        Steps at most.
-    sample
-        The same function of a part of the rows, scaled: its curvature is used as long as that
-        takes the gradient down.
-    project
-        Returns coefficients of no greater value, told some: the same function of the rows, and a
-        smaller penalty.
-    recorder
-        Takes note of points.
-    share
-        Passes over all rows that one over the sample is.
-    ratio
-        Stop where the gradient is this share of what it was at first.
+    Those of f alone are solved by preconditioned conjugate gradients. With absolute values each
+    goes towards the minimum of f's second-order expansion plus these (proximal Newton), which is
+    looked for as exactly as the progress is worth; zeros are found along with all others.
+
+    objective  f, smooth and convex.
+    theta      (P, M) where to begin.
+    tol        Largest derivative, or component of the shortest subgradient, by the weight of the
+               rows, at which to stop. The value of f alone is then within 1e-6 `tol` of the
+               minimum, relatively, as the last step predicts.
+    max_iter   Steps at most.
+    absolute   (P, M) weights of the absolute values; 0 where there is no penalty.
+    sample     The same function of a part of the rows, scaled: its curvature is used as long as
+               that takes the gradient down. Of f alone.
+    project    Returns coefficients of the same f and no larger penalty. Where f is flat in a
+               direction, absolute values end there at a zero: Newton's steps know no bound.
+    recorder   Takes note of points.
+    share      Passes over all rows that one over the sample is.
+    ratio      Stop where the gradient is this share of what it was at first.
 
     References
     ----------
     Eisenstat, Walker (1996), Choosing the forcing terms in an inexact Newton method, SIAM Journal
     on Scientific Computing 17, eq. 2.6. Lin, Weng, Keerthi (2008), Trust region Newton method for
-    logistic regression, Journal of Machine Learning Research 9.
+    logistic regression, Journal of Machine Learning Research 9. Lee, Sun, Saunders (2014), Proximal
+    Newton-type methods for minimizing composite functions, SIAM Journal on Optimization 24.
     """
     recorder = recorder or Recorder(objective)
     before = 0.0 if sample is None else sample.passes
-    value, gradient = objective.value_gradient(theta)
-    first = norm = recorder.norm(gradient)
+    theta = theta if absolute is None else project(theta)
+    smooth, gradient = objective.value_gradient(theta)
+    value, pull = smooth + _penalty(theta, absolute), steepest(theta, gradient, absolute)
+    first = norm = recorder.norm(pull)
     gap, size, forcing, reason = math.inf, math.inf, 0.1, NOT_ENOUGH
     n_iter = 0
     while True:
         spent = 0.0 if sample is None else share * (sample.passes - before)
         recorder.note(value, norm, spent)
-        close = gap <= 1e-6 * tol * max(min(1.0, objective.total), abs(value))
-        if (norm <= tol and (close or norm <= 1e-3 * tol)) or norm <= ratio * first:
+        close = absolute is not None or norm <= 1e-3 * tol
+        close = close or gap <= 1e-6 * tol * max(min(1.0, objective.total), abs(value))
+        if (norm <= tol and close) or norm <= ratio * first:
             reason = ""
             break
         if n_iter >= max_iter:
             break
         curved = objective if sample is None else sample
-        scale = preconditioner(curved.curvature(theta), gradient, objective.total)
-        now = sized(gradient, scale)
+        diagonal = curved.curvature(theta)
+        scale = preconditioner(diagonal, pull, objective.total)
+        now = sized(pull, scale)
         if size < math.inf:
             # The faster the gradient falls, the more exactly a step is worth solving.
             forcing = float(np.clip((now / size) ** 1.5, 1e-3, max(0.1, 0.9 * forcing**1.5)))
-        residual = forcing if sample is None else SAMPLED
-        step = -solved(curved.hessian_product(theta), gradient, scale, residual)
-        slope = float((gradient * step).sum())
-        taken = line_search(objective, theta, value, gradient, step, slope, scale, project)
+        product = curved.hessian_product(theta)
+        if absolute is None:
+            step = -solved(product, gradient, scale, forcing if sample is None else SAMPLED)
+        else:
+            model = QuadraticModel(theta, gradient, absolute, scale, product, scale - diagonal)
+            step = model.minimum(forcing * now) - theta
+        taken = line_search(objective, theta, value, gradient, step, scale, absolute, project)
         if taken is None:
             if sample is not None:
                 sample, size = None, math.inf
                 continue
             reason = "" if norm <= tol else AT_ROUNDING
             break
-        theta, value, gradient = taken
+        slope = float((gradient * step).sum())
+        theta, smooth, gradient = taken
+        theta = theta if absolute is None else project(theta)
+        value, pull = smooth + _penalty(theta, absolute), steepest(theta, gradient, absolute)
         n_iter += 1
-        norm, after = recorder.norm(gradient), sized(gradient, scale)
+        norm, after = recorder.norm(pull), sized(pull, scale)
         gap, size = -slope / 2 * (after / now) ** 2 if now > 0 else 0.0, now
         if sample is not None and after > POOR * now:
             recorder.before += share * (sample.passes - before)
             sample, size = None, math.inf
+    theta = theta + 0.0  # no coefficient is -0
     return Found(theta, value, norm, not reason, n_iter, tuple(recorder.steps), reason)
+
+
+def steepest(theta: Floats, gradient: Floats, absolute: Floats | None) -> Floats:
+    """Return the shortest subgradient of f + Σ absolute |theta|, f having this gradient."""
+    if absolute is None:
+        return gradient
+    away = gradient + np.sign(theta) * absolute
+    at_zero = np.sign(gradient) * np.maximum(np.abs(gradient) - absolute, 0.0)
+    return np.where(theta != 0, away, at_zero)
+
+
+def _penalty(theta: Floats, absolute: Floats | None) -> float:
+    return 0.0 if absolute is None else float((absolute * np.abs(theta)).sum())
 
 
 def preconditioner(diagonal: Floats, gradient: Floats, total: float) -> Floats:
@@ -263,26 +279,33 @@ def line_search(
     value: float,
     gradient: Floats,
     step: Floats,
-    slope: float,
     scale: Floats,
-    project: Callable[[Floats], Floats],
+    absolute: Floats | None = None,
+    project: Callable[[Floats], Floats] = lambda theta: theta,
 ) -> tuple[Floats, float, Floats] | None:
-    """Return the point after a step that is short enough, its value and gradient; None without."""
-    noise, now = rounding(objective, value), sized(gradient, scale)
+    """Return the point after a step that is short enough, f and its gradient; None without."""
+    noise, now = rounding(objective, value), sized(steepest(theta, gradient, absolute), scale)
+    slope = float((gradient * step).sum())
+    if absolute is not None:
+        slope += float((absolute * (np.abs(theta + step) - np.abs(theta))).sum())
     length = 1.0
     for _ in range(MOST_HALVINGS):
-        tried = project(theta + length * step)
-        reached, there = objective.value_gradient(tried)
+        tried = theta + length * step
+        tried = project(tried) if absolute is None else tried
+        smooth, there = objective.value_gradient(tried)
+        reached = smooth + _penalty(tried, absolute)
         if not math.isfinite(reached):
             length *= 0.1
             continue
         # So near the minimum that values differ by rounding, the gradient tells.
         if -slope * length <= 100 * noise and reached <= value + noise:
-            return (tried, reached, there) if sized(there, scale) < now / 2 else None
+            closer = sized(steepest(tried, there, absolute), scale) < now / 2
+            return (tried, smooth, there) if closer else None
         if reached <= value + PROMISE * length * slope:
-            return tried, reached, there
+            return tried, smooth, there
         bend = reached - value - length * slope
-        length *= float(np.clip(-slope * length / (2 * bend), 0.1, 0.5)) if bend > 0 else 0.5
+        bent = absolute is None and bend > 0
+        length *= float(np.clip(-slope * length / (2 * bend), 0.1, 0.5)) if bent else 0.5
     return None
 
 
@@ -291,19 +314,12 @@ def descent(
 ) -> Found:
     """Minimise by plain gradient steps: the textbook's ascent of the likelihood.
 
-    Parameters
-    ----------
-    objective
-        The function.
-    theta
-        (P, M) where to begin.
-    rate
-        Length of a step in units of the gradient by the weight of the rows; None finds one at each
-        step, by halving and doubling.
-    tol
-        Largest derivative, by the weight of the rows, at which to stop.
-    max_iter
-        Steps at most.
+    objective  The function.
+    theta      (P, M) where to begin.
+    rate       Length of a step in units of the gradient by the weight of the rows; None finds one
+               at each step, by halving and doubling.
+    tol        Largest derivative, by the weight of the rows, at which to stop.
+    max_iter   Steps at most.
     """
     recorder = Recorder(objective)
     value, gradient = objective.value_gradient(theta)
@@ -318,9 +334,7 @@ def descent(
             break
         step = -gradient / objective.total
         if rate is None:
-            slope = float((gradient * step).sum())
-            told = (theta, value, gradient, 2 * length * step, 2 * length * slope, ones)
-            taken = line_search(objective, *told, lambda theta: theta)
+            taken = line_search(objective, theta, value, gradient, 2 * length * step, ones)
             if taken is None:
                 reason = AT_ROUNDING
                 break
@@ -348,10 +362,7 @@ def by_scipy(
 ) -> Found:
     """Minimise by one of scipy's methods, in units in which every coordinate curves alike.
 
-    Raises
-    ------
-    ImportError
-        When scipy is not installed; the message says how to get it.
+    Raises ImportError when scipy is not installed; the message says how to get it.
     """
     try:
         from scipy.optimize import minimize
@@ -415,3 +426,117 @@ class _Remembered:
         value, gradient = self.whole(flat)
         total = self.objective.total
         return value / total, (gradient * self.unit).ravel() / total
+
+
+# Changes of the signs, on the way to the minimum of a quadratic, at most.
+MOST_FACES = 20
+# How much of the pull of the coefficients that are not zero is left before zeros are let go.
+SETTLED = 0.1
+
+
+def shrunk(theta: Floats, by: Floats) -> Floats:
+    """Return coefficients moved towards zero by so much, and no further."""
+    return np.sign(theta) * np.maximum(np.abs(theta) - by, 0.0)
+
+
+class QuadraticModel(NamedTuple):
+    """The second-order expansion of f around a point, plus Σ weight |theta|.
+
+    theta, gradient  the point and f's derivatives there
+    weight           of the absolute values
+    scale            what each coefficient curves by itself
+    hessian          from a direction to the Hessian's product with it
+    more             curvature of each coefficient by itself beyond that of f
+    """
+
+    theta: Floats
+    gradient: Floats
+    weight: Floats
+    scale: Floats
+    hessian: Callable[[Floats], Floats]
+    more: Floats
+
+    def product(self, along: Floats) -> Floats:
+        """Return the second derivatives times a direction."""
+        return self.hessian(along) + self.more * along
+
+    def minimum(self, enough: float) -> Floats:
+        """Return where the subgradient is at most so long, or a point on the way there.
+
+        Proximal gradient steps find many zeros at once, conjugate gradients the minimum over what
+        is not zero, within the signs. Zeros that pull are let go once that is nearly found: where
+        the Hessian is singular on what is not zero, they would come and go without end.
+
+        References
+        ----------
+        Byrd, Chin, Nocedal, Oztoprak (2016), A family of second-order methods for convex
+        l1-regularized optimization, Mathematical Programming 159.
+        """
+        at, pull, bold = self.theta, self.gradient, 1.0
+        for _ in range(MOST_FACES):
+            away = steepest(at, pull, self.weight)
+            if sized(away, self.scale) <= enough:
+                break
+            before, free = at, (at != 0) | (self.weight == 0)
+            inside = sized(np.where(free, away, 0.0), self.scale)
+            outside = sized(np.where(free, 0.0, away), self.scale)
+            settled = inside <= max(enough / 2, SETTLED * outside)
+            at, pull, bold = self._shrink(at, pull, bold, free | settled)
+            if not settled:
+                away, free = steepest(at, pull, self.weight), (at != 0) | (self.weight == 0)
+                inside = sized(np.where(free, away, 0.0), self.scale)
+                if inside > enough / 2:
+                    at, pull = self._along_face(at, pull, away, free, enough / 2 / inside)
+            if at is before:
+                break
+        return at
+
+    def _change(self, at: Floats, pull: Floats, step: Floats, bent: Floats) -> float:
+        """Return by how much a step changes the model."""
+        smooth = float((pull * step).sum()) + float((step * bent).sum()) / 2
+        return smooth + float((self.weight * (np.abs(at + step) - np.abs(at))).sum())
+
+    def _along_face(
+        self, at: Floats, pull: Floats, away: Floats, free: NDArray[np.bool_], residual: float
+    ) -> tuple[Floats, Floats]:
+        """Return a point of a lower value whose zeros are these and perhaps others, and the pull.
+
+        What would change its sign becomes zero; where that leads nowhere, only the first one does.
+        """
+        on = free.astype(np.float64)
+        residual = float(np.clip(residual, 1e-8, 0.1))
+        step = -solved(lambda along: self.product(along * on) * on, away * on, self.scale, residual)
+        bound, signs = self.weight > 0, np.sign(at)
+        crossing = bound & free & (np.sign(at + step) != signs)
+        lengths = [1.0]
+        if crossing.any():
+            reach = float((at[crossing] / -step[crossing]).min())
+            lengths = [length for length in 0.5 ** np.arange(6) if length > reach] + [reach]
+        for length in lengths:
+            tried = at + length * step
+            # The first that crosses ends at zero, not at its rounding.
+            beyond = bound & (np.sign(tried) != signs)
+            if crossing.any() and length == lengths[-1]:
+                beyond |= crossing & (np.abs(tried) <= 1e-14 * np.abs(at))
+            tried = np.where(beyond, 0.0, tried)
+            moved = tried - at
+            bent = self.product(moved)
+            if self._change(at, pull, moved, bent) < 0:
+                return tried, pull + bent
+        return at, pull
+
+    def _shrink(
+        self, at: Floats, pull: Floats, bold: float, free: NDArray[np.bool_]
+    ) -> tuple[Floats, Floats, float]:
+        """Return the point after a proximal gradient step of some, the pull, how bold it was."""
+        for _ in range(MOST_HALVINGS):
+            tried = shrunk(at - bold * pull / self.scale, bold * self.weight / self.scale)
+            tried = np.where(free, tried, at)
+            step = tried - at
+            if not step.any():
+                break
+            bent = self.product(step)
+            if float((step * bent).sum()) <= float((step * step * self.scale).sum()) / bold:
+                return tried, pull + bent, min(1.0, 2 * bold)
+            bold /= 2
+        return at, pull, bold

@@ -48,14 +48,11 @@ class ClassFacts(NamedTuple):
 def logistic(model: Any, params: Mapping[str, Any]) -> LogisticRegression:
     """Return the fitted logistic regression that a fitted model is.
 
-    Parameters
-    ----------
-    model
-        A model that says how it is linear.
-    params
-        Parameters of the logistic regression.
+    model   A model that says how it is linear.
+    params  Parameters of the logistic regression.
     """
     from fastbayes.models.logistic.logistic import LogisticRegression
+    from fastbayes.models.logistic.logistic_model import Fit
 
     model._check_fitted()
     linear = model._linear()
@@ -63,7 +60,7 @@ def logistic(model: Any, params: Mapping[str, Any]) -> LogisticRegression:
     found._check_parameters()
     names = linear.statistics.schema.names
     found._set_features(names if hasattr(model, "feature_names_in_") else None, len(names))
-    return found._converted(linear.coefficients, linear.statistics)
+    return found._taking(Fit(linear.coefficients), linear.statistics)
 
 
 def of_naive_bayes(
@@ -71,23 +68,13 @@ def of_naive_bayes(
 ) -> LinearForm:
     """Return a naive Bayes model whose log odds are linear.
 
-    Parameters
-    ----------
-    model
-        A fitted `NaiveBayes`.
-    tables, offsets
-        ln P(v | c), S_j + 2 rows of each categorical feature.
-    normals
-        Densities of the numeric columns.
+    model            A fitted `NaiveBayes`.
+    tables, offsets  ln P(v | c), S_j + 2 rows of each categorical feature.
+    normals          Densities of the numeric columns.
 
-    Raises
-    ------
-    SchemaError
-        When it is not: a column has another density or its own variance in each class, or a
-        probability is 0.
+    Raises SchemaError when it is not: a column has another density or its own variance in each
+    class, or a probability is 0.
 
-    Notes
-    -----
     With mean_k = center + apart_k and a common variance, ln N(x; mean_k, variance) is
     apart_k/variance (x - center) - apart_k²/(2 variance), and a term that all classes share.
     """
@@ -132,14 +119,9 @@ def of_categories(
 ) -> LinearForm:
     """Return naive Bayes over codes 0, 1, ... as a linear model.
 
-    Parameters
-    ----------
-    facts
-        Names and classes.
-    tables
-        (S_j, n_classes) ln P(v | c) of each feature.
-    counts
-        (S_j, n_classes) of each feature.
+    facts   Names and classes.
+    tables  (S_j, n_classes) ln P(v | c) of each feature.
+    counts  (S_j, n_classes) of each feature.
     """
     labels = facts.classes.tolist()
     _check_prior(facts.log_prior, labels)
@@ -161,14 +143,10 @@ def of_bins(
 ) -> LinearForm:
     """Return naive Bayes over indicators of numbers above a threshold as a linear model.
 
-    Parameters
-    ----------
-    facts
-        Names and classes.
-    tables, counts
-        (2, n_classes) of each feature, as in `of_categories`: up to the threshold, and above it.
-    above
-        The threshold.
+    facts           Names and classes.
+    tables, counts  (2, n_classes) of each feature, as in `of_categories`: up to the threshold, and
+                    above it.
+    above           The threshold.
     """
     _, coefficients = of_categories(facts, tables, counts)
     features = [Feature.binned(name, [above]) for name in facts.names]
@@ -178,15 +156,9 @@ def of_bins(
 def of_weights(facts: ClassFacts, weights: Floats, level: Floats | None = None) -> LinearForm:
     """Return a model whose log joint is log_prior + weights x, with a level for each feature.
 
-    Parameters
-    ----------
-    facts
-        Names and classes.
-    weights, level
-        (n_features, n_classes).
+    facts           Names and classes.
+    weights, level  (n_features, n_classes).
 
-    Notes
-    -----
     Its statistics know the classes, and nothing of the numbers.
     """
     labels = facts.classes.tolist()
@@ -217,18 +189,11 @@ def check_tables(
 ) -> None:
     """Raise SchemaError where a probability is 0, or may be as nothing is added to the counts.
 
-    Parameters
-    ----------
-    tables
-        (any, n_classes) of each feature.
-    names
-        Of the features.
-    values
-        What stands in the rows of each table; None where that is the feature itself.
-    labels
-        Of the classes.
-    smoothed
-        Whether something was added to the counts.
+    tables    (any, n_classes) of each feature.
+    names     Of the features.
+    values    What stands in the rows of each table; None where that is the feature itself.
+    labels    Of the classes.
+    smoothed  Whether something was added to the counts.
     """
     remedy = "no coefficient is infinite: fit with alpha > 0"
     for j, (name, table) in enumerate(zip(names, tables, strict=True)):

@@ -24,26 +24,16 @@ PAIRS = 20
 class ColumnValues:
     """The values of a numeric column in every class, as far as its sketch has them.
 
-    Parameters
-    ----------
-    name
-        Of the column, for messages.
-    points
-        For each class (n,) values, ascending; a range is told by its middle.
-    least
-        For each class (n,) the least value that each of them stands for.
-    weight
-        For each class (n,) rows, or the sum of their weights.
-    ranges
-        The values of all classes, in ranges that they have in common.
-    variance
-        (n_classes,) within each class, 0 where there is but one row or none.
-    within
-        Variance within all classes together.
-    overall
-        Variance of all rows.
-    cells
-        Rows x columns of the statistics, or what pairs of values are worth: whether compiling pays.
+    name      Of the column, for messages.
+    points    For each class (n,) values, ascending; a range is told by its middle.
+    least     For each class (n,) the least value that each of them stands for.
+    weight    For each class (n,) rows, or the sum of their weights.
+    ranges    The values of all classes, in ranges that they have in common.
+    variance  (n_classes,) within each class, 0 where there is but one row or none.
+    within    Variance within all classes together.
+    overall   Variance of all rows.
+    cells     Rows x columns of the statistics, or what pairs of values are worth: whether compiling
+              pays.
     """
 
     name: str
@@ -60,10 +50,7 @@ class ColumnValues:
     def of(cls, stats: Statistics, feature: int, ddof: int) -> ColumnValues:
         """Return the values of a numeric feature.
 
-        Raises
-        ------
-        DataError
-            When squares of the values overflow.
+        Raises DataError when squares of the values overflow.
         """
         sketches, moments, schema = stats.sketches, stats.moments, stats.schema
         held = [sketches.of(feature, c) for c in range(len(schema.classes))]

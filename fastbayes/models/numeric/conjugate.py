@@ -64,20 +64,12 @@ def _is_number(value: Any) -> bool:
 def prior_of(given: Any, sums: MomentSums, rule: CovarianceRule) -> NormalInverseWishart:
     """Return the prior that a parameter stands for, what it leaves open taken from the rows.
 
-    Parameters
-    ----------
-    given
-        "niw", or a mapping with some of mean (p,), kappa, nu and scale, (p, p) or its diagonal.
-    sums
-        Of the rows: by default the mean is that of all rows, kappa is 0.01, nu is p + 2 and the
-        scale the diagonal of the pooled covariance, which then is the expectation of Σ.
-    rule
-        Names of the features, and the divisor of the pooled variances.
+    given  "niw", or a mapping with some of mean (p,), kappa, nu and scale, (p, p) or its diagonal.
+    sums   Of the rows: by default the mean is that of all rows, kappa is 0.01, nu is p + 2 and the
+           scale the diagonal of the pooled covariance, which then is the expectation of Σ.
+    rule   Names of the features, and the divisor of the pooled variances.
 
-    Raises
-    ------
-    ValueError
-        When a part does not fit the features, or is none of a distribution.
+    Raises ValueError when a part does not fit the features, or is none of a distribution.
     """
     told: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
     size, centre = len(rule.names), centre_of(sums)
@@ -121,17 +113,10 @@ def _check_scale(scale: Floats) -> None:
 def predictive(sums: MomentSums, prior: NormalInverseWishart, rule: CovarianceRule) -> Normals:
     """Return the densities of a new row of each class, its mean and covariance integrated out.
 
-    Parameters
-    ----------
-    sums
-        Of the rows.
-    prior
-        Of each class's mean and covariance, or of the one that they share.
-    rule
-        Whether they do.
+    sums   Of the rows.
+    prior  Of each class's mean and covariance, or of the one that they share.
+    rule   Whether they do.
 
-    Notes
-    -----
     With kappa_n = kappa + n, nu_n = nu + n, and scale_n = scale + S + kappa n/kappa_n (x̄ - mean)
     (x̄ - mean)ᵀ, Student's t with nu_n - p + 1 degrees of freedom about (kappa mean + n x̄)/kappa_n,
     of scale (kappa_n + 1)/(kappa_n (nu_n - p + 1)) scale_n. Where the classes share a covariance,
@@ -173,12 +158,8 @@ def predictive(sums: MomentSums, prior: NormalInverseWishart, rule: CovarianceRu
 def expected(found: Normals, sums: MomentSums, prior: NormalInverseWishart) -> Normals:
     """Return normal densities with the expectation of a covariance that the classes share.
 
-    Parameters
-    ----------
-    found
-        What `predictive` returned.
-    sums, prior
-        What it was told.
+    found        What `predictive` returned.
+    sums, prior  What it was told.
     """
     assert found.dof is not None
     kappa = prior.kappa + sums.n

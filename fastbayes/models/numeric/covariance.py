@@ -98,21 +98,13 @@ def normals(
 ) -> Normals:
     """Return the densities of maximum likelihood, or unbiased, with what was done to get them.
 
-    Parameters
-    ----------
-    sums
-        Of the rows.
-    rule
-        How to estimate.
-    only
-        Positions of the classes whose densities are wanted, where they have covariances of their
-        own; None: all.
+    sums  Of the rows.
+    rule  How to estimate.
+    only  Positions of the classes whose densities are wanted, where they have covariances of their
+          own; None: all.
 
-    Raises
-    ------
-    DataError
-        When squares of the values overflow, a variance is 0 and there is no floor, or a covariance
-        is singular and may not be.
+    Raises DataError when squares of the values overflow, a variance is 0 and there is no floor, or
+    a covariance is singular and may not be.
     """
     n, total = sums.n, sums.n.sum(axis=-1)
     centre = centre_of(sums)
@@ -178,10 +170,7 @@ def centre_of(sums: MomentSums) -> Centre:
 def spreads(sums: MomentSums, centre: Centre, names: Sequence[str]) -> tuple[Floats, Floats]:
     """Return the scatter within the classes, (..., p, p), and the variance of all rows, (..., p).
 
-    Raises
-    ------
-    DataError
-        When squares of the values overflow.
+    Raises DataError when squares of the values overflow.
     """
     n, total = sums.n, sums.n.sum(axis=-1)[..., None]
     with np.errstate(invalid="ignore", over="ignore"):
@@ -223,14 +212,9 @@ def shrunk(correlation: Floats, share: Floats) -> Floats:
 def oas(correlation: Floats, n: Floats, p: NDArray[np.int64]) -> Floats:
     """Return the share of the identity that approximates the least expected squared error.
 
-    Parameters
-    ----------
-    correlation
-        (..., g, p, p), features that are not kept having a row of the identity.
-    n
-        (..., g) rows.
-    p
-        (..., 1) features that are kept.
+    correlation  (..., g, p, p), features that are not kept having a row of the identity.
+    n            (..., g) rows.
+    p            (..., 1) features that are kept.
 
     References
     ----------
@@ -256,10 +240,7 @@ def regular(
 ) -> tuple[Floats, Floats, NDArray[np.bool_]]:
     """Return correlations none of which is singular, their shrinkage, and which were.
 
-    Raises
-    ------
-    DataError
-        When one is, and the rule has it so.
+    Raises DataError when one is, and the rule has it so.
     """
     if surely_regular(correlation, tolerance):
         return correlation, share, np.zeros(share.shape, np.bool_)
@@ -292,10 +273,7 @@ def named(group: int, rule: CovarianceRule) -> str:
 def inverse_factor(correlation: Floats) -> Floats:
     """Return the inverses of the lower Cholesky factors of matrices, lower triangular too.
 
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        When a matrix has none.
+    Raises numpy.linalg.LinAlgError when a matrix has none.
     """
     return _inverse(np.asarray(np.linalg.cholesky(correlation), np.float64))
 
@@ -333,10 +311,7 @@ def surely_regular(correlation: Floats, tolerance: float) -> bool:
 def least_eigenvalue(correlation: Floats) -> Floats:
     """Return a number that is positive, and that no eigenvalue is below, (..., g).
 
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        When there is none.
+    Raises numpy.linalg.LinAlgError when there is none.
     """
     return np.asarray(1.0 / (inverse_factor(correlation) ** 2).sum(axis=(-2, -1)))
 

@@ -47,17 +47,12 @@ class Curve(NamedTuple):
 def curve_of(centre: float, scale: float, knots: Floats, pieces: Floats, reach: float) -> Curve:
     """Return a curve of polynomials between knots.
 
-    Parameters
-    ----------
-    centre, scale
-        Numbers x stand at t = (x - centre)/scale.
-    knots
-        (m,) ascending, in t.
-    pieces
-        (m + 1, n_classes, 4) coefficients of (t - origin)^k, the origin being the knot below, for
-        the first piece the first knot. A number on a knot belongs to the piece above.
-    reach
-        Most numbers are nearer to the centre than this, in t.
+    centre, scale  Numbers x stand at t = (x - centre)/scale.
+    knots          (m,) ascending, in t.
+    pieces         (m + 1, n_classes, 4) coefficients of (t - origin)^k, the origin being the knot
+                   below, for the first piece the first knot. A number on a knot belongs to the
+                   piece above.
+    reach          Most numbers are nearer to the centre than this, in t.
     """
     origin = np.concatenate((knots[:1], knots))
     rows = np.column_stack([origin, pieces.reshape(len(origin), -1)])
@@ -105,22 +100,13 @@ LogSums = Callable[..., tuple[Floats, Floats]]
 def tabulated(classes: Sequence[Bumps], log_sums: LogSums) -> tuple[Floats, Floats]:
     """Return knots and pieces of the log densities of classes, close to the exact sums.
 
-    Parameters
-    ----------
-    classes
-        The kernels of each class.
-    log_sums
-        As in `plain.density`.
+    classes   The kernels of each class.
+    log_sums  As in `plain.density`.
 
-    Returns
-    -------
-    tuple
-        Knots (m,) and pieces (m + 1, n_classes, 4), as `curve_of` takes them: cubics with the
-        value and the slope of the sum at both ends, and beyond the outermost knots parabolas with
-        the curvature of a single kernel.
+    Returns: knots (m,) and pieces (m + 1, n_classes, 4), as `curve_of` takes them: cubics with the
+    value and the slope of the sum at both ends, and beyond the outermost knots parabolas with the
+    curvature of a single kernel.
 
-    Notes
-    -----
     An interval is halved until the cubics of all classes are within `CLOSE` nats of the sums, and
     their slopes likewise, in its middle.
     """

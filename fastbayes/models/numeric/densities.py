@@ -26,12 +26,8 @@ def log_gamma(x: Floats) -> Floats:
 def log_densities(found: Normals, x: Floats) -> Floats:
     """Return ln f(x_r | c) of each row by densities of its own, (n_rows, n_classes).
 
-    Parameters
-    ----------
-    found
-        The first axis is that of the rows.
-    x
-        (n_rows, p) without NaN.
+    found  The first axis is that of the rows.
+    x      (n_rows, p) without NaN.
     """
     whiten = whitening(found)
     apart = (x[:, None] - found.mean) - found.rest
@@ -44,16 +40,10 @@ def log_densities(found: Normals, x: Floats) -> Floats:
 def log_shape(distance: Floats, p: Any, dof: Floats | None, logs: Floats | None = None) -> Floats:
     """Return the log density of p coordinates of covariance, or scale, I by squared distance.
 
-    Parameters
-    ----------
-    distance
-        Squared, from the mean.
-    p
-        Number of coordinates.
-    dof
-        Degrees of freedom of Student's t; None: normal.
-    logs
-        Of Student's t: logarithms of the squared distances, where these overflow.
+    distance  Squared, from the mean.
+    p         Number of coordinates.
+    dof       Degrees of freedom of Student's t; None: normal.
+    logs      Of Student's t: logarithms of the squared distances, where these overflow.
     """
     if dof is None:
         return np.asarray(-0.5 * p * LOG_2_PI - 0.5 * distance)
@@ -68,17 +58,12 @@ class ClassDensities:
 
     Or level - (dof + p)/2 ln(1 + |W (x - mean)|²/dof).
 
-    Parameters
-    ----------
-    found
-        What was estimated.
+    found  What was estimated.
 
     Attributes
     ----------
-    whiten
-        (n_classes or 1, p, p) lower triangular W; a row of 0 for a feature that is not kept.
-    level
-        (n_classes,) nats.
+    whiten  (n_classes or 1, p, p) lower triangular W; a row of 0 for a feature that is not kept.
+    level   (n_classes,) nats.
     """
 
     def __init__(self, found: Normals) -> None:
@@ -139,10 +124,7 @@ class ClassDensities:
 
         Of the known coordinates alone; 0 for those that are missing. They add up to ln f(x | c).
 
-        Parameters
-        ----------
-        x
-            (n_rows, p), NaN where missing.
+        x  (n_rows, p), NaN where missing.
         """
         known = ~np.isnan(x)
         patterns, which = np.unique(known, axis=0, return_inverse=True)

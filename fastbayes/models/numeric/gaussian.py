@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar, Self
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from fastbayes.core.batch import Batch
-from fastbayes.core.errors import DataError
-from fastbayes.core.schema import labels
+from fastbayes.core.errors import DataError, SchemaError
+from fastbayes.core.schema import Feature, labels
 from fastbayes.core.warn import warn
 from fastbayes.data.encode import Encoder
 from fastbayes.kernels import dispatch
@@ -20,14 +20,186 @@ from fastbayes.models.estimator.base import Classifier, Scans
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.parameters import fitted, number, parameter
 from fastbayes.models.estimator.smoothing import Spread, log_prior, spread_of
+from fastbayes.models.estimator.table_rows import TableRows
 from fastbayes.models.estimator.unavailable import unavailable
 from fastbayes.models.numeric.conjugate import check_prior, expected, predictive, prior_of
-from fastbayes.models.numeric.covariance import CovarianceRule, MomentSums, normals, spherical
+from fastbayes.models.numeric.covariance import (
+    CovarianceRule,
+    MomentSums,
+    Normals,
+    centre_of,
+    normals,
+    spherical,
+    whitening,
+)
 from fastbayes.models.numeric.densities import ClassDensities
-from fastbayes.models.numeric.discriminant import Discriminant, discriminant_axes
-from fastbayes.models.numeric.fit_warnings import named, refuse, what_was_done
 from fastbayes.scan import engine
 from fastbayes.statistics.bundle import Statistics
+
+MOST = 5  # names that are listed
+
+
+def refuse(feature: Feature, *, void: bool) -> None:
+    """Raise SchemaError for a column that is no number, or holds no value at all."""
+    if void:
+        raise SchemaError(
+            f"column {feature.name!r} holds no value at all; leave it out, or cast it to a number"
+        )
+    raise SchemaError(
+        f"column {feature.name!r} is categorical, but GaussianBayes takes numbers alone: leave it "
+        "out (columns=), cast it to a number, or use JointGaussian or NaiveBayes, which take both"
+    )
+
+
+def what_was_done(model: Any, floored: NDArray[np.bool_], unknown: Sequence[Any]) -> Iterator[str]:
+    """Yield what was done to a fitted `GaussianBayes` so that there are densities.
+
+    model    The model.
+    floored  (n_classes, p) where a variance was raised.
+    unknown  Labels of classes none of whose rows is complete.
+    """
+    classes = model.classes_.tolist()
+    if model.singular_:
+        whose = "all classes together"
+        if model.covariance != "tied":
+            whose = listed("class", model.singular_)
+        at = [classes.index(label) for label in model.singular_]
+        shares = sorted({f"{share:.3g}" for share in model.shrinkage_[at].tolist()}, key=float)
+        how = "its correlations were dropped"
+        if model.singular == "shrink" or model.prior is not None:
+            most = f" to {shares[-1]}" if len(shares) > 1 else ""
+            how = f"it was shrunk towards its diagonal by {shares[0]}{most}"
+        yield (
+            f"the covariance of {whose} is singular, for it has too few rows or columns that "
+            f"depend on each other: {how}"
+        )
+    if model.variance_floored_:
+        columns = listed("column", model.variance_floored_)
+        where = listed("class", named(classes, floored.any(axis=1)))
+        yield (
+            f"{columns} hardly varies within {where}: the variance was raised to "
+            f"var_floor={model.var_floor:g} of the overall one"
+        )
+    if unknown:
+        yield (
+            f"{listed('class', unknown)} has no row without a missing value: it has the mean and "
+            "the covariance of all"
+        )
+
+
+def named(names: Sequence[Any], which: Any) -> list[Any]:
+    """Return the names that are marked."""
+    return [name for name, hit in zip(names, which, strict=True) if hit]
+
+
+def listed(noun: str, names: Sequence[Any]) -> str:
+    """Return a noun and the first of its names."""
+    more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
+    return f"{noun} {', '.join(map(repr, names[:MOST]))}{more}"
+
+
+# An axis with less than this share of the standard deviation of the first is rounding.
+LEAST = 1e-9
+
+
+class Axes(NamedTuple):
+    """Axes of unit variance within the classes, ordered by the variance between them.
+
+    mean, rest  (p,) the origin, and what rounding took from it
+    axes        (p, n_axes)
+    share       (n_axes,) of each in the variance between the classes
+    """
+
+    mean: Floats
+    rest: Floats
+    axes: Floats
+    share: Floats
+
+
+def discriminant_axes(prior: Floats, sums: MomentSums, found: Normals) -> Axes:
+    """Return the axes of classes that share a covariance.
+
+    prior  (n_classes,) how frequent the classes are.
+    sums   Moments of the rows.
+    found  Densities of the classes.
+
+    References
+    ----------
+    Fisher (1936), The use of multiple measurements in taxonomic problems, Annals of Eugenics 7. Rao
+    (1948), The utilization of multiple measurements in problems of biological classification,
+    Journal of the Royal Statistical Society B 10.
+    """
+    centre = centre_of(sums)
+    apart = np.where(sums.n[:, None] > 0, centre.apart, 0.0)
+    offset = prior @ apart
+    whiten = whitening(found)[0]
+    between = np.sqrt(prior)[:, None] * ((apart - offset) @ whiten.T)
+    _, deviations, axes = np.linalg.svd(between, full_matrices=False)
+    most = min(len(prior) - 1, int(found.kept.sum()))
+    least = LEAST * deviations.max(initial=0.0)
+    n = int((deviations[:most] > least).sum())
+    variance = deviations[:n] ** 2
+    share = variance / max(variance.sum(), np.finfo(np.float64).tiny)
+    return Axes(centre.mean, centre.rest + offset, whiten.T @ axes[:n].T, share)
+
+
+class Discriminant(TableRows):
+    """A model that may have discriminant axes: covariance="tied" has."""
+
+    covariance: str
+    fit: Callable[..., Any]
+    _axes: Axes
+
+    @property
+    def explained_variance_ratio_(self) -> Floats:
+        """Share of each discriminant axis in the variance between the classes, (n_axes,)."""
+        self._check_tied("explained_variance_ratio_")
+        self._check_fitted()
+        return self._axes.share
+
+    @property
+    def transform(self) -> Callable[[Any], Floats]:
+        """Rows, as in `predict`, on the discriminant axes: transform(X) is (n_rows, n_axes).
+
+        Of covariance="tied" alone. The classes have unit variance along each axis and no
+        correlation of two; the first has most of the variance between them. A row with a missing
+        value is NaN.
+        """
+        self._check_tied("transform")
+        return self._transformed
+
+    @property
+    def fit_transform(self) -> Callable[..., Floats]:
+        """As `fit`, then `transform` of the same rows: fit_transform(X, y)."""
+        self._check_tied("fit_transform")
+        return lambda X, y=None, **options: self.fit(X, y, **options)._transformed(X)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        if self.covariance == "tied":
+            from sklearn.utils import TransformerTags
+
+            tags.transformer_tags = TransformerTags()
+        return tags
+
+    def _check_tied(self, what: str) -> None:
+        if self.covariance != "tied":
+            raise AttributeError(
+                f"{what} is of covariance='tied', not {self.covariance!r}: without a common "
+                "covariance there are no discriminant axes"
+            )
+
+    def _transformed(self, X: Any) -> Floats:
+        self._check_fitted()
+        mean, rest, axes, _ = self._axes
+
+        def project(batch: Batch, out: Floats) -> int:
+            with np.errstate(over="ignore", invalid="ignore"):
+                out[:] = ((np.stack(batch.numeric, axis=1) - mean) - rest) @ axes
+            return 0
+
+        return self._scan(X, project, axes.shape[1])[0]
+
 
 logger = logging.getLogger("fastbayes")
 

@@ -26,19 +26,11 @@ _NORMAL = 0.5 * math.log(2 * math.pi)
 class KernelDensity:
     """f(x | c) = sum_i w_i N(x; x_i, h_c²) / n_c, over the values x_i of class c.
 
-    Parameters
-    ----------
-    values
-        The column.
-    bandwidth
-        (n_classes,) h_c.
-    floored
-        (n_classes,) where it was raised to the floor.
-    spare
-        Bandwidth of all classes together, for a class without a known value.
+    values     The column.
+    bandwidth  (n_classes,) h_c.
+    floored    (n_classes,) where it was raised to the floor.
+    spare      Bandwidth of all classes together, for a class without a known value.
 
-    Notes
-    -----
     The bandwidth is Silverman's rule of thumb within the class; that of a class of one row at
     most comes from the variance within the classes together. No deviation is taken for less than
     sqrt(var_floor) of that of all rows.
@@ -53,10 +45,7 @@ class KernelDensity:
     def of(cls, values: ColumnValues, var_floor: float) -> KernelDensity:
         """Return the density of a column.
 
-        Raises
-        ------
-        DataError
-            When a bandwidth is 0.
+        Raises DataError when a bandwidth is 0.
         """
         floor = math.sqrt(var_floor * values.overall)
         own = np.zeros(len(values.points))
@@ -128,14 +117,9 @@ class KernelDensity:
     def left_out(self, label: int, at: NDArray[np.int64], less: Floats) -> Floats:
         """Return the log density of a class at its own values, each with less weight.
 
-        Parameters
-        ----------
-        label
-            The class.
-        at
-            (n,) which of its values.
-        less
-            (n,) how much less weight it has; the bandwidth stays.
+        label  The class.
+        at     (n,) which of its values.
+        less   (n,) how much less weight it has; the bandwidth stays.
         """
         values = self.values
         if _flat(values):

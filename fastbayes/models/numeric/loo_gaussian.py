@@ -23,25 +23,16 @@ LEAST_SHARE = 1e-6
 class LooGaussians:
     """Log densities of numeric columns within each class, by the moments without each row.
 
-    Parameters
-    ----------
-    moments
-        Of all rows.
-    weighted
-        Whether rows carry weights.
-    options
-        Arguments of `smoothing.spread_of`: how variances are pooled, and so on.
+    moments   Of all rows.
+    weighted  Whether rows carry weights.
+    options   Arguments of `smoothing.spread_of`: how variances are pooled, and so on.
 
     Attributes
     ----------
-    plain
-        (n_numeric,) columns in which a row changes the density of its own class alone: variances
-        are those of the classes, none of them near the floor.
-    gaussians
-        The densities of the plain columns, of all rows.
+    plain      (n_numeric,) columns in which a row changes the density of its own class alone:
+               variances are those of the classes, none of them near the floor.
+    gaussians  The densities of the plain columns, of all rows.
 
-    Notes
-    -----
     Without a row of x the mean moves by (x - mean) w/(n - w), the row then stands (x - mean)
     n/(n - w) from it, and the scatter is less by w (x - mean)^2 n/(n - w) (Welford 1962,
     backwards).
@@ -88,10 +79,7 @@ class LooGaussians:
 
         And the rows in which some variance comes near the floor: they take `log_density`.
 
-        Parameters
-        ----------
-        numeric, y, gone
-            As in `log_density`.
+        numeric, y, gone  As in `log_density`.
         """
         total, low = np.zeros(len(y)), np.zeros(len(y), np.bool_)
         n, mean, rest, scatter = self.moments.arrays().values()
@@ -128,17 +116,11 @@ class LooGaussians:
     ) -> Floats:
         """Return the sum over the known columns of ln N(x_j | c), (n_rows, n_classes).
 
-        Parameters
-        ----------
-        numeric
-            One (n_rows,) array per column, NaN where missing.
-        y
-            (n_rows,) classes.
-        gone
-            (n_rows,) what each row takes out of the moments; None: 1 each.
-        scatter
-            (n_rows, n_numeric) scatter of the row's class without it, where it is known better;
-            NaN elsewhere.
+        numeric  One (n_rows,) array per column, NaN where missing.
+        y        (n_rows,) classes.
+        gone     (n_rows,) what each row takes out of the moments; None: 1 each.
+        scatter  (n_rows, n_numeric) scatter of the row's class without it, where it is known
+                 better; NaN elsewhere.
         """
         p, k = self.moments.count.shape
         result = np.zeros((len(y), k))
@@ -199,10 +181,7 @@ class LooGaussians:
     ) -> NDArray[np.int64]:
         """Return the rows in which subtraction leaves too few digits of a scatter.
 
-        Parameters
-        ----------
-        numeric, y, gone
-            As in `log_density`.
+        numeric, y, gone  As in `log_density`.
         """
         found = np.zeros(len(y), np.bool_)
         for j, x in enumerate(numeric):
@@ -231,14 +210,9 @@ class LooGaussians:
     ) -> Floats:
         """Return the scatter of each row's class without it, (n_rows, n_numeric).
 
-        Parameters
-        ----------
-        others
-            Moments of all rows but these.
-        numeric, y
-            These rows, as in `log_density`.
-        weight
-            (n_rows,) weights; None: 1 each.
+        others      Moments of all rows but these.
+        numeric, y  These rows, as in `log_density`.
+        weight      (n_rows,) weights; None: 1 each.
         """
         x = np.stack(numeric, axis=1)
         w = np.ones(len(y)) if weight is None else weight

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from fastbayes.core.schema import Schema, Shape
 from fastbayes.kernels import dispatch
 from fastbayes.models.estimator.log_space import Floats
-from fastbayes.models.numeric.binned_density import BinnedDensity
 from fastbayes.models.numeric.column_values import ColumnValues
 from fastbayes.models.numeric.curves import Curve
-from fastbayes.models.numeric.histogram_density import HistogramDensity
+from fastbayes.models.numeric.histogram_density import BinnedDensity, HistogramDensity
 from fastbayes.models.numeric.kernel_density import KernelDensity
 from fastbayes.models.numeric.loo_gaussian import LooGaussians
 from fastbayes.scan.density_spec import DensitySpec
@@ -31,12 +30,8 @@ Curves = tuple[tuple[int, Curve], ...]
 class ColumnDensities:
     """The densities of numeric columns that are not Gaussian.
 
-    Parameters
-    ----------
-    kinds
-        How each numeric column is described.
-    by_place
-        By its place among the numeric columns, the density of each that is not Gaussian.
+    kinds     How each numeric column is described.
+    by_place  By its place among the numeric columns, the density of each that is not Gaussian.
     """
 
     kinds: tuple[str, ...]
@@ -83,21 +78,12 @@ def densities(
 ) -> ColumnDensities:
     """Return the densities that a model is to have.
 
-    Parameters
-    ----------
-    stats
-        Statistics of the rows.
-    kinds
-        How columns are to be described.
-    alpha
-        Pseudo-count of a bin.
-    ddof, variance, var_floor
-        As `smoothing.gaussians` has them.
+    stats                   Statistics of the rows.
+    kinds                   How columns are to be described.
+    alpha                   Pseudo-count of a bin.
+    ddof, variance, var_floor  As `smoothing.gaussians` has them.
 
-    Raises
-    ------
-    DataError
-        When squares of values overflow, or a bandwidth is 0.
+    Raises DataError when squares of values overflow, or a bandwidth is 0.
     """
     chosen, found = [], {}
     for place, feature in enumerate(stats.schema.numeric):
@@ -129,21 +115,12 @@ def best_kind(
 ) -> str:
     """Return the density of a column of largest leave-one-out log likelihood.
 
-    Parameters
-    ----------
-    stats
-        Statistics of the rows.
-    place
-        Of the column among the numeric ones.
-    values
-        What the statistics say of it.
-    made
-        The densities beside the Gaussian one, by kind.
-    told
-        ddof, variance and var_floor of the Gaussian one.
+    stats   Statistics of the rows.
+    place   Of the column among the numeric ones.
+    values  What the statistics say of it.
+    made    The densities beside the Gaussian one, by kind.
+    told    ddof, variance and var_floor of the Gaussian one.
 
-    Notes
-    -----
     The sum over rows of ln f(x | c), the row taken out of the moments, the kernels or the counts of
     its class; bandwidths and bins stay. Of equal ones the first of Gaussian, kernels, histogram,
     bins that are cut where the classes change.

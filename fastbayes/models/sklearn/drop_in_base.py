@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastbayes.core.errors import DataError, SchemaError
+from fastbayes.core.schema import Shape, labels
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.parameters import fitted
 from fastbayes.models.estimator.protocol import (
@@ -21,13 +22,86 @@ from fastbayes.models.estimator.protocol import (
     split_target,
 )
 from fastbayes.models.logistic.to_logistic import LinearForm, logistic
-from fastbayes.models.sklearn.array_rows import ArrayRows, in_segments
-from fastbayes.models.sklearn.array_scorers import taken
+from fastbayes.models.sklearn.array_rows import ArrayRows, in_segments, taken
+from fastbayes.statistics import ValueCounts
 from fastbayes.statistics.array_statistics import ArrayStatistics
 from fastbayes.statistics.bundle import Statistics
 
 if TYPE_CHECKING:
     from fastbayes.models.logistic.logistic import LogisticRegression
+
+LARGEST_CODE = 1 << 24
+
+
+def code_counts(stats: Statistics) -> ArrayStatistics:
+    """Return counts of codes 0, 1, ... from counts of columns that hold such codes.
+
+    stats  Every feature categorical, its values whole numbers from 0 or booleans, none missing.
+
+    Returns: with a part "values".
+
+    Raises SchemaError when a column is something else; the message names it.
+    """
+    values = stats.values
+    codes = []
+    for j, feature in enumerate(stats.schema.features):
+        if feature.values is None:
+            raise SchemaError(
+                f"column {feature.name!r} was counted as numeric; count it again, named in "
+                "`categorical`"
+            )
+        found = labels(feature.values)
+        if found.dtype.kind not in "biu" or not len(found) or found.min() < 0:
+            raise SchemaError(
+                f"column {feature.name!r} holds {feature.values.type} values, not codes from 0; "
+                "use fastbayes.NaiveBayes, which takes them as they are"
+            )
+        if found.max() >= LARGEST_CODE:
+            raise SchemaError(f"column {feature.name!r} has the code {found.max()}: it is an id")
+        codes.append(found.astype(np.int64))
+        _refuse_missing(feature.name, values.missing[j])
+    sizes = np.array([int(found.max()) + 1 for found in codes], dtype=np.int64)
+    shape = Shape(sizes, 0, len(stats.schema.classes))
+    counts = ValueCounts(shape, weighted=stats.weighted)
+    counts.class_counts[:] = values.class_counts
+    for j, found in enumerate(codes):
+        counts.of(j)[found] = values.of(j)
+    return ArrayStatistics(labels(stats.schema.classes), {"values": counts}, stats.schema.names)
+
+
+def numeric_moments(stats: Statistics) -> ArrayStatistics:
+    """Return moments of arrays from moments of numeric columns.
+
+    stats  Every feature numeric, none missing, rows without weights.
+
+    Returns: with a part "moments".
+
+    Raises SchemaError when a column is categorical or has missing values, or rows were weighted.
+    """
+    if stats.weighted:
+        raise SchemaError(
+            "the statistics are weighted, and epsilon_ needs the moments without weights; fit the "
+            "rows themselves, or use fastbayes.NaiveBayes"
+        )
+    for feature in stats.schema.categorical:
+        raise SchemaError(
+            f"column {feature.name!r} is categorical; leave it out with `columns`, or use "
+            "fastbayes.NaiveBayes"
+        )
+    counts = stats.values.class_counts
+    for feature, known in zip(stats.schema.numeric, stats.moments.count, strict=True):
+        _refuse_missing(feature.name, counts - known)
+    return ArrayStatistics(
+        labels(stats.schema.classes), {"moments": stats.moments}, stats.schema.names
+    )
+
+
+def _refuse_missing(name: str, missing: NDArray[np.float64]) -> None:
+    if np.any(missing):
+        raise SchemaError(
+            f"column {name!r} has {missing.sum():g} missing values; use fastbayes.NaiveBayes, "
+            "which takes them"
+        )
 
 
 class ArrayRowsBlock(NamedTuple):
@@ -229,16 +303,9 @@ class DropIn(ArrayRows):
 def is_real(value: Any, least: float = 0.0) -> bool:
     """Return whether a parameter is a real number of at least this.
 
-    Parameters
-    ----------
-    value
-        The parameter.
-    least
-        The smallest number that is allowed.
+    value  The parameter.
+    least  The smallest number that is allowed.
 
-    Returns
-    -------
-    bool
-        False for NaN and infinity.
+    Returns: false for NaN and infinity.
     """
     return isinstance(value, numbers.Real) and least <= float(value) < np.inf
