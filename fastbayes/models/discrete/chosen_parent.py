@@ -12,7 +12,7 @@ from fastbayes.core.batch import BLOCK_ROWS, Batch, taken
 from fastbayes.data.encode import Encoder
 from fastbayes.data.folds import FoldsByPlace
 from fastbayes.data.segments import Segment
-from fastbayes.models.discrete.loo_tree import LooTree
+from fastbayes.models.discrete.loo_families import LooFamilies
 from fastbayes.models.discrete.structure import by_relevance
 from fastbayes.models.estimator.base import Scans
 from fastbayes.models.estimator.log_space import Floats
@@ -45,7 +45,7 @@ def best_left_out(make: Callable[[str], Any], stats: Statistics, scans: Scans, t
         Worker threads.
     """
     models = [make(name).fit_statistics(stats) for name in stats.schema.names]
-    scorers: list[list[Posterior]] = [[LooTree(model).posterior for model in models]]
+    scorers: list[list[Posterior]] = [[LooFamilies(model).posterior for model in models]]
 
     def split(segment: Segment, encoder: Encoder) -> Iterator[tuple[int, Batch]]:
         for _, encoded in engine.encoded_blocks(segment, encoder):

@@ -14,7 +14,7 @@ from fastbayes.core.errors import SchemaError
 from fastbayes.core.schema import Schema, labels
 from fastbayes.data.encode import Encoder
 from fastbayes.kernels import dispatch
-from fastbayes.models.discrete.as_network import AsNetwork
+from fastbayes.models.discrete.family_model import AsNetwork
 from fastbayes.models.discrete.feature_averaging import averaged_log_likelihood, checked_chance
 from fastbayes.models.discrete.semi_supervised import expectation_maximisation
 from fastbayes.models.estimator.log_space import Floats

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import logging
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from fastbayes.core.batch import Batch
-from fastbayes.core.errors import DataError, SchemaError
-from fastbayes.models.discrete.as_network import AsNetwork
-from fastbayes.models.discrete.network_draws import drawn_features
-from fastbayes.models.discrete.network_structure import given_parents, learned_parents
-from fastbayes.models.discrete.network_tables import (
-    ClassNetworkTables,
+from fastbayes.core.errors import SchemaError
+from fastbayes.models.discrete.families import FamilyTables
+from fastbayes.models.discrete.family_model import FamilyModel
+from fastbayes.models.discrete.network_structure import (
     Structure,
     arranged,
+    given_parents,
+    learned_parents,
     parents_of,
+    parted,
     structure_of,
 )
-from fastbayes.models.discrete.one_dependence import OneDependence, by_chain_rule, code_rows
 from fastbayes.models.discrete.structure import class_node
 from fastbayes.models.estimator.base import Scans, check_learnable
 from fastbayes.models.estimator.count_tables import Smoothing, logs
@@ -31,7 +29,7 @@ from fastbayes.models.estimator.parameters import fitted, parameter
 from fastbayes.networks.graph.dag import DAG
 from fastbayes.networks.graph.dot import graph
 from fastbayes.networks.graph.parameters import TablePrior
-from fastbayes.networks.infer.class_scorer import ClassNetwork, ClassScorer
+from fastbayes.networks.infer.class_scorer import ClassScorer
 from fastbayes.networks.infer.scorer import Network
 from fastbayes.networks.network import BayesianNetwork
 from fastbayes.networks.search.score import ScoreRule
@@ -42,7 +40,7 @@ from fastbayes.statistics.family_counts import ABOVE, APART
 logger = logging.getLogger("fastbayes")
 
 
-class NetworkClassifier(AsNetwork, OneDependence):
+class NetworkClassifier(FamilyModel):
     """A Bayesian network with a node for the class, given or learned.
 
     Notes
@@ -144,8 +142,6 @@ class NetworkClassifier(AsNetwork, OneDependence):
         "The `Statistics` that every parameter is read from; their families are the graph."
     )
     class_log_prior_: Any = fitted("(n_classes,) nats: P(c), the parents of the class summed out.")
-    _cells: ClassNetworkTables = fitted()
-    _network: Network = fitted()
 
     _statistics: ClassVar[tuple[str, ...]] = ("values", "families")
 
@@ -205,39 +201,19 @@ class NetworkClassifier(AsNetwork, OneDependence):
         return structure_of(parents, names, target)
 
     def _scanned(self, scans: Scans) -> Statistics:
-        # An encoder numbers the columns as they stand in the source.
+        if not scans.first:
+            return self._same_families(scans)
         encoder = scans.learning(cuts=scans.cuts)
         here = [feature.name for feature, _ in encoder.features]
-        if not scans.first:
-            names, known = self.schema_.names, self.statistics_.families
-            if lost := [name for name in names if name not in here]:
-                raise SchemaError(f"there is no column {lost[0]!r}, which was there before")
-            at = [here.index(name) for name in names]
-            families = [tuple(at[j] for j in family) for family in known.families]
-            return self._families(scans, [*zip(families, known.class_is, strict=True)])
         assert encoder.target is not None
         target = class_node(encoder.target.name, here)
         if self.network is not None:
-            return self._families(scans, self._given(here, target))
-        if not scans.source.rereadable:
-            raise SchemaError(
-                f"{scans.source.description} can be read only once, but a search for a graph "
-                "takes several scans: pass a table or a path, or give network="
-            )
+            return self._families(scans, *parted(self._given(here, target)))
+        scans.check_rereadable("a search for a graph takes several scans", ", or give network=")
         found = scans.count(self, {"values": {}})
         check_learnable(found, scans.source.description)
         parents = learned_parents(self, scans, found)
-        counted = self._families(scans, structure_of(parents, here, target), found)
-        if counted.values != found.values:
-            raise DataError(f"{scans.source.description} changed while it was read; fit again")
-        return counted
-
-    def _families(
-        self, scans: Scans, structure: Structure, known: Statistics | None = None
-    ) -> Statistics:
-        told = {"families": [f for f, _ in structure], "class_is": [part for _, part in structure]}
-        wanted = {"values": {}, "families": told}
-        return scans.count(self, wanted, None if known is None else known.schema)
+        return self._families(scans, *parted(structure_of(parents, here, target)), known=found)
 
     def _suited(self, stats: Any) -> Statistics:
         stats = super()._suited(stats)
@@ -254,59 +230,36 @@ class NetworkClassifier(AsNetwork, OneDependence):
             return Smoothing("bdeu", m=float(self.ess))
         return Smoothing(alpha=float(self.alpha))
 
+    def _cells_of(self, stats: Statistics) -> FamilyTables:
+        cells = FamilyTables(stats, missing=self.missing, unseen=self.unseen)
+        if lost := {*range(len(cells.sizes))} - {family[-1] for family in cells.families}:
+            name = stats.schema.names[min(lost)]
+            raise SchemaError(
+                f"the statistics hold no family of column {name!r}; count again with it"
+            )
+        return cells
+
     def _read(self, stats: Statistics) -> dict[str, Any]:
-        rule, names = self._smoothing(), stats.schema.names
-        cells = ClassNetworkTables(stats, missing=self.missing, unseen=self.unseen)
-        tables = [cells.table(q, rule) for q in range(len(cells.families))]
-        hidden = [~cells.shown(j) for j in range(len(names))]
-        told = cells.families, tables, hidden, cells.choices.astype(np.int64), names
-        target = _target(stats)
-        above = parents_of(stats, target)
-        network, prior = Network(*told), self._prior_of(stats)
+        found, names, target = super()._read(stats), stats.schema.names, _target(stats)
+        above, cells = parents_of(stats, target), found["_cells"]
         if cells.above:
-            of_class = cells.of_class(rule)
+            of_class, tables = cells.of_class(found["_rule"]), found["_network"].tables
             margin = cells.margin(tables, of_class, names)
             if self.class_prior is None:
-                prior = logs(margin)
+                found["class_log_prior_"] = logs(margin)
             # A class that never occurs has nothing that speaks for or against it.
             occurs = margin > 0
             says = logs(np.where(occurs, of_class / np.where(occurs, margin, 1.0), 1.0))
-            network = ClassNetwork(cells.above, says, *told)
+            found["_network"] = cells.network(tables, names, says)
         blanket = DAG(above).markov_blanket(target)
         if not blanket:
             logger.info("the class %r has no neighbour in the network: its prior is all", target)
-        return {
-            "class_log_prior_": prior,
+        return found | {
             "parents_": above,
             "markov_blanket_": tuple(name for name in names if name in blanket),
-            "_cells": cells,
-            "_network": network,
         }
 
     # -- answers -------------------------------------------------------------------------------
-
-    @property
-    def n_parameters_(self) -> int:
-        """Free parameters: S_j - 1 times the joint values of the parents of each node."""
-        self._check_fitted()
-        cells, k = self._cells, len(self.classes_)
-        sizes: list[int] = cells.choices.astype(np.int64).tolist()
-        each = [
-            math.prod(sizes[p] for p in parents)
-            * max(sizes[j] - 1, 0)
-            * (k if part == ABOVE else 1)
-            for (*parents, j), part in zip(cells.families, cells.class_is, strict=True)
-        ]
-        return (k - 1) * math.prod(sizes[p] for p in cells.above) + sum(each)
-
-    def _dependencies(self) -> Mapping[str, Sequence[str]]:
-        names = self.schema_.names
-        return {names[j]: tuple(names[p] for p in parents) for *parents, j in self._cells.families}
-
-    def _log_tables(self) -> Iterator[tuple[str, Floats]]:
-        names = self.schema_.names
-        for family, table in zip(self._cells.families, self._network.tables, strict=False):
-            yield names[family[-1]], table
 
     def to_dot(self) -> str:
         """Return the graph in Graphviz' language.
@@ -349,43 +302,16 @@ class NetworkClassifier(AsNetwork, OneDependence):
                 parents[node], tables[node] = parents[node][1:], tables[node][0]
         if cells.above:
             here = tuple(slice(int(cells.choices[p])) for p in cells.above)
-            tables[target] = cells.of_class(self._smoothing())[here]
+            tables[target] = cells.of_class(self._rule)[here]
             parents[target] = tuple(self.schema_.names[p] for p in cells.above)
         return BayesianNetwork(whole.states, parents, tables)
 
-    def _shared(self) -> list[int]:
-        """Return the families that say the same of all classes."""
-        return [q for q, part in enumerate(self._cells.class_is) if part == APART]
-
-    def _scorer(self, cells: float) -> Any:
-        told = self._network, self._shared(), self.precision, cells
-        return ClassScorer(self.class_log_prior_, *told)
-
-    def _likelihood(self) -> ClassScorer:
-        """Return what scores ln P(x | c)."""
-        return ClassScorer(np.zeros(len(self.classes_)), self._network, (), "exact", 0)
-
-    def _contributions(self, batch: Batch, out: Floats) -> None:
-        """Write ln P(x_j | parents); where one is not observed, or the class has some, as follows.
-
-        A feature gets what its value adds to ln P(the features before it | c).
-        """
-        cells, network = self._cells, self._network
-        codes = code_rows(batch, cells.offsets) - cells.offsets[:-1, None]
-        out[:] = 0.0
-        rows = np.arange(batch.n_rows)
-        if not cells.above:
-            for family, table in zip(network.families, network.tables, strict=True):
-                out[:, family[-1]] = table[tuple(codes[j] for j in family)]
-            rows = np.flatnonzero(network.rows(batch.codes, batch.n_rows))
-        if len(rows):
-            order = [family[-1] for family in cells.families]
-            out[rows] = by_chain_rule(self._likelihood(), order, codes[:, rows], cells)
-
-    def _drawn_codes(
-        self, codes: NDArray[np.intp], random: np.random.Generator
-    ) -> list[NDArray[np.int64]]:
-        return drawn_features(self._cells, self._network, self._likelihood(), codes, random)
+    def _network_scorer(
+        self, log_prior: Floats, network: Network, precision: str, cells: float
+    ) -> Any:
+        # Families in which the class has no part say the same of all classes.
+        shared = [q for q, part in enumerate(self._cells.class_is) if part == APART]
+        return ClassScorer(log_prior, network, shared, precision, cells)
 
 
 def _target(stats: Statistics) -> str:

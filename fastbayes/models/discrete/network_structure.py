@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from fastbayes.core.batch import BLOCK_ROWS
-from fastbayes.core.errors import DataError, MemoryLimitError
+from fastbayes.core.errors import MemoryLimitError, SchemaError
 from fastbayes.data.encode import Encoder
 from fastbayes.data.segments import Segment
+from fastbayes.models.discrete.families import Family
 from fastbayes.models.discrete.structure import class_node
 from fastbayes.models.estimator.base import Scans
 from fastbayes.networks.graph.dag import DAG
 from fastbayes.networks.search.structure_search import learned
 from fastbayes.scan import engine
+from fastbayes.statistics import FamilyCounts
 from fastbayes.statistics.bundle import Statistics
+from fastbayes.statistics.family_counts import ABOVE, APART, BELOW
 
 Parents = dict[str, tuple[str, ...]]
+Structure = list[tuple[Family, int]]
 
 
 def given_parents(network: Any) -> Parents:
@@ -188,11 +193,97 @@ def _coded(
         if scans.progress is not None:
             scans.progress(rows)
     weights = sum(part.column(weight).to_numpy().sum() if weight else len(part) for part in parts)
-    if not np.isclose(float(weights), float(found.n_rows), rtol=1e-9):
-        raise DataError(f"{scans.source.description} changed while it was read; fit again")
+    scans.check_unchanged(np.isclose(float(weights), float(found.n_rows), rtol=1e-9))
     table = pa.Table.from_batches(parts)
     domains = {
         name: pa.array(range(sizes[name]), table[name].type) for name in nodes if sizes[name]
     }
     domains[target] = pa.array(range(len(schema.classes)), table[target].type)
     return table, weight, domains
+
+
+def structure_of(
+    parents: Mapping[str, Sequence[str]], names: Sequence[str], target: str
+) -> Structure:
+    """Return the families of a network, parents first, and what the class is in each.
+
+    Parameters
+    ----------
+    parents
+        Parents of the nodes; a feature that is not named has no neighbour.
+    names
+        The features.
+    target
+        The class.
+
+    Raises
+    ------
+    SchemaError
+        When a node is no column.
+    """
+    place = {name: j for j, name in enumerate(names)}
+    graph = DAG({**dict.fromkeys((target, *names), ()), **parents})
+    if unknown := [node for node in graph.nodes if node != target and node not in place]:
+        raise SchemaError(
+            f"the network has a node {unknown[0]!r}, but there is no such column; there are "
+            f"{[target, *names]}"
+        )
+    result: Structure = []
+    for node in graph.order:
+        above = tuple(place[p] for p in graph.parents[node] if p != target)
+        if node != target:
+            part = ABOVE if target in graph.parents[node] else APART
+            result.append(((*above, place[node]), part))
+        elif above:
+            result.append((above, BELOW))
+    return result
+
+
+def parted(structure: Structure) -> tuple[list[Family], list[int]]:
+    """Return the families of a structure, and what the class is in each."""
+    return [family for family, _ in structure], [part for _, part in structure]
+
+
+def parents_of(stats: Statistics, target: str) -> dict[str, tuple[str, ...]]:
+    """Return {node: its parents} of the structure that statistics were counted for."""
+    names, counts = stats.schema.names, stats.families
+    found: dict[str, tuple[str, ...]] = {target: ()}
+    for family, part in zip(counts.families, counts.class_is, strict=True):
+        if part == BELOW:
+            found[target] = tuple(names[p] for p in family)
+        else:
+            first = (target,) if part == ABOVE else ()
+            found[names[family[-1]]] = (*first, *(names[p] for p in family[:-1]))
+    return found
+
+
+def arranged(stats: Statistics, structure: Structure) -> Statistics:
+    """Return statistics with the families of a structure, from those that were counted.
+
+    Raises
+    ------
+    SchemaError
+        When the features of a family were not counted together; the message names them.
+    """
+    had, names = stats.families, stats.schema.names
+    families, class_is = parted(structure)
+    if had.families == families and [*had.class_is] == class_is:
+        return stats
+    where = {frozenset(family): q for q, family in enumerate(had.families)}
+    blocks = [np.zeros(0, had.flat.dtype)]
+    for family in families:
+        if frozenset(family) not in where:
+            raise SchemaError(
+                f"the statistics do not count {[names[j] for j in family]} together; count again "
+                "with families=model.families(statistics)"
+            )
+        q = where[frozenset(family)]
+        axes = [had.features(q).index(f) for f in family]
+        blocks.append(had.group(q).transpose(*axes, len(axes)).reshape(-1))
+    shape, weighted = had.shape, had.weighted
+    counts = FamilyCounts(shape, weighted=weighted, families=families, class_is=class_is)
+    layout = had.layout
+    counts.layout = counts.layout.resized(layout.sizes, layout.missing, layout.n_classes)
+    counts.flat = np.concatenate(blocks)
+    parts: dict[str, Any] = {**stats.parts, "families": counts.settled()}
+    return replace(stats, parts=parts, folds=(), fold_names=())

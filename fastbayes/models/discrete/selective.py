@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS, Batch
-from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.data.encode import Encoder
 from fastbayes.data.segments import Segment
 from fastbayes.kernels import dispatch
@@ -49,16 +48,6 @@ class NestedLosses(NamedTuple):
         loss = getattr(self, criterion)[..., least:]
         equal = np.argwhere(loss <= loss.min() * (1 + TIE))[0]
         return (*equal[:-1].tolist(), int(equal[-1]) + least)
-
-
-def check_rereadable(model: Any, scans: Scans) -> None:
-    """Raise SchemaError where the rows can be read only once."""
-    if not scans.source.rereadable:
-        raise SchemaError(
-            f"{scans.source.description} can be read only once, but "
-            f"{type(model).__name__}(select={model.select!r}) takes one more scan: pass a table or "
-            "a path"
-        )
 
 
 def losses(
@@ -112,8 +101,7 @@ def losses(
         n += part[2]
         if scans.progress is not None:
             scans.progress(part[3])
-    if not np.isclose(n, float(stats.n_rows), rtol=1e-9):
-        raise DataError(f"{scans.source.description} changed while it was read; fit again")
+    scans.check_unchanged(np.isclose(n, float(stats.n_rows), rtol=1e-9))
     return NestedLosses(loss / max(n, 1e-300), errors / max(n, 1e-300))
 
 

@@ -13,9 +13,9 @@ from fastbayes.data.folds import FoldsByPlace
 from fastbayes.models.discrete.chosen_parent import FOLDS, best_held_out, best_left_out
 from fastbayes.models.discrete.held_out import spode_scores
 from fastbayes.models.discrete.one_dependence import check_all_pairs
+from fastbayes.models.discrete.pair_information import dependence
 from fastbayes.models.discrete.structure import by_relevance
-from fastbayes.models.discrete.tan import check_feature, dependence
-from fastbayes.models.discrete.tree import TreeClassifier
+from fastbayes.models.discrete.tree import TreeClassifier, check_feature
 from fastbayes.models.estimator.base import Scans
 from fastbayes.models.estimator.count_tables import CountTables, Smoothing
 from fastbayes.models.estimator.log_space import Floats
@@ -106,12 +106,10 @@ class SPODE(TreeClassifier):
                 f"super_parent={self.super_parent!r} takes all rows at once: use fit, or choose by "
                 "counts alone with 'loo_joint' or 'cmi'"
             )
-        if not scans.source.rereadable:
-            raise SchemaError(
-                f"{scans.source.description} can be read only once, but super_parent="
-                f"{self.super_parent!r} takes a scan of its own: pass a table or a path, or choose "
-                "by counts alone with 'loo_joint'"
-            )
+        scans.check_rereadable(
+            f"super_parent={self.super_parent!r} takes a scan of its own",
+            ", or choose by counts alone with 'loo_joint'",
+        )
         folds = FoldsByPlace(FOLDS) if self.super_parent == "cv" else None
         wanted: dict[str, dict[str, Any]] = {name: {} for name in self._statistics}
         stats = scans.count(self, wanted, folds=folds)

@@ -86,7 +86,7 @@ class Subsumption:
             implied[a] = b
             self._implied.append((i, j, implied))
         # The code of what is left out: missing, or unseen where missing is a value.
-        self._gap = cells.sizes + ~cells.hidden[cells.offsets[:-1] + cells.sizes]
+        self._gap = cells.gaps
 
     def resolved(self, batch_codes: Sequence[Codes], cells: float) -> tuple[Codes, ...]:
         """Return the codes of rows, of a job of so many cells, without what others imply."""

@@ -65,6 +65,27 @@ class Scans:
             folds=folds,
         )
 
+    def places(self, names: Sequence[str]) -> list[int]:
+        """Return where the source has features that a model was fitted with."""
+        # An encoder numbers the columns as they stand in the source.
+        here = [feature.name for feature, _ in self.learning(cuts=self.cuts).features]
+        if missing := [name for name in names if name not in here]:
+            raise SchemaError(f"column {missing[0]!r} is not there; the model was fitted with it")
+        return [here.index(name) for name in names]
+
+    def check_rereadable(self, need: str, instead: str = "") -> None:
+        """Raise SchemaError where the rows can be read only once, but a model needs more."""
+        if not self.source.rereadable:
+            raise SchemaError(
+                f"{self.source.description} can be read only once, but {need}: pass a table or a "
+                f"path{instead}"
+            )
+
+    def check_unchanged(self, same: Any) -> None:
+        """Raise DataError where another scan of the source has not found the same rows."""
+        if not same:
+            raise DataError(f"{self.source.description} changed while it was read; fit again")
+
 
 class Classifier(TableRows):
     """A classifier of tables whose parameters are read off statistics.

@@ -1,15 +1,19 @@
-"""A tree over more columns than the counts of all their pairs would fit in memory for."""
+"""What pairs of features tell of each other given the class, from one or several scans."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes.core.errors import MemoryLimitError, SchemaError
+from fastbayes.core.errors import MemoryLimitError
+from fastbayes.kernels import dispatch
+from fastbayes.kernels.numpy.information import class_information
+from fastbayes.models.discrete.families import Family
+from fastbayes.models.discrete.structure import k_dependence
 from fastbayes.models.estimator.base import Scans
 from fastbayes.models.estimator.count_tables import CountTables
 from fastbayes.models.estimator.log_space import Floats
@@ -22,11 +26,54 @@ logger = logging.getLogger("fastbayes")
 Ints = NDArray[np.int64]
 
 
+def dependence(cells: CountTables) -> Floats:
+    """Return I(X_i; X_j | C) in nats of all pairs, (n_features, n_features)."""
+    layout, m = cells.pairs.layout, len(cells.sizes)
+    found = np.empty(len(layout.first))
+    dispatch.load("information", float(layout.total)).pair_information(
+        *(cells.pairs.flat, layout.first, layout.second, layout.starts),
+        *(layout.sizes + (cells.as_value & layout.missing), layout.widths, layout.n_classes, found),
+    )
+    result = np.zeros((m, m))
+    result[layout.first, layout.second] = result[layout.second, layout.first] = found
+    return result
+
+
+def k_dependent(
+    cells: CountTables, names: Sequence[str], k: int, information: Floats | None = None
+) -> list[Family]:
+    """Return the families of the k-dependence structure, in the order of its features.
+
+    A family is the parents of a feature, the one of most information first, and the feature.
+    Features without a value come last and have no part in it.
+
+    Parameters
+    ----------
+    cells
+        Counts of values and of all pairs.
+    names
+        Names of the features; they settle ties.
+    k
+        Most parents of a feature.
+    information
+        (n_features, n_features) I(X_i; X_j | C), where the cells do not hold all pairs.
+    """
+    told = np.flatnonzero(cells.choices > 0)
+    void = np.flatnonzero(cells.choices == 0)
+    relevance = class_information(cells.n, cells.offsets, cells.sizes + cells.as_value)
+    if information is None:
+        information = dependence(cells) if k else np.zeros((len(names), len(names)))
+    order, parents = k_dependence(
+        information[np.ix_(told, told)], relevance[told], [names[j] for j in told.tolist()], k
+    )
+    families = [(*told[parents[j]].tolist(), int(told[j])) for j in order.tolist()]
+    return families + [(int(j),) for j in sorted(void.tolist(), key=names.__getitem__)]
+
+
 def counts_of_tree(
     model: Any,
     scans: Scans,
     tree: Callable[[Statistics, CountTables, Floats, Floats], Ints],
-    dependence: Callable[[CountTables], Floats],
 ) -> Statistics:
     """Return the counts of a tree's edges alone, found by counting some pairs in each scan.
 
@@ -39,15 +86,13 @@ def counts_of_tree(
     tree
         Returns the parents, (n_features,), from statistics, cells, and for each pair of features
         (n_features, n_features) its information and the rows in which both are observed.
-    dependence
-        Returns I(X_i; X_j | C) of the pairs counted, 0 for others.
 
     Raises
     ------
     MemoryLimitError
         When not even the pairs of one column fit.
     """
-    found, cells, information, together = information_in_runs(model, scans, dependence)
+    found, cells, information, together = information_in_runs(model, scans)
     parents = tree(found, cells, information, together)
     children = np.flatnonzero(parents >= 0)
     edges = np.sort(np.stack((parents[children], children), axis=1), axis=1)
@@ -55,9 +100,7 @@ def counts_of_tree(
     return scans.count(model, {"values": {}, "pairs": {"pairs": edges}}, found.schema)
 
 
-def information_in_runs(
-    model: Any, scans: Scans, dependence: Callable[[CountTables], Floats]
-) -> tuple[Statistics, CountTables, Floats, Floats]:
+def information_in_runs(model: Any, scans: Scans) -> tuple[Statistics, CountTables, Floats, Floats]:
     """Return what all pairs tell, counting some of them in each scan.
 
     Returns
@@ -110,12 +153,7 @@ def _runs(values: Statistics, limit: int) -> Iterator[Ints]:
 
 def same_pairs(stats: Statistics, scans: Scans) -> Ints:
     """Return the pairs of features of statistics, as they are numbered in another source."""
-    names = [f.name for f in stats.schema.categorical]
-    # An encoder numbers the columns as they stand in the source.
-    here = [feature.name for feature, _ in scans.learning(cuts=scans.cuts).features]
-    if missing := sorted(set(names) - set(here)):
-        raise SchemaError(f"column {missing[0]!r} is not there; the model was fitted with it")
-    where = np.array([here.index(name) for name in names], np.int64)
+    where = np.array(scans.places([f.name for f in stats.schema.categorical]), np.int64)
     layout = stats.pairs.layout
     pairs = np.sort(np.stack((where[layout.first], where[layout.second]), axis=1), axis=1)
     return np.asarray(pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))])
