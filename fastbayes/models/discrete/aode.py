@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from fastbayes.kernels import dispatch
 from fastbayes.models.discrete.averaged import Averaged, some_of_each
-from fastbayes.models.discrete.pair_information import same_pairs
-from fastbayes.models.discrete.selective_average import best_average, without_unpaired
+from fastbayes.models.discrete.selective import best_average, without_unpaired
+from fastbayes.models.discrete.structure import same_pairs
 from fastbayes.models.discrete.super_parents import check_weights, super_parent_weights
 from fastbayes.models.estimator.base import Scans
 from fastbayes.models.estimator.count_tables import CountTables, Smoothing, logs

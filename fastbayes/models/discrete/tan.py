@@ -13,11 +13,13 @@ from fastbayes.core.errors import MemoryLimitError, SchemaError
 from fastbayes.kernels.numpy.information import class_information
 from fastbayes.models.discrete.hierarchical import check_smoothing
 from fastbayes.models.discrete.one_dependence import check_all_pairs
-from fastbayes.models.discrete.pair_information import counts_of_tree, dependence, same_pairs
 from fastbayes.models.discrete.structure import (
+    counts_of_tree,
+    dependence,
     maximum_spanning_forest,
     maximum_spanning_tree,
     penalty,
+    same_pairs,
 )
 from fastbayes.models.discrete.tree import TreeClassifier, check_feature
 from fastbayes.models.estimator.base import Scans

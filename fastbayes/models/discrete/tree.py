@@ -13,10 +13,10 @@ from fastbayes.kernels import dispatch
 from fastbayes.kernels.numpy.factors import children_first
 from fastbayes.models.discrete.families import FamilyTables, from_pairs
 from fastbayes.models.discrete.family_model import FamilyModel
-from fastbayes.models.discrete.held_out import best_tree_alpha
 from fastbayes.models.estimator.count_tables import CountTables, Smoothing
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.parameters import fitted, parameter, pseudo_count
+from fastbayes.models.estimator.smoothing import best_of, left_out
 from fastbayes.networks.infer.scorer import Network
 from fastbayes.statistics.bundle import Statistics
 
@@ -84,3 +84,112 @@ def check_feature(schema: Schema, name: str | None) -> None:
     """Raise SchemaError where a feature that was named is not there."""
     if name is not None and name not in schema.names:
         raise SchemaError(f"there is no feature {name!r}; the features are {list(schema.names)}")
+
+
+# A difference of sums of weights below this share of them is their rounding.
+ROUNDING = 1e-9
+
+
+def family_score(counts: NDArray[Any], alpha: float) -> float:
+    """Return the leave-one-out log likelihood of a feature given its parent and the class.
+
+    The sum over rows of ln P(v | u, c) with that row taken out of every count:
+    sum_cuv n_cuv ln((n_cuv - 1 + a)/(n_cu - 1 + S_v a)), n - 1 read as n - min(n, 1) and 0/0 as its
+    limit 1/S_v.
+
+    Parameters
+    ----------
+    counts
+        (S_u, S_v, n_classes) rows in which both the parent and the feature are known, by the
+        parent's value, the feature's value and the class.
+    alpha
+        Pseudo-count of each cell.
+
+    Returns
+    -------
+    float
+        Nats; -inf where alpha is 0 and a cell was counted once.
+    """
+    n = np.asarray(counts, dtype=np.float64)
+    choices = np.array(n.shape[1])
+    return left_out(n, n.sum(axis=1, keepdims=True), choices, alpha)
+
+
+def spode_scores(cells: CountTables, smoothing: Smoothing) -> Floats:
+    """Return the leave-one-out log joint of the SPODE of every super-parent, (m,) in nats.
+
+    For super-parent p the sum over rows of ln [P(c) P(x_p | c) prod_j P(x_j | c, x_p)] with that
+    row taken out of every count. With complete data this is what refitting without each row gives.
+
+    Parameters
+    ----------
+    cells
+        The counts.
+    smoothing
+        What is added to each of them.
+
+    Notes
+    -----
+    Super-parents are compared on the same cells of the data: each known cell of each row has one
+    factor. In a row whose super-parent is missing that factor is the naive one, P(x_j | c) from
+    all rows but this one; the model sums the super-parent out, for which there is no closed form.
+    """
+    n_c = cells.values.class_counts.astype(np.float64)
+    k = np.array(len(n_c))
+    prior = left_out(n_c, n_c.sum(keepdims=True), k, smoothing.mass(k))
+    choices = cells.choices[cells.feature][:, None]
+    mass = smoothing.mass(choices)
+    known = cells.known[cells.feature]
+    scores = np.full(len(cells.sizes), prior)
+    for p in range(len(scores)):
+        rows, _, given = beside = cells.beside(p)
+        scores[p] += left_out(given, beside.together(), choices[rows], mass[rows])
+        # What no value of p explains: all of p itself, and the rows where p is missing.
+        alone = cells.n.copy()
+        alone[rows] -= given.sum(axis=0)
+        alone[alone <= ROUNDING * cells.n] = 0.0
+        scores[p] += left_out(cells.n, known, choices, mass, rows=alone)
+    return scores
+
+
+def best_tree_alpha(cells: CountTables, parents: NDArray[np.int64], *, with_prior: bool) -> float:
+    """Return the alpha in [1e-6, 1e4] that maximises the leave-one-out log joint of a forest.
+
+    Parameters
+    ----------
+    cells
+        The counts.
+    parents
+        (m,) the parent of each feature, -1 for none.
+    with_prior
+        Whether alpha smooths the class prior, too.
+
+    Notes
+    -----
+    The sum over rows of ln [P(c) prod_j P(x_j | c, x_parent)] with that row taken out of every
+    count; where the parent is missing, of P(x_j | c), as in `spode_scores`.
+    """
+    terms = []
+    for j, p in enumerate(parents.tolist()):
+        mine, choices = cells.rows[j], np.asarray(cells.choices[j])
+        n, known = cells.n[mine], np.broadcast_to(cells.known[j], cells.n[mine].shape)
+        alone = n
+        if p >= 0:
+            family = cells.family(p, j)
+            together = np.broadcast_to(family.sum(axis=1, keepdims=True), family.shape)
+            terms.append((family, together, choices, family))
+            alone = n - family.sum(axis=0)
+            alone = np.where(alone > ROUNDING * n, alone, 0.0)
+        terms.append((n, known, choices, alone))
+    if with_prior:
+        n_c = cells.values.class_counts.astype(np.float64)
+        terms.append((n_c, np.broadcast_to(n_c.sum(), n_c.shape), np.array(len(n_c)), n_c))
+    n, known, rows = (
+        np.concatenate([term[i].ravel() for term in terms]) if terms else np.empty(0)
+        for i in (0, 1, 3)
+    )
+    counted = np.flatnonzero(rows)
+    sizes = [np.full(term[0].size, term[2], np.float64) for term in terms]
+    choices = np.concatenate(sizes)[counted] if terms else np.empty(0)
+    n, known, rows = n[counted], known[counted], rows[counted]
+    return best_of(lambda alpha: left_out(n, known, choices, alpha, rows=rows))

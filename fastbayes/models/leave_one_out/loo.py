@@ -15,8 +15,7 @@ from fastbayes.models.estimator.loo_base import LooScorer
 from fastbayes.models.joint.joint import JointBayes
 from fastbayes.models.joint.joint_gaussian import JointGaussian
 from fastbayes.models.leave_one_out.loo_average import LooAverage
-from fastbayes.models.leave_one_out.loo_joint import LooJoint
-from fastbayes.models.leave_one_out.loo_joint_gaussian import LooJointGaussian
+from fastbayes.models.leave_one_out.loo_joint import LooJoint, LooJointGaussian
 from fastbayes.models.leave_one_out.loo_naive import LooNaive
 from fastbayes.models.leave_one_out.loo_quadratic import check_apart, loo_gaussian_bayes
 from fastbayes.models.numeric.gaussian import GaussianBayes

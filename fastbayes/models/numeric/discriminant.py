@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastbayes.core.batch import Batch
+from fastbayes.models.estimator.base import TableRows
 from fastbayes.models.estimator.log_space import Floats
-from fastbayes.models.estimator.table_rows import TableRows
 from fastbayes.models.numeric.covariance import MomentSums, Normals, centre_of, whitening
 
 # An axis with less than this share of the standard deviation of the first is rounding.

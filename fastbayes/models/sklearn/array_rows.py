@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.models.estimator.log_space import Floats
-from fastbayes.models.estimator.model import Model
-from fastbayes.models.estimator.prediction import Prediction, ScoreRows
+from fastbayes.models.estimator.model import Model, Prediction, ScoreRows
 from fastbayes.models.estimator.protocol import check_features
 from fastbayes.models.estimator.unavailable import when_fitted
 from fastbayes.models.sklearn.array_scorers import EVERY, RowScorer, taken
