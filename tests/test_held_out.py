@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastbayes as fb
-from fastbayes.models.discrete.held_out import family_score, spode_scores
+from fastbayes.models.discrete.tree import family_score, spode_scores
 from fastbayes.models.estimator.count_tables import CountTables, Smoothing
 from fastbayes.models.estimator.smoothing import leave_one_out_log_joint
 

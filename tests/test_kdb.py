@@ -15,6 +15,7 @@ from oracles import kdb as naive
 
 import fastbayes as fb
 from fastbayes.core.errors import DataError, MemoryLimitError, SchemaError
+from fastbayes.models.estimator.base import Scans
 from fastbayes.networks.infer import elimination, scorer
 
 NAMES = ["a", "b", "c", "d", "e"]
@@ -277,16 +278,19 @@ def test_one_shot_streams__are_for_one_parent() -> None:
         fb.KDB(k=2).fit(data.to_reader(), "y")
 
 
-def test_data_that_change_between_the_scans__are_refused() -> None:
+def test_data_that_change_between_the_scans__are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, classes = draw(2)
+    count = Scans.count
 
-    class Changing(fb.KDB):
-        def _families(self, scans: Any, families: Any, known: Any = None) -> Any:
-            stats = super()._families(scans, families, known)
-            return replace(stats, parts={**stats.parts, "values": stats.values * 2.0})
+    def changing(scans: Any, model: Any, wanted: Any, known: Any = None) -> Any:
+        stats = count(scans, model, wanted, known)
+        if known is None:
+            return stats
+        return replace(stats, parts={**stats.parts, "values": stats.values * 2.0})
 
+    monkeypatch.setattr(Scans, "count", changing)
     with pytest.raises(DataError, match="changed while it was read"):
-        Changing().fit(table_of(rows, classes), "y")
+        fb.KDB().fit(table_of(rows, classes), "y")
 
 
 def test_many_rows__are_scored_as_few() -> None:

@@ -365,5 +365,5 @@ def test_gaussians_in_cells__few_rows_at_a_time_change_nothing(
     table = mixed_rows(2, n=700)
     stats = counted(table, **CELLS)
     whole = fb.leave_one_out(fb.JointGaussian(), stats, table).proba
-    monkeypatch.setattr("fastbayes.models.leave_one_out.loo_joint_gaussian.CHUNK", 1)
+    monkeypatch.setattr("fastbayes.models.leave_one_out.loo_joint.CHUNK", 1)
     close(fb.leave_one_out(fb.JointGaussian(), stats, table).proba, whole)

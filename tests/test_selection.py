@@ -13,7 +13,7 @@ import pytest
 
 import fastbayes as fb
 from fastbayes.core.errors import SchemaError
-from fastbayes.models.discrete import selective_average
+from fastbayes.models.discrete import selective
 from fastbayes.models.discrete.selective import NestedLosses, network_losses
 from fastbayes.models.estimator.base import Scans
 from fastbayes.statistics import PairCounts
@@ -183,8 +183,8 @@ def averaged(data: pa.Table, sample_weight: Any = None, **options: Any) -> Any:
         def _scanned(self, scans: Scans) -> fb.Statistics:
             stats = scans.count(self, {"values": {}, "pairs": {}})
             cells = self._cells_of(stats)
-            features = selective_average.ranked(cells, stats.schema.names)
-            seen["losses"] = selective_average.average_losses(self, scans, stats, cells, features)
+            features = selective.ranked(cells, stats.schema.names)
+            seen["losses"] = selective.average_losses(self, scans, stats, cells, features)
             seen["order"] = [stats.schema.names[j] for j in features.tolist()]
             return stats
 

@@ -14,7 +14,7 @@ from oracles.naive_bayes import NaiveBayes as Oracle
 import fastbayes as fb
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import DataError
-from fastbayes.models.discrete import semi_supervised
+from fastbayes.models.discrete import naive_bayes
 from fastbayes.models.estimator.smoothing import best_alpha, leave_one_out_log_joint
 
 TYPES = {"a": pa.string(), "b": pa.string(), "u": pa.float64()}
@@ -59,13 +59,13 @@ def test_em__no_step_lowers_what_it_maximises(
     """Log likelihood of what was seen, plus alpha times every log parameter (its prior)."""
     rows, classes = mixture(150, 0.1, 5, numeric)
     steps: list[fb.Statistics] = []
-    original = semi_supervised._expected_counts
+    original = naive_bayes._expected_counts
 
     def recorded(*arguments: Any) -> fb.Statistics:
         steps.append(original(*arguments))
         return steps[-1]
 
-    monkeypatch.setattr(semi_supervised, "_expected_counts", recorded)
+    monkeypatch.setattr(naive_bayes, "_expected_counts", recorded)
     X, y = table(rows), pa.array(classes)
     fb.NaiveBayes(alpha=alpha, unlabelled="em").fit(X, y)
     known = np.array([c is not None for c in classes])

@@ -23,8 +23,12 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import fastbayes
 from fastbayes.core.errors import DataError, FastBayesWarning, SchemaError
-from fastbayes.models.estimator.input_checks import check_features
-from fastbayes.models.estimator.labels import check_labels, check_weight, encode_labels
+from fastbayes.models.estimator.input_checks import (
+    check_features,
+    check_labels,
+    check_weight,
+    encode_labels,
+)
 from fastbayes.models.sklearn.naive_bayes import (
     BernoulliNB,
     CategoricalNB,

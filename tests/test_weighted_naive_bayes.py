@@ -20,7 +20,7 @@ from scipy.optimize import minimize
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import fastbayes as fb
-from fastbayes.models.discrete.weighted_objective import Conditional
+from fastbayes.models.discrete.weighted_naive_bayes import Conditional
 from fastbayes.scan import packed_rows
 
 Floats = NDArray[np.float64]

@@ -363,7 +363,7 @@ def count(
     named |= {"families": groups is not None, "cells": joint is not False}
     named |= {"cell_scatter": cell_scatter, "sketches": kinds.sketched}
     names = with_companions(
-        ["values", *several(statistics), *(n for n, asked in named.items() if asked)]
+        ["values", *map(str, several(statistics)), *(n for n, asked in named.items() if asked)]
     )
     to_cut: tuple[Encoder, Any] | None = kinds.to_cut(encoder, discretize)
     if any(REGISTRY[name].numeric_as == "bins" for name in names):

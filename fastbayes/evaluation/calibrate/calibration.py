@@ -16,12 +16,11 @@ from fastbayes.evaluation.calibrate.calibrated_scorer import CalibratedScorer
 from fastbayes.evaluation.calibrate.calibrated_temperature import Temperature
 from fastbayes.evaluation.calibrate.held_out_posteriors import HeldOut, held_out, held_out_of_arrays
 from fastbayes.evaluation.calibrate.meta_estimator import MetaEstimator
-from fastbayes.models.estimator.base import Classifier
+from fastbayes.models.estimator.base import Classifier, TableRows
 from fastbayes.models.estimator.inputs import open_training
+from fastbayes.models.estimator.model import ScoreRows
 from fastbayes.models.estimator.parameters import fitted, parameter, whole
-from fastbayes.models.estimator.prediction import ScoreRows
 from fastbayes.models.estimator.store import made
-from fastbayes.models.estimator.table_rows import TableRows
 from fastbayes.models.estimator.unavailable import unavailable, when_fitted
 from fastbayes.models.leave_one_out.loo import kind_of
 from fastbayes.models.sklearn.drop_in_base import DropIn

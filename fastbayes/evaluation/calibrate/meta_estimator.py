@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import Batch
 from fastbayes.models.discrete.naive_bayes import NaiveBayes
+from fastbayes.models.estimator.base import TableRows
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.parameters import fitted, parameter
-from fastbayes.models.estimator.table_rows import TableRows
 
 # What a fitted meta-estimator has from its model.
 FROM_MODEL = ("schema_", "statistics_", "unseen", "threads")

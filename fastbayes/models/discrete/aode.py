@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from fastbayes.kernels import dispatch
 from fastbayes.models.discrete.averaged import Averaged, some_of_each
-from fastbayes.models.discrete.selective import check_rereadable
-from fastbayes.models.discrete.selective_average import best_average, without_unpaired
-from fastbayes.models.discrete.streaming import same_pairs
+from fastbayes.models.discrete.selective import best_average, without_unpaired
+from fastbayes.models.discrete.structure import same_pairs
 from fastbayes.models.discrete.super_parents import check_weights, super_parent_weights
 from fastbayes.models.estimator.base import Scans
 from fastbayes.models.estimator.count_tables import CountTables, Smoothing, logs
@@ -91,7 +90,7 @@ class AODE(Averaged):
             return scans.count(self, {"values": {}, "pairs": {"pairs": pairs}})
         if not (self.select and scans.first):
             return super()._scanned(scans)
-        check_rereadable(self, scans)
+        scans.check_rereadable(f"AODE(select={self.select!r}) takes one more scan")
         return best_average(self, scans, super()._scanned(scans))
 
     def _cells_of(self, stats: Statistics) -> CountTables:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,47 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.errors import SchemaError
-from fastbayes.kernels.shared.information import class_information
-from fastbayes.models.discrete.structure import k_dependence
-from fastbayes.models.discrete.tan import dependence
 from fastbayes.models.estimator.count_tables import CountTables, Smoothing, logs
 from fastbayes.models.estimator.log_space import Floats
-from fastbayes.statistics import FamilyCounts, PairCounts
+from fastbayes.networks.graph.coded import Coded
+from fastbayes.networks.infer.inference import joint_posterior
+from fastbayes.networks.infer.scorer import ClassNetwork, Network
+from fastbayes.statistics import FamilyCounts
 from fastbayes.statistics.bundle import Statistics
-from fastbayes.statistics.family_counts import ABOVE
+from fastbayes.statistics.family_counts import ABOVE, APART, BELOW
 
 Family = tuple[int, ...]
-
-
-def k_dependent(
-    cells: CountTables, names: Sequence[str], k: int, information: Floats | None = None
-) -> list[Family]:
-    """Return the families of the k-dependence structure, in the order of its features.
-
-    A family is the parents of a feature, the one of most information first, and the feature.
-    Features without a value come last and have no part in it.
-
-    Parameters
-    ----------
-    cells
-        Counts of values and of all pairs.
-    names
-        Names of the features; they settle ties.
-    k
-        Most parents of a feature.
-    information
-        (n_features, n_features) I(X_i; X_j | C), where the cells do not hold all pairs.
-    """
-    told = np.flatnonzero(cells.choices > 0)
-    void = np.flatnonzero(cells.choices == 0)
-    relevance = class_information(cells.n, cells.offsets, cells.sizes + cells.as_value)
-    if information is None:
-        information = dependence(cells) if k else np.zeros((len(names), len(names)))
-    order, parents = k_dependence(
-        information[np.ix_(told, told)], relevance[told], [names[j] for j in told.tolist()], k
-    )
-    families = [(*told[parents[j]].tolist(), int(told[j])) for j in order.tolist()]
-    return families + [(int(j),) for j in sorted(void.tolist(), key=names.__getitem__)]
 
 
 def from_pairs(stats: Statistics, families: Sequence[Family]) -> Statistics:
@@ -72,11 +43,6 @@ def from_pairs(stats: Statistics, families: Sequence[Family]) -> Statistics:
     return replace(stats, parts=parts)
 
 
-def no_pairs(stats: Statistics) -> PairCounts:
-    """Return the counts of no pairs."""
-    return PairCounts(stats.values.shape, pairs=np.empty((0, 2), np.int64))
-
-
 class FamilyTables(CountTables):
     """Value and family counts, with S_j + 2 codes per feature: its values, missing, unseen.
 
@@ -85,7 +51,7 @@ class FamilyTables(CountTables):
     stats
         Statistics with values and families: these are the structure, in its order.
     k
-        Most parents of a feature: the first ones are taken, the others summed over.
+        Most parents of a feature: the first ones are taken, the others summed over; None for all.
     missing, unseen
         As in `CountTables`.
 
@@ -93,6 +59,10 @@ class FamilyTables(CountTables):
     ----------
     families
         Parents and feature of each family, parents without a value left out.
+    class_is
+        What the class is in each of them, APART or ABOVE.
+    above
+        Parents of the class, those without a value left out.
 
     Raises
     ------
@@ -100,36 +70,72 @@ class FamilyTables(CountTables):
         When a feature has two families, or a parent does not stand before it.
     """
 
-    def __init__(self, stats: Statistics, k: int, *, missing: str, unseen: str) -> None:
-        super().__init__(stats.values, no_pairs(stats), missing=missing, unseen=unseen)
+    def __init__(
+        self, stats: Statistics, k: int | None = None, *, missing: str, unseen: str
+    ) -> None:
+        super().__init__(stats.values, missing=missing, unseen=unseen)
         self._counts, names = stats.families, stats.schema.names
-        if {*self._counts.class_is} - {ABOVE}:
-            raise SchemaError(
-                "the families are those of a network in which some column does not depend on the "
-                "class: NetworkClassifier reads them"
-            )
-        before: set[int] = set()
         self.families: list[Family] = []
-        for *parents, j in self._counts.families:
-            if j in before:
-                raise SchemaError(f"column {names[j]!r} has two families; a network has one of it")
-            if late := [names[p] for p in parents if p not in before]:
+        self.class_is = list[int]()
+        self.above: Family = ()
+        self._places, self._below = list[int](), -1
+        before: set[int] = set()
+        for q, (family, part) in enumerate(
+            zip(self._counts.families, self._counts.class_is, strict=True)
+        ):
+            *parents, j = family
+            of_class = part == BELOW
+            node = "the class" if of_class else f"column {names[j]!r}"
+            if self._below >= 0 if of_class else j in before:
+                raise SchemaError(f"{node} has two families; a network has one of it")
+            known = family if of_class else parents
+            if late := [names[p] for p in known if p not in before]:
+                of = "the class" if of_class else repr(names[j])
                 raise SchemaError(
-                    f"column {late[0]!r} is a parent of {names[j]!r}, but has no family before it"
+                    f"column {late[0]!r} is a parent of {of}, but has no family before it"
                 )
+            if of_class:
+                self._below, self.above = q, tuple(p for p in family if self.choices[p])
+                continue
             before.add(j)
             self.families.append((*(p for p in parents[:k] if self.choices[p]), j))
+            self.class_is.append(part)
+            self._places.append(q)
+        if under := self._under().intersection(self.above):
+            raise SchemaError(f"column {names[min(under)]!r} is both above and below the class")
+
+    def _under(self) -> set[int]:
+        """Return the features below the class."""
+        found: set[int] = set()
+        for (*parents, j), part in zip(self.families, self.class_is, strict=True):
+            if part == ABOVE or not found.isdisjoint(parents):
+                found.add(j)
+        return found
+
+    def over(self) -> set[int]:
+        """Return the features above the class."""
+        found = {*self.above}
+        for *parents, j in reversed(self.families):
+            if j in found:
+                found.update(parents)
+        return found
 
     def counts(self, q: int, k: int | None = None) -> Floats:
         """Return n(c, parents, x_j) of family q, (S_p + 2, ..., S_j + 2, K), of k parents at most.
 
         0 where a code is not counted.
         """
-        kept, all_of_it = self.families[q], self._counts.features(q)
-        kept = (*kept[:-1][:k], kept[-1])
-        block = self._counts.group(q)
-        gone = tuple(axis for axis, f in enumerate(all_of_it) if f not in kept)
-        block = block.sum(axis=gone) if gone else block
+        *parents, j = self.families[q]
+        return self._laid_out(self._places[q], (*parents[:k], j))
+
+    def class_counts(self) -> Floats:
+        """Return n(parents, c) of a class with parents, (S_p + 2, ..., K); 0 if not counted."""
+        return self._laid_out(self._below, self.above)
+
+    def _laid_out(self, place: int, kept: Family) -> Floats:
+        block = self._counts.group(place)
+        summed = tuple(a for a, f in enumerate(self._counts.features(place)) if f not in kept)
+        block = block.sum(axis=summed) if summed else block
         result = np.zeros((*(self.sizes[list(kept)] + 2), self.n_classes))
         result[tuple(slice(w) for w in block.shape[:-1])] = block
         for axis, f in enumerate(kept):
@@ -137,16 +143,86 @@ class FamilyTables(CountTables):
                 result[(slice(None),) * axis + (self.sizes[f],)] = 0.0
         return result
 
-    def table(self, q: int, smoothing: Smoothing) -> Floats:
-        """Return ln P(x_j | parents, c) of family q, shaped as its counts.
+    def ratio(self, q: int, smoothing: Smoothing, n: Floats, total: Floats) -> Floats:
+        """Return (n + mass) / (total + S_j mass) of cells of family q."""
+        *parents, j = self.families[q]
+        states = self.n_classes if self.class_is[q] == ABOVE else 1
+        return self._spread(smoothing, parents, states).ratio(n, total, self.choices[j])
 
-        0 where x_j is no observation.
+    def class_ratio(self, smoothing: Smoothing, n: Floats, total: Floats) -> Floats:
+        """Return (n + mass) / (total + K mass) of cells of the family of the class."""
+        return self._spread(smoothing, self.above).ratio(n, total, self.n_classes)
+
+    def _spread(self, smoothing: Smoothing, parents: Sequence[int], states: int = 1) -> Smoothing:
+        """Return the rule of each distribution: BDeu spreads its mass over all of them."""
+        if smoothing.kind != "bdeu":
+            return smoothing
+        rule = copy.copy(smoothing)
+        rule.m = smoothing.m / max(states * math.prod(self.choices[list(parents)].tolist()), 1.0)
+        return rule
+
+    def table(self, q: int, smoothing: Smoothing) -> Floats:
+        """Return ln P(x_j | parents, c), or ln P(x_j | parents) for all classes, of family q.
+
+        Shaped as its counts; 0 where x_j is no observation.
         """
         n, j = self.counts(q), self.families[q][-1]
-        table = smoothing.ratio(n, n.sum(axis=-2, keepdims=True), self.choices[j])
+        whole = n.shape
+        if self.class_is[q] == APART:
+            n = n.sum(axis=-1, keepdims=True)
+        table = self.ratio(q, smoothing, n, n.sum(axis=-2, keepdims=True))
         table[..., ~self.shown(j), :] = 1.0
-        return logs(table)
+        return np.broadcast_to(logs(table), whole)
+
+    def of_class(self, smoothing: Smoothing) -> Floats:
+        """Return P(c | parents), (S_p + 2, ..., K)."""
+        n = self.class_counts()
+        return self.class_ratio(smoothing, n, n.sum(axis=-1, keepdims=True))
 
     def shown(self, j: int) -> NDArray[np.bool_]:
         """Return whether each code of a feature is an observation, (S_j + 2,)."""
         return ~self.hidden[self.offsets[j] : self.offsets[j + 1]]
+
+    def network(
+        self,
+        tables: Sequence[Floats],
+        names: Sequence[str],
+        says: Floats | None = None,
+        summed: Sequence[Floats] | None = None,
+        says_summed: Floats | None = None,
+    ) -> Network:
+        """Return the network of tables of the families; `says` is of a class with parents."""
+        hidden = [~self.shown(j) for j in range(len(names))]
+        parts = self.families, tables, hidden, self.choices.astype(np.int64), names
+        if says is None:
+            return Network(*parts, summed)
+        return ClassNetwork(self.above, says, *parts, summed, says_summed)
+
+    def margin(self, tables: Sequence[Floats], of_class: Floats, names: Sequence[str]) -> Floats:
+        """Return P(c) of a class with parents, which are summed out.
+
+        Parameters
+        ----------
+        tables
+            ln P(x_j | parents) of each family.
+        of_class
+            P(c | parents).
+        names
+            Of the features.
+
+        Raises
+        ------
+        MemoryLimitError
+            When that takes too large a table; the message names its nodes.
+        """
+        m, states = len(names), self.choices.astype(np.int64)
+        parents: list[Family] = [*[()] * m, self.above]
+        at: list[Any] = [slice(int(n)) for n in states]
+        dense = [np.zeros(0)] * m + [of_class[tuple(at[p] for p in self.above)]]
+        above = self.over()
+        for family, table in zip(self.families, tables, strict=True):
+            if family[-1] in above:
+                here = *(at[f] for f in family), 0
+                dense[family[-1]], parents[family[-1]] = np.exp(table[here]), family[:-1]
+        coded = Coded((*names, "the class"), np.append(states, self.n_classes), parents, dense)
+        return joint_posterior(coded, {}, [m])[0]

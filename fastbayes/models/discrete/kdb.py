@@ -3,51 +3,25 @@
 from __future__ import annotations
 
 import logging
-import math
-from collections.abc import Iterator
 from typing import Any, ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from fastbayes.core.batch import Batch
-from fastbayes.core.errors import DataError, MemoryLimitError, SchemaError
-from fastbayes.models.discrete.as_network import AsNetwork
-from fastbayes.models.discrete.families import (
-    Family,
-    FamilyTables,
-    from_pairs,
-    k_dependent,
-    no_pairs,
-)
-from fastbayes.models.discrete.hierarchical import backed_off, check_smoothing
-from fastbayes.models.discrete.one_dependence import (
-    OneDependence,
-    by_chain_rule,
-    check_all_pairs,
-    code_rows,
-)
-from fastbayes.models.discrete.selective import (
-    CRITERIA,
-    check_rereadable,
-    network_losses,
-    reduced,
-)
-from fastbayes.models.discrete.streaming import information_in_runs
-from fastbayes.models.discrete.tan import dependence
+from fastbayes.core.errors import MemoryLimitError, SchemaError
+from fastbayes.models.discrete.families import Family, FamilyTables, from_pairs
+from fastbayes.models.discrete.family_model import FamilyModel
+from fastbayes.models.discrete.hierarchical import check_smoothing
+from fastbayes.models.discrete.one_dependence import check_all_pairs
+from fastbayes.models.discrete.selective import CRITERIA, network_losses, reduced
+from fastbayes.models.discrete.structure import information_in_runs, k_dependent
 from fastbayes.models.estimator.base import Scans
 from fastbayes.models.estimator.count_tables import CountTables
-from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.parameters import fitted, parameter, whole
-from fastbayes.models.estimator.sampling import drawn_codes
-from fastbayes.networks.infer.scorer import Network, NetworkScorer
 from fastbayes.statistics.bundle import Statistics
-from fastbayes.statistics.family_counts import numbered
+from fastbayes.statistics.family_counts import ABOVE
 
 logger = logging.getLogger("fastbayes")
 
 
-class KDB(AsNetwork, OneDependence):
+class KDB(FamilyModel):
     """k-dependence Bayes: each feature depends on the class and on up to k other features.
 
     Notes
@@ -139,8 +113,6 @@ class KDB(AsNetwork, OneDependence):
     statistics_: Any = fitted(
         "The `Statistics` that every parameter is read from; their families are the structure."
     )
-    _cells: FamilyTables = fitted()
-    _network: Network = fitted()
 
     _statistics: ClassVar[tuple[str, ...]] = ("values", "families")
 
@@ -177,24 +149,17 @@ class KDB(AsNetwork, OneDependence):
 
     def _structure(self, stats: Statistics) -> list[Family]:
         check_all_pairs(stats)
-        pairs = stats.pairs if self.k else no_pairs(stats)
+        pairs = stats.pairs if self.k else None
         cells = CountTables(stats.values, pairs, missing=self.missing, unseen=self.unseen)
         return k_dependent(cells, stats.schema.names, int(self.k))
 
     def _scanned(self, scans: Scans) -> Statistics:
         if not scans.first:
-            names = self.schema_.names
-            known = [tuple(names[j] for j in f) for f in self.statistics_.families.families]
-            # An encoder numbers the columns as they stand in the source.
-            here = [feature.name for feature, _ in scans.learning(cuts=scans.cuts).features]
-            return self._families(scans, numbered(known, here))
-        if self.k > 1 and not scans.source.rereadable:
-            raise SchemaError(
-                f"{scans.source.description} can be read only once, but KDB(k={self.k}) takes two "
-                "scans, one for its structure: pass a table or a path"
-            )
+            return self._same_families(scans)
+        if self.k > 1:
+            scans.check_rereadable(f"KDB(k={self.k}) takes two scans, one for its structure")
         if self.select is not None:
-            check_rereadable(self, scans)
+            scans.check_rereadable(f"KDB(select={self.select!r}) takes one more scan")
         try:
             found = scans.count(self, {"values": {}, "pairs": {}} if self.k else {"values": {}})
             families = self._structure(found)
@@ -203,20 +168,12 @@ class KDB(AsNetwork, OneDependence):
             if not scans.source.rereadable:
                 raise
             logger.info("%s; the structure is found in several scans", error)
-            found, cells, information, _ = information_in_runs(self, scans, dependence)
+            found, cells, information, _ = information_in_runs(self, scans)
             families = k_dependent(cells, found.schema.names, int(self.k), information)
             counted = None
         if counted is None:
-            counted = self._families(scans, families, found)
-            if counted.values != found.values:
-                raise DataError(f"{scans.source.description} changed while it was read; fit again")
+            counted = self._families(scans, families, known=found)
         return counted if self.select is None else self._selected(scans, counted)
-
-    def _families(
-        self, scans: Scans, families: list[Family], known: Statistics | None = None
-    ) -> Statistics:
-        wanted = {"values": {}, "families": {"families": families}}
-        return scans.count(self, wanted, None if known is None else known.schema)
 
     def _selected(self, scans: Scans, stats: Statistics) -> Statistics:
         """Return the counts of the best of the nested structures."""
@@ -245,77 +202,18 @@ class KDB(AsNetwork, OneDependence):
         )
 
     def _cells_of(self, stats: Statistics) -> FamilyTables:
+        if {*stats.families.class_is} - {ABOVE}:
+            raise SchemaError(
+                "the families are those of a network in which some column does not depend on the "
+                "class: NetworkClassifier reads them"
+            )
         return FamilyTables(stats, int(self.k), missing=self.missing, unseen=self.unseen)
 
     def _read(self, stats: Statistics) -> dict[str, Any]:
-        found, smoothing, names = super()._read(stats), self._smoothing(), stats.schema.names
-        cells: FamilyTables = found["_cells"]
-        tables = []
-        for q, (*parents, j) in enumerate(cells.families):
-            if self.smoothing == "hdp":
-                totals = [cells.counts(q, depth) for depth in range(len(parents) + 1)]
-                tables.append(backed_off(totals, cells, j, smoothing.alpha))
-            else:
-                tables.append(cells.table(q, smoothing))
-        states = cells.choices.astype(np.int64)
-        hidden = [~cells.shown(j) for j in range(len(names))]
-        above = {names[j]: tuple(names[p] for p in up) for *up, j in cells.families}
+        found, names = super()._read(stats), stats.schema.names
+        above = {names[j]: tuple(names[p] for p in up) for *up, j in found["_cells"].families}
         return found | {
             "parents_": above,
             "k_": max(map(len, above.values()), default=0),
             "n_selected_": len(above),
-            "_network": Network(cells.families, tables, hidden, states, names),
         }
-
-    # -- answers -------------------------------------------------------------------------------
-
-    @property
-    def n_parameters_(self) -> int:
-        """Free parameters: K - 1, and K (S_j - 1) times the values of the parents of each j."""
-        self._check_fitted()
-        sizes, k = self._cells.choices.astype(np.int64).tolist(), len(self.classes_)
-        each = [
-            math.prod(sizes[p] for p in parents) * max(sizes[j] - 1, 0)
-            for *parents, j in self._cells.families
-        ]
-        return k - 1 + k * sum(each)
-
-    def _dependencies(self) -> dict[str, tuple[str, ...]]:
-        return self.parents_
-
-    def _log_tables(self) -> Iterator[tuple[str, Floats]]:
-        network, names = self._network, self.schema_.names
-        for family, table in zip(network.families, network.tables, strict=True):
-            yield names[family[-1]], table
-
-    def _scorer(self, cells: float) -> Any:
-        return NetworkScorer(self.class_log_prior_, self._network, self.precision, cells)
-
-    def _contributions(self, batch: Batch, out: Floats) -> None:
-        """Write ln P(x_j | parents, c); where a parent is not observed, by the chain rule.
-
-        In such rows a feature gets what its value adds to ln P(the features before it | c).
-        """
-        cells, network = self._cells, self._network
-        codes = code_rows(batch, cells.offsets) - cells.offsets[:-1, None]
-        out[:] = 0.0
-        for family, table in zip(network.families, network.tables, strict=True):
-            out[:, family[-1]] = table[tuple(codes[j] for j in family)]
-        rows = np.flatnonzero(network.rows(batch.codes, batch.n_rows))
-        if len(rows):
-            scorer = NetworkScorer(np.zeros(cells.n_classes), network, "exact", 0)
-            order = [family[-1] for family in network.families]
-            out[rows] = by_chain_rule(scorer, order, codes[:, rows], cells)
-
-    def _drawn_codes(
-        self, codes: NDArray[np.intp], random: np.random.Generator
-    ) -> list[NDArray[np.int64]]:
-        """Draw features in the order of the structure; those that are in no family are missing."""
-        cells, network = self._cells, self._network
-        drawn = np.broadcast_to(cells.sizes[:, None], (len(cells.sizes), len(codes))).copy()
-        for (*parents, j), table in zip(network.families, network.tables, strict=True):
-            if states := int(cells.choices[j]):
-                given = table[tuple(drawn[p] for p in parents)] if parents else table[None]
-                rows = np.arange(len(codes)) if parents else 0
-                drawn[j] = drawn_codes(np.exp(given[rows, :states, codes]), random)
-        return list(drawn)

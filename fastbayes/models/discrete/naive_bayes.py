@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
-from fastbayes.core.batch import Batch
-from fastbayes.core.errors import SchemaError
-from fastbayes.core.schema import Schema, labels
-from fastbayes.data.encode import Encoder
+from fastbayes.core.batch import Batch, Codes
+from fastbayes.core.errors import DataError, SchemaError
+from fastbayes.core.schema import Schema, Shape, labels
+from fastbayes.data.encode import Encoder, Place
+from fastbayes.data.segments import join
+from fastbayes.data.source import open_source
 from fastbayes.kernels import dispatch
-from fastbayes.models.discrete.as_network import AsNetwork
-from fastbayes.models.discrete.feature_averaging import averaged_log_likelihood, checked_chance
-from fastbayes.models.discrete.semi_supervised import expectation_maximisation
+from fastbayes.models.discrete.family_model import AsNetwork
+from fastbayes.models.estimator.base import Classifier
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.parameters import (
     CLASS_PRIOR,
@@ -43,11 +46,14 @@ from fastbayes.models.numeric.numeric_density import (
     log_density,
     some_columns,
 )
+from fastbayes.scan import engine
 from fastbayes.scan.density_spec import DensitySpec
+from fastbayes.statistics import REGISTRY, ValueCounts
 from fastbayes.statistics.bundle import Statistics
 
 if TYPE_CHECKING:
     from fastbayes.models.logistic.logistic import LogisticRegression
+
 
 # Parameters that a logistic regression has, too.
 SHARED = ("domains", "categorical", "missing", "threads", "memory_limit")
@@ -375,3 +381,212 @@ class NaiveBayes(AsNetwork):
         if self.unlabelled != "em" or not rows:
             return super()._with_unlabelled(stats, rows, weight)
         return expectation_maximisation(self, stats, rows, weight)
+
+
+def checked_chance(feature_averaging: Any) -> float | None:
+    """Return the prior probability that a feature depends on the class, None without averaging.
+
+    Raises
+    ------
+    ValueError
+        When it is neither a bool nor a probability between 0 and 1.
+    """
+    if isinstance(feature_averaging, (bool, np.bool_)):
+        return 0.5 if feature_averaging else None
+    number = isinstance(feature_averaging, (int, float, np.number))
+    if number and 0 < feature_averaging < 1:
+        return float(feature_averaging)
+    raise ValueError(
+        f"feature_averaging={feature_averaging!r}: use False, True, or a number between 0 and 1"
+    )
+
+
+def averaged_log_likelihood(
+    counts: ValueCounts, alpha: float, chance: float, *, missing: str, unseen: str
+) -> tuple[Floats, NDArray[np.int64], Floats]:
+    """Return ln [q_j P(x_j | c) + (1 - q_j) P(x_j)], its offsets, and q.
+
+    A structure says which features depend on the class. Its prior, and the likelihood of the data
+    under independent Dirichlet priors, are products over the features; hence so are its posterior
+    and the average of its predictions: sum over structures S of P(S | D) prod_j P(x_j | c, S) =
+    prod_j [q_j P(x_j | c) + (1 - q_j) P(x_j)], with q_j the posterior probability that feature j
+    depends on the class (Dash, Cooper 2002).
+
+    Parameters
+    ----------
+    counts
+        Counts of values.
+    alpha
+        Pseudo-count of every value > 0, in the distributions given the class and without.
+    chance
+        Prior probability that a feature depends on the class.
+    missing, unseen
+        As in `log_likelihood`.
+
+    Returns
+    -------
+    tuple
+        (n_slots, n_classes) with S_j + 2 rows per feature, (m + 1,), (m,).
+    """
+    options = {"missing": missing, "unseen": unseen}
+    dependent, offsets = log_likelihood(counts, alpha, **options)
+    pooled = classless(counts)
+    independent, _ = log_likelihood(pooled, alpha, **options)
+    evidence = log_evidence(counts, alpha, missing=missing)
+    odds = math.log(chance / (1 - chance)) + evidence - log_evidence(pooled, alpha, missing=missing)
+    # Of a large odds, what is left of 1 would round to nothing: take both logs by themselves.
+    log_in, log_out = -np.logaddexp(0.0, -odds), -np.logaddexp(0.0, odds)
+    feature = np.repeat(np.arange(len(odds)), np.diff(offsets))
+    table = np.logaddexp(log_in[feature, None] + dependent, log_out[feature, None] + independent)
+    # The factor of what is not observed is 1, not 1 up to rounding.
+    table[(dependent == 0) & (independent == 0)] = 0.0
+    return table, offsets, np.exp(log_in)
+
+
+def classless(counts: ValueCounts) -> ValueCounts:
+    """Return the counts of values over all classes."""
+    shape = counts.shape
+    result = ValueCounts(Shape(shape.sizes, shape.n_numeric, 1), weighted=counts.weighted)
+    result.counts[:, 0] = counts.counts.sum(axis=1)
+    result.class_counts[0] = counts.class_counts.sum()
+    return result
+
+
+def log_evidence(counts: ValueCounts, alpha: float, *, missing: str) -> Floats:
+    """Return the log probability of each column given the class column, (m,) nats.
+
+    Of column j it is sum_c [ln G(S a) - ln G(S a + n_c) + sum_v (ln G(a + n_cv) - ln G(a))], G the
+    gamma function: values are known, and their distribution is Dirichlet's with parameters a.
+    """
+    result = np.zeros(len(counts.shape.sizes))
+    for j, size in enumerate(counts.shape.sizes):
+        first = counts.offsets[j]
+        as_value = missing == "category" and counts.missing[j].any()
+        n = counts.counts[first : first + size + as_value]
+        below = alpha * len(n)
+        if len(n):
+            terms = _log_gamma(alpha + n) - math.lgamma(alpha)
+            terms = terms.sum(axis=0) - _log_gamma(below + n.sum(axis=0)) + math.lgamma(below)
+            result[j] = terms.sum()
+    return result
+
+
+def _log_gamma(x: NDArray[Any]) -> Floats:
+    """Return ln of the gamma function; counts repeat, so each is worked out once."""
+    distinct, where = np.unique(x, return_inverse=True)
+    values = np.array([math.lgamma(v) for v in distinct.tolist()])
+    return np.asarray(values[where.reshape(x.shape)])
+
+
+STEPS = 10_000
+TOLERANCE = 1e-9
+
+
+def expectation_maximisation(
+    model: Classifier, labelled: Statistics, rows: list[pa.RecordBatch], weight: str | None
+) -> Statistics:
+    """Return the statistics of the labelled rows and of the others at their expected classes.
+
+    Maximises the likelihood of the generative model in which the class of those rows is hidden
+    (Nigam, McCallum, Thrun, Mitchell 2000, section 3), starting from the labelled rows. Values
+    that occur only in unlabelled rows join the domains; equal rows are scored once.
+    """
+    if not labelled.n_rows:
+        raise DataError("no row has a class: unlabelled rows need some labelled ones to start from")
+    table = pa.Table.from_batches([join(rows)])
+    if labelled.schema.target in table.column_names:
+        table = table.drop_columns([labelled.schema.target])
+    schema = _joint_schema(labelled, table, weight)
+    batch = _distinct(_encoded(schema, table, weight))
+    start = labelled.aligned(schema)
+    worker = type(model)(**model.get_params(deep=False))
+    stats, expected = start, np.zeros((batch.n_rows, len(schema.classes)))
+    for _ in range(STEPS):
+        worker._learned(stats)
+        posterior = np.empty_like(expected)
+        worker._scorer(batch.cells).posterior(batch.codes, batch.numeric, posterior)
+        change = np.abs(posterior - expected).max(initial=0.0)
+        expected = posterior
+        stats = start + _expected_counts(schema, batch, expected, list(labelled.parts))
+        if change <= TOLERANCE:
+            return Statistics(schema, stats.parts, 0, labelled.provenance)
+    raise DataError(
+        f"unlabelled='em' did not settle in {STEPS} steps (last change {change:.2g}); use "
+        "unlabelled='ignore'"
+    )
+
+
+def _joint_schema(labelled: Statistics, table: pa.Table, weight: str | None) -> Schema:
+    """Return the schema of the labelled rows with the values of the others."""
+    own = labelled.schema
+    encoder = Encoder.learning(
+        table.schema,
+        None,
+        weight=weight,
+        domains={f.name: f.values for f in own.categorical if f.declared and f.cuts is None},
+        categorical=[f.name for f in own.categorical if f.cuts is None],
+        cuts={f.name: f.cuts for f in own.categorical if f.cuts is not None},
+        missing=own.missing,
+        null_values=own.null_values,
+    )
+    others = engine.scan(open_source(table), encoder, ("values",)).schema
+    same_classes = replace(
+        others,
+        target=own.target,
+        classes=own.classes,
+        classes_declared=own.classes_declared,
+    )
+    return own.union(same_classes)
+
+
+def _encoded(schema: Schema, table: pa.Table, weight: str | None) -> Batch:
+    encoder = Encoder.applying_to(schema, table.schema, weight=weight)
+    block = table.combine_chunks().to_batches()
+    rows = block[0] if block else pa.RecordBatch.from_pylist([], schema=table.schema)
+    batch = encoder.encode(rows, Place("rows without a class", 0)).batch
+    # Counting wants S_j codes, and one more where a value is missing.
+    codes = tuple(
+        Codes(features, matrix, sizes - 2 + batch.missing[features])
+        for features, matrix, sizes in batch.codes
+    )
+    return replace(batch, codes=codes)
+
+
+def _distinct(batch: Batch) -> Batch:
+    """Return the distinct rows of a batch, weighted by how often they occur."""
+    columns = [group.codes[i] for group in batch.codes for i in range(len(group.codes))]
+    columns += [x.view(np.uint64) for x in batch.numeric]
+    if not columns or not batch.n_rows:
+        return batch
+    table = np.ascontiguousarray(np.stack([c.astype(np.uint64) for c in columns], axis=1))
+    keys = table.view(np.dtype((np.void, table.dtype.itemsize * table.shape[1]))).ravel()
+    _, first, group = np.unique(keys, return_index=True, return_inverse=True)
+    weight = np.bincount(group, weights=batch.weight, minlength=len(first)).astype(np.float64)
+    return replace(
+        batch,
+        n_rows=len(first),
+        codes=tuple(
+            Codes(f, np.ascontiguousarray(codes[:, first]), sizes)
+            for f, codes, sizes in batch.codes
+        ),
+        numeric=tuple(np.ascontiguousarray(x[first]) for x in batch.numeric),
+        weight=weight,
+    )
+
+
+def _expected_counts(
+    schema: Schema, batch: Batch, expected: NDArray[np.float64], names: list[str]
+) -> Statistics:
+    """Return the statistics of rows that belong to each class with a probability."""
+    weight = np.ones(batch.n_rows) if batch.weight is None else batch.weight
+    parts = {name: REGISTRY[name].zeros(schema.shape, weighted=True) for name in names}
+    for c in range(len(schema.classes)):
+        share = replace(
+            batch,
+            classes=np.full(batch.n_rows, c, dtype=np.uint8 if c < 256 else np.uint16),
+            n_classes=len(schema.classes),
+            weight=np.ascontiguousarray(weight * expected[:, c]),
+        )
+        for part in parts.values():
+            part.update(share)
+    return Statistics(schema, parts)

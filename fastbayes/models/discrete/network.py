@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+import pyarrow as pa
+from numpy.typing import ArrayLike
 
-from fastbayes.core.batch import Batch
-from fastbayes.core.errors import DataError, SchemaError
-from fastbayes.models.discrete.as_network import AsNetwork
-from fastbayes.models.discrete.network_draws import drawn_features
-from fastbayes.models.discrete.network_structure import given_parents, learned_parents
-from fastbayes.models.discrete.network_tables import (
-    ClassNetworkTables,
-    Structure,
-    arranged,
-    parents_of,
-    structure_of,
-)
-from fastbayes.models.discrete.one_dependence import OneDependence, by_chain_rule, code_rows
+from fastbayes.core.errors import MemoryLimitError, SchemaError
+from fastbayes.data.segments import Segment
+from fastbayes.models.discrete.families import Family, FamilyTables
+from fastbayes.models.discrete.family_model import FamilyModel
 from fastbayes.models.discrete.structure import class_node
 from fastbayes.models.estimator.base import Scans, check_learnable
 from fastbayes.models.estimator.count_tables import Smoothing, logs
@@ -31,17 +23,19 @@ from fastbayes.models.estimator.parameters import fitted, parameter
 from fastbayes.networks.graph.dag import DAG
 from fastbayes.networks.graph.dot import graph
 from fastbayes.networks.graph.parameters import TablePrior
-from fastbayes.networks.infer.scorer import ClassNetwork, ClassScorer, Network
+from fastbayes.networks.infer.scorer import ClassScorer, Network
 from fastbayes.networks.network import BayesianNetwork
 from fastbayes.networks.search.score import ScoreRule
-from fastbayes.networks.search.structure_search import SEARCHES
+from fastbayes.networks.search.structure_search import SEARCHES, learned
+from fastbayes.scan import engine
+from fastbayes.statistics import FamilyCounts
 from fastbayes.statistics.bundle import Statistics
-from fastbayes.statistics.family_counts import ABOVE, APART
+from fastbayes.statistics.family_counts import ABOVE, APART, BELOW
 
 logger = logging.getLogger("fastbayes")
 
 
-class NetworkClassifier(AsNetwork, OneDependence):
+class NetworkClassifier(FamilyModel):
     """A Bayesian network with a node for the class, given or learned.
 
     Notes
@@ -143,8 +137,6 @@ class NetworkClassifier(AsNetwork, OneDependence):
         "The `Statistics` that every parameter is read from; their families are the graph."
     )
     class_log_prior_: Any = fitted("(n_classes,) nats: P(c), the parents of the class summed out.")
-    _cells: ClassNetworkTables = fitted()
-    _network: Network = fitted()
 
     _statistics: ClassVar[tuple[str, ...]] = ("values", "families")
 
@@ -204,39 +196,19 @@ class NetworkClassifier(AsNetwork, OneDependence):
         return structure_of(parents, names, target)
 
     def _scanned(self, scans: Scans) -> Statistics:
-        # An encoder numbers the columns as they stand in the source.
+        if not scans.first:
+            return self._same_families(scans)
         encoder = scans.learning(cuts=scans.cuts)
         here = [feature.name for feature, _ in encoder.features]
-        if not scans.first:
-            names, known = self.schema_.names, self.statistics_.families
-            if lost := [name for name in names if name not in here]:
-                raise SchemaError(f"there is no column {lost[0]!r}, which was there before")
-            at = [here.index(name) for name in names]
-            families = [tuple(at[j] for j in family) for family in known.families]
-            return self._families(scans, [*zip(families, known.class_is, strict=True)])
         assert encoder.target is not None
         target = class_node(encoder.target.name, here)
         if self.network is not None:
-            return self._families(scans, self._given(here, target))
-        if not scans.source.rereadable:
-            raise SchemaError(
-                f"{scans.source.description} can be read only once, but a search for a graph "
-                "takes several scans: pass a table or a path, or give network="
-            )
+            return self._families(scans, *parted(self._given(here, target)))
+        scans.check_rereadable("a search for a graph takes several scans", ", or give network=")
         found = scans.count(self, {"values": {}})
         check_learnable(found, scans.source.description)
         parents = learned_parents(self, scans, found)
-        counted = self._families(scans, structure_of(parents, here, target), found)
-        if counted.values != found.values:
-            raise DataError(f"{scans.source.description} changed while it was read; fit again")
-        return counted
-
-    def _families(
-        self, scans: Scans, structure: Structure, known: Statistics | None = None
-    ) -> Statistics:
-        told = {"families": [f for f, _ in structure], "class_is": [part for _, part in structure]}
-        wanted = {"values": {}, "families": told}
-        return scans.count(self, wanted, None if known is None else known.schema)
+        return self._families(scans, *parted(structure_of(parents, here, target)), known=found)
 
     def _suited(self, stats: Any) -> Statistics:
         stats = super()._suited(stats)
@@ -253,59 +225,36 @@ class NetworkClassifier(AsNetwork, OneDependence):
             return Smoothing("bdeu", m=float(self.ess))
         return Smoothing(alpha=float(self.alpha))
 
+    def _cells_of(self, stats: Statistics) -> FamilyTables:
+        cells = FamilyTables(stats, missing=self.missing, unseen=self.unseen)
+        if lost := {*range(len(cells.sizes))} - {family[-1] for family in cells.families}:
+            name = stats.schema.names[min(lost)]
+            raise SchemaError(
+                f"the statistics hold no family of column {name!r}; count again with it"
+            )
+        return cells
+
     def _read(self, stats: Statistics) -> dict[str, Any]:
-        rule, names = self._smoothing(), stats.schema.names
-        cells = ClassNetworkTables(stats, missing=self.missing, unseen=self.unseen)
-        tables = [cells.table(q, rule) for q in range(len(cells.families))]
-        hidden = [~cells.shown(j) for j in range(len(names))]
-        told = cells.families, tables, hidden, cells.choices.astype(np.int64), names
-        target = _target(stats)
-        above = parents_of(stats, target)
-        network, prior = Network(*told), self._prior_of(stats)
+        found, names, target = super()._read(stats), stats.schema.names, _target(stats)
+        above, cells = parents_of(stats, target), found["_cells"]
         if cells.above:
-            of_class = cells.of_class(rule)
+            of_class, tables = cells.of_class(found["_rule"]), found["_network"].tables
             margin = cells.margin(tables, of_class, names)
             if self.class_prior is None:
-                prior = logs(margin)
+                found["class_log_prior_"] = logs(margin)
             # A class that never occurs has nothing that speaks for or against it.
             occurs = margin > 0
             says = logs(np.where(occurs, of_class / np.where(occurs, margin, 1.0), 1.0))
-            network = ClassNetwork(cells.above, says, *told)
+            found["_network"] = cells.network(tables, names, says)
         blanket = DAG(above).markov_blanket(target)
         if not blanket:
             logger.info("the class %r has no neighbour in the network: its prior is all", target)
-        return {
-            "class_log_prior_": prior,
+        return found | {
             "parents_": above,
             "markov_blanket_": tuple(name for name in names if name in blanket),
-            "_cells": cells,
-            "_network": network,
         }
 
     # -- answers -------------------------------------------------------------------------------
-
-    @property
-    def n_parameters_(self) -> int:
-        """Free parameters: S_j - 1 times the joint values of the parents of each node."""
-        self._check_fitted()
-        cells, k = self._cells, len(self.classes_)
-        sizes: list[int] = cells.choices.astype(np.int64).tolist()
-        each = [
-            math.prod(sizes[p] for p in parents)
-            * max(sizes[j] - 1, 0)
-            * (k if part == ABOVE else 1)
-            for (*parents, j), part in zip(cells.families, cells.class_is, strict=True)
-        ]
-        return (k - 1) * math.prod(sizes[p] for p in cells.above) + sum(each)
-
-    def _dependencies(self) -> Mapping[str, Sequence[str]]:
-        names = self.schema_.names
-        return {names[j]: tuple(names[p] for p in parents) for *parents, j in self._cells.families}
-
-    def _log_tables(self) -> Iterator[tuple[str, Floats]]:
-        names = self.schema_.names
-        for family, table in zip(self._cells.families, self._network.tables, strict=False):
-            yield names[family[-1]], table
 
     def to_dot(self) -> str:
         """Return the graph in Graphviz' language.
@@ -348,45 +297,273 @@ class NetworkClassifier(AsNetwork, OneDependence):
                 parents[node], tables[node] = parents[node][1:], tables[node][0]
         if cells.above:
             here = tuple(slice(int(cells.choices[p])) for p in cells.above)
-            tables[target] = cells.of_class(self._smoothing())[here]
+            tables[target] = cells.of_class(self._rule)[here]
             parents[target] = tuple(self.schema_.names[p] for p in cells.above)
         return BayesianNetwork(whole.states, parents, tables)
 
-    def _shared(self) -> list[int]:
-        """Return the families that say the same of all classes."""
-        return [q for q, part in enumerate(self._cells.class_is) if part == APART]
-
-    def _scorer(self, cells: float) -> Any:
-        told = self._network, self._shared(), self.precision, cells
-        return ClassScorer(self.class_log_prior_, *told)
-
-    def _likelihood(self) -> ClassScorer:
-        """Return what scores ln P(x | c)."""
-        return ClassScorer(np.zeros(len(self.classes_)), self._network, (), "exact", 0)
-
-    def _contributions(self, batch: Batch, out: Floats) -> None:
-        """Write ln P(x_j | parents); where one is not observed, or the class has some, as follows.
-
-        A feature gets what its value adds to ln P(the features before it | c).
-        """
-        cells, network = self._cells, self._network
-        codes = code_rows(batch, cells.offsets) - cells.offsets[:-1, None]
-        out[:] = 0.0
-        rows = np.arange(batch.n_rows)
-        if not cells.above:
-            for family, table in zip(network.families, network.tables, strict=True):
-                out[:, family[-1]] = table[tuple(codes[j] for j in family)]
-            rows = np.flatnonzero(network.rows(batch.codes, batch.n_rows))
-        if len(rows):
-            order = [family[-1] for family in cells.families]
-            out[rows] = by_chain_rule(self._likelihood(), order, codes[:, rows], cells)
-
-    def _drawn_codes(
-        self, codes: NDArray[np.intp], random: np.random.Generator
-    ) -> list[NDArray[np.int64]]:
-        return drawn_features(self._cells, self._network, self._likelihood(), codes, random)
+    def _network_scorer(
+        self, log_prior: Floats, network: Network, precision: str, cells: float
+    ) -> Any:
+        # Families in which the class has no part say the same of all classes.
+        shared = [q for q, part in enumerate(self._cells.class_is) if part == APART]
+        return ClassScorer(log_prior, network, shared, precision, cells)
 
 
 def _target(stats: Statistics) -> str:
     """Return the name of the class node."""
     return class_node(stats.schema.target or "class", stats.schema.names)
+
+
+Parents = dict[str, tuple[str, ...]]
+Structure = list[tuple[Family, int]]
+
+
+def given_parents(network: Any) -> Parents:
+    """Return the parents of the nodes of a graph, a mapping of parents, or edges.
+
+    Raises
+    ------
+    ValueError
+        When it is none of these, or goes round in a circle.
+    """
+    parents = getattr(network, "parents", network)
+    if isinstance(parents, Mapping):
+        for node, above in parents.items():
+            if isinstance(above, str):
+                raise ValueError(f"network: node {node!r} has the parents {above!r}; give a list")
+        return DAG(parents).parents
+    if isinstance(parents, str) or not isinstance(parents, Iterable):
+        raise ValueError(
+            f"network={network!r}: give edges (parent, child), {{node: parents}}, or a network"
+        )
+    return DAG.from_edges([tuple(edge) for edge in parents]).parents
+
+
+def learned_parents(model: Any, scans: Scans, found: Statistics) -> Parents:
+    """Return the parents of the nodes, as the search of the model finds them.
+
+    Parameters
+    ----------
+    model
+        The classifier, which says how to search.
+    scans
+        The source.
+    found
+        Counts of the values of all rows.
+
+    Raises
+    ------
+    DataError
+        When no row is complete.
+    MemoryLimitError
+        When the codes of the rows do not fit.
+    """
+    names = found.schema.names
+    # A column without a value has no neighbour, and no row that is complete.
+    known = np.asarray((found.values.known != 0).any(axis=1))
+    if model.missing == "category":
+        known |= np.asarray((found.values.missing != 0).any(axis=1))
+    nodes = [name for name, some in zip(names, known.tolist(), strict=True) if some]
+    target = class_node(found.schema.target or "class", names)
+    table, weight, domains = _coded(model, scans, found, nodes, target)
+    order = None
+    if model.order is not None:
+        void = {*names}.difference(nodes)
+        order = [name for name in model.order if name not in void]
+    told_search: dict[str, Any] = {"order": order}
+    if model.search in ("hill_climb", "tabu"):
+        told_search |= {"restarts": int(model.restarts), "seed": model.seed}
+    graph = learned(
+        table,
+        score=model.graph_score,
+        ess=model.ess,
+        search=model.search,
+        max_parents=model.max_parents,
+        required=[tuple(edge) for edge in model.required or ()],
+        forbidden=[tuple(edge) for edge in model.forbidden or ()],
+        sample_weight=weight,
+        domains=domains,
+        missing="category" if model.missing == "category" else "complete",
+        threads=model.threads,
+        memory_limit=model.memory_limit,
+        **told_search,
+    )
+    return _class_first(model, dict(graph.parents), target)
+
+
+def _class_first(model: Any, parents: Parents, target: str) -> Parents:
+    """Return an equivalent graph in which the class has no parents, where there is one.
+
+    It has the same score and the same independences, and its rows can be left out one by one.
+    """
+    if model.graph_score == "k2" or model.order is not None:
+        return parents  # scores differ, or the order would
+    above = {node: {*up} for node, up in parents.items()}
+    if not _rooted(above, target, DAG(parents).order):
+        return parents
+    edges = {(p, node) for node, up in above.items() for p in up}
+    required, forbidden = (
+        {(*edge,) for edge in some or ()} for some in (model.required, model.forbidden)
+    )
+    if required - edges or forbidden & edges:
+        return parents
+    return {node: tuple(p for p in parents if p in up) for node, up in above.items()}
+
+
+def _rooted(above: dict[str, set[str]], node: str, order: Iterable[str]) -> bool:
+    """Turn edges round, in place, until a node has no parents; return whether that came true.
+
+    An edge whose ends have the same parents otherwise can be turned (Chickering 1995).
+    """
+    place = {name: i for i, name in enumerate(order)}
+    while above[node]:
+        covered = [p for p in sorted(above[node]) if above[p] == above[node] - {p}]
+        if not covered:
+            first = min(above[node], key=place.__getitem__)
+            if not above[first] or not _rooted(above, first, place):
+                return False
+            place = {name: i for i, name in enumerate(DAG(above).order)}
+            continue
+        above[node].remove(covered[0])
+        above[covered[0]].add(node)
+    return True
+
+
+def _coded(
+    model: Any, scans: Scans, found: Statistics, nodes: list[str], target: str
+) -> tuple[pa.Table, str | None, dict[str, Any]]:
+    """Return the codes of rows as a table, the name of its weights, and its domains."""
+    schema = found.schema
+    weight = None
+    if scans.learning(cuts=scans.cuts).weight is not None:
+        weight = class_node("weight", [*schema.names, target])
+    names = schema.names
+    sizes = dict(zip(names, found.values.shape.sizes.tolist(), strict=True))
+    each = sum(1 if sizes[n] < 256 else 2 if sizes[n] < 65536 else 4 for n in nodes) + 1
+    limit = engine.default_limit() if model.memory_limit is None else int(model.memory_limit)
+    room = limit // (2 * each)
+
+    def read(_: Segment, blocks: Iterator[tuple[Any, Any]]) -> list[pa.RecordBatch]:
+        batches = []
+        for _block, encoded in blocks:
+            batch = encoded.batch
+            columns: dict[str, Any] = {}
+            for features, codes, _sizes in batch.codes:
+                for f, column in zip(features.tolist(), codes, strict=True):
+                    hidden = column >= sizes[names[f]]
+                    mask = hidden if hidden.any() else None
+                    columns[names[f]] = pa.array(column.copy(), mask=mask)
+            assert batch.classes is not None
+            whole = {name: columns[name] for name in nodes}
+            whole[target] = pa.array(batch.classes.copy())
+            if weight is not None and batch.weight is not None:
+                whole[weight] = pa.array(batch.weight.copy())
+            batches.append(pa.RecordBatch.from_pydict(whole))
+        return batches
+
+    parts: list[pa.RecordBatch] = []
+    held = 0
+    for batches in scans.again(model, schema, read):
+        parts += batches
+        held += sum(batch.num_rows for batch in batches)
+        if held > room:
+            raise MemoryLimitError(
+                f"{scans.source.description}: a search for a structure holds the codes of rows, "
+                f"over {held * each:,} bytes, in half of memory_limit={limit:,}; learn from a "
+                "part of the rows, raise it, or give network="
+            )
+    weights = sum(part.column(weight).to_numpy().sum() if weight else len(part) for part in parts)
+    scans.check_unchanged(np.isclose(float(weights), float(found.n_rows), rtol=1e-9))
+    table = pa.Table.from_batches(parts)
+    domains = {
+        name: pa.array(range(sizes[name]), table[name].type) for name in nodes if sizes[name]
+    }
+    domains[target] = pa.array(range(len(schema.classes)), table[target].type)
+    return table, weight, domains
+
+
+def structure_of(
+    parents: Mapping[str, Sequence[str]], names: Sequence[str], target: str
+) -> Structure:
+    """Return the families of a network, parents first, and what the class is in each.
+
+    Parameters
+    ----------
+    parents
+        Parents of the nodes; a feature that is not named has no neighbour.
+    names
+        The features.
+    target
+        The class.
+
+    Raises
+    ------
+    SchemaError
+        When a node is no column.
+    """
+    place = {name: j for j, name in enumerate(names)}
+    graph = DAG({**dict.fromkeys((target, *names), ()), **parents})
+    if unknown := [node for node in graph.nodes if node != target and node not in place]:
+        raise SchemaError(
+            f"the network has a node {unknown[0]!r}, but there is no such column; there are "
+            f"{[target, *names]}"
+        )
+    result: Structure = []
+    for node in graph.order:
+        above = tuple(place[p] for p in graph.parents[node] if p != target)
+        if node != target:
+            part = ABOVE if target in graph.parents[node] else APART
+            result.append(((*above, place[node]), part))
+        elif above:
+            result.append((above, BELOW))
+    return result
+
+
+def parted(structure: Structure) -> tuple[list[Family], list[int]]:
+    """Return the families of a structure, and what the class is in each."""
+    return [family for family, _ in structure], [part for _, part in structure]
+
+
+def parents_of(stats: Statistics, target: str) -> dict[str, tuple[str, ...]]:
+    """Return {node: its parents} of the structure that statistics were counted for."""
+    names, counts = stats.schema.names, stats.families
+    found: dict[str, tuple[str, ...]] = {target: ()}
+    for family, part in zip(counts.families, counts.class_is, strict=True):
+        if part == BELOW:
+            found[target] = tuple(names[p] for p in family)
+        else:
+            first = (target,) if part == ABOVE else ()
+            found[names[family[-1]]] = (*first, *(names[p] for p in family[:-1]))
+    return found
+
+
+def arranged(stats: Statistics, structure: Structure) -> Statistics:
+    """Return statistics with the families of a structure, from those that were counted.
+
+    Raises
+    ------
+    SchemaError
+        When the features of a family were not counted together; the message names them.
+    """
+    had, names = stats.families, stats.schema.names
+    families, class_is = parted(structure)
+    if had.families == families and [*had.class_is] == class_is:
+        return stats
+    where = {frozenset(family): q for q, family in enumerate(had.families)}
+    blocks = [np.zeros(0, had.flat.dtype)]
+    for family in families:
+        if frozenset(family) not in where:
+            raise SchemaError(
+                f"the statistics do not count {[names[j] for j in family]} together; count again "
+                "with families=model.families(statistics)"
+            )
+        q = where[frozenset(family)]
+        axes = [had.features(q).index(f) for f in family]
+        blocks.append(had.group(q).transpose(*axes, len(axes)).reshape(-1))
+    shape, weighted = had.shape, had.weighted
+    counts = FamilyCounts(shape, weighted=weighted, families=families, class_is=class_is)
+    layout = had.layout
+    counts.layout = counts.layout.resized(layout.sizes, layout.missing, layout.n_classes)
+    counts.flat = np.concatenate(blocks)
+    parts: dict[str, Any] = {**stats.parts, "families": counts.settled()}
+    return replace(stats, parts=parts, folds=(), fold_names=())

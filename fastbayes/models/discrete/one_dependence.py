@@ -136,20 +136,9 @@ def by_chain_rule(
 ) -> Floats:
     """Return what each feature adds to ln P(the features before it | c), (n_rows, m, n_classes).
 
-    Parameters
-    ----------
-    scorer
-        Writes log joints of rows, without a prior.
-    order
-        The features in the order in which they are told; others add 0.
-    codes
-        (m, n_rows) codes.
-    cells
-        Says which codes are no observation.
+    The scorer writes log joints of rows, without a prior; features that are not in the order add 0.
     """
-    # A code that is no observation: missing, or unseen where missing is a value.
-    gap = cells.sizes + ~cells.hidden[cells.offsets[1:] - 2]
-    partial = np.broadcast_to(gap[:, None], codes.shape).astype(np.uint32)
+    partial = np.broadcast_to(cells.gaps[:, None], codes.shape).astype(np.uint32)
     out = np.zeros((codes.shape[1], len(codes), cells.n_classes))
     before = np.zeros((codes.shape[1], cells.n_classes))
     for j in order:
@@ -157,6 +146,6 @@ def by_chain_rule(
         after = np.empty_like(before)
         scorer.log_joint([Codes(np.arange(len(partial)), partial, cells.sizes + 2)], (), after)
         with np.errstate(invalid="ignore"):
-            added = np.where(np.isneginf(before), 0.0, after - before)
-        out[:, j], before = added, after
+            out[:, j] = np.where(np.isneginf(before), 0.0, after - before)
+        before = after
     return out

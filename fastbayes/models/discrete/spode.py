@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fastbayes.core.batch import Batch, taken
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.data.folds import FoldsByPlace
-from fastbayes.models.discrete.chosen_parent import FOLDS, best_held_out, best_left_out
-from fastbayes.models.discrete.held_out import spode_scores
+from fastbayes.data.segments import Segment
+from fastbayes.models.discrete.loo_families import LooFamilies
 from fastbayes.models.discrete.one_dependence import check_all_pairs
-from fastbayes.models.discrete.structure import by_relevance
-from fastbayes.models.discrete.tan import check_feature, dependence
-from fastbayes.models.discrete.tree import TreeClassifier
+from fastbayes.models.discrete.structure import by_relevance, dependence
+from fastbayes.models.discrete.tree import TreeClassifier, check_feature, spode_scores
 from fastbayes.models.estimator.base import Scans
 from fastbayes.models.estimator.count_tables import CountTables, Smoothing
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.parameters import fitted, parameter
 from fastbayes.models.estimator.smoothing import best_of
-from fastbayes.scan.engine import resolved_threads
+from fastbayes.scan.fold_statistics import fold_positions, training
 from fastbayes.statistics.bundle import Statistics
 
 CRITERIA = ("loo_joint", "loo", "cv", "cmi")
 # Those that read the rows once more.
 READING = ("loo", "cv")
+# Folds of "cv".
+FOLDS = 10
+# A probability below this counts as this.
+CLIP = 1e-15
+
+Posterior = Callable[[Batch, Floats], object]
 
 
 class SPODE(TreeClassifier):
@@ -106,12 +113,10 @@ class SPODE(TreeClassifier):
                 f"super_parent={self.super_parent!r} takes all rows at once: use fit, or choose by "
                 "counts alone with 'loo_joint' or 'cmi'"
             )
-        if not scans.source.rereadable:
-            raise SchemaError(
-                f"{scans.source.description} can be read only once, but super_parent="
-                f"{self.super_parent!r} takes a scan of its own: pass a table or a path, or choose "
-                "by counts alone with 'loo_joint'"
-            )
+        scans.check_rereadable(
+            f"super_parent={self.super_parent!r} takes a scan of its own",
+            ", or choose by counts alone with 'loo_joint'",
+        )
         folds = FoldsByPlace(FOLDS) if self.super_parent == "cv" else None
         wanted: dict[str, dict[str, Any]] = {name: {} for name in self._statistics}
         stats = scans.count(self, wanted, folds=folds)
@@ -119,10 +124,40 @@ class SPODE(TreeClassifier):
         return replace(stats, folds=(), fold_names=())
 
     def _best(self, stats: Statistics, scans: Scans, folds: FoldsByPlace | None) -> str:
-        reading = scans, resolved_threads(self.threads)
-        if folds is None:
-            return best_left_out(self._with_parent, stats, *reading)
-        return best_held_out(self._with_parent, stats, folds, *reading)
+        """Return the super-parent of the least log-loss, of rows left out or of folds held out."""
+        names, held_out = stats.schema.names, [stats] if folds is None else [*training(stats)]
+        scorers: list[list[Posterior]] = []
+        for others in held_out:
+            models = [self._with_parent(name).fit_statistics(others) for name in names]
+            scorers.append(
+                [LooFamilies(model).posterior for model in models]
+                if folds is None
+                else [_posterior(model._scorers()) for model in models]
+            )
+        order = [] if folds is None else folds.names()[0]
+
+        def lost(segment: Segment, blocks: Iterator[tuple[Any, Any]]) -> Floats:
+            total, done = np.zeros(len(names)), 0
+            for block, encoded in blocks:
+                parts = [(0, encoded.batch)]
+                if folds is not None:
+                    codes = folds.of(segment, done, block)
+                    codes = codes if encoded.kept is None else codes[encoded.kept]
+                    found = fold_positions(order, codes)
+                    parts = [(fold, taken(encoded.batch, rows)) for fold, rows in found]
+                done += block.num_rows
+                for fold, batch in parts:
+                    posterior = np.empty((batch.n_rows, len(stats.schema.classes)))
+                    for p, score in enumerate(scorers[fold]):
+                        score(batch, posterior)
+                        total[p] += _loss(posterior, batch.classes, batch.weight)
+            return total
+
+        total = sum(scans.again(self, stats.schema, lost), np.zeros(len(names)))
+        # A column without a value is not chosen if there is another.
+        held = np.array([f.size > 0 or self.missing == "category" for f in stats.schema.features])
+        ranked = by_relevance(-total, names)
+        return names[int(ranked[np.argmax(held[ranked])])]
 
     def _structure(self, stats: Statistics, cells: CountTables) -> dict[str, Any]:
         names = stats.schema.names
@@ -181,3 +216,14 @@ class SPODE(TreeClassifier):
                 raise ValueError("the super-parent is no feature")
             self._chosen = header["super_parent"]
         return stats
+
+
+def _posterior(scorer: Callable[[float], Any]) -> Posterior:
+    return lambda batch, out: scorer(batch.cells).posterior(batch.codes, batch.numeric, out)
+
+
+def _loss(posterior: Floats, classes: NDArray[np.unsignedinteger], weight: Floats | None) -> float:
+    """Return the sum of -ln P(class) over rows."""
+    chosen = np.maximum(posterior[np.arange(len(posterior)), classes], CLIP)
+    nats = -np.log(chosen)
+    return float((nats if weight is None else weight * nats).sum())

@@ -10,20 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.errors import MemoryLimitError, SchemaError
-from fastbayes.core.schema import Schema
-from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.information import class_information
-from fastbayes.models.discrete.hierarchical import backed_off, check_smoothing
+from fastbayes.models.discrete.hierarchical import check_smoothing
 from fastbayes.models.discrete.one_dependence import check_all_pairs
-from fastbayes.models.discrete.streaming import counts_of_tree, same_pairs
 from fastbayes.models.discrete.structure import (
+    counts_of_tree,
+    dependence,
     maximum_spanning_forest,
     maximum_spanning_tree,
     penalty,
+    same_pairs,
 )
-from fastbayes.models.discrete.tree import TreeClassifier
+from fastbayes.models.discrete.tree import TreeClassifier, check_feature
 from fastbayes.models.estimator.base import Scans
-from fastbayes.models.estimator.count_tables import CountTables, Smoothing
+from fastbayes.models.estimator.count_tables import CountTables
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.parameters import fitted, parameter
 from fastbayes.statistics.bundle import Statistics
@@ -114,15 +114,7 @@ class TAN(TreeClassifier):
             if fitted is not None or not scans.source.rereadable:
                 raise
             logger.info("%s; the tree is found in several scans", error)
-            return counts_of_tree(self, scans, self._tree, dependence)
-
-    def _table(self, cells: CountTables, p: int, j: int, smoothing: Smoothing) -> Floats:
-        if self.smoothing != "hdp":
-            return super()._table(cells, p, j, smoothing)
-        alone = cells.n[cells.rows[j]]
-        if p < 0:
-            return backed_off([alone], cells, j, smoothing.alpha)[None]
-        return backed_off([alone, cells.family(p, j)], cells, j, smoothing.alpha)
+            return counts_of_tree(self, scans, self._tree)
 
     def _structure(self, stats: Statistics, cells: CountTables) -> dict[str, Any]:
         check_feature(stats.schema, self.root)
@@ -168,22 +160,3 @@ class TAN(TreeClassifier):
 
     def _relevance(self, cells: CountTables) -> Floats:
         return class_information(cells.n, cells.offsets, cells.sizes + cells.as_value)
-
-
-def check_feature(schema: Schema, name: str | None) -> None:
-    """Raise SchemaError where a feature that was named is not there."""
-    if name is not None and name not in schema.names:
-        raise SchemaError(f"there is no feature {name!r}; the features are {list(schema.names)}")
-
-
-def dependence(cells: CountTables) -> Floats:
-    """Return I(X_i; X_j | C) in nats of all pairs, (n_features, n_features)."""
-    layout, m = cells.pairs.layout, len(cells.sizes)
-    found = np.empty(len(layout.first))
-    dispatch.load("information", float(layout.total)).pair_information(
-        *(cells.pairs.flat, layout.first, layout.second, layout.starts),
-        *(layout.sizes + (cells.as_value & layout.missing), layout.widths, layout.n_classes, found),
-    )
-    result = np.zeros((m, m))
-    result[layout.first, layout.second] = result[layout.second, layout.first] = found
-    return result

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes.core.batch import Batch
+from fastbayes.core.errors import SchemaError
+from fastbayes.core.schema import Schema
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.scoring import children_first
-from fastbayes.models.discrete.as_network import AsNetwork
-from fastbayes.models.discrete.held_out import best_tree_alpha
-from fastbayes.models.discrete.one_dependence import OneDependence, by_chain_rule, code_rows
+from fastbayes.models.discrete.families import FamilyTables, from_pairs
+from fastbayes.models.discrete.family_model import FamilyModel
 from fastbayes.models.estimator.count_tables import CountTables, Smoothing
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.parameters import fitted, parameter, pseudo_count
-from fastbayes.models.estimator.sampling import value_codes
+from fastbayes.models.estimator.smoothing import best_of, left_out
+from fastbayes.networks.infer.scorer import Network
 from fastbayes.statistics.bundle import Statistics
 
 
-class TreeClassifier(AsNetwork, OneDependence):
+class TreeClassifier(FamilyModel):
     """A classifier whose features form a forest; a subclass chooses it (`_structure`)."""
 
     alpha: float | str = parameter(
@@ -36,90 +36,160 @@ class TreeClassifier(AsNetwork, OneDependence):
     alpha_: float = fitted("The pseudo-count in use.")
     parents_: dict[str, str | None] = fitted("{feature: the feature it depends on, or None}.")
     _parents: NDArray[np.int64] = fitted()
-    _tables: list[Floats] = fitted()
 
     def _structure(self, stats: Statistics, cells: CountTables) -> dict[str, Any]:
         """Return fitted attributes with `_parents`, (n_features,), -1 for none."""
         raise NotImplementedError
 
     def _read(self, stats: Statistics) -> dict[str, Any]:
-        cells = self._cells_of(stats)
-        found = {"_cells": cells, **self._structure(stats, cells)}
+        pairs, names = self._cells_of(stats), stats.schema.names
+        found = self._structure(stats, pairs)
         parents = found["_parents"]
         if self.alpha == "loo":
-            alpha = best_tree_alpha(cells, parents, with_prior=self.class_prior is None)
+            alpha = best_tree_alpha(pairs, parents, with_prior=self.class_prior is None)
         else:
             alpha = float(self.alpha)
-        smoothing = Smoothing(alpha=alpha)
-        found |= {"alpha_": alpha, "class_log_prior_": self._prior_of(stats, smoothing)}
-        names, above = stats.schema.names, parents.tolist()
-        found["parents_"] = {
-            name: None if p < 0 else names[p] for name, p in zip(names, above, strict=True)
+        smoothing, above = Smoothing(alpha=alpha), parents.tolist()
+        order = children_first(parents)[::-1]
+        families = [(j,) if above[j] < 0 else (above[j], j) for j in order]
+        counted = from_pairs(stats, families)
+        cells = FamilyTables(counted, missing=self.missing, unseen=self.unseen)
+        return found | {
+            "alpha_": alpha,
+            "class_log_prior_": self._prior_of(stats, smoothing),
+            "parents_": {names[j]: None if p < 0 else names[p] for j, p in enumerate(above)},
+            "_cells": cells,
+            "_rule": smoothing,
+            "_network": cells.network(self._tables_of(cells, smoothing), names),
         }
-        found["_tables"] = [self._table(cells, p, j, smoothing) for j, p in enumerate(above)]
-        return found
-
-    def _table(self, cells: CountTables, p: int, j: int, smoothing: Smoothing) -> Floats:
-        """Return ln P(x_j | x_p, c), (S_p + 2, S_j + 2, K), or (1, S_j + 2, K) where p is -1."""
-        return cells.root(j, smoothing) if p < 0 else cells.edge(p, j, smoothing)
-
-    @property
-    def n_parameters_(self) -> int:
-        """Free parameters: K - 1, and K S_parent (S_j - 1) for each feature."""
-        self._check_fitted()
-        sizes, k = self._cells.choices.astype(np.int64), len(self.classes_)
-        above = np.where(self._parents >= 0, sizes[self._parents], 1)
-        return k - 1 + k * int((above * np.maximum(sizes - 1, 0)).sum())
 
     def _dependencies(self) -> dict[str, tuple[str, ...]]:
         return {name: () if p is None else (p,) for name, p in self.parents_.items()}
 
-    def _log_tables(self) -> Iterator[tuple[str, Floats]]:
-        above = self._parents.tolist()
-        for name, p, table in zip(self.schema_.names, above, self._tables, strict=True):
-            yield name, table[0] if p < 0 else table
+    def _network_scorer(
+        self, log_prior: Floats, network: Network, precision: str, cells: float
+    ) -> Any:
+        if network.summed is not network.tables:  # the tree's kernel knows one table of each family
+            return super()._network_scorer(log_prior, network, precision, cells)
+        parents = np.full(len(network.hidden), -1)
+        tables: list[Any] = [None] * len(parents)
+        for (*above, j), table in zip(network.families, network.tables, strict=True):
+            parents[j] = above[0] if above else -1
+            tables[j] = table if above else table[None]
+        kernel = dispatch.load("factors", cells).TreeScorer
+        return kernel(log_prior, parents, tables, network.hidden, precision)
 
-    def _hidden(self) -> list[NDArray[np.bool_]]:
-        cells = self._cells
-        return [cells.hidden[rows] for rows in cells.rows]
 
-    def _scorer(self, cells: float) -> Any:
-        return dispatch.load("factors", cells).TreeScorer(
-            self.class_log_prior_, self._parents, self._tables, self._hidden(), self.precision
-        )
+def check_feature(schema: Schema, name: str | None) -> None:
+    """Raise SchemaError where a feature that was named is not there."""
+    if name is not None and name not in schema.names:
+        raise SchemaError(f"there is no feature {name!r}; the features are {list(schema.names)}")
 
-    def _contributions(self, batch: Batch, out: Floats) -> None:
-        """Write ln P(x_j | x_parent, c); where a parent is not observed, by the chain rule.
 
-        In such rows a feature gets what its value adds to ln P(the features before it | c), in the
-        order root first.
-        """
-        cells = self._cells
-        codes = code_rows(batch, cells.offsets) - cells.offsets[:-1, None]
-        for j, (p, table) in enumerate(zip(self._parents.tolist(), self._tables, strict=True)):
-            out[:, j] = table[codes[p] if p >= 0 else 0, codes[j]]
-        inner = np.unique(self._parents[self._parents >= 0])
-        gone = np.array([h[c] for h, c in zip(self._hidden(), codes, strict=True)])
-        rows = np.flatnonzero(gone[inner].any(axis=0)) if len(inner) else np.empty(0, np.int64)
-        if not len(rows):
-            return
-        scorer = dispatch.load("factors", 0).TreeScorer(
-            np.zeros(cells.n_classes), self._parents, self._tables, self._hidden()
-        )
-        order = children_first(self._parents)[::-1]
-        out[rows] = by_chain_rule(scorer, order, codes[:, rows], cells)
+# A difference of sums of weights below this share of them is their rounding.
+ROUNDING = 1e-9
 
-    def _drawn_codes(
-        self, codes: NDArray[np.intp], random: np.random.Generator
-    ) -> list[NDArray[np.int64]]:
-        cells = self._cells
-        drawn = np.broadcast_to(cells.sizes[:, None], (len(cells.sizes), len(codes))).copy()
-        for j in children_first(self._parents)[::-1]:
-            if not (states := int(cells.choices[j])):
-                continue
-            table = np.exp(self._tables[j])
-            p = int(self._parents[j])
-            above = drawn[p] if p >= 0 else np.zeros(len(codes), np.int64)
-            given = table[:, :states].transpose(1, 0, 2).reshape(states, -1)
-            drawn[j] = value_codes(given, above * cells.n_classes + codes, random)
-        return list(drawn)
+
+def family_score(counts: NDArray[Any], alpha: float) -> float:
+    """Return the leave-one-out log likelihood of a feature given its parent and the class.
+
+    The sum over rows of ln P(v | u, c) with that row taken out of every count:
+    sum_cuv n_cuv ln((n_cuv - 1 + a)/(n_cu - 1 + S_v a)), n - 1 read as n - min(n, 1) and 0/0 as its
+    limit 1/S_v.
+
+    Parameters
+    ----------
+    counts
+        (S_u, S_v, n_classes) rows in which both the parent and the feature are known, by the
+        parent's value, the feature's value and the class.
+    alpha
+        Pseudo-count of each cell.
+
+    Returns
+    -------
+    float
+        Nats; -inf where alpha is 0 and a cell was counted once.
+    """
+    n = np.asarray(counts, dtype=np.float64)
+    choices = np.array(n.shape[1])
+    return left_out(n, n.sum(axis=1, keepdims=True), choices, alpha)
+
+
+def spode_scores(cells: CountTables, smoothing: Smoothing) -> Floats:
+    """Return the leave-one-out log joint of the SPODE of every super-parent, (m,) in nats.
+
+    For super-parent p the sum over rows of ln [P(c) P(x_p | c) prod_j P(x_j | c, x_p)] with that
+    row taken out of every count. With complete data this is what refitting without each row gives.
+
+    Parameters
+    ----------
+    cells
+        The counts.
+    smoothing
+        What is added to each of them.
+
+    Notes
+    -----
+    Super-parents are compared on the same cells of the data: each known cell of each row has one
+    factor. In a row whose super-parent is missing that factor is the naive one, P(x_j | c) from
+    all rows but this one; the model sums the super-parent out, for which there is no closed form.
+    """
+    n_c = cells.values.class_counts.astype(np.float64)
+    k = np.array(len(n_c))
+    prior = left_out(n_c, n_c.sum(keepdims=True), k, smoothing.mass(k))
+    choices = cells.choices[cells.feature][:, None]
+    mass = smoothing.mass(choices)
+    known = cells.known[cells.feature]
+    scores = np.full(len(cells.sizes), prior)
+    for p in range(len(scores)):
+        rows, _, given = beside = cells.beside(p)
+        scores[p] += left_out(given, beside.together(), choices[rows], mass[rows])
+        # What no value of p explains: all of p itself, and the rows where p is missing.
+        alone = cells.n.copy()
+        alone[rows] -= given.sum(axis=0)
+        alone[alone <= ROUNDING * cells.n] = 0.0
+        scores[p] += left_out(cells.n, known, choices, mass, rows=alone)
+    return scores
+
+
+def best_tree_alpha(cells: CountTables, parents: NDArray[np.int64], *, with_prior: bool) -> float:
+    """Return the alpha in [1e-6, 1e4] that maximises the leave-one-out log joint of a forest.
+
+    Parameters
+    ----------
+    cells
+        The counts.
+    parents
+        (m,) the parent of each feature, -1 for none.
+    with_prior
+        Whether alpha smooths the class prior, too.
+
+    Notes
+    -----
+    The sum over rows of ln [P(c) prod_j P(x_j | c, x_parent)] with that row taken out of every
+    count; where the parent is missing, of P(x_j | c), as in `spode_scores`.
+    """
+    terms = []
+    for j, p in enumerate(parents.tolist()):
+        mine, choices = cells.rows[j], np.asarray(cells.choices[j])
+        n, known = cells.n[mine], np.broadcast_to(cells.known[j], cells.n[mine].shape)
+        alone = n
+        if p >= 0:
+            family = cells.family(p, j)
+            together = np.broadcast_to(family.sum(axis=1, keepdims=True), family.shape)
+            terms.append((family, together, choices, family))
+            alone = n - family.sum(axis=0)
+            alone = np.where(alone > ROUNDING * n, alone, 0.0)
+        terms.append((n, known, choices, alone))
+    if with_prior:
+        n_c = cells.values.class_counts.astype(np.float64)
+        terms.append((n_c, np.broadcast_to(n_c.sum(), n_c.shape), np.array(len(n_c)), n_c))
+    n, known, rows = (
+        np.concatenate([term[i].ravel() for term in terms]) if terms else np.empty(0)
+        for i in (0, 1, 3)
+    )
+    counted = np.flatnonzero(rows)
+    sizes = [np.full(term[0].size, term[2], np.float64) for term in terms]
+    choices = np.concatenate(sizes)[counted] if terms else np.empty(0)
+    n, known, rows = n[counted], known[counted], rows[counted]
+    return best_of(lambda alpha: left_out(n, known, choices, alpha, rows=rows))

@@ -70,7 +70,7 @@ class CountTables:
     Parameters
     ----------
     values, pairs
-        The statistics.
+        The statistics; None for no pairs.
     missing
         "marginalize", or "category": a missing value that occurred is a value of its own.
     unseen
@@ -93,9 +93,10 @@ class CountTables:
     """
 
     def __init__(
-        self, values: ValueCounts, pairs: PairCounts, *, missing: str, unseen: str
+        self, values: ValueCounts, pairs: PairCounts | None = None, *, missing: str, unseen: str
     ) -> None:
-        self.values, self.pairs = values, pairs
+        self.values = values
+        self.pairs = pairs or PairCounts(values.shape, pairs=np.empty((0, 2), np.int64))
         sizes = self.sizes = values.shape.sizes
         m = len(sizes)
         self.n_classes = values.shape.n_classes
@@ -124,6 +125,11 @@ class CountTables:
     def rows(self) -> list[NDArray[np.int64]]:
         """The rows of each feature."""
         return [np.arange(a, b) for a, b in zip(self.offsets, self.offsets[1:], strict=False)]
+
+    @property
+    def gaps(self) -> NDArray[np.int64]:
+        """The code of each feature for what is no observation: missing, or else unseen, (m,)."""
+        return self.sizes + ~self.hidden[self.offsets[1:] - 2]
 
     def likelihood(self, smoothing: Smoothing) -> Floats:
         """Return P(x_j = v | c), (n_rows, K); 1 where a code is no observation."""

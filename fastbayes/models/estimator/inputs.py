@@ -21,8 +21,14 @@ from fastbayes.data.join import (
     to_array,
 )
 from fastbayes.data.source import Source, open_source
-from fastbayes.models.estimator.input_checks import check_features, feature_names, is_sparse
-from fastbayes.models.estimator.labels import check_labels, check_length, check_weight
+from fastbayes.models.estimator.input_checks import (
+    check_features,
+    check_labels,
+    check_length,
+    check_weight,
+    feature_names,
+    is_sparse,
+)
 
 
 class Training(NamedTuple):

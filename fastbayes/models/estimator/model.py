@@ -3,14 +3,297 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
+from fastbayes.core.decisions import Decisions, decide
+from fastbayes.core.errors import DataError
+from fastbayes.models.estimator.log_space import Floats, log_sum_exp, normalise, settle
 from fastbayes.models.estimator.parameters import fitted
-from fastbayes.models.estimator.prediction import Prediction
-from fastbayes.models.estimator.prior_shift import shifted_prior
+from fastbayes.models.estimator.protocol import Estimator
+from fastbayes.models.estimator.sampling import class_codes
+
+# Writes what a scorer says of a block of rows; may return how many rows got the prior.
+ScoreRows = Callable[[Any, tuple[Any, ...], NDArray[Any]], int | None]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why a model says what it says: contributions in nats that add up to the log joint.
+
+    Parameters
+    ----------
+    contributions
+        (n_rows, n_features, n_classes): ln P(x_j | c), 0 where the value is missing.
+    prior
+        (n_classes,): ln P(c).
+    features
+        Feature names, in the order of the second axis.
+    classes
+        Class labels, in the order of the last axis.
+    unseen
+        Number of values that were never seen at fit, by column.
+    prior_rows
+        Number of rows that are impossible under every class, which the prior answers.
+    super_parents
+        (n_rows, n_features, n_classes) of averages over super-parents, None of other models: the
+        share of each super-parent in the probability of a row and class. Shares sum to 1; a row
+        that naive Bayes answers, and an impossible class, has none.
+    """
+
+    contributions: Floats
+    prior: Floats
+    features: tuple[str, ...]
+    classes: NDArray[Any]
+    unseen: dict[str, int]
+    prior_rows: int
+    super_parents: Floats | None = None
+
+
+class Prediction(Estimator):
+    """A classifier that scores rows; what follows from the scores stands here, once.
+
+    A subclass scores rows (`_scored`), gives its prior (`_log_prior`) and the names of its
+    features (`_feature_names`), and where it can explains (`_explained`) and draws rows
+    (`_drawn`).
+    """
+
+    classes_: NDArray[Any] = fitted("(n_classes,) labels, sorted.")
+
+    # -- what a subclass gives -----------------------------------------------------------------
+
+    def _scored(
+        self, X: Any, answer: ScoreRows, width: int | None = None, kind: type = np.float64
+    ) -> NDArray[Any]:
+        """Return answer(scorer, rows, out) of all rows of X in order, (n_rows,) or by width."""
+        raise NotImplementedError
+
+    def _log_prior(self) -> Floats:
+        """Return ln P(c), (n_classes,)."""
+        raise NotImplementedError
+
+    def _class_margin(self) -> Floats:
+        """Return the log of what the joint distribution gives each class, (n_classes,)."""
+        return self._log_prior()
+
+    def _explained_prior(self) -> Floats:
+        """Return the part of the log joint that no feature contributes, (n_classes,)."""
+        return self._log_prior()
+
+    def _explained(self, X: Any) -> tuple[Floats, dict[str, int], Floats | None]:
+        """Return contributions, unseen values by column, and shares of super-parents or None.
+
+        Contributions and shares are (n_rows, n_features, n_classes).
+        """
+        raise NotImplementedError
+
+    def _feature_names(self) -> tuple[str, ...]:
+        raise NotImplementedError
+
+    def _drawn(self, codes: NDArray[np.intp], random: np.random.Generator) -> dict[str, Any]:
+        """Return random columns, one row for each class code."""
+        raise NotImplementedError
+
+    def _target_column(self, codes: NDArray[np.intp]) -> tuple[str, Any]:
+        """Return the name of the class column, and the labels of class codes."""
+        return "class", self.classes_[codes]
+
+    # -- answers -------------------------------------------------------------------------------
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the most probable class of each row.
+
+        Parameters
+        ----------
+        X
+            Rows with the features of `fit`. A model of tables reads no other column; the class
+            column may be there.
+
+        Returns
+        -------
+        numpy.ndarray
+            (n_rows,) labels out of `classes_`; ties go to the lowest class.
+
+        Raises
+        ------
+        SchemaError
+            When a column is missing or has another type or name; the message names it.
+        """
+        self._check_fitted()
+        best = self._scored(X, lambda s, rows, out: s.predict(*rows, out), kind=np.intp)
+        return self.classes_[best]
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Return P(c | x).
+
+        Parameters
+        ----------
+        X
+            As in `predict`.
+
+        Returns
+        -------
+        numpy.ndarray
+            (n_rows, n_classes), rows sum to 1. A row that is impossible under every class gets
+            the prior.
+        """
+        self._check_fitted()
+        k = len(self.classes_)
+        return self._scored(X, lambda s, rows, out: s.posterior(*rows, out), k)
+
+    def predict_log_proba(self, X: Any) -> Floats:
+        """Return ln P(c | x).
+
+        Parameters
+        ----------
+        X
+            As in `predict`.
+
+        Returns
+        -------
+        numpy.ndarray
+            (n_rows, n_classes) in nats.
+        """
+        return self._after_log_joint(X, normalise)
+
+    def log_joint(self, X: Any) -> Floats:
+        """Return ln P(c, x), or what stands for it up to a term that all classes share.
+
+        Parameters
+        ----------
+        X
+            As in `predict`.
+
+        Returns
+        -------
+        numpy.ndarray
+            (n_rows, n_classes) in nats; -inf where a class is impossible.
+        """
+        self._check_fitted()
+        k = len(self.classes_)
+        return self._scored(X, lambda s, rows, out: s.log_joint(*rows, out), k)
+
+    def _after_log_joint(self, X: Any, change: Callable[[Floats, Floats], None]) -> Floats:
+        """Return log joints after change(joint, log_prior), made while a block is in cache."""
+        self._check_fitted()
+        log_prior = self._log_prior()
+
+        def answer(scorer: Any, rows: tuple[Any, ...], out: Floats) -> None:
+            scorer.log_joint(*rows, out)
+            change(out, log_prior)
+
+        return self._scored(X, answer, len(self.classes_))
+
+    def log_evidence(self, X: Any) -> Floats:
+        """Return ln P(x): low values mark rows unlike anything seen.
+
+        Parameters
+        ----------
+        X
+            As in `predict`.
+
+        Returns
+        -------
+        numpy.ndarray
+            (n_rows,) in nats.
+        """
+        return log_sum_exp(self.log_joint(X))
+
+    def decision_function(self, X: Any) -> Floats:
+        """Return the log odds of the second class, or the log joint of more than two.
+
+        Parameters
+        ----------
+        X
+            As in `predict`.
+
+        Returns
+        -------
+        numpy.ndarray
+            (n_rows,) for two classes, else (n_rows, n_classes), in nats. A row that is impossible
+            under every class gets the prior, as in `predict`.
+        """
+        joint = self._after_log_joint(X, settle)
+        return joint if joint.shape[1] != 2 else np.asarray(joint[:, 1] - joint[:, 0])
+
+    def decide(self, X: Any, *, loss: Any = None, reject: float | None = None) -> Decisions:
+        """Return the decision of least expected loss for each row.
+
+        Parameters
+        ----------
+        X
+            As in `predict`.
+        loss
+            (n_decisions, n_classes), rows = decision, columns = truth; labelled tables are
+            checked against `classes_`. None counts every error as 1.
+        reject
+            Cost of not deciding; taken where it is below the least expected loss.
+
+        Returns
+        -------
+        fastbayes.core.decisions.Decisions
+            Decision, its expected loss and the runner-up per row.
+        """
+        return decide(self.predict_proba(X), self.classes_, loss, reject)
+
+    def explain(self, X: Any) -> Explanation:
+        """Return what each feature adds to the log joint of each class.
+
+        Parameters
+        ----------
+        X
+            As in `predict`; a sparse matrix is made dense.
+
+        Returns
+        -------
+        Explanation
+            `contributions` (n_rows, n_features, n_classes) and `prior` (n_classes,) in nats; their
+            sum is the log joint. `super_parents` says which super-parents spoke.
+        """
+        self._check_fitted()
+        contributions, unseen, shares = self._explained(X)
+        prior = self._explained_prior().copy()
+        impossible = np.isneginf(contributions.sum(axis=1) + prior).all(axis=1)
+        names, prior_rows = self._feature_names(), int(impossible.sum())
+        return Explanation(contributions, prior, names, self.classes_, unseen, prior_rows, shares)
+
+    def sample(self, n: int, y: Any = None, seed: int | None = None) -> pa.Table:
+        """Draw rows from the model.
+
+        Parameters
+        ----------
+        n
+            Number of rows.
+        y
+            One class, or (n,) classes, to draw from; None draws classes, too.
+        seed
+            Seed of the random numbers; the same seed gives the same rows.
+
+        Returns
+        -------
+        pyarrow.Table
+            The feature columns (x0, x1, ... where they have no names) and the class column.
+
+        Raises
+        ------
+        ValueError
+            When a class is unknown, or y is not of length n.
+        """
+        self._check_fitted()
+        if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 0:
+            raise ValueError(f"n={n!r}: use a whole number >= 0")
+        random = np.random.default_rng(seed)
+        codes = class_codes(self.classes_, self._class_margin(), int(n), y, random)
+        columns = self._drawn(codes, random)
+        target, labels = self._target_column(codes)
+        while target in columns:
+            target += "_"
+        return pa.table({**columns, target: labels})
 
 
 class Model(Prediction):
@@ -192,3 +475,78 @@ class Model(Prediction):
         names, n_features = model._features_of(stats)
         model._set_features(names if header["named"] else None, n_features)
         return model._learned(stats)
+
+
+def shifted_prior(posterior: Floats, prior: Floats, tolerance: float, max_iter: int) -> Floats:
+    """Return the class prior under which the rows are most likely, by expectation maximisation.
+
+    Parameters
+    ----------
+    posterior
+        (n_rows, n_classes) P(c | x) under `prior`.
+    prior
+        (n_classes,) P(c); a class of probability 0 keeps it.
+    tolerance
+        Stop when no probability changes by more than this.
+    max_iter
+        Stop with an error after so many steps.
+
+    Returns
+    -------
+    numpy.ndarray
+        (n_classes,), sums to 1.
+
+    Raises
+    ------
+    DataError
+        When there are no rows, or the steps did not settle.
+
+    References
+    ----------
+    Saerens, Latinne, Decaestecker (2002), Adjusting the outputs of a classifier to new a priori
+    probabilities, Neural Computation 14, eq. 2. Varadhan, Roland (2008), Simple and globally
+    convergent methods for accelerating the convergence of any EM algorithm, Scandinavian Journal
+    of Statistics 35, scheme S3: plain steps take thousands where classes look alike.
+    """
+    if not len(posterior):
+        raise DataError("adapt_prior needs rows, and there are none")
+    ratio = np.divide(posterior, prior, out=np.zeros_like(posterior), where=prior > 0)
+
+    def step(p: Floats) -> tuple[Floats, float]:
+        """Return the next prior, and the log likelihood of this one."""
+        evidence = ratio @ p
+        return p * (ratio / evidence[:, None]).mean(axis=0), float(np.log(evidence).mean())
+
+    now = prior / prior.sum()
+    change = np.inf
+    for _ in range(max_iter):
+        first, likelihood = step(now)
+        change = float(np.abs(first - now).max())
+        if change <= tolerance:
+            return np.asarray(first / first.sum())
+        second, _ = step(first)
+        now = _leap(now, first, second)
+        if now is not second and step(now)[1] < likelihood:
+            now = second
+    raise DataError(
+        f"adapt_prior did not settle in {max_iter} steps (last change {change:.2g}); raise "
+        "max_iter or tolerance"
+    )
+
+
+def _leap(start: Floats, first: Floats, second: Floats) -> Floats:
+    """Return where two steps point to, or a part of the way within the simplex."""
+    move, bend = first - start, second - 2 * first + start
+    curvature = float(np.sqrt(bend @ bend))
+    if curvature == 0:
+        return second
+    length = float(np.sqrt(move @ move)) / curvature
+    if length <= 1:
+        return second
+    # Towards a class that is absent the whole way leads out of the simplex: then a part of it.
+    while length > 1:
+        far = start + 2 * length * move + length * length * bend
+        if (far[start > 0] > 0).all():
+            return np.asarray(far)
+        length = (length + 1) / 2 if length > 1.1 else 1.0
+    return second

@@ -12,15 +12,13 @@ from numpy.typing import ArrayLike, NDArray
 from fastbayes.core.errors import not_fitted
 from fastbayes.models.estimator.input_checks import (
     check_features,
-    feature_names,
-    is_sparse,
-    split_target,
-)
-from fastbayes.models.estimator.labels import (
     check_labels,
     check_length,
     check_weight,
     encode_labels,
+    feature_names,
+    is_sparse,
+    split_target,
 )
 from fastbayes.models.estimator.parameters import HasParameters, fitted
 

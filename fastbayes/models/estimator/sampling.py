@@ -67,9 +67,10 @@ def value_codes(
     """
     uniform = random.random(len(classes))
     codes = np.zeros(len(classes), dtype=np.int64)
-    for c in range(likelihood.shape[1]):
-        here = classes == c
-        steps = np.cumsum(likelihood[:, c])
+    order = np.argsort(classes, kind="stable")
+    ends = np.flatnonzero(np.diff(classes[order])) + 1
+    for here in np.split(order, ends) if len(order) else ():
+        steps = np.cumsum(likelihood[:, classes[here[0]]])
         # A value of probability 0 has an empty step, which the right side skips.
         found = np.searchsorted(steps / steps[-1], uniform[here], side="right")
         codes[here] = np.minimum(found, len(steps) - 1)

@@ -14,7 +14,6 @@ from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.codes import MOST_CODES
 from fastbayes.kernels.shared.posterior import JointScorer, to_class, to_posterior
 from fastbayes.kernels.shared.scoring import EXACT, largest_sum
-from fastbayes.models.discrete.families import no_pairs
 from fastbayes.models.estimator.count_tables import CountTables, Smoothing, logs
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.loo_base import own_likelihood, without
@@ -110,7 +109,7 @@ class JointTable:
                 f"{m}; count again with cells=True"
             )
         self.rule = Smoothing(alpha=alpha)
-        self.cells = CountTables(stats.values, no_pairs(stats), missing=missing, unseen=unseen)
+        self.cells = CountTables(stats.values, missing=missing, unseen=unseen)
         keys = found.keys.astype(np.int64)
         keys = np.where(keys < 0, self.cells.sizes, keys)
         whole = ~self.hidden(keys.T).any(axis=0) & joint

@@ -7,21 +7,16 @@ from typing import Any
 
 from fastbayes.core.errors import SchemaError
 from fastbayes.models.discrete.aode import AODE
-from fastbayes.models.discrete.kdb import KDB
-from fastbayes.models.discrete.loo_tree import LooTree
+from fastbayes.models.discrete.family_model import FamilyModel
+from fastbayes.models.discrete.loo_families import LooFamilies
 from fastbayes.models.discrete.naive_bayes import NaiveBayes
-from fastbayes.models.discrete.network import NetworkClassifier
-from fastbayes.models.discrete.tree import TreeClassifier
 from fastbayes.models.estimator.base import Classifier
 from fastbayes.models.estimator.loo_base import LooScorer
 from fastbayes.models.joint.joint import JointBayes
 from fastbayes.models.joint.joint_gaussian import JointGaussian
 from fastbayes.models.leave_one_out.loo_average import LooAverage
-from fastbayes.models.leave_one_out.loo_graph import LooGraph
-from fastbayes.models.leave_one_out.loo_joint import LooJoint
-from fastbayes.models.leave_one_out.loo_joint_gaussian import LooJointGaussian
+from fastbayes.models.leave_one_out.loo_joint import LooJoint, LooJointGaussian
 from fastbayes.models.leave_one_out.loo_naive import LooNaive
-from fastbayes.models.leave_one_out.loo_network import LooNetwork
 from fastbayes.models.leave_one_out.loo_quadratic import check_apart, loo_gaussian_bayes
 from fastbayes.models.numeric.gaussian import GaussianBayes
 from fastbayes.statistics.bundle import Statistics
@@ -29,13 +24,11 @@ from fastbayes.statistics.bundle import Statistics
 # Model -> how its rows are scored without themselves.
 KINDS: tuple[tuple[type[Any], Callable[[Any], LooScorer]], ...] = (
     (NaiveBayes, LooNaive),
-    (TreeClassifier, LooTree),
+    (FamilyModel, LooFamilies),
     (AODE, LooAverage),
-    (KDB, LooNetwork),
     (GaussianBayes, loo_gaussian_bayes),
     (JointBayes, LooJoint),
     (JointGaussian, LooJointGaussian),
-    (NetworkClassifier, LooGraph),
 )
 
 

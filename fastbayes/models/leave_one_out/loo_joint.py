@@ -5,17 +5,41 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fastbayes.core.batch import Batch, taken
+from fastbayes.core.errors import SchemaError
 from fastbayes.models.discrete.one_dependence import code_rows
+from fastbayes.models.estimator.count_tables import Smoothing
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.loo_base import (
+    ROUNDING,
     LooRows,
     LooScorer,
     PriorWithout,
     own_likelihood,
     without,
 )
-from fastbayes.models.joint.joint_table import JointTableScorer, distinct_codes
+from fastbayes.models.joint.cell_gaussians import (
+    CHUNK,
+    FLOOR,
+    Backing,
+    CellDensities,
+    Numbers,
+    log_density,
+    merged,
+)
+from fastbayes.models.joint.cell_mixture import CellMixture, MixtureScorer, stretches, summed
+from fastbayes.models.joint.joint_table import (
+    Bools,
+    Ints,
+    JointTableScorer,
+    distinct_codes,
+    patterns,
+)
+from fastbayes.models.numeric.covariance import diagonal
+from fastbayes.statistics.cell_scatter import GroupMoments
+from fastbayes.statistics.class_moments import LEAST_SHARE, two_sum
 
 
 class LooJoint(LooScorer):
@@ -54,3 +78,185 @@ class LooJoint(LooScorer):
         margins = own_likelihood(table.cells, table.rule, at, y, gone)
         out[every, y] = table.smoothed(without(n, lost), margins, without(table.totals[y], lost))
         out += self.prior(y, rows.gone)
+
+
+def less(groups: GroupMoments, x: Floats, gone: Floats) -> GroupMoments:
+    """Return moments without a row of each, which weighs so much; none is left of none."""
+    left = groups.n - gone
+    some = left > ROUNDING * groups.n
+    n = np.where(some, left, 1.0)
+    apart = (x - groups.mean) - groups.rest
+    mean, rest = two_sum(groups.mean, groups.rest - (gone / n)[:, None] * apart)
+    share = (gone * groups.n / n)[:, None, None]
+    scatter = groups.scatter - share * apart[:, :, None] * apart[:, None, :]
+    # What rounding leaves of the scatter of one row is none.
+    kept = (diagonal(scatter) > ROUNDING * diagonal(groups.scatter)) & some[:, None]
+    scatter = np.where(kept[:, :, None] & kept[:, None, :], scatter, 0.0)
+    return GroupMoments(np.where(some, left, 0.0), mean, rest, scatter)
+
+
+class LooJointGaussian(LooScorer):
+    """Cells and classes by the counts and moments without each row.
+
+    A row changes the density of its own class, and with it those of all cells of that class.
+
+    Parameters
+    ----------
+    model
+        A fitted `JointGaussian`.
+
+    Raises
+    ------
+    SchemaError
+        When a density may be undefined without some row.
+    """
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.mixture: CellMixture = model._mixture
+        gaussians = self.mixture.gaussians
+        if len(gaussians.kept) and (gaussians.kappa == 0 or model.backed_off_ or gaussians.shrunk):
+            why = "with backoff=0 a cell may have no density without some row"
+            if gaussians.kappa > 0:
+                why = f"classes {model.backed_off_} have no density of their own"
+            raise SchemaError(f"leave_one_out takes rows out of densities, but {why}; use k_fold")
+        if model.tau == "loo" and model.cells == "joint":
+            self.fixed = ("schema", "tau")
+        self.labels = model.classes_.tolist()
+        counts = self.mixture.table.cells.values.class_counts
+        rule = Smoothing(alpha=0.0)
+        self.prior = PriorWithout(counts, rule, model.class_prior, model.class_log_prior_)
+
+    def _scorers(self, cells: float) -> tuple[Any, Any]:
+        scorer = MixtureScorer(np.zeros(self.mixture.n_classes), self.mixture, cells)
+        return scorer, scorer
+
+    def _joint(self, rows: LooRows, others: Any, own: Any, out: Floats) -> None:
+        batch, every = rows.batch, np.arange(len(out))
+        gone = np.ones(len(out)) if rows.gone is None else rows.gone
+        others.log_joint(batch.codes, batch.numeric, out)
+        # Every row has matrices of its own.
+        step = max(256, CHUNK // max(1, len(batch.numeric) ** 2))
+        for low in range(0, len(out), step):
+            some = every[low : low + step]
+            few = batch if step >= len(out) else taken(batch, some)
+            own_rows = _Own(self, few, rows.y[some], gone[some])
+            out[some, rows.y[some]] = own_rows.log_likelihood()
+        out += self.prior(rows.y, rows.gone)
+
+
+class _Own:
+    """Rows of a block, each scored for its own class by what is left without it."""
+
+    def __init__(self, model: LooJointGaussian, batch: Batch, y: Ints, gone: Floats) -> None:
+        self.mixture, self.y, self.gone, self.job = model.mixture, y, gone, batch.cells
+        table = self.mixture.table
+        n = len(y)
+        self.x = np.stack(batch.numeric, axis=1) if batch.numeric else np.zeros((n, 0))
+        group, codes = distinct_codes(batch.codes, n, table.widths, batch.cells)
+        self.codes = codes[:, group]
+        self.hidden = table.hidden(self.codes)
+        rows = code_rows(batch, table.cells.offsets)
+        self.margins = own_likelihood(table.cells, table.rule, rows, y, gone)
+        self.counted = ~np.isnan(self.x).any(axis=1) & (self.x.shape[1] > 0)
+        self.place = np.cumsum(self.counted) - 1
+        self.parent = self._classes(model.labels)
+
+    def _classes(self, labels: list[Any]) -> Backing:
+        """Return the densities of the classes without each row that was counted in them."""
+        gaussians, some = self.mixture.gaussians, np.flatnonzero(self.counted)
+        y = self.y[some]
+        of_class = GroupMoments(*(part[y] for part in gaussians.of_class))
+        left = less(of_class, self.x[some], self.gone[some])
+        found = merged(left, Backing(left.mean, left.rest, left.scatter), 0.0)
+        spread, before = diagonal(left.scatter), diagonal(of_class.scatter)
+        variance = diagonal(found.covariance)
+        bad = (spread < LEAST_SHARE * before) | (variance < FLOOR * gaussians.spread)
+        lost = (bad & gaussians.kept).any(axis=1) | (left.n <= gaussians.kept.sum())
+        if len(some) and not lost.any():
+            lost |= gaussians.singular(found.covariance)
+        if lost.any():
+            label = labels[int(y[int(np.argmax(lost))])]
+            raise SchemaError(
+                f"leave_one_out takes rows out of densities, but without some row class {label!r} "
+                "has none of its own; use k_fold"
+            )
+        return found
+
+    def log_likelihood(self) -> Floats:
+        """Return ln P(v, x | own class) of each row by what is left without it, (n_rows,)."""
+        result = np.empty(len(self.y))
+        for gone, some in patterns(self.hidden):
+            result[some] = self._mixed(gone, some) if gone.any() else self._whole(some)
+        return result
+
+    def _whole(self, some: Ints) -> Floats:
+        table, y, codes = self.mixture.table, self.y[some], self.codes[:, some]
+        every, gone = np.arange(len(some)), self.gone[some]
+        n = table.matching(codes, self.hidden[:, some])[every, y]
+        weight = table.smoothed(
+            without(n, gone), self.margins[some], without(table.totals[y], gone)
+        )
+        return weight + self._density(some, self.mixture.found(codes, y), inside=True)
+
+    def _mixed(self, gone: Bools, some: Ints) -> Floats:
+        """Score rows in which the same values are unknown: they were counted in no cell."""
+        mixture, y, codes = self.mixture, self.y[some], self.codes[:, some]
+        table, known = mixture.table, mixture.by_known(gone)
+        margins, totals = self.margins[some], table.totals[y]
+        at = known.where.find(np.concatenate([codes[~gone], y[None]]))
+        begin = known.begins[at]
+        size = np.where(at >= 0, known.begins[at + 1] - begin, 0)
+        agree = table.matching(codes, self.hidden[:, some])[np.arange(len(some)), y]
+        with np.errstate(divide="ignore"):
+            others = margins + np.log(np.clip(1.0 - known.share[at], 0.0, 1.0))
+        last = table.smoothed(np.maximum(agree - known.rows[at], 0.0), others, totals)
+        last += self._density(some, np.full(len(some), -1), inside=False)
+        result = np.empty(len(some))
+        for part in stretches(size):
+            n = size[part]
+            row = np.repeat(np.arange(len(n)), n)
+            within = np.arange(len(row)) - np.repeat(np.cumsum(n) - n, n)
+            g = known.order[np.repeat(begin[part], n) + within]
+            weight = table.smoothed(
+                mixture.rows[g], margins[part][row] + known.unknown[g], totals[part][row]
+            )
+            terms = weight + self._density(some[part][row], g, inside=False)
+            result[part] = summed(row, terms, last[part])
+        return result
+
+    def _density(self, rows: Ints, g: Ints, *, inside: bool) -> Floats:
+        """Return ln of the densities of rows in cells of their class, -1 for that of the class.
+
+        `inside` says whether a row was counted in that cell.
+        """
+        mixture, result = self.mixture, np.empty(len(rows))
+        there = self.counted[rows]
+        rest = np.flatnonzero(~there)
+        if len(rest):
+            at = np.where(g[rest] < 0, len(mixture.keys) + self.y[rows[rest]], g[rest])
+            few = Numbers(self.x[rows[rest]])
+            result[rest] = mixture.gaussians.log_density(few, np.arange(len(rest)), at, self.job)
+        whole = np.flatnonzero(there)
+        # Pairs with cells are more than rows.
+        step = max(256, CHUNK // max(1, self.x.shape[1] ** 2))
+        for low in range(0, len(whole), step):
+            some = whole[low : low + step]
+            result[some] = self._without(rows[some], g[some], inside)
+        return result
+
+    def _without(self, rows: Ints, g: Ints, inside: bool) -> Floats:
+        gaussians, x = self.mixture.gaussians, self.x[rows]
+        parent = Backing(*(part[self.place[rows]] for part in self.parent))
+        own: NDArray[np.bool_] = g >= 0
+        if len(gaussians.groups.n):
+            cell = GroupMoments(*(part[np.maximum(g, 0)] for part in gaussians.groups))
+            if inside:
+                cell = less(cell, x, self.gone[rows])
+            cell = cell._replace(n=np.where(own, cell.n, 0.0))
+            parent = merged(cell, parent, gaussians.kappa)
+        found = gaussians.regular(parent, np.maximum(self.gone[rows], 1.0))[0]
+        whiten, level = gaussians.whitened(found.covariance, gaussians.kept)
+        every = np.arange(len(rows))
+        densities = CellDensities(found.mean, found.rest, whiten, level)
+        return log_density(x, every, every, densities, self.job)

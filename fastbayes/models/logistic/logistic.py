@@ -17,8 +17,8 @@ from fastbayes.core.schema import Schema, labels
 from fastbayes.models.estimator.base import Classifier, Scans, check_learnable
 from fastbayes.models.estimator.inputs import open_training
 from fastbayes.models.estimator.log_space import Floats, log_sum_exp
+from fastbayes.models.estimator.model import shifted_prior
 from fastbayes.models.estimator.parameters import fitted, number, parameter, whole
-from fastbayes.models.estimator.prior_shift import shifted_prior
 from fastbayes.models.estimator.unavailable import unavailable
 from fastbayes.models.logistic.linear import Coefficients
 from fastbayes.models.logistic.logistic_fit import (

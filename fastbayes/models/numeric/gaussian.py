@@ -16,11 +16,10 @@ from fastbayes.core.schema import Feature, labels
 from fastbayes.core.warn import warn
 from fastbayes.data.encode import Encoder
 from fastbayes.kernels import dispatch
-from fastbayes.models.estimator.base import Classifier, Scans
+from fastbayes.models.estimator.base import Classifier, Scans, TableRows
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.parameters import fitted, number, parameter
 from fastbayes.models.estimator.smoothing import Spread, log_prior, spread_of
-from fastbayes.models.estimator.table_rows import TableRows
 from fastbayes.models.estimator.unavailable import unavailable
 from fastbayes.models.numeric.conjugate import check_prior, expected, predictive, prior_of
 from fastbayes.models.numeric.covariance import (

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import BLOCK_ROWS, Codes
 from fastbayes.core.errors import DataError
 from fastbayes.models.estimator.log_space import Floats, row_argmax, row_max, row_sum, settle
-from fastbayes.models.estimator.model import Model
-from fastbayes.models.estimator.prediction import Prediction, ScoreRows
+from fastbayes.models.estimator.model import Model, Prediction, ScoreRows
 from fastbayes.models.estimator.protocol import check_features
 from fastbayes.models.estimator.unavailable import when_fitted
 from fastbayes.scan import engine
