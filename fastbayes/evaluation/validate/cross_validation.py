@@ -41,7 +41,7 @@ logger = logging.getLogger("fastbayes")
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Validation(Evaluation):
     """Figures of a classifier on rows that it was not fitted with.
 
@@ -60,8 +60,8 @@ class Validation(Evaluation):
 
     method: str = ""
     fixed: tuple[str, ...] = ("schema",)
-    proba: Floats | None = field(default=None, repr=False)
-    folds: dict[str, Evaluation] = field(default_factory=dict, repr=False)
+    proba: Floats | None = None
+    folds: dict[str, Evaluation] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as plain numbers and lists for JSON, without the probabilities."""
