@@ -21,7 +21,7 @@ from fastbayes.data.memory import TableSource
 from fastbayes.data.segments import Source, combine
 from fastbayes.evaluation.calibrate.calibration import Calibrated
 from fastbayes.evaluation.curves.fit_source import fit_rows
-from fastbayes.evaluation.validate.fold_training import applying, learns_by_subtraction
+from fastbayes.evaluation.validate.scoring import applying, learns_by_subtraction
 from fastbayes.evaluation.validation import Evaluator
 from fastbayes.models.estimator.base import Classifier
 from fastbayes.models.registry import candidates

@@ -16,7 +16,7 @@ from fastbayes.core.errors import DataError
 from fastbayes.core.text_tables import aligned, brief
 from fastbayes.evaluation.curves.fit_source import fit_source
 from fastbayes.evaluation.plots import figure, written
-from fastbayes.evaluation.validate.cross_validation import labelled_parts, left_out_scores
+from fastbayes.evaluation.validate.cross_validation import labelled, left_out_scores
 from fastbayes.evaluation.validate.scoring import Contestant, Fitted, scores
 from fastbayes.evaluation.validation import Evaluation
 from fastbayes.models.discrete.naive_bayes import NaiveBayes
@@ -302,12 +302,12 @@ def alpha_sweep(
         if method == "held_out":
             rows, labels = test if isinstance(test, tuple) else (test, None)
             weight = test_weight
-        opened, parts = labelled_parts(
+        opened = labelled(
             *(stats.schema, rows, labels, weight), unseen=model.unseen, filesystem=filesystem
         )
         fitted = [one.fit_statistics(stats) for one in made]
         contestants = [Contestant(one.classes_, [Fitted(one)]) for one in fitted]
-        found, _ = scores(opened, parts, contestants, ranks=False, **told)
+        found, _ = scores(opened.source, opened.parts, contestants, ranks=False, **told)
         where = opened.description
     try:
         figures = [score.evaluators[0].result() for score in found]
