@@ -28,7 +28,7 @@ from fastbayes.cli.show import MOST, bar, calibration, fields, learned, show
 from fastbayes.cli.values import names, of_columns
 from fastbayes.core.errors import SchemaError
 from fastbayes.core.files import check_target
-from fastbayes.evaluation.calibrate.calibration import MAPS
+from fastbayes.evaluation.calibrate.posterior_maps import MAPS
 from fastbayes.evaluation.curves.fit_source import fit_source
 from fastbayes.models.estimator.base import check_learnable
 from fastbayes.scan.data_warnings import remark

@@ -16,7 +16,7 @@ from fastbayes.core.errors import DataError, FastBayesWarning, SchemaError
 from fastbayes.core.schema import Schema
 from fastbayes.data.encode import Encoder
 from fastbayes.data.folds import FoldsByPlace
-from fastbayes.evaluation.calibrate.calibrated_temperature import Scan
+from fastbayes.evaluation.calibrate.posterior_maps import Scan
 from fastbayes.evaluation.validate.scoring import (
     Contestant,
     Fitted,
