@@ -21,8 +21,8 @@ from fastbayes.evaluation.curves.thresholds import ThresholdSweep as ThresholdSw
 from fastbayes.evaluation.curves.thresholds import threshold_sweep as threshold_sweep
 from fastbayes.evaluation.environment import show_versions as show_versions
 from fastbayes.evaluation.environment import warmup as warmup
-from fastbayes.evaluation.evaluation import evaluate as evaluate
 from fastbayes.evaluation.validate.comparison import compare as compare
+from fastbayes.evaluation.validate.cross_validation import evaluate as evaluate
 from fastbayes.evaluation.validate.cross_validation import k_fold as k_fold
 from fastbayes.evaluation.validate.cross_validation import leave_one_out as leave_one_out
 from fastbayes.models.discrete.a2de import A2DE as A2DE

@@ -23,10 +23,17 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import fastbayes as fb
-from fastbayes.evaluation.calibrate import calibrated_rows
-from fastbayes.evaluation.calibrate.calibrated_isotonic import grouped, pooled, rising_share
-from fastbayes.evaluation.calibrate.calibrated_rows import OddsBins, RowBuffer, log_odds
-from fastbayes.evaluation.calibrate.calibrated_temperature import TemperatureLoss, least
+from fastbayes.evaluation.calibrate import posterior_maps
+from fastbayes.evaluation.calibrate.posterior_maps import (
+    OddsBins,
+    RowBuffer,
+    TemperatureLoss,
+    grouped,
+    least,
+    log_odds,
+    pooled,
+    rising_share,
+)
 from fastbayes.evaluation.validation import evaluate_probabilities
 
 METHODS = ("temperature", "isotonic")
@@ -367,7 +374,7 @@ def test_more_rows_than_are_kept__come_to_the_same(
     table = copies(1500, 9, classes=classes, times=4)
     table["z"] = np.random.default_rng(2).normal(size=1500)
     whole = {m: fb.Calibrated(method=m).fit(table, "y") for m in METHODS}
-    monkeypatch.setattr(calibrated_rows, "MOST_KEPT", 300)
+    monkeypatch.setattr(posterior_maps, "MOST_KEPT", 300)
     some = {m: fb.Calibrated(method=m).fit(table, "y") for m in METHODS}
     assert some["temperature"].calibration_.temperature == pytest.approx(
         whole["temperature"].calibration_.temperature, rel=1e-9
@@ -397,7 +404,7 @@ def test_bins__hold_what_rows_hold() -> None:
 
 
 def test_kept__holds_the_first_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calibrated_rows, "MOST_KEPT", 20)
+    monkeypatch.setattr(posterior_maps, "MOST_KEPT", 20)
     s = np.log(np.random.default_rng(0).dirichlet([1, 1], 15))
     whole, a, b = RowBuffer(2), RowBuffer(2), RowBuffer(2)
     whole.update(s, np.zeros(15, np.intp))

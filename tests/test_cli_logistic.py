@@ -10,8 +10,6 @@ from commands import fails, parquet, run
 from logistic_rows import rows
 
 import fastbayes as fb
-from fastbayes.cli.linear_options import OPTIONS
-from fastbayes.cli.options import takers
 
 
 @pytest.fixture
@@ -53,11 +51,6 @@ def test_fit_as_in_python(data):
 def test_options_are_parameters(data, options, params):
     _, model = fitted(data, *options)
     assert {name: getattr(model, name) for name in params} == params
-
-
-def test_every_option_is_a_parameter():
-    for option, _ in OPTIONS:
-        assert "logistic" in takers(option.removeprefix("--").replace("-", "_"))
 
 
 def test_predict_evaluate_inspect_compare(data, tmp_path):

@@ -23,10 +23,11 @@ from test_cli_stopping import on_terminal, shown
 import fastbayes as fb
 from fastbayes.cli import models, statistics
 from fastbayes.cli.models import fit
-from fastbayes.cli.options import MODELS, takers
+from fastbayes.cli.options import takers
 from fastbayes.cli.show import size
 from fastbayes.cli.values import method, super_parents
 from fastbayes.models.estimator.store import jsonable
+from fastbayes.models.registry import by_name
 
 ROWS = 3000
 
@@ -291,15 +292,16 @@ def test_fit__a_column_that_is_not_there_is_told_before_the_scan(
 def test_options__each_is_a_parameter_of_the_models_that_its_help_names() -> None:
     shared = {"missing", "categorical"}
     found = set()
-    for option in fit.params:
+    for option in fit.get_params(click.Context(fit)):
         assert isinstance(option, click.Parameter)
         who = takers(str(option.name))
         if option.name in ("data", "threads", "memory_limit") or not who:
             continue
         found.add(option.name)
-        assert (option.name in shared) == (len(who) == len(MODELS))
+        assert (option.name in shared) == (len(who) == len(by_name()))
         if option.name not in shared | {"discretize"}:
-            assert f"({', '.join(who)})" in str(getattr(option, "help", ""))
+            said = option.get_help_record(click.Context(fit))
+            assert f"({', '.join(who)})" in str(said)
     assert found == shared | {
         "alpha", "unseen", "covariance", "ddof", "shrinkage", "singular", "prior",
         "numeric", "variance", "discretize", "super_parent", "root", "prune", "k", "min_count",

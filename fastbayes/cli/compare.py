@@ -7,10 +7,9 @@ from typing import Any
 import click
 
 import fastbayes as fb
-from fastbayes.cli.options import DISCRETIZE, JSON, READING
+from fastbayes.cli.options import DISCRETIZE, JSON, READING, ModelOption
 from fastbayes.cli.show import bar, show
 from fastbayes.cli.values import names, of_columns
-from fastbayes.models.registry import candidates
 
 
 @click.command()
@@ -18,9 +17,10 @@ from fastbayes.models.registry import candidates
 @click.option("--target", required=True, help="Column that holds the class.")
 @click.option(
     "--models",
+    cls=ModelOption,
     callback=names,
     metavar="A,B,...",
-    help=f"Models: {', '.join(candidates())}; default: all that the columns allow.",
+    help="Models: MODELS; default: all that the columns allow.",
 )
 @click.option(
     "--folds",

@@ -8,12 +8,11 @@ from typing import Any
 import click
 
 import fastbayes as fb
-from fastbayes.cli.options import DISCRETIZE, FORCE, JSON, READING
+from fastbayes.cli.options import DISCRETIZE, FORCE, JSON, READING, ModelOption
 from fastbayes.cli.show import bar, show
 from fastbayes.cli.values import names, of_columns
 from fastbayes.evaluation.curves.curve_table import METRICS
 from fastbayes.evaluation.plots import check_picture, figure
-from fastbayes.models.registry import candidates
 
 
 def sizes_of(_: Any, __: Any, value: str | None) -> list[float] | None:
@@ -43,11 +42,12 @@ def rows_or_share(_: Any, __: Any, value: str | None) -> float | None:
 @click.option("--target", required=True, help="Column that holds the class.")
 @click.option(
     "--models",
+    cls=ModelOption,
     callback=names,
     default="naive-bayes,logistic",
     show_default=True,
     metavar="A,B,...",
-    help=f"Models: {', '.join(candidates())}.",
+    help="Models: MODELS.",
 )
 @click.option(
     "--sizes",

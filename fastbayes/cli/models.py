@@ -12,11 +12,11 @@ from fastbayes.cli.options import (
     FORCE,
     JSON,
     LOSS,
-    MODEL,
     MODEL_FILE,
     READ,
     THREADS,
     WEIGHT,
+    ModelCommand,
     given,
     loss_from,
     model_from,
@@ -28,7 +28,7 @@ from fastbayes.cli.show import MOST, bar, calibration, fields, learned, show
 from fastbayes.cli.values import names, of_columns
 from fastbayes.core.errors import SchemaError
 from fastbayes.core.files import check_target
-from fastbayes.evaluation.calibrate.calibration import MAPS
+from fastbayes.evaluation.calibrate.posterior_maps import MAPS
 from fastbayes.evaluation.curves.fit_source import fit_source
 from fastbayes.models.estimator.base import check_learnable
 from fastbayes.scan.data_warnings import remark
@@ -49,12 +49,11 @@ COUNT_AGAIN = {
 }
 
 
-@click.command()
+@click.command(cls=ModelCommand)
 @click.argument("data", required=False)
 @click.option("--target", help="Column that holds the class.")
 @click.option("--statistics", type=click.Path(), help="Fit what `count` or `merge` wrote instead.")
 @click.option("-o", "--output", required=True, type=click.Path(), help="Model file to write (.fb).")
-@MODEL
 @click.option(
     "--calibrate",
     type=click.Choice(list(MAPS)),

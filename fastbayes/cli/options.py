@@ -1,57 +1,83 @@
-"""Options that several commands share."""
+"""Options that several commands share, and those of models, which their declarations make."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
 import fastbayes as fb
-from fastbayes.cli.linear_options import OPTIONS as LINEAR
 from fastbayes.cli.values import (
+    class_weight,
+    interactions,
     kinds,
     method,
     n_bytes,
     names,
     pseudo_count,
-    pseudo_rows,
     share,
+    strength,
     super_parents,
 )
 from fastbayes.core.errors import DataError
 from fastbayes.core.loss import loss_matrix
-from fastbayes.models.registry import by_name
+from fastbayes.models.estimator.parameters import Parameter, is_number
+from fastbayes.models.registry import by_name, candidates
 from fastbayes.networks.search.score import SCORES
-from fastbayes.networks.search.structure_search import SEARCHES
 from fastbayes.scan.density_spec import KINDS
-
-MODELS = by_name()
-CHOOSE_ALPHA = ("naive-bayes", "spode", "tan", "weighted-naive-bayes")
 
 Command = Callable[..., Any]
 
 
-def takers(parameter: str) -> list[str]:
-    """Return the models that take a parameter: their constructors are the table of what does."""
-    return [m for m, entry in MODELS.items() if parameter in entry.load()._declared]
+def declared(parameter: str) -> dict[str, Parameter]:
+    """Return what models declare of a parameter, by model."""
+    found = {model: entry.load()._declared for model, entry in by_name().items()}
+    return {model: has[parameter] for model, has in found.items() if parameter in has}
 
 
-def of_models(option: str, *, help: str, **attributes: Any) -> Command:
-    """Return an option named as a parameter of models; its help says which have it."""
-    who = takers(option.removeprefix("--").replace("-", "_"))
-    of = "" if len(who) == len(MODELS) else f" ({', '.join(who)})"
-    named = option.removeprefix("--").replace("-", "_")
-    return click.option(option, named, help=f"{help}{of}", **attributes)
+def takers(parameter: str, value: Any = None) -> list[str]:
+    """Return the models that take a parameter, and a value of it if there is one."""
+
+    def allows(one: Parameter) -> bool:
+        try:
+            one.validate(parameter, one.default if value is None else value)
+        except ValueError:
+            return False
+        return True
+
+    return [model for model, one in declared(parameter).items() if allows(one)]
+
+
+class ModelOption(click.Option):
+    """An option about models; its help says which have the parameter of its name.
+
+    LOO in the help is those that choose it by leave-one-out, MODELS all that may be compared.
+    """
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """Return the option and its help."""
+        name, plain = str(self.name), self.help
+        who = takers(name)
+        of = f" ({', '.join(who)})" if 0 < len(who) < len(by_name()) else ""
+        named = {"LOO": takers(name, "loo"), "MODELS": [*candidates()]}
+        try:
+            self.help = f"{plain}{of}"
+            for word, models in named.items():
+                self.help = self.help.replace(word, ", ".join(models))
+            return super().get_help_record(ctx)
+        finally:
+            self.help = plain
 
 
 def given(ctx: click.Context, parameters: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
     """Return by parameter what was said on the command line: the option and its value."""
     return {
         option.name: (option.opts[0], parameters[option.name])
-        for option in ctx.command.params
+        for option in ctx.command.get_params(ctx)
         if option.name in parameters
         and ctx.get_parameter_source(option.name) is ParameterSource.COMMANDLINE
     }
@@ -61,18 +87,17 @@ def unfitted(ctx: click.Context, model: str, parameters: Mapping[str, Any], **mo
     """Return a model with the parameters that were given; others have the model's defaults."""
     told = given(ctx, parameters)
     for name, (option, _) in told.items():
-        if model not in takers(name):
+        if model not in (who := takers(name)):
             raise click.UsageError(
-                f"{option} does not go with --model {model}, but with {', '.join(takers(name))}",
-                ctx,
+                f"{option} does not go with --model {model}, but with {', '.join(who)}", ctx
             )
-    if parameters["alpha"] == "loo" and model not in CHOOSE_ALPHA:
-        raise click.UsageError(f"--alpha loo goes with --model {' or '.join(CHOOSE_ALPHA)}", ctx)
+    if parameters["alpha"] == "loo" and model not in (who := takers("alpha", "loo")):
+        raise click.UsageError(f"--alpha loo goes with --model {' or '.join(who)}", ctx)
     if "criterion" in told and parameters["select"] is None:
         raise click.UsageError("--criterion goes with --select leave_one_out", ctx)
     if "m" in told and parameters.get("smoothing") != "m_estimate":
         raise click.UsageError("--m goes with --smoothing m_estimate", ctx)
-    made = MODELS[model].load()(**{n: value for n, (_, value) in told.items()}, **more)
+    made = by_name()[model].load()(**{n: value for n, (_, value) in told.items()}, **more)
     try:
         made._check_parameters()
     except ValueError as error:
@@ -144,174 +169,207 @@ def reading(**missing: str) -> Callable[[Command], Command]:
 
 
 READING = reading()
-DISCRETIZE = click.option(
-    "--discretize",
-    callback=method,
-    metavar="mdl|quantile[:N]|width[:N]|FILE",
-    help="How numeric columns become bins where pairs are counted, or a model or statistics FILE "
-    "whose cut points to take; default: mdl.",
-)
-NUMERIC = of_models(
-    "--numeric",
-    callback=kinds,
-    metavar="|".join(KINDS) + "|A=KIND,...",
-    help="How numeric columns are described; default: gaussian.",
-)
-# Named as the parameters of the models: those that were not given are left to the model.
-MODEL = together(
-    click.option(
-        "--model", type=click.Choice(list(MODELS)), default="naive-bayes", show_default=True
-    ),
-    of_models(
-        "--alpha",
+
+
+def _says(help: str, metavar: str | None = None, **attributes: Any) -> dict[str, Any]:
+    return {"help": help, "metavar": metavar, **attributes}
+
+
+NOT_NEGATIVE, POSITIVE = click.FloatRange(0), click.FloatRange(0, min_open=True)
+
+# What the command line says of parameters of models, in this order; a parameter that was not given
+# is left to the model. Without a metavar, type or flag the values are those that models declare.
+OPTIONS: dict[str, dict[str, Any]] = {
+    "alpha": _says(
+        "Pseudo-count of every value and class; 'loo' chooses it by leave-one-out (LOO).",
+        "NUMBER|loo",
         callback=pseudo_count,
-        metavar="NUMBER|loo",
         default="1",
         show_default=True,
-        help="Pseudo-count of every value and class; 'loo' chooses it by leave-one-out "
-        f"({', '.join(CHOOSE_ALPHA)}).",
     ),
-    of_models(
-        "--class-prior",
+    "class_prior": _says(
+        "Class prior; default: the classes' shares, smoothed by alpha.",
         type=click.Choice(["empirical", "uniform"]),
-        help="Class prior; default: the classes' shares, smoothed by alpha.",
     ),
-    of_models(
-        "--unseen",
-        type=click.Choice(["ignore", "smooth", "error"]),
-        help="A value that was not seen at fit says nothing (the default), counts as smoothed, or "
-        "is an error.",
+    "unseen": _says(
+        "A value that was not seen at fit says nothing (the default), counts as smoothed, or is an "
+        "error."
     ),
-    NUMERIC,
-    of_models(
-        "--variance",
-        type=click.Choice(["per_class", "shared", "single"]),
-        help="Variances of numeric columns: one per class (the default), shared by classes, or one "
-        "for all.",
+    "numeric": _says(
+        "How numeric columns are described; default: gaussian.",
+        "|".join(KINDS) + "|A=KIND,...",
+        callback=kinds,
     ),
-    of_models(
-        "--feature-averaging",
-        is_flag=True,
-        help="Average over all models that leave categorical columns out.",
+    "variance": _says(
+        "Variances of numeric columns: one per class (the default), shared by classes, or one for "
+        "all."
     ),
-    DISCRETIZE,
-    of_models(
-        "--super-parent",
-        metavar="loo_joint|cmi|loo|cv|COLUMN",
-        help="Parent of all others, or how to choose it; default: loo_joint.",
+    "feature_averaging": _says(
+        "Average over all models that leave categorical columns out.", is_flag=True
     ),
-    of_models("--root", metavar="COLUMN", help="Root of the tree; default: the most informative."),
-    of_models(
-        "--prune",
-        type=click.Choice(["bic", "aic"]),
-        help="Keep the edges that are worth their parameters; default: a tree over all columns.",
+    "discretize": _says(
+        "How numeric columns become bins where pairs are counted, or a model or statistics FILE "
+        "whose cut points to take; default: mdl.",
+        "mdl|quantile[:N]|width[:N]|FILE",
+        callback=method,
     ),
-    of_models("--k", type=click.IntRange(0), help="Most parents of a column; default: 2."),
-    of_models(
-        "--select",
-        type=click.Choice(["leave_one_out"]),
-        help="Choose among nested models by leave-one-out, in one more scan.",
+    "super_parent": _says(
+        "Parent of all others, or how to choose it; default: loo_joint.",
+        "loo_joint|cmi|loo|cv|COLUMN",
     ),
-    of_models(
-        "--criterion",
-        type=click.Choice(["log_loss", "error"]),
-        help="What the selected model has least of; default: log_loss.",
+    "root": _says("Root of the tree; default: the most informative.", "COLUMN"),
+    "prune": _says(
+        "Keep the edges that are worth their parameters; default: a tree over all columns."
     ),
-    of_models(
-        "--min-count",
-        type=click.FloatRange(0),
-        help="Rows in which a value must occur to be a super-parent; default: 1.",
+    "k": _says("Most parents of a column; default: 2.", type=click.IntRange(0)),
+    "select": _says("Choose among nested models by leave-one-out, in one more scan."),
+    "criterion": _says("What the selected model has least of; default: log_loss."),
+    "min_count": _says(
+        "Rows in which a value must occur to be a super-parent; default: 1.", type=NOT_NEGATIVE
     ),
-    of_models(
-        "--weights",
+    "weights": _says(
+        "How much each super-parent says; default: uniform.",
+        "uniform|mutual_information|A=2,B=1,...",
         callback=super_parents,
-        metavar="uniform|mutual_information|A=2,B=1,...",
-        help="How much each super-parent says; default: uniform.",
     ),
-    of_models(
-        "--subsumption",
-        type=click.FloatRange(0, min_open=True),
-        metavar="ROWS",
-        help="Leave out what another value of the row implies, one seen in so many rows, for "
-        "example 100.",
+    "subsumption": _says(
+        "Leave out what another value of the row implies, one seen in so many rows, for example "
+        "100.",
+        "ROWS",
+        type=POSITIVE,
     ),
-    of_models(
-        "--smoothing",
-        type=click.Choice(["laplace", "m_estimate", "hdp", "bdeu"]),
-        help="alpha for every cell (laplace, the default), m for every distribution (m_estimate: "
+    "smoothing": _says(
+        "alpha for every cell (laplace, the default), m for every distribution (m_estimate: "
         "averages alone), ess for every table (bdeu: network), or drawn to fewer parents (hdp: the "
-        "others).",
+        "others)."
     ),
-    of_models(
-        "--ess", type=click.FloatRange(0), help="Equivalent sample size of bdeu; default: 1."
-    ),
-    of_models(
-        "--graph-score",
-        type=click.Choice(SCORES),
-        help="What the graph is best by; default: mdl.",
-    ),
-    of_models(
-        "--search",
-        type=click.Choice(SEARCHES),
-        help="How the graph is looked for; default: hill_climb.",
-    ),
-    of_models(
-        "--order",
+    "ess": _says("Equivalent sample size of bdeu; default: 1.", type=NOT_NEGATIVE),
+    "graph_score": _says("What the graph is best by; default: mdl.", type=click.Choice(SCORES)),
+    "search": _says("How the graph is looked for; default: hill_climb."),
+    "order": _says(
+        "All columns and the class: edges only go from earlier to later ones.",
+        "A,B,...",
         callback=names,
-        metavar="A,B,...",
-        help="All columns and the class: edges only go from earlier to later ones.",
     ),
-    of_models("--max-parents", type=click.IntRange(0), help="Most parents of a node."),
-    of_models(
-        "--covariance",
-        type=click.Choice(["full", "tied", "diagonal", "spherical"]),
-        help="Covariances: one per class (full, the default), one for all (tied), variances of "
-        "columns (diagonal), or one variance per class (spherical).",
+    "max_parents": _says("Most parents of a node.", type=click.IntRange(0)),
+    "covariance": _says(
+        "Covariances: one per class (full, the default), one for all (tied), variances of columns "
+        "(diagonal), or one variance per class (spherical)."
     ),
-    of_models(
-        "--shrinkage",
+    "shrinkage": _says(
+        "Share of the diagonal in a covariance; auto: what is best by the number of rows.",
+        "SHARE|auto",
         callback=share,
-        metavar="SHARE|auto",
-        help="Share of the diagonal in a covariance; auto: what is best by the number of rows.",
     ),
-    of_models(
-        "--singular",
-        type=click.Choice(["shrink", "diagonal", "error"]),
-        help="A covariance without inverse is shrunk (the default), loses its correlations, or is "
-        "an error.",
+    "singular": _says(
+        "A covariance without inverse is shrunk (the default), loses its correlations, or is an "
+        "error."
     ),
-    of_models(
-        "--prior",
-        type=click.Choice(["niw"]),
-        help="Integrate means and covariances out: normal-inverse-Wishart.",
+    "prior": _says(
+        "Integrate means and covariances out: normal-inverse-Wishart.", type=click.Choice(["niw"])
     ),
-    of_models("--ddof", type=click.IntRange(0, 1), help="Variance divisor n - ddof; default: 0."),
-    of_models(
-        "--cells",
-        type=click.Choice(["joint", "naive"]),
-        help="Whether values of categorical columns are one joint value (the default), or "
-        "independent within a class.",
+    "ddof": _says("Variance divisor n - ddof; default: 0.", type=click.IntRange(0, 1)),
+    "cells": _says(
+        "Whether values of categorical columns are one joint value (the default), or independent "
+        "within a class."
     ),
-    of_models(
-        "--backoff",
-        type=click.FloatRange(0),
-        help="Rows of its class that each cell is drawn to; default: 10.",
+    "backoff": _says(
+        "Rows of its class that each cell is drawn to; default: 10.", type=NOT_NEGATIVE
     ),
-    of_models(
-        "--tau",
-        callback=pseudo_rows,
-        metavar="NUMBER|loo",
-        help="Rows of each class spread as if columns were independent; 'loo' chooses it by "
+    "tau": _says(
+        "Rows of each class spread as if columns were independent; 'loo' chooses it by "
         "leave-one-out; default: 1, of joint-gaussian loo.",
+        "NUMBER|loo",
+        callback=pseudo_count,
     ),
-    of_models("--m", type=click.FloatRange(0), help="Pseudo-count of a distribution (m_estimate)."),
-    of_models(
-        "--l2",
-        type=click.FloatRange(0),
-        help="How strongly weights of columns are drawn to 1; default: 1.",
+    "m": _says("Pseudo-count of a distribution (m_estimate).", type=NOT_NEGATIVE),
+    "l2": _says("How strongly weights of columns are drawn to 1; default: 1.", type=NOT_NEGATIVE),
+    "penalty": _says("Penalty of coefficients; default: l2."),
+    "C": _says("Inverse strength of the penalty; default: 1.", "NUMBER", callback=strength),
+    "solver": _says("How the optimum is looked for; default: newton-cg."),
+    "learning_rate": _says("Length of steps of gradient.", type=POSITIVE),
+    "init": _says("Where to begin; default: naive_bayes."),
+    "class_weight": _says(
+        "What weights of rows are multiplied by, by class.",
+        "balanced|A=2,B=1,...",
+        callback=class_weight,
     ),
-    *(of_models(option, **told) for option, told in LINEAR),
-)
+    "interactions": _says(
+        "Pairs of categorical columns whose values have coefficients together.",
+        "A:B,C:D,...",
+        callback=interactions,
+    ),
+    "tol": _says(
+        "Gradient norm at which to stop; default: 1e-6, of weighted-naive-bayes 1e-8.",
+        type=POSITIVE,
+    ),
+    "max_iter": _says(
+        "Steps at most; default: 200, of weighted-naive-bayes 100.", type=click.IntRange(1)
+    ),
+    "standard_errors": _says(
+        "Keep what standard errors and Wald intervals of the coefficients need.", is_flag=True
+    ),
+}
+DISCRETIZE = click.option("--discretize", **OPTIONS["discretize"])
+NUMERIC = click.option("--numeric", cls=ModelOption, **OPTIONS["numeric"])
+
+
+class ModelCommand(click.Command):
+    """A command with --model and the options of all models that are registered when it runs."""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return its own parameters, and those of models after the output."""
+        own = super().get_params(ctx)
+        taken = [str(option.name) for option in own]
+        at = taken.index("output") + 1
+        found = [option for option in _options(tuple(by_name())) if option.name not in taken]
+        return [*own[:at], *found, *own[at:]]
+
+
+@lru_cache(maxsize=1)
+def _options(models: tuple[str, ...]) -> list[click.Option]:
+    """Return --model and the options of these models, which are all that have a name."""
+    choice = click.Choice(models)
+    found = [click.Option(["--model"], type=choice, default="naive-bayes", show_default=True)]
+    for name in dict.fromkeys([*OPTIONS, *_of_others()]):
+        parameters = [*declared(name).values()]
+        told = OPTIONS[name] if name in OPTIONS else _derived(parameters[0])
+        if not (told["metavar"] or told.keys() & {"type", "is_flag"}):
+            told = told | _choice(parameters)
+        found.append(ModelOption([f"--{name.replace('_', '-')}", name], **told))
+    return found
+
+
+def _of_others() -> list[str]:
+    """Return the parameters that classes from outside this package declare."""
+    models = (entry.load() for entry in by_name().values())
+    bases = (base for cls in models for base in cls.__mro__)
+    others = (base for base in bases if not base.__module__.startswith("fastbayes."))
+    return [name for base in others for name in vars(base).get("_own_parameters", ())]
+
+
+def _derived(parameter: Parameter) -> dict[str, Any]:
+    """Return the option of a parameter of which the declaration alone is known."""
+    told = _says(" ".join(parameter.doc.partition(".")[0].split()) + ".")
+    if isinstance(parameter.default, bool):
+        told["is_flag"] = True
+    elif not parameter.choices:
+        told["type"] = type(parameter.default) if is_number(parameter.default) else str
+    return told
+
+
+def _choice(parameters: Sequence[Parameter]) -> dict[str, Any]:
+    """Return the type of an option whose values are declared; "none" stands for None."""
+    values = [*dict.fromkeys(value for one in parameters for value in one.choices)]
+    if None not in values:
+        return {"type": click.Choice(values)}
+    values.remove(None)
+    if parameters[0].default is None:
+        return {"type": click.Choice(values)}
+    return {
+        "type": click.Choice([*values, "none"]),
+        "callback": lambda _, __, value: None if value == "none" else value,
+    }
 
 
 def model_from(path: str) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import math
 import re
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -12,6 +13,8 @@ import click
 import fastbayes as fb
 from fastbayes.core.errors import DataError
 from fastbayes.scan.density_spec import KINDS
+
+Reader = Callable[[Any, Any, str | None], Any]
 
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 2**10, "MI": 2**20, "GI": 2**30}
 
@@ -27,22 +30,26 @@ def names(_: Any, __: Any, value: str | None) -> list[str] | None:
     return [name.strip() for name in row if name.strip()]
 
 
-def pseudo_count(_: Any, __: Any, value: str) -> float | str:
-    """Return alpha as a number, or 'loo'."""
-    if value == "loo":
-        return value
-    try:
-        alpha = float(value)
-    except ValueError:
-        alpha = math.nan
-    if not (math.isfinite(alpha) and alpha >= 0):
-        raise click.BadParameter(f"{value!r} is neither a number >= 0 nor 'loo'")
-    return alpha
+def number(says: str, good: Callable[[float], bool], *words: str) -> Reader:
+    """Return what reads a number, or one of some words; of another value an error `says` what."""
+
+    def read(_: Any, __: Any, value: str | None) -> float | str | None:
+        if value is None or value in words:
+            return value
+        try:
+            found = float(value)
+        except ValueError:
+            found = math.nan
+        if not good(found):
+            raise click.BadParameter(f"{value!r} is {says}")
+        return found
+
+    return read
 
 
-def pseudo_rows(_: Any, __: Any, value: str | None) -> float | str | None:
-    """Return a number, or 'loo', if there is one."""
-    return None if value is None else pseudo_count(_, __, value)
+pseudo_count = number("neither a number >= 0 nor 'loo'", lambda x: 0 <= x < math.inf, "loo")
+share = number("neither a number from 0 to 1 nor 'auto'", lambda x: 0 <= x <= 1, "auto")
+strength = number("no number above 0", lambda x: x > 0)
 
 
 def n_bytes(_: Any, __: Any, value: str | None) -> int | None:
@@ -84,28 +91,22 @@ def of_columns(discretize: Any, columns: list[str] | None) -> Any:
     return {name: cuts for name, cuts in discretize.items() if name in columns}
 
 
-def share(_: Any, __: Any, value: str | None) -> float | str | None:
-    """Return a number from 0 to 1, or 'auto'."""
-    if value is None or value == "auto":
-        return value
-    try:
-        number = float(value)
-    except ValueError:
-        number = math.nan
-    if not 0 <= number <= 1:
-        raise click.BadParameter(f"{value!r} is neither a number from 0 to 1 nor 'auto'")
-    return number
+def weights(says: str, *words: str) -> Reader:
+    """Return what reads the weights of A=2,B=1, or one of some words; without these, any word."""
+
+    def read(_: Any, __: Any, value: str | None) -> str | dict[str, float] | None:
+        if value is None or (value in words if words else "=" not in value):
+            return value
+        try:
+            return {name: float(weight) for name, weight in _by_name(value)}
+        except ValueError as error:
+            raise click.BadParameter(f"{value!r}: write {says}") from error
+
+    return read
 
 
-def super_parents(_: Any, __: Any, value: str | None) -> str | dict[str, float] | None:
-    """Return a rule, or the weights of A=2,B=1."""
-    if value is None or "=" not in value:
-        return value
-    pairs = [part.rpartition("=") for part in names(None, None, value) or []]
-    try:
-        return {name.strip(): float(weight) for name, _, weight in pairs}
-    except ValueError as error:
-        raise click.BadParameter(f"{value!r}: write a number after each =") from error
+super_parents = weights("a number after each =")
+class_weight = weights("balanced, or a number after each class as A=2,B=1", "balanced")
 
 
 def kinds(_: Any, __: Any, value: str | None) -> str | dict[str, str] | None:
@@ -114,9 +115,27 @@ def kinds(_: Any, __: Any, value: str | None) -> str | dict[str, str] | None:
         if value is not None and value not in KINDS:
             raise click.BadParameter(f"{value!r} is none of {', '.join(KINDS)}")
         return value
-    pairs = [part.rpartition("=") for part in names(None, None, value) or []]
-    told = {name.strip(): kind.strip() for name, _, kind in pairs}
+    told = dict(_by_name(value))
     for name, kind in told.items():
         if kind not in KINDS:
             raise click.BadParameter(f"{name}={kind}: {kind!r} is none of {', '.join(KINDS)}")
     return told
+
+
+def _by_name(value: str) -> list[tuple[str, str]]:
+    """Return the names and what is said of each in A=2,B=1."""
+    pairs = (part.rpartition("=") for part in names(None, None, value) or [])
+    return [(name.strip(), said.strip()) for name, _, said in pairs]
+
+
+def interactions(_: Any, __: Any, value: str | None) -> list[tuple[str, str]] | None:
+    """Return the pairs of A:B,C:D."""
+    if value is None:
+        return None
+    found = []
+    for part in names(None, None, value) or []:
+        first, colon, second = part.partition(":")
+        if not (colon and first.strip() and second.strip()):
+            raise click.BadParameter(f"{part!r}: write two columns as A:B")
+        found.append((first.strip(), second.strip()))
+    return found

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastbayes.core.decisions import check_proba, conditional_risk, loss_matrix, minimum_risk
 from fastbayes.core.errors import DataError
+from fastbayes.core.text_tables import ShortRepr, aligned
 from fastbayes.evaluation.roc_auc import RocAuc
 from fastbayes.models.estimator.log_space import row_argmax, row_max, row_sum
 
@@ -24,8 +25,8 @@ CLIP = 1e-15
 N_BINS = 10
 
 
-@dataclass(frozen=True, eq=False)
-class Calibration:
+@dataclass(frozen=True, eq=False, repr=False)
+class Calibration(ShortRepr):
     """How often the predicted class was right, by the confidence of the prediction.
 
     Attributes
@@ -47,9 +48,17 @@ class Calibration:
     confidence: NDArray[np.float64]
     accuracy: NDArray[np.float64]
 
+    def __str__(self) -> str:
+        rows = [("confidence from", "to", "rows", "confidence", "accuracy")]
+        rows += [
+            (f"{low:.1f}", f"{high:.1f}", f"{n:,.10g}", f"{p:.4f}", f"{right:.4f}")
+            for low, high, n, p, right in zip(*vars(self).values(), strict=True)
+        ]
+        return "\n".join(aligned(rows))
 
-@dataclass(frozen=True, eq=False)
-class Evaluation:
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Evaluation(ShortRepr):
     """Figures of a classifier on labelled rows.
 
     Attributes

@@ -55,6 +55,9 @@ class PairPlan:
     n_classes: int
     n_rows: int
 
+    def __repr__(self) -> str:
+        return f"<PairPlan: {self.total:,} bytes, {self.scans} scan{'s' * (self.scans > 1)}>"
+
     @property
     def strategies(self) -> dict[str, int]:
         """Number of pairs by how they are counted."""
@@ -121,6 +124,13 @@ class Plan:
     n_classes: int
     exact: bool
     pairs: PairPlan | None = None
+
+    def __repr__(self) -> str:
+        rows = "an unknown number of" if self.n_rows is None else f"{self.n_rows:,}"
+        return (
+            f"<Plan of {rows} rows, {self.n_classes:,} classes, {len(self.columns):,} columns: "
+            f"{'' if self.exact else 'at least '}{self.total:,} bytes>"
+        )
 
 
 def plan(

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastbayes.core.batch import Batch
 from fastbayes.core.errors import SchemaError
-from fastbayes.evaluation.calibrate.calibrated_isotonic import Isotonic
-from fastbayes.evaluation.calibrate.calibrated_rows import CalibrationLosses, RowBuffer
-from fastbayes.evaluation.calibrate.calibrated_scorer import CalibratedScorer
-from fastbayes.evaluation.calibrate.calibrated_temperature import Temperature
 from fastbayes.evaluation.calibrate.held_out_posteriors import HeldOut, held_out, held_out_of_arrays
-from fastbayes.evaluation.calibrate.meta_estimator import MetaEstimator
+from fastbayes.evaluation.calibrate.posterior_maps import (
+    MAPS,
+    CalibrationLosses,
+    Isotonic,
+    RowBuffer,
+    Temperature,
+)
+from fastbayes.models.discrete.naive_bayes import NaiveBayes
 from fastbayes.models.estimator.base import Classifier, TableRows
 from fastbayes.models.estimator.inputs import open_training
+from fastbayes.models.estimator.log_space import (
+    Floats,
+    log_sum_exp,
+    normalise,
+    row_argmax,
+    row_max,
+    settle,
+)
 from fastbayes.models.estimator.model import ScoreRows
 from fastbayes.models.estimator.parameters import fitted, parameter, whole
 from fastbayes.models.estimator.store import made
@@ -25,13 +37,76 @@ from fastbayes.models.estimator.unavailable import unavailable, when_fitted
 from fastbayes.models.leave_one_out.loo import kind_of
 from fastbayes.models.sklearn.drop_in_base import DropIn
 
-MAPS: dict[str, type[Temperature] | type[Isotonic]] = {
-    "temperature": Temperature,
-    "isotonic": Isotonic,
-}
+# What a calibrated classifier has from its model.
+FROM_MODEL = ("schema_", "statistics_", "unseen", "threads")
+# Log joints this close to the best, in units of it, tie: they differ by rounding alone.
+EXACT = 8 * 2.0**-53
 
 
-class Calibrated(MetaEstimator):
+class CalibratedScorer:
+    """Log joints, posteriors and predictions of a calibrated model; immutable, thread-safe.
+
+    `calibration` changes log posteriors in place; `log_prior`, (n_classes,) nats, is not changed: a
+    row that no class can have made gets it.
+    """
+
+    def __init__(
+        self, scorer: Any, calibration: Callable[[Floats], None], log_prior: Floats
+    ) -> None:
+        self._scorer = scorer
+        self._map = calibration
+        self._log_prior = log_prior
+
+    def log_joint(self, *told: Any) -> None:
+        """Write calibrated log posterior + log evidence of the model, (n_rows, n_classes).
+
+        Told are rows, as the model's scorer takes them, and where to write.
+        """
+        out = told[-1]
+        self._scorer.log_joint(*told)
+        evidence = log_sum_exp(out)
+        possible = np.isfinite(evidence)
+        if possible.all():
+            self._calibrate(out)
+            out += evidence[:, None]
+        elif possible.any():
+            some = out[possible]
+            self._calibrate(some)
+            out[possible] = some + evidence[possible, None]
+
+    def posterior(self, *told: Any) -> int:
+        """Write P(c | x), (n_rows, n_classes); return how many rows took the prior."""
+        lost = self._log_posterior(*told)
+        np.exp(told[-1], out=told[-1])
+        return lost
+
+    def predict(self, *told: Any) -> int:
+        """Write the most probable class of every row; return how many rows took the prior."""
+        *rows, out = told
+        posterior = np.empty((len(out), len(self._log_prior)))
+        lost = self._log_posterior(*rows, posterior)
+        out[:] = row_argmax(posterior)
+        return lost
+
+    def _log_posterior(self, *told: Any) -> int:
+        out = told[-1]
+        self._scorer.log_joint(*told)
+        lost = np.isneginf(row_max(out))
+        self._calibrate(out)
+        out[lost] = self._log_prior
+        return int(lost.sum())
+
+    def _calibrate(self, joint: Floats) -> None:
+        """Turn log joints into calibrated log posteriors, in place."""
+        nothing = np.zeros(joint.shape[1])
+        settle(joint, nothing)
+        top = row_max(joint)[:, None]
+        np.copyto(joint, top, where=joint >= top - EXACT * np.abs(top))
+        normalise(joint, nothing)
+        self._map(joint)
+
+
+class Calibrated(TableRows):
     """A classifier whose posteriors are mapped so that they agree with frequencies.
 
     The map is learned from the posteriors of rows by the model without them, so that no rows are
@@ -69,6 +144,11 @@ class Calibrated(MetaEstimator):
     array([[0.26, 0.74]])
     """
 
+    model: Any = parameter(
+        "The classifier, by default `NaiveBayes()`; it is left as it is, and a copy is fitted.",
+        default=None,
+        kw_only=False,
+    )
     method: str = parameter(
         """
         "temperature": the log posteriors are divided by one number, which changes no order and no
@@ -96,8 +176,81 @@ class Calibrated(MetaEstimator):
     log_loss_: tuple[float, float] = fitted(
         "Mean log-loss of the rows, each scored by the model without it, before and after the map."
     )
+    model_: Any = fitted("The fitted model.")
 
     # -- parameters ----------------------------------------------------------------------------
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the constructor's parameters and their values.
+
+        Parameters
+        ----------
+        deep
+            Whether to return those of the model too, as `model__alpha`.
+
+        Returns
+        -------
+        dict
+            Value by parameter name.
+        """
+        params = super().get_params(deep)
+        if deep and hasattr(self.model, "get_params"):
+            inner = self.model.get_params(deep)
+            params |= {f"model__{name}": value for name, value in inner.items()}
+        return params
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters by name, those of the model as `model__alpha`.
+
+        Parameters
+        ----------
+        **params
+            New values.
+
+        Returns
+        -------
+        Self
+            The estimator.
+
+        Raises
+        ------
+        ValueError
+            When a name is not a parameter.
+        """
+        start = "model__"
+        super().set_params(**{n: v for n, v in params.items() if not n.startswith(start)})
+        inner = {n.removeprefix(start): v for n, v in params.items() if n.startswith(start)}
+        if inner:
+            if not hasattr(self.model, "set_params"):
+                raise ValueError(
+                    f"Invalid parameter {start + next(iter(inner))!r} for estimator Calibrated: "
+                    f"model={self.model!r} has no parameters."
+                )
+            self.model.set_params(**inner)
+        return self
+
+    def unfitted(self) -> Any:
+        """Return a copy of the model that is to be fitted.
+
+        Returns
+        -------
+        Classifier
+            One with the same parameters.
+        """
+        if self.model is None:
+            return NaiveBayes()
+        return type(self.model)(**self.model.get_params(deep=False))
+
+    @property
+    def _allow_nan(self) -> bool:  # type: ignore[override]
+        return bool(self.unfitted()._allow_nan)
+
+    @property
+    def _flags_are_numbers(self) -> bool:  # type: ignore[override]
+        return bool(self.unfitted()._flags_are_numbers)
+
+    def __sklearn_tags__(self) -> Any:
+        return self.unfitted().__sklearn_tags__()
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -209,6 +362,42 @@ class Calibrated(MetaEstimator):
     decision_function = when_fitted(TableRows.decision_function)
 
     # -- what the model says -------------------------------------------------------------------
+
+    def __getattr__(self, name: str) -> Any:
+        if name in FROM_MODEL and "model_" in vars(self):
+            return getattr(self.model_, name)
+        return object.__getattribute__(self, name)  # the error of what is not there
+
+    def _has_class(self, y: Any) -> NDArray[np.bool_] | None:
+        known: NDArray[np.bool_] | None = self.model_._has_class(y)
+        return known
+
+    def _log_prior(self) -> Floats:
+        return np.asarray(self.model_._log_prior())
+
+    def _class_margin(self) -> Floats:
+        return np.asarray(self.model_._class_margin())
+
+    def _explained_prior(self) -> Floats:
+        return np.asarray(self.model_._explained_prior())
+
+    def _contributions(self, batch: Batch, out: Floats) -> None:
+        self.model_._contributions(batch, out)
+
+    def _explained(self, X: Any) -> tuple[Floats, dict[str, int], Floats | None]:
+        told: tuple[Floats, dict[str, int], Floats | None] = self.model_._explained(X)
+        return told
+
+    def _feature_names(self) -> tuple[str, ...]:
+        return tuple(self.model_._feature_names())
+
+    def _drawn(self, codes: NDArray[np.intp], random: np.random.Generator) -> dict[str, Any]:
+        drawn: dict[str, Any] = self.model_._drawn(codes, random)
+        return drawn
+
+    def _target_column(self, codes: NDArray[np.intp]) -> tuple[str, Any]:
+        named: tuple[str, Any] = self.model_._target_column(codes)
+        return named
 
     @property
     def n_parameters_(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,18 +16,17 @@ from fastbayes.core.errors import DataError, FastBayesWarning, SchemaError
 from fastbayes.core.schema import Schema
 from fastbayes.data.encode import Encoder
 from fastbayes.data.folds import FoldsByPlace
-from fastbayes.data.segments import Segment
-from fastbayes.evaluation.calibrate.calibrated_temperature import Scan
-from fastbayes.evaluation.validate.fold_training import fitted_without_folds
+from fastbayes.evaluation.calibrate.posterior_maps import Scan
 from fastbayes.evaluation.validate.scoring import (
     Contestant,
     Fitted,
-    Part,
     Parts,
-    ScoredBlock,
+    fitted_without_folds,
+    parts_of,
     scores,
 )
 from fastbayes.models.estimator.log_space import Floats, normalise, row_max
+from fastbayes.models.estimator.loo_base import LooScorer
 from fastbayes.models.estimator.protocol import (
     check_features,
     check_labels,
@@ -36,44 +35,33 @@ from fastbayes.models.estimator.protocol import (
     split_target,
 )
 from fastbayes.models.leave_one_out.loo import loo_scorer
-from fastbayes.scan import engine
 from fastbayes.scan.counting import Opened, with_folds
 
 logger = logging.getLogger("fastbayes")
 
 
-class LogPosteriors:
-    """Scores rows that were not fitted with, as `scoring` has them, in nats.
+class LogPosteriors(LooScorer):
+    """Scores rows that were not fitted with in nats, all -inf where no class is possible."""
 
-    Parameters
-    ----------
-    scorer
-        What the models give that were not fitted with the rows.
-    log_joint
-        Writes ln P(c, x) of a batch.
-    """
-
-    def __init__(self, scorer: Any, log_joint: Callable[[Batch, Floats], Any]) -> None:
+    def __init__(self, scorer: LooScorer) -> None:
         self._scorer = scorer
-        self._log_joint = log_joint
 
     def posterior(self, batch: Batch, out: Floats) -> int:
-        """Write ln P(c | x) into `out`, all -inf where no class is possible; return these rows."""
-        self._log_joint(batch, out)
+        """Write ln P(c | x) into `out`; return how many rows have no possible class."""
+        self._scorer.log_joint(batch, out)
         return to_log_posterior(out)
 
     def doubtful(self, batch: Batch) -> NDArray[np.int64]:
         """Return the positions of rows that take all others to be scored."""
-        return np.asarray(self._scorer.doubtful(batch))
+        return self._scorer.doubtful(batch)
 
     def rest(self, batch: Batch) -> Any:
         """Return the moments of rows, none of them doubtful, where these are of use, else None."""
         return self._scorer.rest(batch)
 
-    def settled(self, batch: Batch, others: Any) -> LogPosteriors:
+    def settled(self, batch: Batch, others: Any) -> LooScorer:
         """Return what scores all doubtful rows together."""
-        scorer = self._scorer.settled(batch, others)
-        return LogPosteriors(scorer, scorer.log_joint)
+        return LogPosteriors(self._scorer.settled(batch, others))
 
 
 def to_log_posterior(joint: Floats) -> int:
@@ -145,12 +133,8 @@ def one_by_one(
     encoder = Encoder.applying_to(schema, source.schema, target=target, weight=weight)
     encoder.expect(source.n_rows)
 
-    def parts(segment: Segment) -> Iterator[ScoredBlock]:
-        for block, encoded in engine.encoded_blocks(segment, encoder):
-            yield ScoredBlock(block.num_rows, [Part(0, encoded.batch, encoded.kept)])
-
-    alone = LogPosteriors(scorer, scorer.log_joint)
-    scan = scan_of(source, parts, [alone], len(schema.classes), threads)
+    alone = [LogPosteriors(scorer)]
+    scan = scan_of(source, parts_of(encoder), alone, len(schema.classes), threads)
     return HeldOut("leave_one_out", scorer.fixed, scan)
 
 
@@ -176,15 +160,7 @@ def by_folds(model: Any, source: Any, target: str, weight: str | None, folds: in
         model.memory_limit,
     )
 
-    def scorer(fitted: Any) -> LogPosteriors:
-        scorers = fitted._scorers()
-
-        def log_joint(batch: Batch, out: Floats) -> None:
-            scorers(batch.cells).log_joint(batch.codes, batch.numeric, out)
-
-        return LogPosteriors(Fitted(fitted), log_joint)
-
-    each = [scorer(fitted) for fitted in models]
+    each = [LogPosteriors(Fitted(fitted)) for fitted in models]
     scan = scan_of(source, parts, each, len(schema.classes), model.threads)
     return HeldOut("k_fold", ("schema",), scan)
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastbayes.core.text_tables import ShortRepr
 from fastbayes.evaluation.curves.curve_table import METRICS, LearningCurve, check_metric
 
 Floats = NDArray[np.float64]
@@ -18,8 +19,8 @@ DRAWS = 10_000
 SAME = 1e-12
 
 
-@dataclass(frozen=True)
-class Crossover:
+@dataclass(frozen=True, repr=False)
+class Crossover(ShortRepr):
     """Where one model overtakes another.
 
     Attributes

@@ -20,7 +20,8 @@ from fastbayes.data.encode import Encoder
 from fastbayes.data.memory import TableSource
 from fastbayes.data.segments import Source, combine
 from fastbayes.evaluation.calibrate.calibration import Calibrated
-from fastbayes.evaluation.validate.fold_training import applying, learns_by_subtraction
+from fastbayes.evaluation.curves.fit_source import fit_rows
+from fastbayes.evaluation.validate.scoring import applying, learns_by_subtraction
 from fastbayes.evaluation.validation import Evaluator
 from fastbayes.models.estimator.base import Classifier
 from fastbayes.models.registry import candidates
@@ -183,15 +184,11 @@ def from_counts(model: Any, stats: Statistics) -> Any:
 
 def from_rows(model: Any, rows: SampledRows, source: Source) -> Any:
     """Return a model fitted to rows, with the classes and domains of all rows."""
-    model._check_parameters()
     if isinstance(model, Calibrated):
+        model._check_parameters()
         inner = from_rows(model.unfitted(), rows, source)
         return model.calibrate(inner, source, str(rows.opened.target), rows.opened.weight)
-    stats = model._scanned(model._scans(source, rows.learning))
-    model._learned(stats)
-    model._set_features(*model._features_of(stats))
-    model._caution()
-    return model
+    return fit_rows(model, source, rows.learning)
 
 
 class Arrays(NamedTuple):

@@ -30,8 +30,14 @@ from fastbayes.evaluation.curves.curve_models import (
     from_counts,
     from_rows,
 )
-from fastbayes.evaluation.validate.fold_training import applying
-from fastbayes.evaluation.validate.scoring import Contestant, Fitted, Part, ScoredBlock, scores
+from fastbayes.evaluation.validate.scoring import (
+    Contestant,
+    Fitted,
+    Part,
+    ScoredBlock,
+    applying,
+    scores,
+)
 from fastbayes.evaluation.validation import Evaluator
 from fastbayes.scan import engine
 from fastbayes.scan.counting import Opened

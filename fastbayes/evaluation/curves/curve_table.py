@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from fastbayes.core.text_tables import ShortRepr, aligned
 from fastbayes.evaluation.intervals import Interval, mean_interval
 from fastbayes.evaluation.plots import figure, written
-from fastbayes.evaluation.validate.leaderboard import aligned
 
 Floats = NDArray[np.float64]
 
@@ -25,8 +25,8 @@ MOST = {"accuracy": 1.0, "log_loss": math.inf, "brier": 2.0}
 NAMES = {"accuracy": "accuracy", "log_loss": "log-loss, nats", "brier": "Brier score"}
 
 
-@dataclass(frozen=True, eq=False)
-class LearningCurve:
+@dataclass(frozen=True, eq=False, repr=False)
+class LearningCurve(ShortRepr):
     """How good models are that learned from more and more rows.
 
     Attributes
@@ -277,7 +277,7 @@ class LearningCurve:
                 rows.append((name if s == 0 else "", f"{size:,}", *cells))
         notes = [f"  {name}: not fitted to {reason}" for name, reason in self.reasons.items()]
         notes += [f"  {name}: cautions of {caution}" for name, caution in self.cautions.items()]
-        return "\n".join([head, "", *aligned(rows, 0), *notes])
+        return "\n".join([head, "", *aligned(rows), *notes])
 
 
 def _limits(means: Floats, ends: Floats) -> tuple[float, float]:

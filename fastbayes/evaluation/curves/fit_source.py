@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fastbayes.core.errors import SchemaError
+from fastbayes.data.encode import Encoder
+from fastbayes.data.segments import Source
 from fastbayes.data.unify import unknown_column
 from fastbayes.evaluation.calibrate.calibration import Calibrated
 from fastbayes.models.discrete.spode import CRITERIA
@@ -59,14 +61,35 @@ def fit_source(
     for name in _named(model):
         if name not in features:
             raise SchemaError(unknown_column(name, features, where))
-    stats = model._scanned(model._scans(rows, opened.learning, progress=progress))
-    check_learnable(stats, where)
-    model._learned(stats)
-    model._set_features(*model._features_of(stats))
-    model._caution()
+    fit_rows(model, rows, opened.learning, progress)
     if calibrated is not model:
         assert opened.target is not None
         calibrated.calibrate(model, rows, opened.target, opened.weight)
+
+
+def fit_rows(
+    model: Any, rows: Source, learning: Callable[..., Encoder], progress: Progress | None = None
+) -> Any:
+    """Return a classifier of tables, once it is fitted to rows that are open.
+
+    Parameters
+    ----------
+    model
+        The classifier.
+    rows
+        A source of the rows.
+    learning
+        Gives an encoder of them, as `Encoder.learning` does; takes `cuts`.
+    progress
+        As in `count`.
+    """
+    model._check_parameters()
+    stats = model._scanned(model._scans(rows, learning, progress=progress))
+    check_learnable(stats, rows.description)
+    model._learned(stats)
+    model._set_features(*model._features_of(stats))
+    model._caution()
+    return model
 
 
 def _named(model: Any) -> list[str]:

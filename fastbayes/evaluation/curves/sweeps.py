@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +13,10 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from fastbayes.core.errors import DataError
+from fastbayes.core.text_tables import aligned, brief
 from fastbayes.evaluation.curves.fit_source import fit_source
 from fastbayes.evaluation.plots import figure, written
-from fastbayes.evaluation.validate.cross_validation import labelled_parts, left_out_scores
-from fastbayes.evaluation.validate.leaderboard import aligned
+from fastbayes.evaluation.validate.cross_validation import labelled, left_out_scores
 from fastbayes.evaluation.validate.scoring import Contestant, Fitted, scores
 from fastbayes.evaluation.validation import Evaluation
 from fastbayes.models.discrete.naive_bayes import NaiveBayes
@@ -29,11 +29,13 @@ Floats = NDArray[np.float64]
 # Three to each power of ten.
 ALPHAS = tuple(float(f"{x:.3g}") for x in np.geomspace(1e-3, 1e2, 16))
 METHODS = ("leave_one_out", "training", "held_out")
+# Values that a `repr` shows, besides the best.
+SHOWN = 12
 # Log-losses closer than this share of themselves are equal.
 SAME = 1e-12
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Sweep:
     """How good a model is for each value of a parameter.
 
@@ -142,14 +144,22 @@ class Sweep:
         return written(made, path, force=force)
 
     def __str__(self) -> str:
+        return self._text(range(len(self.values)))
+
+    def __repr__(self) -> str:
+        some = np.linspace(0, len(self.values) - 1, SHOWN).astype(int)
+        return brief(self._text(sorted({*some.tolist(), self._best})))
+
+    def _text(self, which: Iterable[int]) -> str:
+        """Return the figures of some values, by their places."""
         head = f"{self.method.replace('_', '-')} of {self.rows:,.10g} rows"
         head += f", {' and '.join(self.fixed)} fixed" if self.fixed else ""
         rows = [(self.parameter, "accuracy", "log-loss", "")]
-        figures = zip(self.values, self.accuracy, self.log_loss, strict=True)
-        for i, (value, accuracy, log_loss) in enumerate(figures):
+        for i in which:
             mark = "best" if i == self._best else ""
-            rows.append((f"{value:.6g}", f"{accuracy:.6f}", f"{log_loss:.6f}", mark))
-        return "\n".join([head, "", *(line.rstrip() for line in aligned(rows, 0))])
+            figures = f"{self.accuracy[i]:.6f}", f"{self.log_loss[i]:.6f}"
+            rows.append((f"{self.values[i]:.6g}", *figures, mark))
+        return "\n".join([head, "", *(line.rstrip() for line in aligned(rows))])
 
 
 def swept(
@@ -292,12 +302,12 @@ def alpha_sweep(
         if method == "held_out":
             rows, labels = test if isinstance(test, tuple) else (test, None)
             weight = test_weight
-        opened, parts = labelled_parts(
+        opened = labelled(
             *(stats.schema, rows, labels, weight), unseen=model.unseen, filesystem=filesystem
         )
         fitted = [one.fit_statistics(stats) for one in made]
         contestants = [Contestant(one.classes_, [Fitted(one)]) for one in fitted]
-        found, _ = scores(opened, parts, contestants, ranks=False, **told)
+        found, _ = scores(opened.source, opened.parts, contestants, ranks=False, **told)
         where = opened.description
     try:
         figures = [score.evaluators[0].result() for score in found]

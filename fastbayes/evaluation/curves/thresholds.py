@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -38,7 +39,7 @@ N_THRESHOLDS = 64
 CHUNK, LEAST_ROWS = 1 << 16, 4_096
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class ThresholdSweep(Sweep):
     """How good Bernoulli naive Bayes is for each threshold.
 
@@ -92,10 +93,10 @@ class ThresholdSweep(Sweep):
         told = {"accuracy": self.separate.accuracy, "log_loss": self.separate.log_loss}
         return {**super().to_dict(), "features": self.features.to_pylist(), "separate": told}
 
-    def __str__(self) -> str:
+    def _text(self, which: Iterable[int]) -> str:
         s = self.separate
         own = f"each feature at its own: accuracy {s.accuracy:.6f}, log-loss {s.log_loss:.6f}"
-        return f"{super().__str__()}\n\n{own}"
+        return f"{super()._text(which)}\n\n{own}"
 
 
 def threshold_sweep(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,23 +14,19 @@ from fastbayes.core.errors import DataError, FastBayesError, MemoryLimitError, S
 from fastbayes.core.schema import Schema
 from fastbayes.data.encode import Encoder
 from fastbayes.data.folds import Folds
-from fastbayes.data.segments import Segment
 from fastbayes.evaluation.validate.cross_validation import Validation, of_folds, validation
-from fastbayes.evaluation.validate.fold_training import (
-    FoldScans,
-    applying,
-    learned_cuts,
-    parts_by_encoder,
-    parts_of_folds,
-)
 from fastbayes.evaluation.validate.leaderboard import Comparison, Entry, ranked
 from fastbayes.evaluation.validate.scoring import (
     Contestant,
     Fitted,
-    Part,
+    FoldScans,
     Parts,
     Score,
-    ScoredBlock,
+    applying,
+    learned_cuts,
+    parts_by_encoder,
+    parts_of,
+    parts_of_folds,
     scores,
 )
 from fastbayes.models.discrete.one_dependence import OneDependence
@@ -272,12 +268,7 @@ class ComparisonRunner:
 
     def by_leaving_out(self, loss: Any) -> list[Entry]:
         """Score every row by the counts without it."""
-        encoder = applying(self.opened, self.stats.schema)
-
-        def parts(segment: Segment) -> Iterator[ScoredBlock]:
-            for block, encoded in engine.encoded_blocks(segment, encoder):
-                yield ScoredBlock(block.num_rows, [Part(0, encoded.batch, encoded.kept)])
-
+        parts = parts_of(applying(self.opened, self.stats.schema))
         for runner in self._standing():
             runner.attempt(lambda r: [loo_scorer(r.model)])
 

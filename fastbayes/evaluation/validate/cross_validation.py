@@ -1,12 +1,12 @@
-"""`leave_one_out` and `k_fold`: how good a model is on rows that it was not fitted with."""
+"""`evaluate`, `leave_one_out` and `k_fold`: how good a model is on labelled rows."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,31 +17,30 @@ from fastbayes.data.apply import open_for
 from fastbayes.data.encode import Encoded, Encoder
 from fastbayes.data.folds import FoldsByPlace
 from fastbayes.data.join import is_name
-from fastbayes.data.segments import Segment, Source
-from fastbayes.evaluation.validate.fold_training import fitted_without_folds
+from fastbayes.data.segments import Source
 from fastbayes.evaluation.validate.scoring import (
     Contestant,
     Fitted,
-    Part,
     Parts,
     Score,
-    ScoredBlock,
+    fitted_without_folds,
+    parts_of,
     scores,
 )
 from fastbayes.evaluation.validation import Evaluation, Evaluator
 from fastbayes.models.estimator.base import Classifier
 from fastbayes.models.estimator.loo_base import LooScorer
 from fastbayes.models.leave_one_out.loo import unfitted_loo_scorer
-from fastbayes.scan import engine
 from fastbayes.scan.counting import opened_to_learn, with_labels
 from fastbayes.scan.engine import Progress
+from fastbayes.scan.sink import log_rest, schema_of
 from fastbayes.statistics.bundle import Statistics
 
 logger = logging.getLogger("fastbayes")
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Validation(Evaluation):
     """Figures of a classifier on rows that it was not fitted with.
 
@@ -60,8 +59,8 @@ class Validation(Evaluation):
 
     method: str = ""
     fixed: tuple[str, ...] = ("schema",)
-    proba: Floats | None = field(default=None, repr=False)
-    folds: dict[str, Evaluation] = field(default_factory=dict, repr=False)
+    proba: Floats | None = None
+    folds: dict[str, Evaluation] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as plain numbers and lists for JSON, without the probabilities."""
@@ -79,6 +78,83 @@ class Validation(Evaluation):
 def validation(figures: Evaluation, **more: Any) -> Validation:
     """Return figures with what they were taken of."""
     return Validation(**{f.name: getattr(figures, f.name) for f in fields(figures)}, **more)
+
+
+def evaluate(
+    model: Any,
+    source: Any,
+    target: Any = None,
+    *,
+    sample_weight: Any = None,
+    loss: Any = None,
+    filesystem: Any = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Evaluation:
+    """Score labelled rows in one scan: accuracy, log-loss, AUC, Brier, calibration, confusion.
+
+    Parameters
+    ----------
+    model
+        A fitted model of named columns.
+    source
+        As in `fastbayes.count`.
+    target
+        Name of the class column or (n_rows,) labels; the name at fit by default. Rows without a
+        class are left out.
+    sample_weight
+        Name of the weight column, or (n_rows,) weights.
+    loss
+        Loss matrix as in `decide`.
+    filesystem
+        A pyarrow or fsspec file system for the source.
+    threads
+        Worker threads; they never change a bit of the result.
+    progress
+        Called with the number of rows done since the last call.
+
+    Returns
+    -------
+    Evaluation
+        The figures.
+
+    Raises
+    ------
+    DataError
+        When the data cannot be used, or hold a class that the model does not know; the message
+        names it and its row.
+    """
+    schema = schema_of(model, "evaluate")
+    rows = labelled(
+        schema, source, target, sample_weight, unseen=model.unseen, filesystem=filesystem
+    )
+    log_rest(rows.unused, rows.description)
+    contestant = Contestant(model.classes_, [Fitted(model)])
+    (score,), found = scores(
+        rows.source, rows.parts, [contestant], loss=loss, threads=threads, progress=progress
+    )
+    if found.n_rows and found.dropped == found.n_rows:
+        raise DataError(
+            f"{rows.description}: column {rows.target!r} is null in all {found.n_rows} rows; name "
+            "the column of the true classes as target"
+        )
+    if found.dropped:
+        logger.info("left out %d rows without a class", found.dropped)
+    if score.lost:
+        logger.info("%d rows are impossible under every class", score.lost)
+    for feature, n in zip(schema.categorical, np.atleast_1d(found.unseen), strict=False):
+        if n:
+            logger.info("column %r: %d values were not seen at fit", feature.name, n)
+    return _figures(score, rows.description)
+
+
+def _figures(score: Score, where: str) -> Evaluation:
+    """Return the figures of rows that have no folds."""
+    try:
+        found: Evaluation = score.evaluators[0].result()
+    except DataError as error:
+        raise DataError(f"{where}: {error}") from error
+    return found
 
 
 def leave_one_out(
@@ -162,10 +238,7 @@ def leave_one_out(
         threads=threads,
         progress=progress,
     )
-    try:
-        figures = score.evaluators[0].result()
-    except DataError as error:
-        raise DataError(f"{where}: {error}") from error
+    figures = _figures(score, where)
     kept = probabilities(score, len(stats.schema.classes)) if proba else None
     return validation(figures, method="leave-one-out", fixed=scorer.fixed, proba=kept)
 
@@ -218,13 +291,11 @@ def left_out_scores(
             "it"
         )
     scorers, schema = [unfitted_loo_scorer(model, stats) for model in models], stats.schema
-    opened, parts = labelled_parts(
-        schema, source, target, sample_weight, filesystem=filesystem, counted=stats
-    )
+    rows = labelled(schema, source, target, sample_weight, filesystem=filesystem, counted=stats)
     contestants = [Contestant(schema.class_labels, [scorer]) for scorer in scorers]
-    found, counted = scores(
-        opened,
-        parts,
+    found, scanned = scores(
+        rows.source,
+        rows.parts,
         contestants,
         loss=loss,
         proba=proba,
@@ -232,11 +303,29 @@ def left_out_scores(
         threads=threads,
         progress=progress,
     )
-    _check_rows(counted, stats)
-    return found, scorers, opened.description
+    _check_rows(scanned.classes, stats)
+    return found, scorers, rows.description
 
 
-def labelled_parts(
+class Labelled(NamedTuple):
+    """Labelled rows that are open, and what encodes their blocks by a schema.
+
+    target  the column of the classes
+    unused  columns that the schema does not know
+    """
+
+    source: Source
+    parts: Parts
+    target: str | None
+    unused: list[str]
+
+    @property
+    def description(self) -> str:
+        """What the rows are called."""
+        return self.source.description
+
+
+def labelled(
     schema: Schema,
     source: Any,
     target: Any,
@@ -245,36 +334,21 @@ def labelled_parts(
     unseen: str = "ignore",
     filesystem: Any = None,
     counted: Statistics | None = None,
-) -> tuple[Source, Parts]:
-    """Return labelled rows that are open, and what encodes their blocks by a schema.
+) -> Labelled:
+    """Open labelled rows, which are those that were `counted` where that is given.
 
-    Parameters
-    ----------
-    schema
-        Of the models.
-    source, target, sample_weight, filesystem
-        As in `leave_one_out`.
-    unseen
-        What values outside the schema do.
-    counted
-        Statistics of the rows, where these must be the ones that were counted.
+    Values outside the schema of the models are treated as `unseen` says.
     """
     truth = schema.target if target is None else target
     also = [str(name) for name in (truth, sample_weight) if is_name(name)]
-    opened, _ = open_for(schema, source, also=also, filesystem=filesystem)
-    labelled, target_name, weight_name = with_labels(opened, truth, sample_weight)
+    opened, unused = open_for(schema, source, also=also, filesystem=filesystem)
+    rows, target_name, weight_name = with_labels(opened, truth, sample_weight)
     encoder = Encoder.applying_to(
-        schema, labelled.schema, unseen=unseen, target=target_name, weight=weight_name
+        schema, rows.schema, unseen=unseen, target=target_name, weight=weight_name
     )
-    encoder.expect(labelled.n_rows)
-
-    def parts(segment: Segment) -> Iterator[ScoredBlock]:
-        for block, encoded in engine.encoded_blocks(segment, encoder):
-            if counted is not None:
-                _check_counted(encoded, counted)
-            yield ScoredBlock(block.num_rows, [Part(0, encoded.batch, encoded.kept)])
-
-    return labelled, parts
+    encoder.expect(rows.n_rows)
+    check = None if counted is None else partial(_check_counted, counted)
+    return Labelled(rows, parts_of(encoder, check), target_name, unused)
 
 
 def k_fold(
@@ -417,7 +491,7 @@ def probabilities(score: Score, n_classes: int) -> Floats:
     return np.concatenate([np.empty((0, n_classes)), *score.proba])
 
 
-def _check_counted(encoded: Encoded, stats: Statistics) -> None:
+def _check_counted(stats: Statistics, encoded: Encoded) -> None:
     schema, values, batch = stats.schema, stats.values, encoded.batch
     strange = [int(encoded.unseen.argmax())] if encoded.unseen.any() else []
     assert batch.classes is not None

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from fastbayes.core.text_tables import ShortRepr, aligned
 from fastbayes.evaluation.validate.cross_validation import Validation
 
 # Log-losses closer than this share of themselves are equal.
@@ -18,8 +19,8 @@ SAME = 1e-12
 _HEAD = ("model", "accuracy", "log-loss", "Brier", "fit s", "predict s", "memory", "parameters")
 
 
-@dataclass(frozen=True, eq=False)
-class Entry:
+@dataclass(frozen=True, eq=False, repr=False)
+class Entry(ShortRepr):
     """One model of a leaderboard.
 
     Attributes
@@ -72,9 +73,15 @@ class Entry:
             "reason": self.reason or None,
         }
 
+    def __str__(self) -> str:
+        f = self.figures
+        if f is None:
+            return f"<Entry {self.name}: {self.reason}>"
+        return f"<Entry {self.name}: accuracy {f.accuracy:.6f}, log-loss {f.log_loss:.6f}>"
 
-@dataclass(frozen=True, eq=False)
-class Comparison:
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison(ShortRepr):
     """A leaderboard of models on the same rows.
 
     Attributes
@@ -174,17 +181,6 @@ def _cells(entry: Entry) -> tuple[str, ...]:
         _size(entry.memory),
         f"{entry.parameters:,}",
     )
-
-
-def aligned(rows: Sequence[Sequence[str]], winners: int) -> list[str]:
-    """Return rows as lines of aligned columns, the first column to the left, winners marked."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for i, (name, *cells) in enumerate(rows):
-        mark = "* " if 0 < i <= winners else "  "
-        told = [cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)]
-        lines.append(mark + "  ".join([name.ljust(widths[0]), *told]))
-    return lines
 
 
 def _fixed(used: Sequence[Entry]) -> list[str]:

@@ -1,23 +1,35 @@
-"""One scan of labelled rows that scores several models, each on rows it was not fitted with."""
+"""One scan of labelled rows that scores several models, each fold by models without it."""
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS, Batch, joined, taken
-from fastbayes.core.errors import FastBayesError
+from fastbayes.core.errors import FastBayesError, MemoryLimitError
+from fastbayes.core.schema import Schema
+from fastbayes.data.encode import Encoded, Encoder, Place, filtered
+from fastbayes.data.folds import Folds, WithoutFold
 from fastbayes.data.segments import Segment, Source
 from fastbayes.evaluation.validation import Evaluator
+from fastbayes.models.estimator.base import Scans
+from fastbayes.models.estimator.loo_base import LooScorer
 from fastbayes.scan import engine
+from fastbayes.scan.counting import Opened
+from fastbayes.scan.discretization import cuts_without_folds, numeric_cuts
 from fastbayes.scan.engine import Progress
+from fastbayes.scan.fold_statistics import fold_positions, refuse, training
+from fastbayes.statistics.bundle import Statistics
 
+logger = logging.getLogger("fastbayes")
 Floats = NDArray[np.float64]
 Positions = NDArray[np.int64]
 
@@ -36,82 +48,50 @@ class Part(NamedTuple):
 
 
 class ScoredBlock(NamedTuple):
-    """Rows as they came, and those of them that take part."""
+    """Rows as they came, and those of them that take part.
+
+    encoded  how all of them were encoded, where there are no folds
+    """
 
     n_rows: int
     parts: Sequence[Part]
+    encoded: Encoded | None = None
 
 
-class HeldOutScorer(Protocol):
-    """What tells the posteriors of rows that were not fitted with."""
-
-    def posterior(self, batch: Batch, out: Floats) -> int:
-        """Write P(c | x) into `out`; return how many rows took the prior."""
-        ...
-
-    def doubtful(self, batch: Batch) -> Positions:
-        """Return the positions of rows that take all others to be scored."""
-        ...
-
-    def rest(self, batch: Batch) -> Any:
-        """Return the moments of rows, none of them doubtful, where these are of use, else None."""
-        ...
-
-    def settled(self, batch: Batch, others: Any) -> HeldOutScorer:
-        """Return what scores all doubtful rows together."""
-        ...
+# Encodes the blocks of a segment.
+Parts = Callable[[Segment], Iterator[ScoredBlock]]
 
 
-class Fitted:
-    """A model that was fitted without the rows that it is to score.
-
-    Parameters
-    ----------
-    model
-        A fitted model of named columns.
-    """
+class Fitted(LooScorer):
+    """A model of named columns that was fitted without the rows that it is to score."""
 
     def __init__(self, model: Any) -> None:
-        self._scorers = model._scorers()
+        self._of = model._scorers()
 
     def posterior(self, batch: Batch, out: Floats) -> int:
         """Write P(c | x) into `out`; return how many rows took the prior."""
-        lost: int = self._scorers(batch.cells).posterior(batch.codes, batch.numeric, out)
+        lost: int = self._of(batch.cells).posterior(batch.codes, batch.numeric, out)
         return lost
 
-    def doubtful(self, batch: Batch) -> Positions:
-        """Return no rows."""
-        return np.empty(0, np.int64)
-
-    def rest(self, batch: Batch) -> Any:
-        """Return nothing."""
-        return None
-
-    def settled(self, batch: Batch, others: Any) -> HeldOutScorer:
-        """Return itself."""
-        return self
+    def log_joint(self, batch: Batch, out: Floats) -> float:
+        """Write ln P(c, x) into `out`."""
+        self._of(batch.cells).log_joint(batch.codes, batch.numeric, out)
+        return 0.0
 
 
 @dataclass
 class Contestant:
     """A model under validation.
 
-    Parameters
-    ----------
-    classes
-        (n_classes,) labels.
-    scorers
-        One for each fold.
-    view
-        Which columns of a batch the model takes; None: all.
-    error
-        Why it could not score some row; then its score is worth nothing.
-    summary
-        Gives what sums the scores of a fold up, with `update` and `merge`; None: an `Evaluator`.
+    classes  (n_classes,) labels
+    scorers  one for each fold
+    view     which columns of a batch the model takes; None: all
+    error    why it could not score some row; then its score is worth nothing
+    summary  gives what sums the scores of a fold up, with `update` and `merge`; None: `Evaluator`
     """
 
     classes: NDArray[Any]
-    scorers: Sequence[HeldOutScorer]
+    scorers: Sequence[LooScorer]
     view: Callable[[Batch], Batch] | None = None
     error: FastBayesError | None = None
     summary: Callable[[], Any] | None = None
@@ -135,6 +115,7 @@ class Score:
     proba       probabilities of block after block, NaN in rows that take no part
     held        doubtful rows: where their probabilities go, their positions there, and they
     rest        moments of the other rows
+    lost        rows that took the prior
     seconds     processor time
     """
 
@@ -142,6 +123,7 @@ class Score:
     proba: list[Floats] = field(default_factory=list)
     held: list[tuple[Floats | None, Positions, Batch]] = field(default_factory=list)
     rest: Any = None
+    lost: int = 0
     seconds: float = 0.0
 
     def add(self, other: Score) -> None:
@@ -150,15 +132,31 @@ class Score:
             mine.merge(theirs)
         self.proba += other.proba
         self.held += other.held
-        self.rest = other.rest if self.rest is None else _sum(self.rest, other.rest)
+        self.add_rest(other.rest)
+        self.lost += other.lost
         self.seconds += other.seconds
 
+    def add_rest(self, rest: Any) -> None:
+        """Add moments, if there are any."""
+        if rest is not None:
+            self.rest = rest if self.rest is None else self.rest + rest
 
-def _sum(a: Any, b: Any) -> Any:
-    return a if b is None else a + b
 
+class Scanned(NamedTuple):
+    """What a scan came by.
 
-Parts = Callable[[Segment], Iterator[ScoredBlock]]
+    classes  (n_classes,) weight of the rows of each class
+    n_rows   rows; without folds `dropped` of them had no class
+    unseen   values that the schema does not know, by categorical column, where there are no folds
+    """
+
+    classes: Any = 0.0
+    n_rows: int = 0
+    dropped: int = 0
+    unseen: Any = 0
+
+    def __add__(self, other: tuple[Any, ...]) -> Scanned:
+        return Scanned(*(a + b for a, b in zip(self, other, strict=True)))
 
 
 def scores(
@@ -172,8 +170,8 @@ def scores(
     progress: Progress | None = None,
     strict: bool = True,
     ranks: bool = True,
-) -> tuple[list[Score], Floats]:
-    """Score all rows by all models in one scan; return their scores and the weight of each class.
+) -> tuple[list[Score], Scanned]:
+    """Score all rows by all models in one scan; return their scores, and of what rows.
 
     Parameters
     ----------
@@ -205,33 +203,35 @@ def scores(
 
         return [Score([summary(c) for _ in c.scorers]) for c in contestants]
 
-    def score(segment: Segment) -> tuple[list[Score], Floats, int]:
-        found, counted, n_rows = begun(), np.zeros(n_classes), 0
+    def score(segment: Segment) -> tuple[list[Score], Scanned]:
+        found, scanned = begun(), Scanned(np.zeros(n_classes))
         for block in parts(segment):
-            n_rows += block.n_rows
+            of_all = (0, 0) if (e := block.encoded) is None else (e.dropped, e.unseen)
+            counted = np.zeros(n_classes)
             for part in block.parts:
                 assert part.batch.classes is not None
                 counted += np.bincount(part.batch.classes, part.batch.weight, n_classes)
+            scanned += (counted, block.n_rows, *of_all)
             for contestant, mine in zip(contestants, found, strict=True):
                 if contestant.error is None:
                     with contestant.trying(strict):
                         _score(contestant, block, mine, n_classes, proba)
-        return found, counted, n_rows
+        return found, scanned
 
-    total, counted = begun(), np.zeros(n_classes)
-    for found, some, n_rows in engine.in_order(
+    total, scanned = begun(), Scanned(np.zeros(n_classes))
+    for found, some in engine.in_order(
         score, source.segments(BLOCK_ROWS), engine.resolved_threads(threads)
     ):
         for mine, theirs in zip(total, found, strict=True):
             mine.add(theirs)
-        counted += some
+        scanned += some
         if progress is not None:
-            progress(n_rows)
+            progress(some.n_rows)
     for contestant, mine in zip(contestants, total, strict=True):
         if contestant.error is None:
             with contestant.trying(strict):
                 _settle(contestant, mine)
-    return total, counted
+    return total, scanned
 
 
 def _score(
@@ -245,15 +245,13 @@ def _score(
         start = time.thread_time()
         seen = batch if contestant.view is None else contestant.view(batch)
         posterior = np.empty((batch.n_rows, n_classes))
-        scorer.posterior(seen, posterior)
+        mine.lost += scorer.posterior(seen, posterior)
         if len(aside := scorer.doubtful(seen)):
             mine.held.append((kept, aside if rows is None else rows[aside], taken(seen, aside)))
             certain = np.delete(np.arange(batch.n_rows), aside)
             seen, posterior = taken(seen, certain), posterior[certain]
             rows = certain if rows is None else rows[certain]
-        rest = scorer.rest(seen)
-        if rest is not None:
-            mine.rest = rest if mine.rest is None else mine.rest + rest
+        mine.add_rest(scorer.rest(seen))
         mine.seconds += time.thread_time() - start
         assert seen.classes is not None
         mine.evaluators[fold].update(posterior, seen.classes, seen.weight)
@@ -276,3 +274,181 @@ def _settle(contestant: Contestant, mine: Score) -> None:
         if kept is not None:
             kept[rows] = posterior[done : done + held.n_rows]
         done += held.n_rows
+
+
+class FoldScans:
+    """Scans of all rows but those of a fold, in the classes and domains of all rows.
+
+    Parameters
+    ----------
+    opened
+        The rows.
+    whole
+        Counts of their values, by folds.
+
+    Raises
+    ------
+    DataError
+        When a fold holds all rows.
+    """
+
+    def __init__(self, opened: Opened, whole: Statistics) -> None:
+        assert opened.folds is not None
+        self.opened, self.folds = opened, opened.folds
+        self.order, self.names = opened.folds.names()
+        for fold, name in zip(whole.folds, whole.fold_names, strict=True):
+            if fold.n_rows == whole.n_rows:
+                refuse(name)
+        schema = whole.schema
+        domains = {f.name: f.values for f in schema.categorical if f.cuts is None and not f.void}
+        domains[str(opened.target)] = schema.classes
+        self.learning = partial(opened.learning, domains=domains)
+
+    def of(self, fold: int) -> tuple[WithoutFold, Callable[..., Encoder]]:
+        """Return the rows without those of a fold, by its place, and what gives encoders."""
+        return WithoutFold(self.opened.source, self.folds, self.order[fold]), self.learning
+
+
+def parts_of(encoder: Encoder, check: Callable[[Encoded], None] | None = None) -> Parts:
+    """Return what encodes blocks that have no folds, and checks each if it is to."""
+
+    def parts(segment: Segment) -> Iterator[ScoredBlock]:
+        for block, encoded in engine.encoded_blocks(segment, encoder):
+            if check is not None:
+                check(encoded)
+            whole = Part(0, encoded.batch, encoded.kept)
+            yield ScoredBlock(block.num_rows, [whole], encoded)
+
+    return parts
+
+
+def parts_of_folds(folds: Folds, order: Sequence[int], encoder: Encoder) -> Parts:
+    """Return what splits blocks into folds that share one encoder."""
+
+    def parts(segment: Segment) -> Iterator[ScoredBlock]:
+        done = 0
+        for block, encoded in engine.encoded_blocks(segment, encoder):
+            codes = folds.of(segment, done, block)
+            done += block.num_rows
+            kept = np.arange(block.num_rows) if encoded.kept is None else encoded.kept
+            yield ScoredBlock(
+                block.num_rows,
+                [
+                    Part(fold, taken(encoded.batch, rows), kept[rows])
+                    for fold, rows in fold_positions(order, codes[kept])
+                ],
+            )
+
+    return parts
+
+
+def parts_by_encoder(folds: Folds, order: Sequence[int], encoders: Sequence[Encoder]) -> Parts:
+    """Return what splits blocks into folds, each with an encoder of its own."""
+
+    def parts(segment: Segment) -> Iterator[ScoredBlock]:
+        done = 0
+        for block in segment.batches():
+            codes = folds.of(segment, done, block)
+            place = Place(
+                segment.origin, segment.first_row + done if segment.first_row >= 0 else -1
+            )
+            done += block.num_rows
+            found = []
+            for fold, rows in fold_positions(order, codes):
+                mine = np.zeros(block.num_rows, np.bool_)
+                mine[rows] = True
+                encoded = encoders[fold].encode(filtered(block, mine), place)
+                # The codes last until the thread encodes again.
+                batch = taken(encoded.batch, np.arange(encoded.batch.n_rows))
+                found.append(
+                    Part(fold, batch, rows if encoded.kept is None else rows[encoded.kept])
+                )
+            yield ScoredBlock(block.num_rows, found)
+
+    return parts
+
+
+def applying(opened: Opened, schema: Schema) -> Encoder:
+    """Return an encoder of the rows, with their classes, by the schema of models."""
+    encoder = Encoder.applying_to(
+        schema, opened.source.schema, target=opened.target, weight=opened.weight
+    )
+    encoder.expect(opened.source.n_rows)
+    return encoder
+
+
+def learns_by_subtraction(model: Any, encoder: Encoder) -> bool:
+    """Return whether statistics of folds are all that a model learns from.
+
+    Parameters
+    ----------
+    model
+        An unfitted classifier of tables.
+    encoder
+        An encoder that learns, made without cut points.
+    """
+    by_rows = getattr(model, "_reads_rows", False) or getattr(model, "select", None)
+    if "families" in model._statistics or by_rows:
+        return False
+    to_cut = model._to_cut(encoder)
+    return to_cut is None or not learned_cuts(*to_cut)
+
+
+def learned_cuts(encoder: Encoder, discretize: Any) -> bool:
+    """Return whether cut points depend on the rows: there are such columns, and none are given."""
+    numeric = [feature.name for feature, book in encoder.features if book is None]
+    if not numeric:
+        return False
+    given = discretize if isinstance(discretize, Mapping) else {}
+    return not all(
+        name in given
+        and not isinstance(given[name], str)
+        and not (isinstance(given[name], tuple) and isinstance(given[name][0], str))
+        for name in numeric
+    )
+
+
+def fitted_without_folds(
+    make: Callable[[], Any], opened: Opened, threads: int | None, memory_limit: int | None
+) -> tuple[list[Any], tuple[str, ...], Parts]:
+    """Return a model fitted without each fold, names of the folds, and what splits blocks.
+
+    Parameters
+    ----------
+    make
+        Returns the model, unfitted.
+    opened
+        The rows, with folds.
+    threads, memory_limit
+        As in `fastbayes.count`.
+    """
+    model, encoder, folds = make(), opened.learning(), opened.folds
+    assert folds is not None
+    to_cut = model._to_cut(encoder)
+    told: dict[str, Any] = {"threads": threads, "memory_limit": memory_limit}
+    if learns_by_subtraction(model, encoder):
+        cut = encoder
+        if to_cut is not None:
+            cut = opened.learning(cuts=numeric_cuts(opened.source, *to_cut, **told))
+        try:
+            stats = engine.scan(opened.source, cut, model._statistics, folds=folds, **told)
+        except MemoryLimitError as error:
+            logger.info("%s; each fold is left out in scans of its own", error)
+        else:
+            models = [make().fit_statistics(rest) for rest in training(stats)]
+            parts = parts_of_folds(folds, folds.names()[0], applying(opened, stats.schema))
+            return models, stats.fold_names, parts
+    whole = engine.scan(opened.source, encoder, ("values",), folds=folds, **told)
+    scans = FoldScans(opened, whole)
+    cuts: list[Any] = [None] * len(scans.names)
+    if to_cut is not None:
+        alone, discretize = to_cut
+        cuts = cuts_without_folds(opened.source, alone, discretize, folds, **told)
+    models = []
+    for fold, points in enumerate(cuts):
+        model = make()
+        model._check_parameters()
+        source, learning = scans.of(fold)
+        models.append(model._learned(model._scanned(Scans(source, learning, points, [], True))))
+    encoders = [applying(opened, model.schema_) for model in models]
+    return models, scans.names, parts_by_encoder(folds, scans.order, encoders)

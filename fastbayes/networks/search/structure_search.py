@@ -84,6 +84,14 @@ class Learned:
     left_out: int
     finished: bool
 
+    def __repr__(self) -> str:
+        edges = sum(map(len, self.parents.values()))
+        ended = "" if self.finished else ", stopped by the time limit"
+        return (
+            f"<Learned graph of {len(self.names):,} nodes and {edges:,} edges: score "
+            f"{self.score:.6g} after {len(self.trace):,} steps, {self.rows:,.10g} rows{ended}>"
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class SearchOptions:

@@ -1,0 +1,38 @@
+"""Results as text: aligned columns, and a short form for `repr`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+# The most lines and columns of a `repr`.
+LINES, COLUMNS = 20, 100
+
+
+def aligned(rows: Sequence[Sequence[str]], winners: int = 0) -> list[str]:
+    """Return rows as lines of aligned columns, the first column to the left, winners marked."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for i, (name, *cells) in enumerate(rows):
+        mark = "* " if 0 < i <= winners else "  "
+        told = [cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)]
+        lines.append(mark + "  ".join([name.ljust(widths[0]), *told]))
+    return lines
+
+
+def brief(text: str) -> str:
+    """Return at most 20 lines of 100 columns of a text: the first and the last of them."""
+    lines = text.split("\n")
+    if len(lines) > LINES:
+        last = LINES // 4
+        first = LINES - last - 1
+        lines[first:-last] = [f"  ... {len(lines) - first - last:,} lines more; print shows all"]
+    return "\n".join(
+        line if len(line) <= COLUMNS else line[: COLUMNS - 4].rstrip() + " ..." for line in lines
+    )
+
+
+class ShortRepr:
+    """A result whose `repr` is the short form of its `str`."""
+
+    def __repr__(self) -> str:
+        return brief(str(self))
