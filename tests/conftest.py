@@ -40,7 +40,7 @@ settings.load_profile("default")
 
 # The quick tier: what finds most faults in about a minute, in numpy, without the compiler.
 QUICK = (
-    *("architecture", "docstrings", "imports", "public_api", "recorded", "smoke"),
+    *("architecture", "adding", "docstrings", "imports", "public_api", "recorded", "smoke"),
     *("model_laws", "statistics_laws"),
 )
 

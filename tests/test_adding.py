@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import SkipTest
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 import test_statistics_laws as laws
+from commands import run
 from making import random_table
+from model_laws import LAWS as LAWS_OF_MODELS
+from recorded_cases import table as recorded_rows
+from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import fastbayes as fb
 from fastbayes.core.batch import Batch
+from fastbayes.kernels.shared.posterior import JointScorer
+from fastbayes.models import registry as models
+from fastbayes.models.estimator.base import Classifier
+from fastbayes.models.estimator.parameters import UNSEEN, fitted, parameter
 from fastbayes.scan.fold_statistics import others
 from fastbayes.statistics.base import CLASSES, NUMERIC, Floats, Statistic, array
 from fastbayes.statistics.registry import REGISTRY, register
@@ -139,3 +150,110 @@ def test_register__refuses_a_name_that_is_taken() -> None:
 
     with pytest.raises(ValueError, match="the name 'values' stands for ValueCounts"):
         register(Other)
+
+
+# -- a classifier --------------------------------------------------------------------------------
+
+
+class RangeScorer(JointScorer):
+    """ln P(c) - sum_j ln(width of column j within class c), where every number is within."""
+
+    def __init__(self, log_prior: Floats, least: Floats, greatest: Floats) -> None:
+        super().__init__(log_prior, tie=1e-9)
+        self.least, self.greatest = least, greatest
+
+    def log_joint(self, batch_codes: Any, numeric: Sequence[Floats], out: Floats) -> None:
+        out[:] = self._log_prior + self.terms(numeric, len(out)).sum(axis=1)
+
+    def terms(self, numeric: Sequence[Floats], n_rows: int) -> Floats:
+        """Return (n_rows, n_numeric, n_classes) log densities; 0 where a number is missing."""
+        found = np.zeros((n_rows, len(numeric), len(self._log_prior)))
+        for j, values in enumerate(numeric):
+            within = (values[:, None] >= self.least[j]) & (values[:, None] <= self.greatest[j])
+            with np.errstate(invalid="ignore"):
+                level = -np.log(self.greatest[j] - self.least[j])
+            known = ~np.isnan(values)
+            found[known, j] = np.where(within[known], level, -np.inf)
+        return found
+
+
+class Ranges(Classifier):
+    """Uniform densities of numeric columns within each class, over a range somewhat wider."""
+
+    _statistics = ("values", "extremes")
+    _poor_score = True  # where ranges overlap they say nothing
+
+    margin: float = parameter("Share of its width by which a range is widened.", default=0.1)
+    unseen: str = UNSEEN
+    class_log_prior_: Floats = fitted("(n_classes,) nats.")
+    _scores: RangeScorer = fitted()
+
+    def _read(self, stats: fb.Statistics) -> dict[str, Any]:
+        extremes, rows = stats.parts["extremes"], stats.values.class_counts
+        assert isinstance(extremes, Extremes)
+        whole = extremes.greatest.max(axis=1) - extremes.least.min(axis=1)
+        wider = self.margin * np.where(np.isfinite(whole) & (whole > 0), whole, 1.0)[:, None]
+        log_prior = np.log(rows / rows.sum())
+        scores = RangeScorer(log_prior, extremes.least - wider, extremes.greatest + wider)
+        return {"class_log_prior_": log_prior, "_scores": scores}
+
+    @property
+    def n_parameters_(self) -> int:
+        """Free parameters: a prior for each class but one, two ends of each range."""
+        return len(self.classes_) - 1 + 2 * self._scores.least.size
+
+    def _log_prior(self) -> Floats:
+        return self.class_log_prior_
+
+    def _scorer(self, cells: float) -> RangeScorer:
+        return self._scores
+
+    def _contributions(self, batch: Batch, out: Floats) -> None:
+        where = [f.kind == "numeric" for f in self.schema_.features]
+        out[:] = 0.0
+        out[:, where] = self._scores.terms(batch.numeric, len(out))
+
+
+@pytest.fixture
+def _known(_registered: None) -> Iterator[None]:
+    models.register(Ranges, name="ranges", candidates=models.COMPARED)
+    yield
+    del models.MODELS["Ranges"]
+
+
+ROWS = recorded_rows().select(["sky", "warm", "whole", "y"]).drop_null()
+
+
+@pytest.mark.usefixtures("_known")
+@pytest.mark.parametrize("law", LAWS_OF_MODELS)
+def test_classifier__obeys_the_laws(law: str) -> None:
+    LAWS_OF_MODELS[law](Ranges, ROWS)
+
+
+@pytest.mark.usefixtures("_known")
+@pytest.mark.filterwarnings("ignore::fastbayes.FastBayesWarning")
+def test_classifier__passes_the_checks_of_scikit_learn() -> None:
+    for estimator, check in estimator_checks_generator(Ranges()):
+        with contextlib.suppress(SkipTest):
+            check(estimator)
+
+
+@pytest.mark.usefixtures("_known")
+def test_classifier__is_compared_by_name() -> None:
+    board = fb.compare(ROWS, "y", models=["ranges", "naive-bayes"], folds=3)
+    assert {entry.name for entry in board.entries} == {"ranges", "naive-bayes"}
+    assert np.isfinite(board["ranges"].figures.log_loss)
+
+
+@pytest.mark.usefixtures("_known")
+def test_classifier__on_the_command_line(tmp_path: Path) -> None:
+    data, file, out = (tmp_path / name for name in ("rows.parquet", "ranges.fb", "out.parquet"))
+    pq.write_table(ROWS, data)
+    run("fit", data, "--target", "y", "--model", "ranges", "--margin", "0.25", "-o", file)
+    model = fb.load(file)
+    assert type(model) is Ranges
+    assert model.margin == 0.25
+    run("predict", file, data, "-o", out)
+    assert pq.read_table(out).num_rows == len(ROWS)
+    assert "Ranges" in run("inspect", file).output
+    assert "ranges" in run("compare", data, "--target", "y", "--folds", "3").output
