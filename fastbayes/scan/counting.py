@@ -362,9 +362,8 @@ def count(
     named = {"pairs": pairs, "triples": triples, "moments": moments, "scatter": scatter}
     named |= {"families": groups is not None, "cells": joint is not False}
     named |= {"cell_scatter": cell_scatter, "sketches": kinds.sketched}
-    names = with_companions(
-        ["values", *several(statistics), *(n for n, asked in named.items() if asked)]
-    )
+    named |= dict.fromkeys(["values", *map(str, several(statistics))], True)
+    names = with_companions(name for name, asked in named.items() if asked)
     to_cut: tuple[Encoder, Any] | None = kinds.to_cut(encoder, discretize)
     if any(REGISTRY[name].numeric_as == "bins" for name in names):
         to_cut = encoder, discretize

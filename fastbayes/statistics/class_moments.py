@@ -50,7 +50,7 @@ class ClassMoments(Statistic):
 
     name = "moments"
     title = "moments"
-    greatest = "the numeric columns need"
+    most = "the numeric columns need"
     limited = False
 
     count: Floats = array(NUMERIC, CLASSES)

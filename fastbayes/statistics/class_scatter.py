@@ -52,7 +52,7 @@ class ClassScatter(Statistic):
     title = "scatter matrices"
     numeric_as = "numbers"
     work = "counting scatter matrices"
-    greatest = "{numbers:,} numeric columns two by two need {bytes:,} bytes,"
+    most = "{numbers:,} numeric columns two by two need {bytes:,} bytes,"
 
     count: Floats = array(CLASSES)
     mean: Floats = array(CLASSES, NUMERIC, scales=False)

@@ -74,7 +74,7 @@ class ClassSketches(Statistic):
     title = "sketches of values"
     numeric_as = "numbers"
     work = "sketching numeric columns"
-    greatest = "{numbers:,} columns in each class need {bytes:,} bytes,"
+    most = "{numbers:,} columns in each class need {bytes:,} bytes,"
     comes_apart = False  # ranges do not
 
     def __init__(self, shape: Shape, *, weighted: bool = False) -> None:

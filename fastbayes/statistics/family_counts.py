@@ -80,7 +80,7 @@ class FamilyCounts(PackedCounts):
     name = "families"
     title = "counts of families"
     work = "counting families"
-    greatest = f"that of {PackedCounts.greatest}"
+    most = f"that of {PackedCounts.most}"
 
     def __init__(
         self,

@@ -84,7 +84,7 @@ class PackedCounts(Statistic):
     """
 
     numeric_as = "bins"
-    greatest = "column {name!r} with {values} values needs"
+    most = "column {name!r} with {values} values needs"
 
     _layout: ClassVar[type[BlockLayout]] = BlockLayout
 

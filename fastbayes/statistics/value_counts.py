@@ -33,7 +33,7 @@ class ValueCounts(Statistic):
 
     name = "values"
     title = "counts of values"
-    greatest = "column {name!r} with {values} values needs"
+    most = "column {name!r} with {values} values needs"
     limited = False  # counts of values stay small unless a column is an identifier
 
     counts: NDArray[Any] = array(SLOTS, CLASSES, rows=True)
