@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,13 +13,12 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import MemoryLimitError, SchemaError
-from fastbayes.data.apply import as_told
 from fastbayes.data.encode import Encoder, Place
 from fastbayes.data.source import open_source
 from fastbayes.kernels import dispatch
 from fastbayes.scan import engine
 from fastbayes.scan.budget import capacity, has_gaps, needs_of, total_of
-from fastbayes.scan.counting import declared, open_labelled, several
+from fastbayes.scan.counting import opened_to_learn
 from fastbayes.scan.density_spec import DensitySpec
 from fastbayes.scan.discretization import numeric_cuts
 from fastbayes.statistics.base import Room
@@ -200,27 +198,18 @@ def plan(
     >>> plan.pairs.scans
     1
     """
-    categorical = several(categorical)
-    opened, target_name, weight_name = open_labelled(
+    opened, _, _, _, learning = opened_to_learn(
         source,
         target,
         sample_weight=sample_weight,
+        domains=domains,
+        categorical=categorical,
         columns=columns,
         null_values=null_values,
-        types=as_told(categorical, domains),
         filesystem=filesystem,
     )
     if not opened.rereadable:
         raise SchemaError(f"{opened.description} can be read only once; plan with a table or path")
-    learning = partial(
-        Encoder.learning,
-        opened.schema,
-        target_name,
-        weight=weight_name,
-        domains={**declared(source, opened, weight_name), **(domains or {})},
-        categorical=categorical,
-        null_values=null_values or (),
-    )
     encoder = learning()
     head, place = None, Place("", 0)
     for segment in opened.segments(BLOCK_ROWS):

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import Batch, taken
-from fastbayes.core.schema import Alignment, Shape
+from fastbayes.core.schema import Alignment
 from fastbayes.kernels import dispatch
-from fastbayes.statistics.base import Floats, Ints, RetractionError, close
+from fastbayes.statistics.base import Floats, RetractionError, close
 from fastbayes.statistics.cell_runs import GONE, CellRuns, Run, cells_of
 from fastbayes.statistics.class_moments import LEAST_SHARE, two_sum
 
@@ -125,15 +125,6 @@ class CellScatter(CellRuns):
     _more: ClassVar[int] = 1
     _arrays: ClassVar[tuple[str, ...]] = ("count", "mean", "rest", "scatter")
 
-    def __init__(
-        self,
-        shape: Shape,
-        *,
-        weighted: bool = False,
-        columns: Sequence[int] | Ints | None = None,
-    ) -> None:
-        super().__init__(shape, columns)
-
     @classmethod
     def order_free(cls, weighted: bool) -> bool:
         """Return whether sums are exact, so that the order of addition changes no bit."""
@@ -244,8 +235,3 @@ class CellScatter(CellRuns):
         _, a, b = self._side_by_side(other)
         # `rest` is the rounding of the mean: noise beside it.
         return all(close(a[i], b[i], rtol) for i in (0, 1, 3))
-
-    @classmethod
-    def from_arrays(cls, shape: Shape, arrays: Mapping[str, NDArray[Any]]) -> CellScatter:
-        """Return the statistic held by the arrays of `arrays()`."""
-        return cls(shape)._filled(arrays, [(np.float64,)] * len(cls._arrays))

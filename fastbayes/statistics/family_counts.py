@@ -164,7 +164,7 @@ class FamilyCounts(PackedCounts):
         return found
 
     @classmethod
-    def from_arrays(cls, shape: Shape, arrays: Mapping[str, NDArray[Any]]) -> FamilyCounts:
+    def from_arrays(cls, shape: Shape, arrays: Mapping[str, NDArray[Any]], **options: Any) -> Self:
         """Return the statistic held by the arrays of `arrays()`."""
         members, m = arrays["families"], len(shape.sizes)
         if members.ndim != 2 or members.dtype != np.int64:
@@ -178,6 +178,5 @@ class FamilyCounts(PackedCounts):
         class_is = arrays.get("class_is", np.full(len(families), ABOVE, np.uint8))
         if class_is.shape != (len(families),) or not np.isin(class_is, (APART, ABOVE, BELOW)).all():
             raise ValueError("class_is: it does not fit the families")
-        weighted = arrays["counts"].dtype == np.float64
         told = {"families": families, "class_is": class_is.tolist()}
-        return cls(shape, weighted=weighted, **told)._filled(arrays)
+        return super().from_arrays(shape, arrays, **told)

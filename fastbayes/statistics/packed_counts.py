@@ -109,10 +109,17 @@ class PackedCounts(Statistic):
     def _among(self, wanted: Ints) -> tuple[Ints, Ints, Ints]:
         """Return the groups that are left among other features: members, where each was, and axes.
 
-        wanted  (m + 1,) new feature of each old one; -1 where it is gone, and at the end
+        Features of a group and groups are sorted.
+
+        wanted  (m + 1,) new feature of each old one; -1 where it is not there, and at the end
         axes    (n_groups, most) where each axis was
         """
-        raise NotImplementedError
+        groups = wanted[self.layout.members]
+        kept = np.flatnonzero((groups >= 0).all(axis=1))
+        axes = np.argsort(groups[kept], axis=1)
+        groups = np.take_along_axis(groups[kept], axes, axis=1)
+        order = np.lexsort(groups.T[::-1])
+        return groups[order], kept[order], axes[order]
 
     # -- reading -------------------------------------------------------------------------------
 
@@ -306,6 +313,12 @@ class PackedCounts(Statistic):
         whole = self.settled()
         return {"counts": whole.flat, "missing": whole.layout.missing.astype(np.uint8)}
 
+    @classmethod
+    def from_arrays(cls, shape: Shape, arrays: Mapping[str, NDArray[Any]], **options: Any) -> Self:
+        """Return the statistic held by the arrays of `arrays()`."""
+        weighted = arrays["counts"].dtype == np.float64
+        return cls.zeros(shape, weighted=weighted, **options)._filled(arrays)
+
     def _filled(self, arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Return the statistic with the counts of `arrays()`; this one is as `zeros` made it."""
         shape, flat, missing = self.shape, arrays["counts"], arrays["missing"]
@@ -320,18 +333,6 @@ class PackedCounts(Statistic):
             )
         self.flat = np.array(flat)
         return self
-
-
-def in_order(groups: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return groups with their features and themselves sorted, where each was, and its axes.
-
-    groups (n_groups, most); one that holds -1 is left out.
-    """
-    kept = np.flatnonzero((groups >= 0).all(axis=1))
-    axes = np.argsort(groups[kept], axis=1)
-    groups = np.take_along_axis(groups[kept], axes, axis=1)
-    order = np.lexsort(groups.T[::-1])
-    return groups[order], kept[order], axes[order]
 
 
 def _moved(

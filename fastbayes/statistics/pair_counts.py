@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from fastbayes.core.batch import Batch
 from fastbayes.core.schema import Shape
 from fastbayes.kernels import dispatch
 from fastbayes.statistics.base import Ints, Need, Room
-from fastbayes.statistics.packed_counts import BlockLayout, PackedCounts, in_order
+from fastbayes.statistics.packed_counts import BlockLayout, PackedCounts
 
 
 class PairLayout(BlockLayout):
@@ -180,16 +180,13 @@ class PairCounts(PackedCounts):
             *(layout.first, layout.second, layout.starts, self.flat),
         )
 
-    def _among(self, wanted: Ints) -> tuple[Ints, Ints, Ints]:
-        return in_order(wanted[self.layout.members])
-
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the statistic as named arrays."""
         pairs = {} if self.layout.complete else {"pairs": self.layout.members.copy()}
         return super().arrays() | pairs
 
     @classmethod
-    def from_arrays(cls, shape: Shape, arrays: Mapping[str, NDArray[Any]]) -> PairCounts:
+    def from_arrays(cls, shape: Shape, arrays: Mapping[str, NDArray[Any]], **options: Any) -> Self:
         """Return the statistic held by the arrays of `arrays()`."""
         m, pairs = len(shape.sizes), arrays.get("pairs")
         if pairs is not None:
@@ -197,5 +194,4 @@ class PairCounts(PackedCounts):
             inside = (pairs >= 0).all() and (pairs < m).all()
             if not (inside and (pairs[:, 0] < pairs[:, 1]).all() and (np.diff(key) > 0).all()):
                 raise ValueError("the pairs of columns are no sorted pairs")
-        weighted = arrays["counts"].dtype == np.float64
-        return cls(shape, weighted=weighted, pairs=pairs)._filled(arrays)
+        return super().from_arrays(shape, arrays, pairs=pairs)
