@@ -86,9 +86,7 @@ class ArrayStatistics:
             return self
         where = np.full(len(classes), -1)
         where[np.searchsorted(classes, self.classes)] = np.arange(len(self.classes))
-        codes = [
-            np.where(np.arange(s) < m, np.arange(s), -1) for s, m in zip(sizes, mine, strict=True)
-        ]
+        codes = _codes(mine, sizes)
         parts = {}
         for name, part in self.parts.items():
             rows = np.zeros(1, np.int64) if name == OVERALL else where
@@ -226,20 +224,7 @@ def _codes(known: NDArray[np.int64], sizes: NDArray[np.int64]) -> list[NDArray[n
 
 
 def resized(counts: ValueCounts, sizes: NDArray[np.int64]) -> ValueCounts:
-    """Return counts of codes 0, 1, ... with other numbers of codes per feature.
-
-    Parameters
-    ----------
-    counts
-        The counts.
-    sizes
-        (n_features,) codes to keep or to make room for.
-
-    Returns
-    -------
-    ValueCounts
-        The counts, new codes 0.
-    """
+    """Return counts of codes 0, 1, ... with room for other numbers of codes, (n_features,)."""
     known, k = counts.shape.sizes, counts.shape.n_classes
     if np.array_equal(known, sizes):
         return counts

@@ -21,10 +21,8 @@ class CellCounts(CellRuns):
 
     Parameters
     ----------
-    shape
-        Sizes to allocate for.
-    weighted
-        Whether rows carry weights: then counts are float64 sums, else exact int64.
+    shape, weighted
+        As for all statistics.
     columns
         Categorical features that are counted together; None for all.
 

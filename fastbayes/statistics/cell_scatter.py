@@ -103,10 +103,8 @@ class CellScatter(CellRuns):
 
     Parameters
     ----------
-    shape
-        Sizes to allocate for.
-    weighted
-        Accepted for the common contract; counts are float64 either way.
+    shape, weighted
+        As for all statistics.
     columns
         Categorical features that make up the cell; None for all.
 

@@ -33,13 +33,6 @@ def two_sum(a: Floats, b: Floats) -> tuple[Floats, Floats]:
 class ClassMoments(Statistic):
     """Moments per (numeric feature, class): the sufficient statistic of Gaussian naive Bayes.
 
-    Parameters
-    ----------
-    shape
-        Sizes to allocate for.
-    weighted
-        Accepted for the common contract; counts are float64 either way.
-
     Notes
     -----
     `count`, `mean`, `rest` and `scatter` are (n_numeric, n_classes) float64. The mean is the

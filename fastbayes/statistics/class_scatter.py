@@ -31,13 +31,6 @@ FIRST_ROWS = 128
 class ClassScatter(Statistic):
     """Scatter matrix of each class: the sufficient statistic of Gaussians with covariances.
 
-    Parameters
-    ----------
-    shape
-        Sizes to allocate for.
-    weighted
-        Accepted for the common contract; counts are float64 either way.
-
     Notes
     -----
     Of the rows in which every numeric feature is known, `count` is (n_classes,), `mean` and `rest`

@@ -54,13 +54,6 @@ class Held(NamedTuple):
 class ClassSketches(Statistic):
     """A sketch of the values per (numeric feature, class): what a density is read off.
 
-    Parameters
-    ----------
-    shape
-        Sizes to allocate for.
-    weighted
-        Accepted for the common contract; weights are whole parts and fractions either way.
-
     Notes
     -----
     A feature within a class has at most `LIMIT` cells, and they are as small as that allows: the

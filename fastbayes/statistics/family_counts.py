@@ -60,10 +60,8 @@ class FamilyCounts(PackedCounts):
 
     Parameters
     ----------
-    shape
-        Sizes to allocate for.
-    weighted
-        Whether rows carry weights: then counts are float64 sums, else exact int64.
+    shape, weighted
+        As for all statistics.
     families
         The features of each family, parents first, the feature itself last. Families keep their
         order and so do the features within: it may say which structure they belong to.

@@ -71,10 +71,8 @@ class PairCounts(PackedCounts):
 
     Parameters
     ----------
-    shape
-        Sizes to allocate for.
-    weighted
-        Whether rows carry weights: then counts are float64 sums, else exact int64.
+    shape, weighted
+        As for all statistics.
     pairs
         (n_pairs, 2) features i < j, sorted; None for all pairs.
 

@@ -18,13 +18,6 @@ from fastbayes.statistics.packed_counts import PackedCounts
 class TripleCounts(PackedCounts):
     """Counts n(class, feature i = a, j = b, k = c): the statistic of two-dependence models.
 
-    Parameters
-    ----------
-    shape
-        Sizes to allocate for.
-    weighted
-        Whether rows carry weights: then counts are float64 sums, else exact int64.
-
     Notes
     -----
     `flat` holds one block (w_i, w_j, w_k, n_classes) per triple i < j < k, in lexicographic order;

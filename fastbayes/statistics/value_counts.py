@@ -18,13 +18,6 @@ from fastbayes.statistics.base import CLASSES, SLOTS, Ints, Statistic, array
 class ValueCounts(Statistic):
     """Counts n(class, feature = value): the sufficient statistic of discrete naive Bayes.
 
-    Parameters
-    ----------
-    shape
-        Sizes to allocate for.
-    weighted
-        Whether rows carry weights: then counts are float64 sums, else exact int64.
-
     Notes
     -----
     `counts` is (n_slots, n_classes) with slot = offsets[j] + code; the last slot of a feature
