@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import Batch, taken
 from fastbayes.core.schema import Alignment
 from fastbayes.kernels import dispatch
-from fastbayes.statistics.base import Floats, RetractionError, close
+from fastbayes.statistics.base import Floats, close
 from fastbayes.statistics.cell_runs import GONE, CellRuns, Run, cells_of
-from fastbayes.statistics.class_moments import LEAST_SHARE, two_sum
+from fastbayes.statistics.class_moments import by_class, counts_left, refuse_noise, two_sum
 
 # What a retraction leaves of a cell's scatter below this share is rounding.
 ROUNDING = 1e-10
@@ -87,15 +87,7 @@ def _check_digits(before: GroupMoments, after: GroupMoments, labels: NDArray[Any
     n = int(labels.max(initial=-1)) + 1
     whole, left = pooled(before, labels, n), pooled(after, labels, n)
     spread, rest = (np.diagonal(g.scatter, axis1=1, axis2=2) for g in (whole, left))
-    lost = (spread > 0) & (rest < LEAST_SHARE * spread) & (left.n > 1)[:, None]
-    if lost.any():
-        label, feature = np.argwhere(lost)[0]
-        raise RetractionError(
-            f"what is left has less than {LEAST_SHARE:g} of the scatter, too few digits to trust; "
-            "count the remaining rows again",
-            int(feature),
-            int(label),
-        )
+    refuse_noise(spread, rest, left.n[:, None], by_class)
 
 
 class CellScatter(CellRuns):
@@ -188,15 +180,8 @@ class CellScatter(CellRuns):
     def __sub__(self, other: Self) -> Self:
         keys, *sides = self._side_by_side(other)
         mine, theirs = (GroupMoments(*side) for side in sides)
-        n = mine.n - theirs.n
-        tolerance = 1e-9 * np.maximum(mine.n, 1)
-        if (below := n < -tolerance).any():
-            raise RetractionError(
-                "a cell would have fewer than 0 rows; these rows were never added",
-                -1,
-                int(keys[below.argmax(), -1]),
-            )
-        n = np.where(np.abs(n) <= tolerance, 0.0, n)
+        labels = keys[:, -1]
+        n = counts_left(mine.n, theirs.n, lambda cell: (-1, int(labels[cell])), "a cell ")
         some = (n > 0)[:, None]
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             apart = (mine.mean - theirs.mean) + (mine.rest - theirs.rest)
@@ -218,7 +203,7 @@ class CellScatter(CellRuns):
             np.where(whole, mine.rest, np.where(some, rest, 0.0)),
             np.where(whole[:, None], mine.scatter, left),
         )
-        _check_digits(mine, GroupMoments(*held), keys[:, -1])
+        _check_digits(mine, GroupMoments(*held), labels)
         a, _ = self._together(other)
         return a._with([Run(keys, held)]).settled()
 
