@@ -23,7 +23,7 @@ from fastbayes.scan.density_spec import DensitySpec
 from fastbayes.scan.discretization import numeric_cuts
 from fastbayes.statistics.base import Room
 from fastbayes.statistics.pair_counts import all_pairs
-from fastbayes.statistics.registry import with_companions
+from fastbayes.statistics.registry import wanting, with_companions
 
 
 @dataclass(frozen=True)
@@ -218,16 +218,10 @@ def plan(
         if head is not None:
             break
     kinds = DensitySpec(numeric)
-    asked = with_companions(
-        name
-        for name, is_asked in (
-            *(("values", True), ("moments", True), ("pairs", pairs), ("triples", triples)),
-            *(("scatter", scatter), ("sketches", kinds.sketched)),
-        )
-        if is_asked
-    )
+    named = {"values": True, "moments": True, "pairs": pairs, "triples": triples}
+    asked = with_companions({**named, "scatter": scatter, "sketches": kinds.sketched})
     to_cut: tuple[Encoder, Any] | None = kinds.to_cut(encoder, discretize)
-    if "pairs" in asked and any(book is None for _, book in encoder.features):
+    if wanting(asked, "bins") and any(book is None for _, book in encoder.features):
         to_cut = encoder, discretize
     cut = to_cut is not None and head is not None
     if to_cut is not None and head is not None:
