@@ -151,22 +151,6 @@ class PairCounts(PackedCounts):
         ]
         return result
 
-    def given(self, p: int) -> NDArray[Any]:
-        """Return n(class, p = a, j = b) as (S_p + 1, n_slots, n_classes), in `ValueCounts` slots.
-
-        The slots of feature p itself are 0: never touched, they take no memory even where p has
-        very many values.
-        """
-        shape = self.shape
-        slots = np.delete(
-            np.arange(shape.offsets[-1]), slice(shape.offsets[p], shape.offsets[p + 1])
-        )
-        result = np.zeros(
-            (int(shape.sizes[p]) + 1, int(shape.offsets[-1]), shape.n_classes), self.flat.dtype
-        )
-        result[:, slots] = self.beside(p)
-        return result
-
     # -- groups --------------------------------------------------------------------------------
 
     def _count(
