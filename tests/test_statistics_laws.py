@@ -27,8 +27,9 @@ class Families(FamilyCounts):
     """Counts of families that the shape says: one, two, three and all features, in any order."""
 
     @classmethod
-    def zeros(cls, shape: Shape, *, weighted: bool = False, families: Any = None) -> FamilyCounts:
-        return cls(shape, weighted=weighted, families=families or families_of(len(shape.sizes)))
+    def zeros(cls, shape: Shape, *, weighted: bool = False, **options: Any) -> Any:
+        options = {"families": families_of(len(shape.sizes)), **options}
+        return cls(shape, weighted=weighted, **options)
 
 
 def families_of(m: int) -> list[tuple[int, ...]]:

@@ -84,7 +84,7 @@ class Budget:
         if len(shape.sizes):
             j = int(np.argmax(each))
             column = encoder.books[j].name, int(known[j])
-        what = kind.greatest.format(
+        what = kind.most.format(
             name=column[0], values=column[1], numbers=shape.n_numeric, bytes=needs[name].numbers
         )
         raise MemoryLimitError(

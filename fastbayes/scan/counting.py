@@ -30,7 +30,7 @@ from fastbayes.scan.discretization import numeric_cuts
 from fastbayes.scan.engine import Progress
 from fastbayes.statistics.bundle import Statistics
 from fastbayes.statistics.family_counts import numbered
-from fastbayes.statistics.registry import REGISTRY, with_companions
+from fastbayes.statistics.registry import wanting, with_companions
 
 logger = logging.getLogger("fastbayes")
 
@@ -359,17 +359,15 @@ def count(
     encoder = learning()
     groups = None if families is None else list(families)
     joint = bool(cells) if cells is None or isinstance(cells, bool) else several(cells)
-    named = {"pairs": pairs, "triples": triples, "moments": moments, "scatter": scatter}
+    named = {"values": True, "pairs": pairs, "triples": triples, "moments": moments}
+    named |= {"scatter": scatter, "cell_scatter": cell_scatter, "sketches": kinds.sketched}
     named |= {"families": groups is not None, "cells": joint is not False}
-    named |= {"cell_scatter": cell_scatter, "sketches": kinds.sketched}
-    names = with_companions(
-        ["values", *map(str, several(statistics)), *(n for n, asked in named.items() if asked)]
-    )
+    names = with_companions(named | dict.fromkeys(map(str, several(statistics)), True))
     to_cut: tuple[Encoder, Any] | None = kinds.to_cut(encoder, discretize)
-    if any(REGISTRY[name].numeric_as == "bins" for name in names):
+    if wanting(names, "bins"):
         to_cut = encoder, discretize
         numbers = any(book is None for _, book in encoder.features)
-        as_they_are = [name for name in names if REGISTRY[name].numeric_as == "numbers"]
+        as_they_are = wanting(names, "numbers")
         if kinds.sketched or (numbers and as_they_are):
             option = f"numeric={numeric!r}" if kinds.sketched else f"{as_they_are[-1]}=True"
             raise ValueError(

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fastbayes.core.batch import BLOCK_ROWS
+from fastbayes.core.batch import BLOCK_ROWS, taken
 from fastbayes.core.errors import DataError, MemoryLimitError, SchemaError
 from fastbayes.core.schema import Feature
 from fastbayes.data.discretize import CutLearner, Method, methods
@@ -83,24 +83,14 @@ def numeric_cuts(
     Of others ranges of values are told apart, thousands of them, by least and greatest value:
     see `ValueSketch`.
     """
-    numeric = [feature.name for feature, book in encoder.features if book is None]
-    others = {f.name: book for f, book in encoder.features if book is not None}
-    loose = [name for name, book in others.items() if isinstance(book, Codebook) and _loose(book)]
-    asked = methods(discretize, numeric, list(others), loose)
-    cuts = {name: how for name, how in asked.items() if not isinstance(how, Method)}
-    learned = {name: how for name, how in asked.items() if isinstance(how, Method)}
-    if learned:
-        _check(source, encoder, learned)
-        threads = resolved_threads(threads)
-        for some in _groups(learned, source.n_rows, memory_limit):
-            own = _encoder(encoder, some)
-            learner = _scan(source, own, some, threads, on_error, progress)
-            # Codes are numbered as threads come upon the classes; sums go in sorted order.
-            order = np.zeros(1, np.intp)
-            if own.target is not None:
-                order = pc.array_sort_indices(own.target.values()).to_numpy().astype(np.intp)
-            found = in_order(partial(learner.cuts, classes=order), some, threads)
-            cuts |= dict(zip(some, found, strict=True))
+    asked, learned = _asked(source, encoder, discretize)
+    cuts = {name: how for name, how in asked.items() if name not in learned}
+    threads = resolved_threads(threads)
+    for some in _groups(learned, source.n_rows, memory_limit):
+        own = _encoder(encoder, some)
+        (learner,) = _scan(source, own, some, threads, on_error, progress)
+        found = in_order(partial(learner.cuts, classes=_classes(own)), some, threads)
+        cuts |= dict(zip(some, found, strict=True))
     return {name: cuts[name] for name in asked}
 
 
@@ -128,32 +118,44 @@ def cuts_without_folds(
     list of dict
         By fold in its final order, and by column as `numeric_cuts` has them.
     """
-    numeric = [feature.name for feature, book in encoder.features if book is None]
-    others = {f.name: book for f, book in encoder.features if book is not None}
-    loose = [name for name, book in others.items() if isinstance(book, Codebook) and _loose(book)]
-    asked = methods(discretize, numeric, list(others), loose)
-    learned = {name: how for name, how in asked.items() if isinstance(how, Method)}
+    asked, learned = _asked(source, encoder, discretize)
     order, _ = folds.names()
-    given = {name: how for name, how in asked.items() if not isinstance(how, Method)}
+    given = {name: how for name, how in asked.items() if name not in learned}
     cuts: list[dict[str, Any]] = [dict(given) for _ in order]
-    if learned:
-        _check(source, encoder, learned)
     threads = resolved_threads(threads)
     # There are sketches of each fold, and of those before and behind it.
     limit = None if memory_limit is None else memory_limit // (3 * len(order))
-    for some in _groups(learned, source.n_rows, limit) if learned else ():
+    for some in _groups(learned, source.n_rows, limit):
         own = _encoder(encoder, some)
-        learners = _scan_folds(source, own, some, folds, threads, progress)
-        classes = np.zeros(1, np.intp)
-        if own.target is not None:
-            classes = pc.array_sort_indices(own.target.values()).to_numpy().astype(np.intp)
-        rests = _without_each([learners[fold] for fold in order], some)
+        rests = _without_each(_scan(source, own, some, threads, "stop", progress, folds), some)
+        classes = _classes(own)
         jobs = [(fold, name) for fold in range(len(order)) for name in some]
         points = [partial(rests[fold].cuts, name, classes) for fold, name in jobs]
         found = in_order(_called, points, threads)
         for (fold, name), at in zip(jobs, found, strict=True):
             cuts[fold][name] = at
     return [{name: of_fold[name] for name in asked} for of_fold in cuts]
+
+
+def _asked(
+    source: Source, encoder: Encoder, discretize: Any
+) -> tuple[dict[str, Any], dict[str, Method]]:
+    """Return for each column how it is cut, and those whose cut points are to be learned."""
+    numeric = [feature.name for feature, book in encoder.features if book is None]
+    others = {f.name: book for f, book in encoder.features if book is not None}
+    loose = [name for name, book in others.items() if isinstance(book, Codebook) and _loose(book)]
+    asked = methods(discretize, numeric, list(others), loose)
+    learned = {name: how for name, how in asked.items() if isinstance(how, Method)}
+    if learned:
+        _check(source, encoder, learned)
+    return asked, learned
+
+
+def _classes(encoder: Encoder) -> NDArray[np.intp]:
+    """Return the codes of the classes in their sorted order: threads number them as they come."""
+    if encoder.target is None:
+        return np.zeros(1, np.intp)
+    return pc.array_sort_indices(encoder.target.values()).to_numpy().astype(np.intp)
 
 
 def _called(function: Callable[[], T]) -> T:
@@ -176,40 +178,6 @@ def _without_each(learners: list[CutLearner], asked: dict[str, Method]) -> list[
     for rest, more in zip(before, behind, strict=True):
         rest.merge(more)
     return before
-
-
-def _scan_folds(
-    source: Source,
-    encoder: Encoder,
-    learned: dict[str, Method],
-    folds: Folds,
-    threads: int,
-    progress: Progress | None,
-) -> dict[int, CutLearner]:
-    encoder.expect(source.n_rows)
-    learners = {fold: CutLearner(learned) for fold in folds.names()[0]}
-    beside = [None if encoder.target is None else encoder.target.name, encoder.weight]
-    wanted = [*learned, *(name for name in (*beside, folds.column) if name is not None)]
-
-    def learn(segment: Segment) -> int:
-        rows = 0
-        for block, encoded in encoded_blocks(segment, encoder):
-            batch, codes = encoded.batch, folds.of(segment, rows, block)
-            codes = codes if encoded.kept is None else codes[encoded.kept]
-            rows += block.num_rows
-            assert batch.classes is not None
-            _check_weights(encoder.weight, batch.weight)
-            for fold in np.unique(codes).tolist():
-                mine = np.flatnonzero(codes == fold)
-                weight = None if batch.weight is None else batch.weight[mine]
-                columns = [column[mine] for column in batch.numeric]
-                learners[fold].update(columns, batch.classes[mine], weight, batch.cells)
-        return rows
-
-    for rows in in_order(learn, source.only(wanted).segments(BLOCK_ROWS), threads):
-        if progress is not None:
-            progress(rows)
-    return learners
 
 
 def _loose(book: Codebook) -> bool:
@@ -250,8 +218,8 @@ def _groups(
     learned: dict[str, Method], n_rows: int | None, memory_limit: int | None
 ) -> Iterator[dict[str, Method]]:
     """Yield the columns by as many as may be learned in one scan."""
-    most = len(learned)
-    if memory_limit is not None:
+    most = max(1, len(learned))
+    if learned and memory_limit is not None:
         if not isinstance(memory_limit, (int, float, np.number)):
             raise ValueError(f"memory_limit={memory_limit!r}: use a number of bytes, or None")
         need = bytes_needed(math.inf if n_rows is None else n_rows, FEW_ROWS)
@@ -273,36 +241,48 @@ def _scan(
     threads: int,
     on_error: str,
     progress: Progress | None,
-) -> CutLearner:
+    folds: Folds | None = None,
+) -> list[CutLearner]:
+    """Return what the rows of each fold, in order, say of the columns; of all without folds."""
     encoder.expect(source.n_rows)
-    learner = CutLearner(learned)
+    order = [0] if folds is None else folds.names()[0]
+    learners = {fold: CutLearner(learned) for fold in order}
     if on_error != "skip":  # otherwise the same segments must break off as when they are counted
         beside = [None if encoder.target is None else encoder.target.name, encoder.weight]
+        beside.append(None if folds is None else folds.column)
         source = source.only([*learned, *(name for name in beside if name is not None)])
 
     def learn(segment: Segment) -> int:
         # What is left of a segment that turns out to be damaged must not stay behind.
-        mine = CutLearner(learned) if on_error == "skip" else learner
+        mine = {0: CutLearner(learned)} if on_error == "skip" else learners
         rows = 0
         try:
             for block, encoded in encoded_blocks(segment, encoder):
                 batch = encoded.batch
-                rows += block.num_rows
-                assert batch.classes is not None
                 _check_weights(encoder.weight, batch.weight)
-                mine.update(batch.numeric, batch.classes, batch.weight, batch.cells)
+                parts = [(0, batch)]
+                if folds is not None:
+                    codes = folds.of(segment, rows, block)
+                    codes = codes if encoded.kept is None else codes[encoded.kept]
+                    parts = [
+                        (f, taken(batch, np.flatnonzero(codes == f))) for f in np.unique(codes)
+                    ]
+                rows += block.num_rows
+                for fold, part in parts:
+                    assert part.classes is not None
+                    mine[fold].update(part.numeric, part.classes, part.weight, part.cells)
         except DataError:
             if on_error != "skip":
                 raise
             return 0
-        if mine is not learner:
-            learner.merge(mine)
+        if mine is not learners:
+            learners[0].merge(mine[0])
         return rows
 
     for rows in in_order(learn, source.segments(BLOCK_ROWS), threads):
         if progress is not None:
             progress(rows)
-    return learner
+    return list(learners.values())
 
 
 def _check_weights(name: str | None, weight: NDArray[np.float64] | None) -> None:

@@ -76,8 +76,7 @@ class Views:
         if not self.twice:
             return stats
         to = schema.alignment(stats.schema)
-        numbers = ("values", "moments", *OF_NUMBERS)
-        told = {n: p for n, p in stats.parts.items() if bins or n in numbers}
+        told = {n: p for n, p in stats.parts.items() if bins or p.numeric_as != "bins"}
         return replace(
             stats,
             schema=schema,

@@ -182,22 +182,14 @@ def scan(
 
     Parameters
     ----------
-    source
-        Where the rows come from.
+    source, threads, memory_limit, progress, on_error
+        As in `count`.
     encoder
         An encoder that learns.
     names
-        Names of the statistics to count, from `REGISTRY`; a mapping tells each how to begin.
-    threads
-        Worker threads; they never change a bit of the result.
-    memory_limit
-        Bytes that the counts may take.
-    progress
-        Called with the number of rows done since the last call.
+        Names of registered statistics; a mapping gives each the options of its `zeros`.
     unlabelled
         Receives the rows without a class, in order, if the encoder keeps them.
-    on_error
-        "stop", or "skip" to leave out segments that cannot be read and log them.
     checkpoint
         Keeps the work done; a scan that finds it goes on from there, to the same bits.
     classless

@@ -87,6 +87,21 @@ class Reading:
         encoder.expect(self.source.n_rows)
         return encoder
 
+    def each(
+        self, gradient: Any, run: Callable[[Any], Any]
+    ) -> Iterator[list[tuple[Any, int, float]]]:
+        """Yield what a pass returns of the blocks of each segment, their rows and weight."""
+        encoder = self.encoder()
+
+        def one(segment: Segment) -> list[tuple[Any, int, float]]:
+            return [
+                (run(gradient.packed(batch, weight)), batch.n_rows, _total(batch, weight))
+                for batch, weight in self.batches(encoder, segment)
+                if batch.n_rows
+            ]
+
+        yield from engine.in_order(one, self.source.segments(BLOCK_ROWS), self.threads)
+
     def sums(self, made: Callable[[Any], Callable[[Any], Any]]) -> tuple[float, Floats, int, float]:
         """Return the loss and the gradient of all rows, their number and weight, in one reading.
 
@@ -97,25 +112,13 @@ class Reading:
         """
         rows = float(self.source.n_rows or BLOCK_ROWS) * max(1, len(self.schema.features))
         gradient = dispatch.load("gradient", rows).Gradient(self.layout)
-        run, encoder = made(gradient), self.encoder()
-
-        def one(segment: Segment) -> list[tuple[float, Floats, int, float]]:
-            return [
-                (
-                    *run(gradient.packed(batch, weight)),
-                    batch.n_rows,
-                    float(batch.n_rows if weight is None else weight.sum()),
-                )
-                for batch, weight in self.batches(encoder, segment)
-                if batch.n_rows
-            ]
-
         loss, n, total = 0.0, 0, 0.0
         summed_up = np.zeros((self.layout.n_rows, self.layout.n_outputs))
-        for parts in engine.in_order(one, self.source.segments(BLOCK_ROWS), self.threads):
-            for part in parts:
-                loss, summed_up = loss + part[0], summed_up + part[1]
-                n, total = n + part[2], total + part[3]
+        for (part, its_gradient), rows, weight in itertools.chain.from_iterable(
+            self.each(gradient, made(gradient))
+        ):
+            loss, summed_up = loss + part, summed_up + its_gradient
+            n, total = n + rows, total + weight
         return loss, summed_up, n, total
 
 
@@ -221,7 +224,7 @@ def read_rows(reading: Reading, n_rows: int, steps: Sequence[int] = ()) -> list[
             if not batch.n_rows:
                 continue
             n += batch.n_rows
-            total += float(batch.n_rows if weight is None else weight.sum())
+            total += _total(batch, weight)
             if keep:
                 packed.append(gradient.packed(batch, weight))
             if steps:
@@ -254,16 +257,12 @@ def read_rows(reading: Reading, n_rows: int, steps: Sequence[int] = ()) -> list[
 
 def _scan(reading: Reading, gradient: Any, run: Callable[[Any], Any]) -> Iterator[list[Any]]:
     """Yield what a pass returns of the blocks of each segment, which is read for it."""
-    encoder = reading.encoder()
+    for parts in reading.each(gradient, run):
+        yield [found for found, _, _ in parts]
 
-    def one(segment: Segment) -> list[Any]:
-        return [
-            run(gradient.packed(batch, weight))
-            for batch, weight in reading.batches(encoder, segment)
-            if batch.n_rows
-        ]
 
-    yield from engine.in_order(one, reading.source.segments(BLOCK_ROWS), reading.threads)
+def _total(batch: Batch, weight: Floats | None) -> float:
+    return float(batch.n_rows if weight is None else weight.sum())
 
 
 _JITTER = np.random.default_rng(0).random(BLOCK_ROWS)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,18 +13,17 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import MemoryLimitError, SchemaError
-from fastbayes.data.apply import as_told
 from fastbayes.data.encode import Encoder, Place
 from fastbayes.data.source import open_source
 from fastbayes.kernels import dispatch
 from fastbayes.scan import engine
 from fastbayes.scan.budget import capacity, has_gaps, needs_of, total_of
-from fastbayes.scan.counting import declared, open_labelled, several
+from fastbayes.scan.counting import opened_to_learn
 from fastbayes.scan.density_spec import DensitySpec
 from fastbayes.scan.discretization import numeric_cuts
 from fastbayes.statistics.base import Room
 from fastbayes.statistics.pair_counts import all_pairs
-from fastbayes.statistics.registry import with_companions
+from fastbayes.statistics.registry import wanting, with_companions
 
 
 @dataclass(frozen=True)
@@ -210,27 +208,18 @@ def plan(
     >>> plan.pairs.scans
     1
     """
-    categorical = several(categorical)
-    opened, target_name, weight_name = open_labelled(
+    opened, _, _, _, learning = opened_to_learn(
         source,
         target,
         sample_weight=sample_weight,
+        domains=domains,
+        categorical=categorical,
         columns=columns,
         null_values=null_values,
-        types=as_told(categorical, domains),
         filesystem=filesystem,
     )
     if not opened.rereadable:
         raise SchemaError(f"{opened.description} can be read only once; plan with a table or path")
-    learning = partial(
-        Encoder.learning,
-        opened.schema,
-        target_name,
-        weight=weight_name,
-        domains={**declared(source, opened, weight_name), **(domains or {})},
-        categorical=categorical,
-        null_values=null_values or (),
-    )
     encoder = learning()
     head, place = None, Place("", 0)
     for segment in opened.segments(BLOCK_ROWS):
@@ -239,16 +228,10 @@ def plan(
         if head is not None:
             break
     kinds = DensitySpec(numeric)
-    asked = with_companions(
-        name
-        for name, is_asked in (
-            *(("values", True), ("moments", True), ("pairs", pairs), ("triples", triples)),
-            *(("scatter", scatter), ("sketches", kinds.sketched)),
-        )
-        if is_asked
-    )
+    named = {"values": True, "moments": True, "pairs": pairs, "triples": triples}
+    asked = with_companions({**named, "scatter": scatter, "sketches": kinds.sketched})
     to_cut: tuple[Encoder, Any] | None = kinds.to_cut(encoder, discretize)
-    if "pairs" in asked and any(book is None for _, book in encoder.features):
+    if wanting(asked, "bins") and any(book is None for _, book in encoder.features):
         to_cut = encoder, discretize
     cut = to_cut is not None and head is not None
     if to_cut is not None and head is not None:

@@ -173,19 +173,7 @@ def predict_to(
 
 
 def schema_of(model: Any, job: str) -> Any:
-    """Return the schema of a fitted model of named columns.
-
-    Parameters
-    ----------
-    model
-        A classifier.
-    job
-        Who asks, for messages.
-
-    Returns
-    -------
-    Schema
-        Its columns, domains and classes.
+    """Return the schema of a fitted model of named columns; `job` is who asks, for messages.
 
     Raises
     ------
@@ -209,34 +197,14 @@ def schema_of(model: Any, job: str) -> Any:
 
 
 def log_rest(names: list[str], description: str) -> None:
-    """Log which columns the model does not use.
-
-    Parameters
-    ----------
-    names
-        The columns.
-    description
-        Of the source.
-    """
+    """Log which columns of a source the model does not use."""
     if names:
         more = f" and {len(names) - 5} more columns" if len(names) > 5 else ""
         logger.info("%s: the model does not use %s%s", description, names[:5], more)
 
 
 def format_of(path: str | os.PathLike[str], format: str | None = None) -> str:
-    """Return the format in which predictions are written to a file.
-
-    Parameters
-    ----------
-    path
-        Its name.
-    format
-        Overrides what the name says.
-
-    Returns
-    -------
-    str
-        "parquet", "ipc" or "csv".
+    """Return the format in which predictions are written: `format`, or what the name says.
 
     Raises
     ------

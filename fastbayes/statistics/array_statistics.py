@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.schema import Alignment, Shape
 from fastbayes.statistics import ClassMoments, ValueCounts
-from fastbayes.statistics.base import RetractionError
 from fastbayes.statistics.feature_sums import FeatureSums
+from fastbayes.statistics.folded import arrays_of, named_arrays, without
 
 KINDS: dict[str, type[Any]] = {s.name: s for s in (ValueCounts, ClassMoments, FeatureSums)}
 # The part that is counted over all classes together: moments without weights or classes.
@@ -86,9 +86,7 @@ class ArrayStatistics:
             return self
         where = np.full(len(classes), -1)
         where[np.searchsorted(classes, self.classes)] = np.arange(len(self.classes))
-        codes = [
-            np.where(np.arange(s) < m, np.arange(s), -1) for s, m in zip(sizes, mine, strict=True)
-        ]
+        codes = _codes(mine, sizes)
         parts = {}
         for name, part in self.parts.items():
             rows = np.zeros(1, np.int64) if name == OVERALL else where
@@ -137,14 +135,13 @@ class ArrayStatistics:
             raise DataError(
                 f"class {label!s} would be counted fewer than 0 times; these rows were never added"
             )
-        parts = {}
-        for name, part in mine.parts.items():
-            try:
-                parts[name] = part - theirs.parts[name]
-            except RetractionError as error:
-                column = error.feature if self.names is None else repr(self.names[error.feature])
-                label = "all classes" if name == OVERALL else f"class {mine.classes[error.label]}"
-                raise DataError(f"column {column}, {label}: {error}") from error
+
+        def where(name: str, feature: int, label: int) -> str:
+            column = feature if self.names is None else repr(self.names[feature])
+            its = "all classes" if name == OVERALL else f"class {mine.classes[label]}"
+            return f"column {column}, {its}"
+
+        parts = without(mine.parts, theirs.parts, where)
         return ArrayStatistics(mine.classes, parts, self.names, self.options)._pruned()
 
     def _pruned(self) -> ArrayStatistics:
@@ -180,10 +177,7 @@ class ArrayStatistics:
             "names": None if self.names is None else list(self.names),
             "options": dict(self.options),
         }
-        arrays = {"sizes": self._sizes()}
-        for name, part in self.parts.items():
-            arrays |= {f"{name}.{key}": value for key, value in part.arrays().items()}
-        return header, arrays
+        return header, {"sizes": self._sizes(), **named_arrays(self.parts)}
 
     @classmethod
     def from_state(
@@ -209,10 +203,8 @@ class ArrayStatistics:
                 int(header["n_numeric"]),
                 1 if name == OVERALL else len(classes),
             )
-            prefix = f"{name}."
-            mine = {k[len(prefix) :]: v for k, v in arrays.items() if k.startswith(prefix)}
             kind = KINDS["moments" if name == OVERALL else name]
-            parts[name] = kind.from_arrays(shape, mine)
+            parts[name] = kind.from_arrays(shape, arrays_of(arrays, f"{name}."))
         names = header["names"]
         return cls(classes, parts, None if names is None else tuple(names), header["options"])
 
@@ -226,20 +218,7 @@ def _codes(known: NDArray[np.int64], sizes: NDArray[np.int64]) -> list[NDArray[n
 
 
 def resized(counts: ValueCounts, sizes: NDArray[np.int64]) -> ValueCounts:
-    """Return counts of codes 0, 1, ... with other numbers of codes per feature.
-
-    Parameters
-    ----------
-    counts
-        The counts.
-    sizes
-        (n_features,) codes to keep or to make room for.
-
-    Returns
-    -------
-    ValueCounts
-        The counts, new codes 0.
-    """
+    """Return counts of codes 0, 1, ... with room for other numbers of codes, (n_features,)."""
     known, k = counts.shape.sizes, counts.shape.n_classes
     if np.array_equal(known, sizes):
         return counts

@@ -168,7 +168,7 @@ class Statistic:
     title: ClassVar[str]
     # How a memory limit names the work, and the columns that need the most of it.
     work: ClassVar[str] = "counting"
-    greatest: ClassVar[str] = "{numbers:,} numeric columns need {bytes:,} bytes,"
+    most: ClassVar[str] = "{numbers:,} numeric columns need {bytes:,} bytes,"
     # Whether half of the machine's memory is the limit where none is given.
     limited: ClassVar[bool] = True
     # Whether a difference is as exact as a sum.

@@ -27,8 +27,7 @@ from fastbayes.statistics import (
     TripleCounts,
     ValueCounts,
 )
-from fastbayes.statistics.base import RetractionError
-from fastbayes.statistics.folded import folds_together, named_arrays, parts_from
+from fastbayes.statistics.folded import arrays_of, folds_together, named_arrays, parts_from, without
 from fastbayes.statistics.table import from_table, to_table
 
 
@@ -206,17 +205,13 @@ class Statistics:
             raise DataError(
                 f"there would be {dropped} rows without a class; these rows were never added"
             )
-        parts = {}
-        for name, part in mine.parts.items():
-            try:
-                parts[name] = part - theirs.parts[name]
-            except RetractionError as error:
-                where = []
-                if error.feature >= 0:
-                    where.append(f"column {mine.schema.numeric[error.feature].name!r}")
-                if error.label >= 0:
-                    where.append(f"class {mine.schema.classes[error.label].as_py()!r}")
-                raise DataError(f"{', '.join(where) or name}: {error}") from error
+
+        def where(name: str, feature: int, label: int) -> str:
+            column = f"column {mine.schema.numeric[feature].name!r}" if feature >= 0 else ""
+            its = f"class {mine.schema.classes[label].as_py()!r}" if label >= 0 else ""
+            return ", ".join(filter(None, (column, its))) or name
+
+        parts = without(mine.parts, theirs.parts, where)
         folds = folds_together(mine, theirs, lambda a, b: (a - b).aligned(mine.schema))
         result = Statistics(mine.schema, parts, dropped, self.provenance, **folds)
         # Differences of float sums may be off by rounding; counts of rows may not.
@@ -362,9 +357,7 @@ class Statistics:
             When header and arrays do not fit together.
         """
         try:
-            prefix = "schema."
-            domains = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
-            schema = from_header(header["schema"], domains)
+            schema = from_header(header["schema"], arrays_of(arrays, "schema."))
             parts = parts_from(header["parts"], arrays, schema)
             names = tuple(map(str, header.get("folds", ())))
             folds = tuple(

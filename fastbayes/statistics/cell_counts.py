@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import Batch
 from fastbayes.core.errors import DataError
-from fastbayes.core.schema import Alignment, Schema, Shape
+from fastbayes.core.schema import Alignment, Schema
 from fastbayes.kernels import dispatch
-from fastbayes.statistics.base import Ints, close
+from fastbayes.statistics.base import close
 from fastbayes.statistics.cell_runs import CellRuns, Run, cells_of
 
 
@@ -21,10 +21,8 @@ class CellCounts(CellRuns):
 
     Parameters
     ----------
-    shape
-        Sizes to allocate for.
-    weighted
-        Whether rows carry weights: then counts are float64 sums, else exact int64.
+    shape, weighted
+        As for all statistics.
     columns
         Categorical features that are counted together; None for all.
 
@@ -38,16 +36,6 @@ class CellCounts(CellRuns):
     name = "cells"
     title = "cells"
     _arrays: ClassVar[tuple[str, ...]] = ("counts",)
-
-    def __init__(
-        self,
-        shape: Shape,
-        *,
-        weighted: bool = False,
-        columns: Sequence[int] | Ints | None = None,
-    ) -> None:
-        super().__init__(shape, columns)
-        self._kind: type[Any] = np.float64 if weighted else np.int64
 
     @classmethod
     def order_free(cls, weighted: bool) -> bool:
@@ -141,9 +129,3 @@ class CellCounts(CellRuns):
         """Return whether all numbers agree, relative to the largest of their array."""
         _, a, b = self._side_by_side(other)
         return close(a[0], b[0], rtol)
-
-    @classmethod
-    def from_arrays(cls, shape: Shape, arrays: Mapping[str, NDArray[Any]]) -> CellCounts:
-        """Return the statistic held by the arrays of `arrays()`."""
-        weighted = arrays["counts"].dtype == np.float64
-        return cls(shape, weighted=weighted)._filled(arrays, [(np.int64, np.float64)])

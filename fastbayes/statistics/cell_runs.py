@@ -14,7 +14,7 @@ from fastbayes.core.errors import SchemaError
 from fastbayes.core.schema import Alignment, Shape
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.codes import MOST_CODES
-from fastbayes.statistics.base import Ints, Statistic, union
+from fastbayes.statistics.base import Ints, Statistic, check_fit, union
 
 Keys = NDArray[np.int32]
 
@@ -115,8 +115,15 @@ class CellRuns(Statistic):
     _more: ClassVar[int] = 0
     _arrays: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(self, shape: Shape, columns: Sequence[int] | Ints | None = None) -> None:
+    def __init__(
+        self,
+        shape: Shape,
+        *,
+        weighted: bool = False,
+        columns: Sequence[int] | Ints | None = None,
+    ) -> None:
         self.shape = shape
+        self._kind: type[Any] = np.float64 if weighted else np.int64
         every = np.arange(len(shape.sizes)) if columns is None else np.asarray(columns)
         self.columns: Ints = np.sort(every.astype(np.int64))
         self._runs: list[Run] = []
@@ -336,9 +343,10 @@ class CellRuns(Statistic):
         named: dict[str, NDArray[Any]] = {"columns": self.columns, "keys": run.keys, **held}
         return {name: array.copy() for name, array in named.items()}
 
-    def _filled(self, arrays: Mapping[str, NDArray[Any]], kinds: Sequence[Any]) -> Self:
-        """Return the statistic with the cells of `arrays()`; this one is as `zeros` made it."""
-        columns, keys, shape = arrays["columns"], arrays["keys"], self.shape
+    @classmethod
+    def from_arrays(cls, shape: Shape, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Return the statistic held by the arrays of `arrays()`."""
+        columns, keys = arrays["columns"], arrays["keys"]
         m = len(shape.sizes)
 
         def misfit(name: str, why: str) -> ValueError:
@@ -351,7 +359,8 @@ class CellRuns(Statistic):
             columns[0] >= 0 and columns[-1] < m and (np.diff(columns) > 0).all()
         ):
             raise misfit("columns", f"{m} columns")
-        self.columns = columns.copy()
+        weighted = arrays[cls._arrays[0]].dtype == np.float64
+        self = cls(shape, weighted=weighted, columns=columns)
         width = len(columns) + self._more
         if keys.dtype != np.int32 or keys.ndim != 2 or keys.shape[1] != width:
             raise misfit("keys", f"{width} codes of a cell")
@@ -362,9 +371,8 @@ class CellRuns(Statistic):
             raise misfit("keys", "different cells")
         held: list[NDArray[Any]] = []
         empty = self._fitting(self._nothing(len(keys)))
-        for name, place, kind in zip(self._arrays, empty, kinds, strict=True):
-            if arrays[name].shape != place.shape or arrays[name].dtype not in kind:
-                raise misfit(name, f"the schema, which wants {place.shape}")
+        for name, place in zip(self._arrays, empty, strict=True):
+            check_fit(name, arrays[name], place.dtype, place.shape)
             held.append(np.array(arrays[name]))
         self._runs = [Run(np.array(keys), tuple(held))]
         return self

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import Batch, taken
-from fastbayes.core.schema import Alignment, Shape
+from fastbayes.core.schema import Alignment
 from fastbayes.kernels import dispatch
-from fastbayes.statistics.base import Floats, Ints, RetractionError, close
+from fastbayes.statistics.base import Floats, close
 from fastbayes.statistics.cell_runs import GONE, CellRuns, Run, cells_of
-from fastbayes.statistics.class_moments import LEAST_SHARE, two_sum
+from fastbayes.statistics.class_moments import by_class, counts_left, refuse_noise, two_sum
 
 # What a retraction leaves of a cell's scatter below this share is rounding.
 ROUNDING = 1e-10
@@ -87,15 +87,7 @@ def _check_digits(before: GroupMoments, after: GroupMoments, labels: NDArray[Any
     n = int(labels.max(initial=-1)) + 1
     whole, left = pooled(before, labels, n), pooled(after, labels, n)
     spread, rest = (np.diagonal(g.scatter, axis1=1, axis2=2) for g in (whole, left))
-    lost = (spread > 0) & (rest < LEAST_SHARE * spread) & (left.n > 1)[:, None]
-    if lost.any():
-        label, feature = np.argwhere(lost)[0]
-        raise RetractionError(
-            f"what is left has less than {LEAST_SHARE:g} of the scatter, too few digits to trust; "
-            "count the remaining rows again",
-            int(feature),
-            int(label),
-        )
+    refuse_noise(spread, rest, left.n[:, None], by_class)
 
 
 class CellScatter(CellRuns):
@@ -103,10 +95,8 @@ class CellScatter(CellRuns):
 
     Parameters
     ----------
-    shape
-        Sizes to allocate for.
-    weighted
-        Accepted for the common contract; counts are float64 either way.
+    shape, weighted
+        As for all statistics.
     columns
         Categorical features that make up the cell; None for all.
 
@@ -124,15 +114,6 @@ class CellScatter(CellRuns):
     numeric_as = "numbers"
     _more: ClassVar[int] = 1
     _arrays: ClassVar[tuple[str, ...]] = ("count", "mean", "rest", "scatter")
-
-    def __init__(
-        self,
-        shape: Shape,
-        *,
-        weighted: bool = False,
-        columns: Sequence[int] | Ints | None = None,
-    ) -> None:
-        super().__init__(shape, columns)
 
     @classmethod
     def order_free(cls, weighted: bool) -> bool:
@@ -199,15 +180,8 @@ class CellScatter(CellRuns):
     def __sub__(self, other: Self) -> Self:
         keys, *sides = self._side_by_side(other)
         mine, theirs = (GroupMoments(*side) for side in sides)
-        n = mine.n - theirs.n
-        tolerance = 1e-9 * np.maximum(mine.n, 1)
-        if (below := n < -tolerance).any():
-            raise RetractionError(
-                "a cell would have fewer than 0 rows; these rows were never added",
-                -1,
-                int(keys[below.argmax(), -1]),
-            )
-        n = np.where(np.abs(n) <= tolerance, 0.0, n)
+        labels = keys[:, -1]
+        n = counts_left(mine.n, theirs.n, lambda cell: (-1, int(labels[cell])), "a cell ")
         some = (n > 0)[:, None]
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             apart = (mine.mean - theirs.mean) + (mine.rest - theirs.rest)
@@ -229,7 +203,7 @@ class CellScatter(CellRuns):
             np.where(whole, mine.rest, np.where(some, rest, 0.0)),
             np.where(whole[:, None], mine.scatter, left),
         )
-        _check_digits(mine, GroupMoments(*held), keys[:, -1])
+        _check_digits(mine, GroupMoments(*held), labels)
         a, _ = self._together(other)
         return a._with([Run(keys, held)]).settled()
 
@@ -244,8 +218,3 @@ class CellScatter(CellRuns):
         _, a, b = self._side_by_side(other)
         # `rest` is the rounding of the mean: noise beside it.
         return all(close(a[i], b[i], rtol) for i in (0, 1, 3))
-
-    @classmethod
-    def from_arrays(cls, shape: Shape, arrays: Mapping[str, NDArray[Any]]) -> CellScatter:
-        """Return the statistic held by the arrays of `arrays()`."""
-        return cls(shape)._filled(arrays, [(np.float64,)] * len(cls._arrays))

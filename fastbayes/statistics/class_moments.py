@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastbayes.core.batch import Batch
 from fastbayes.kernels import dispatch
@@ -20,6 +22,9 @@ from fastbayes.statistics.base import (
 # A retraction that leaves less than this share of the scatter would be noise (SEMANTICS 3).
 LEAST_SHARE = 1e-6
 
+# Feature and class of a place in an array.
+Where = Callable[..., tuple[int, int]]
+
 
 def two_sum(a: Floats, b: Floats) -> tuple[Floats, Floats]:
     """Return a + b rounded, and what rounding took from it, exactly (Knuth 1969)."""
@@ -30,15 +35,54 @@ def two_sum(a: Floats, b: Floats) -> tuple[Floats, Floats]:
     return total, np.where(np.isfinite(rest), rest, 0.0)
 
 
+def counts_left(mine: Floats, theirs: Floats, where: Where, cell: str = "") -> Floats:
+    """Return mine - theirs, 0 where it is but rounding.
+
+    Raises
+    ------
+    RetractionError
+        When it is negative; `where` gives feature and class of a place in the arrays.
+    """
+    n = mine - theirs
+    tolerance = 1e-9 * np.maximum(mine, 1)
+    if (below := n < -tolerance).any():
+        raise RetractionError(
+            f"{cell}would have fewer than 0 rows; these rows were never added",
+            *where(*np.argwhere(below)[0]),
+        )
+    return np.where(np.abs(n) <= tolerance, 0.0, n)
+
+
+def refuse_noise(before: Floats, after: Floats, n: Floats, where: Where) -> NDArray[np.bool_]:
+    """Return where too little scatter is left to be told from rounding.
+
+    Raises
+    ------
+    RetractionError
+        When more than one row is left there: one row has no scatter.
+    """
+    noise = (before > 0) & (after < LEAST_SHARE * before)
+    if (lost := noise & (n > 1)).any():
+        raise RetractionError(
+            f"what is left has less than {LEAST_SHARE:g} of the scatter, too few digits to "
+            "trust; count the remaining rows again",
+            *where(*np.argwhere(lost)[0]),
+        )
+    return np.asarray(noise)
+
+
+def by_feature(feature: int, label: int) -> tuple[int, int]:
+    """Return feature and class of a place in arrays (n_numeric, n_classes)."""
+    return feature, label
+
+
+def by_class(label: int, feature: int = -1, *_: int) -> tuple[int, int]:
+    """Return feature and class of a place in arrays (n_classes, n_numeric, ...)."""
+    return feature, label
+
+
 class ClassMoments(Statistic):
     """Moments per (numeric feature, class): the sufficient statistic of Gaussian naive Bayes.
-
-    Parameters
-    ----------
-    shape
-        Sizes to allocate for.
-    weighted
-        Accepted for the common contract; counts are float64 either way.
 
     Notes
     -----
@@ -50,7 +94,7 @@ class ClassMoments(Statistic):
 
     name = "moments"
     title = "moments"
-    greatest = "the numeric columns need"
+    most = "the numeric columns need"
     limited = False
 
     count: Floats = array(NUMERIC, CLASSES)
@@ -93,28 +137,13 @@ class ClassMoments(Statistic):
         return self._holding(dict(zip(self._specs, held, strict=True)))
 
     def __sub__(self, other: Self) -> Self:
-        n = self.count - other.count
-        tolerance = 1e-9 * np.maximum(self.count, 1)
-        if (below := n < -tolerance).any():
-            feature, label = np.argwhere(below)[0]
-            raise RetractionError(
-                "would have fewer than 0 rows; these rows were never added", feature, label
-            )
-        n = np.where(np.abs(n) <= tolerance, 0.0, n)
+        n = counts_left(self.count, other.count, by_feature)
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             apart = (self.mean - other.mean) + (self.rest - other.rest)
             delta = np.where(n > 0, apart * self.count / n, 0.0)
             gone = delta * delta * other.count * n / np.maximum(self.count, 1e-300)
             left = self.scatter - other.scatter - gone
-        noise = (self.scatter > 0) & (left < LEAST_SHARE * self.scatter)
-        if (lost := noise & (n > 1)).any():
-            feature, label = np.argwhere(lost)[0]
-            raise RetractionError(
-                f"what is left has less than {LEAST_SHARE:g} of the scatter, too few digits to "
-                "trust; count the remaining rows again",
-                feature,
-                label,
-            )
+        noise = refuse_noise(self.scatter, left, n, by_feature)
         mean, rest = two_sum(other.mean, other.rest + delta)
         some = n > 0
         return self._of(

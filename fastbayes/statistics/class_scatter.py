@@ -16,13 +16,12 @@ from fastbayes.statistics.base import (
     NUMERIC,
     Floats,
     Need,
-    RetractionError,
     Room,
     Statistic,
     array,
 )
-from fastbayes.statistics.class_moments import LEAST_SHARE
-from fastbayes.statistics.joint_moments import JointMoments, counts_left, drop, joint_block, turned
+from fastbayes.statistics.class_moments import by_class, counts_left, refuse_noise
+from fastbayes.statistics.joint_moments import JointMoments, drop, joint_block, turned
 
 # Rows of a block that are looked at for missing values before all are taken for complete.
 FIRST_ROWS = 128
@@ -30,13 +29,6 @@ FIRST_ROWS = 128
 
 class ClassScatter(Statistic):
     """Scatter matrix of each class: the sufficient statistic of Gaussians with covariances.
-
-    Parameters
-    ----------
-    shape
-        Sizes to allocate for.
-    weighted
-        Accepted for the common contract; counts are float64 either way.
 
     Notes
     -----
@@ -52,7 +44,7 @@ class ClassScatter(Statistic):
     title = "scatter matrices"
     numeric_as = "numbers"
     work = "counting scatter matrices"
-    greatest = "{numbers:,} numeric columns two by two need {bytes:,} bytes,"
+    most = "{numbers:,} numeric columns two by two need {bytes:,} bytes,"
 
     count: Floats = array(CLASSES)
     mean: Floats = array(CLASSES, NUMERIC, scales=False)
@@ -108,7 +100,7 @@ class ClassScatter(Statistic):
     def known(self) -> Floats:
         """Return the weight of the rows in which each feature is known, (n_classes, n_numeric)."""
         known = np.repeat(self.count[:, None], self.shape.n_numeric, axis=1)
-        return known if self.joint is None else known + np.einsum("cii->ci", self.joint.count)
+        return known if self.joint is None else known + _squares(self.joint.count)
 
     # -- counting ------------------------------------------------------------------------------
 
@@ -167,18 +159,20 @@ class ClassScatter(Statistic):
         return self._of(complete, self.incomplete + other.incomplete, joint)
 
     def __sub__(self, other: Self) -> Self:
-        incomplete = counts_left(self.incomplete, other.incomplete)
+        incomplete = counts_left(self.incomplete, other.incomplete, by_class)
         complete = self._complete().without(other._complete())
         joint = None
         if self.joint is not None:
             theirs = other.joint or JointMoments.empty(*self.scatter.shape[:2])
             joint = self.joint.without(theirs)
-            drop(joint.scatter, np.einsum("cii->ci", joint.scatter) <= 0)
+            drop(joint.scatter, _squares(joint.scatter) <= 0)
         result = self._of(complete, incomplete, joint)
-        noise = _refuse_noise(self.scatter, result.scatter, result.count[:, None])
-        drop(result.scatter, noise | (np.einsum("cii->ci", result.scatter) <= 0))
+        mine, left = _squares(self.scatter), _squares(result.scatter)
+        noise = refuse_noise(mine, left, result.count[:, None], by_class)
+        drop(result.scatter, noise | (_squares(result.scatter) <= 0))
         if self.joint is not None:
-            _refuse_noise(self.imputed()[3], result.imputed()[3], result.known())
+            mine, left = (_squares(side.imputed()[3]) for side in (self, result))
+            refuse_noise(mine, left, result.known(), by_class)
         return result
 
     # -- layout --------------------------------------------------------------------------------
@@ -216,27 +210,10 @@ class ClassScatter(Statistic):
             matrices = result.arrays().get(key, result.scatter)
             if not np.array_equal(matrices, turned(matrices), equal_nan=True):
                 raise ValueError(f"{key}: holds a matrix that is not symmetric")
-            if (np.einsum("cii->ci", matrices) < 0).any():
+            if (_squares(matrices) < 0).any():
                 raise ValueError(f"{key}: holds a sum of squares below 0")
         return result
 
 
-def _refuse_noise(before: Floats, after: Floats, n: Floats) -> NDArray[np.bool_]:
-    """Return the (class, feature) with too little scatter left to be told from rounding.
-
-    Raises
-    ------
-    RetractionError
-        When more than one row is left there: one row has no scatter.
-    """
-    whole, left = (np.einsum("cii->ci", part) for part in (before, after))
-    noise = (whole > 0) & (left < LEAST_SHARE * whole)
-    if (lost := noise & (n > 1)).any():
-        label, feature = np.argwhere(lost)[0]
-        raise RetractionError(
-            f"what is left has less than {LEAST_SHARE:g} of the scatter, too few digits to "
-            "trust; count the remaining rows again",
-            int(feature),
-            int(label),
-        )
-    return noise
+def _squares(matrices: Floats) -> Floats:
+    return np.einsum("cii->ci", matrices)

@@ -55,13 +55,6 @@ class Held(NamedTuple):
 class ClassSketches(Statistic):
     """A sketch of the values per (numeric feature, class): what a density is read off.
 
-    Parameters
-    ----------
-    shape
-        Sizes to allocate for.
-    weighted
-        Accepted for the common contract; weights are whole parts and fractions either way.
-
     Notes
     -----
     A feature within a class has at most `LIMIT` cells, and they are as small as that allows: the
@@ -75,7 +68,7 @@ class ClassSketches(Statistic):
     title = "sketches of values"
     numeric_as = "numbers"
     work = "sketching numeric columns"
-    greatest = "{numbers:,} columns in each class need {bytes:,} bytes,"
+    most = "{numbers:,} columns in each class need {bytes:,} bytes,"
     comes_apart = False  # ranges do not
 
     def __init__(self, shape: Shape, *, weighted: bool = False) -> None:

@@ -60,10 +60,8 @@ class FamilyCounts(PackedCounts):
 
     Parameters
     ----------
-    shape
-        Sizes to allocate for.
-    weighted
-        Whether rows carry weights: then counts are float64 sums, else exact int64.
+    shape, weighted
+        As for all statistics.
     families
         The features of each family, parents first, the feature itself last. Families keep their
         order and so do the features within: it may say which structure they belong to.
@@ -80,7 +78,7 @@ class FamilyCounts(PackedCounts):
     name = "families"
     title = "counts of families"
     work = "counting families"
-    greatest = f"that of {PackedCounts.greatest}"
+    most = f"that of {PackedCounts.most}"
 
     def __init__(
         self,
@@ -164,7 +162,7 @@ class FamilyCounts(PackedCounts):
         return found
 
     @classmethod
-    def from_arrays(cls, shape: Shape, arrays: Mapping[str, NDArray[Any]]) -> FamilyCounts:
+    def from_arrays(cls, shape: Shape, arrays: Mapping[str, NDArray[Any]], **options: Any) -> Self:
         """Return the statistic held by the arrays of `arrays()`."""
         members, m = arrays["families"], len(shape.sizes)
         if members.ndim != 2 or members.dtype != np.int64:
@@ -178,6 +176,5 @@ class FamilyCounts(PackedCounts):
         class_is = arrays.get("class_is", np.full(len(families), ABOVE, np.uint8))
         if class_is.shape != (len(families),) or not np.isin(class_is, (APART, ABOVE, BELOW)).all():
             raise ValueError("class_is: it does not fit the families")
-        weighted = arrays["counts"].dtype == np.float64
         told = {"families": families, "class_is": class_is.tolist()}
-        return cls(shape, weighted=weighted, **told)._filled(arrays)
+        return super().from_arrays(shape, arrays, **told)

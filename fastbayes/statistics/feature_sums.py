@@ -17,11 +17,6 @@ BLOCK_CELLS = 1 << 17  # 1 MiB of float64: a block stays in cache
 class FeatureSums(Statistic):
     """Sums of numbers per (class, feature), and the weight of each class.
 
-    Parameters
-    ----------
-    shape
-        Sizes to allocate for.
-
     Notes
     -----
     `sums` is (n_classes, n_numeric) and `class_counts` is (n_classes,), both float64. Sums of
@@ -66,24 +61,7 @@ class FeatureSums(Statistic):
 def class_sums(
     X: Floats, y: NDArray[np.unsignedinteger], weight: Floats | None, n_classes: int
 ) -> Floats:
-    """Return the sum of each column within each class.
-
-    Parameters
-    ----------
-    X
-        (n_rows, n_features) a block that fits the cache.
-    y
-        (n_rows,) class codes.
-    weight
-        (n_rows,), or None when every row weighs 1.
-    n_classes
-        Number of classes.
-
-    Returns
-    -------
-    numpy.ndarray
-        (n_classes, n_features).
-    """
+    """Return the sum of each column of a block of rows within each class, (n_classes, d)."""
     if n_classes <= FEW_CLASSES:
         indicator = np.zeros((n_classes, len(y)))
         indicator[y, np.arange(len(y))] = 1.0 if weight is None else weight

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from fastbayes.core.errors import DataError
 from fastbayes.core.schema import Schema
-from fastbayes.statistics.base import Statistic
+from fastbayes.statistics.base import RetractionError, Statistic
 from fastbayes.statistics.registry import kind_of
 from fastbayes.statistics.table import check_sums
 from fastbayes.statistics.value_counts import ValueCounts
@@ -36,6 +37,31 @@ def named_arrays(parts: Mapping[str, Statistic], prefix: str = "") -> dict[str, 
     }
 
 
+def arrays_of(arrays: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """Return the arrays whose names in a file begin so, by the rest of their names."""
+    return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
+
+
+def without(
+    mine: Mapping[str, Any], theirs: Mapping[str, Any], where: Callable[[str, int, int], str]
+) -> dict[str, Any]:
+    """Return the differences of statistics.
+
+    Raises
+    ------
+    DataError
+        When too much is taken away; `where` puts name, feature and class in words.
+    """
+    parts = {}
+    for name, part in mine.items():
+        try:
+            parts[name] = part - theirs[name]
+        except RetractionError as error:
+            place = where(name, error.feature, error.label)
+            raise DataError(f"{place}: {error}") from error
+    return parts
+
+
 def parts_from(
     names: Sequence[str], arrays: Mapping[str, Any], schema: Schema, prefix: str = ""
 ) -> dict[str, Statistic]:
@@ -48,8 +74,7 @@ def parts_from(
     """
     parts: dict[str, Statistic] = {}
     for name in names:
-        start = f"{prefix}{name}."
-        mine = {k.removeprefix(start): v for k, v in arrays.items() if k.startswith(start)}
+        mine = arrays_of(arrays, f"{prefix}{name}.")
         parts[name] = kind_of(name).from_arrays(schema.shape, mine)
     _check_counts(schema, parts)
     return parts

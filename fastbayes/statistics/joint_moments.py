@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.kernels import dispatch
-from fastbayes.statistics.base import RetractionError
-from fastbayes.statistics.class_moments import two_sum
+from fastbayes.statistics.class_moments import by_class, counts_left, two_sum
 
 Floats = NDArray[np.float64]
 TINY = 1e-300
@@ -63,7 +62,7 @@ class JointMoments:
         RetractionError
             When there are fewer of them than of the other set.
         """
-        n = counts_left(self.count, other.count)
+        n = counts_left(self.count, other.count, by_class)
         return _class_by_class(_without, self, other, replace(self, count=n))
 
     def scaled(self, factor: float) -> JointMoments:
@@ -184,24 +183,6 @@ def joint_block(
     none = np.einsum("cii->ci", scatter) <= 0
     drop(scatter, none)
     return JointMoments(count, mean, rest, scatter)
-
-
-def counts_left(mine: Floats, theirs: Floats) -> Floats:
-    """Return mine - theirs, 0 where it is but rounding.
-
-    Raises
-    ------
-    RetractionError
-        When it is negative.
-    """
-    n = mine - theirs
-    tolerance = 1e-9 * np.maximum(mine, 1)
-    if (below := n < -tolerance).any():
-        label, feature = (*np.argwhere(below)[0], -1)[:2]
-        raise RetractionError(
-            "would have fewer than 0 rows; these rows were never added", int(feature), int(label)
-        )
-    return np.where(np.abs(n) <= tolerance, 0.0, n)
 
 
 def turned(matrices: Floats) -> Floats:

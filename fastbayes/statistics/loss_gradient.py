@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -15,6 +16,7 @@ from fastbayes.core import files
 from fastbayes.core.errors import FileFormatError, SchemaError
 
 Floats = NDArray[np.float64]
+SUMS = ("n_rows", "weight", "loss", "gradient")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -80,21 +82,17 @@ class LossGradient:
         """Bytes held by the gradient."""
         return self.gradient.nbytes
 
-    def _matched(self, other: LossGradient) -> None:
+    def _summed(self, function: Callable[..., Any], *others: LossGradient) -> Self:
+        """Return a function of each sum, and of those of others."""
+        values = {name: [getattr(s, name) for s in (self, *others)] for name in SUMS}
+        return replace(self, **{name: function(*held) for name, held in values.items()})
+
+    def _with(self, other: LossGradient, sign: float) -> Self:
         if self.gradient.shape != other.gradient.shape or self.at != other.at:
             raise SchemaError(
                 "gradients at different coefficients do not add up: take both with one model"
             )
-
-    def _with(self, other: LossGradient, sign: float) -> Self:
-        self._matched(other)
-        return replace(
-            self,
-            n_rows=self.n_rows + sign * other.n_rows,
-            weight=self.weight + sign * other.weight,
-            loss=self.loss + sign * other.loss,
-            gradient=self.gradient + sign * other.gradient,
-        )
+        return self._summed(lambda mine, theirs: mine + sign * theirs, other)
 
     def __add__(self, other: LossGradient) -> Self:
         return self._with(other, 1.0) if isinstance(other, LossGradient) else NotImplemented
@@ -109,22 +107,16 @@ class LossGradient:
     def __mul__(self, factor: float) -> Self:
         if not (isinstance(factor, (int, float, np.number)) and np.isfinite(factor)):
             raise ValueError(f"a gradient can be scaled by a finite number, not {factor!r}")
-        x = float(factor)
-        return replace(
-            self,
-            n_rows=self.n_rows * x,
-            weight=self.weight * x,
-            loss=self.loss * x,
-            gradient=self.gradient * x,
-        )
+        return self._summed(lambda value: value * float(factor))
 
     __rmul__ = __mul__
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, LossGradient):
             return NotImplemented
-        mine, theirs = ((s.n_rows, s.weight, s.loss, s.at) for s in (self, other))
-        return mine == theirs and np.array_equal(self.gradient, other.gradient)
+        return self.at == other.at and all(
+            np.array_equal(getattr(self, name), getattr(other, name)) for name in SUMS
+        )
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -84,7 +84,7 @@ class PackedCounts(Statistic):
     """
 
     numeric_as = "bins"
-    greatest = "column {name!r} with {values} values needs"
+    most = "column {name!r} with {values} values needs"
 
     _layout: ClassVar[type[BlockLayout]] = BlockLayout
 
@@ -109,10 +109,17 @@ class PackedCounts(Statistic):
     def _among(self, wanted: Ints) -> tuple[Ints, Ints, Ints]:
         """Return the groups that are left among other features: members, where each was, and axes.
 
-        wanted  (m + 1,) new feature of each old one; -1 where it is gone, and at the end
+        Features of a group and groups are sorted.
+
+        wanted  (m + 1,) new feature of each old one; -1 where it is not there, and at the end
         axes    (n_groups, most) where each axis was
         """
-        raise NotImplementedError
+        groups = wanted[self.layout.members]
+        kept = np.flatnonzero((groups >= 0).all(axis=1))
+        axes = np.argsort(groups[kept], axis=1)
+        groups = np.take_along_axis(groups[kept], axes, axis=1)
+        order = np.lexsort(groups.T[::-1])
+        return groups[order], kept[order], axes[order]
 
     # -- reading -------------------------------------------------------------------------------
 
@@ -178,19 +185,28 @@ class PackedCounts(Statistic):
         old = self.layout
         if old.has(wanted.sizes, wanted.missing, wanted.n_classes):
             return
-        codes = []
-        for j, (width, gap) in enumerate(zip(wanted.widths, wanted.missing, strict=True)):
-            where = np.full(width, -1)
-            n = min(old.sizes[j], wanted.sizes[j])
-            where[:n] = np.arange(n)
-            if gap and old.missing[j]:
-                where[-1] = old.sizes[j]
-            codes.append(where)
-        classes = np.full(wanted.n_classes, -1)
-        n = min(old.n_classes, wanted.n_classes)
-        classes[:n] = np.arange(n)
-        self.flat = _moved(self.flat, old.starts, old.steps, old.n_classes, wanted, codes, classes)
+        every = np.arange(len(old.sizes)), [np.arange(size) for size in wanted.sizes.tolist()]
+        classes = np.arange(wanted.n_classes)
+        self.flat = self._relaid(wanted, *every, classes, old.starts, old.steps)
         self.layout = wanted
+
+    def _relaid(
+        self,
+        wanted: BlockLayout,
+        features: Ints,
+        values: Sequence[Ints],
+        classes: Ints,
+        starts: Ints,
+        steps: Ints,
+    ) -> NDArray[Any]:
+        """Return the counts in another layout, from where its features, values, classes are."""
+        old, codes = self.layout, []
+        for i, some, gap in zip(features.tolist(), values, wanted.missing, strict=True):
+            # Values beyond the room that was ever needed have no counts.
+            held = np.where(some < old.sizes[i], some, -1)
+            codes.append(np.append(held, old.sizes[i] if old.missing[i] else -1) if gap else held)
+        classes = np.where(classes < old.n_classes, classes, -1)
+        return _moved(self.flat, starts, steps, old.n_classes, wanted, codes, classes)
 
     def grown(self, shape: Shape) -> Self:
         """Return the statistic with room for at least `shape`; values and classes are appended."""
@@ -209,15 +225,9 @@ class PackedCounts(Statistic):
         members, origin, axes = self._among(inverse)
         missing = old.missing[to.categorical]
         wanted = type(old)(to.shape.sizes, missing, to.shape.n_classes, members)
-        codes = []
-        for i, values, gap in zip(to.categorical.tolist(), to.values, missing, strict=True):
-            # Values beyond the room that was ever needed have no counts.
-            held = np.where(values < old.sizes[i], values, -1)
-            codes.append(np.append(held, old.sizes[i]) if gap else held)
-        classes = np.where(to.classes < old.n_classes, to.classes, -1)
         steps = np.take_along_axis(old.steps[origin], axes, axis=1)
-        starts = old.starts[origin]
-        flat = _moved(self.flat, starts, steps, old.n_classes, wanted, codes, classes)
+        places = to.categorical, to.values, to.classes
+        flat = self._relaid(wanted, *places, old.starts[origin], steps)
         return self._with(to.shape, wanted, flat)
 
     # -- arithmetic ----------------------------------------------------------------------------
@@ -306,6 +316,12 @@ class PackedCounts(Statistic):
         whole = self.settled()
         return {"counts": whole.flat, "missing": whole.layout.missing.astype(np.uint8)}
 
+    @classmethod
+    def from_arrays(cls, shape: Shape, arrays: Mapping[str, NDArray[Any]], **options: Any) -> Self:
+        """Return the statistic held by the arrays of `arrays()`."""
+        weighted = arrays["counts"].dtype == np.float64
+        return cls.zeros(shape, weighted=weighted, **options)._filled(arrays)
+
     def _filled(self, arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Return the statistic with the counts of `arrays()`; this one is as `zeros` made it."""
         shape, flat, missing = self.shape, arrays["counts"], arrays["missing"]
@@ -320,18 +336,6 @@ class PackedCounts(Statistic):
             )
         self.flat = np.array(flat)
         return self
-
-
-def in_order(groups: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return groups with their features and themselves sorted, where each was, and its axes.
-
-    groups (n_groups, most); one that holds -1 is left out.
-    """
-    kept = np.flatnonzero((groups >= 0).all(axis=1))
-    axes = np.argsort(groups[kept], axis=1)
-    groups = np.take_along_axis(groups[kept], axes, axis=1)
-    order = np.lexsort(groups.T[::-1])
-    return groups[order], kept[order], axes[order]
 
 
 def _moved(

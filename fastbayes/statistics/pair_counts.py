@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from fastbayes.core.batch import Batch
 from fastbayes.core.schema import Shape
 from fastbayes.kernels import dispatch
 from fastbayes.statistics.base import Ints, Need, Room
-from fastbayes.statistics.packed_counts import BlockLayout, PackedCounts, in_order
+from fastbayes.statistics.packed_counts import BlockLayout, PackedCounts
 
 
 class PairLayout(BlockLayout):
@@ -71,10 +71,8 @@ class PairCounts(PackedCounts):
 
     Parameters
     ----------
-    shape
-        Sizes to allocate for.
-    weighted
-        Whether rows carry weights: then counts are float64 sums, else exact int64.
+    shape, weighted
+        As for all statistics.
     pairs
         (n_pairs, 2) features i < j, sorted; None for all pairs.
 
@@ -153,22 +151,6 @@ class PairCounts(PackedCounts):
         ]
         return result
 
-    def given(self, p: int) -> NDArray[Any]:
-        """Return n(class, p = a, j = b) as (S_p + 1, n_slots, n_classes), in `ValueCounts` slots.
-
-        The slots of feature p itself are 0: never touched, they take no memory even where p has
-        very many values.
-        """
-        shape = self.shape
-        slots = np.delete(
-            np.arange(shape.offsets[-1]), slice(shape.offsets[p], shape.offsets[p + 1])
-        )
-        result = np.zeros(
-            (int(shape.sizes[p]) + 1, int(shape.offsets[-1]), shape.n_classes), self.flat.dtype
-        )
-        result[:, slots] = self.beside(p)
-        return result
-
     # -- groups --------------------------------------------------------------------------------
 
     def _count(
@@ -180,16 +162,13 @@ class PairCounts(PackedCounts):
             *(layout.first, layout.second, layout.starts, self.flat),
         )
 
-    def _among(self, wanted: Ints) -> tuple[Ints, Ints, Ints]:
-        return in_order(wanted[self.layout.members])
-
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the statistic as named arrays."""
         pairs = {} if self.layout.complete else {"pairs": self.layout.members.copy()}
         return super().arrays() | pairs
 
     @classmethod
-    def from_arrays(cls, shape: Shape, arrays: Mapping[str, NDArray[Any]]) -> PairCounts:
+    def from_arrays(cls, shape: Shape, arrays: Mapping[str, NDArray[Any]], **options: Any) -> Self:
         """Return the statistic held by the arrays of `arrays()`."""
         m, pairs = len(shape.sizes), arrays.get("pairs")
         if pairs is not None:
@@ -197,5 +176,4 @@ class PairCounts(PackedCounts):
             inside = (pairs >= 0).all() and (pairs < m).all()
             if not (inside and (pairs[:, 0] < pairs[:, 1]).all() and (np.diff(key) > 0).all()):
                 raise ValueError("the pairs of columns are no sorted pairs")
-        weighted = arrays["counts"].dtype == np.float64
-        return cls(shape, weighted=weighted, pairs=pairs)._filled(arrays)
+        return super().from_arrays(shape, arrays, pairs=pairs)

@@ -9,11 +9,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fastbayes.core.domains import positions
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.schema import Schema
 from fastbayes.statistics.pair_counts import PairCounts, all_pairs
-from fastbayes.statistics.texts import parsed, rows_of, strings, text
+from fastbayes.statistics.texts import codes_in, rows_of, strings, text
 
 Ints = NDArray[np.int64]
 COLUMNS = ("class", "feature_a", "value_a", "feature_b", "value_b", "n")
@@ -93,17 +92,8 @@ def _located(schema: Schema, names: Any, cells: pa.Array) -> tuple[Ints, Ints]:
     for name, rows in rows_of(names, np.ones(len(names), np.bool_)):
         if name not in known:
             raise SchemaError(f"there is no categorical feature {name!r} in the table's schema")
-        feature = schema.categorical[known[name]]
-        assert feature.values is not None
-        picked = cells.take(pa.array(rows))
-        code = positions(parsed(name, picked, feature.values.type), feature.values)
-        null = picked.is_null().to_numpy(zero_copy_only=False)
-        if (outside := np.flatnonzero((code < 0) & ~null)).size:
-            raise DataError(
-                f"column {name!r}: value {picked[int(outside[0])].as_py()!r} is outside its "
-                "domain; declare it in `domains`"
-            )
-        features[rows], codes[rows] = known[name], np.where(null, feature.size, code)
+        code = codes_in(schema.categorical[known[name]], cells.take(pa.array(rows)))
+        features[rows], codes[rows] = known[name], code
     return features, codes
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from fastbayes.statistics.base import Statistic
 from fastbayes.statistics.cell_counts import CellCounts
@@ -58,8 +58,19 @@ def kind_of(name: str) -> type[Statistic]:
     return REGISTRY[name]
 
 
-def with_companions(names: Iterable[str]) -> list[str]:
-    """Return names of statistics and of those that are counted with them, in registry order."""
-    asked = {*names}
-    asked |= {companion for name in asked for companion in kind_of(name).companions}
-    return [name for name in REGISTRY if name in asked]
+def with_companions(asked: Mapping[str, object]) -> list[str]:
+    """Return the statistics that are asked for and those counted with them, in registry order.
+
+    Parameters
+    ----------
+    asked
+        By name, whether it is asked for.
+    """
+    names = {name for name, yes in asked.items() if yes}
+    names |= {companion for name in names for companion in kind_of(name).companions}
+    return [name for name in REGISTRY if name in names]
+
+
+def wanting(names: Iterable[str], numeric_as: str) -> list[str]:
+    """Return those statistics of which numeric columns are to be "bins", or "numbers"."""
+    return [name for name in names if kind_of(name).numeric_as == numeric_as]

@@ -16,7 +16,15 @@ from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.schema import Feature, Schema, from_header, to_header
 from fastbayes.statistics.class_moments import ClassMoments
 from fastbayes.statistics.pair_table import COLUMNS, pair_rows, pairs_of, values_of
-from fastbayes.statistics.texts import parsed, rows_of, strings, text
+from fastbayes.statistics.texts import (
+    check_columns,
+    codes_in,
+    parsed,
+    rows_of,
+    sides_of,
+    strings,
+    text,
+)
 from fastbayes.statistics.value_counts import ValueCounts
 
 METADATA = b"fastbayes"
@@ -133,9 +141,8 @@ def from_table(
     if header is None and "feature_a" in table.column_names:
         return _from_pairs(table, target, domains or {}, types or {})
     columns = ("class", "feature", "value", "n")
-    for name in columns if header is None else ("part", *columns, "mean", "rest", "scatter"):
-        if table.column_names.count(name) != 1:
-            raise SchemaError(f"the table needs one column {name!r}; it has {table.column_names}")
+    own = () if header is None else ("part", "mean", "rest", "scatter")
+    check_columns(table, (*own[:1], *columns, *own[1:]))
     if header is None:
         if "part" in table.column_names:
             raise SchemaError(
@@ -182,14 +189,7 @@ def _from_own(table: pa.Table, header: dict[str, Any]) -> tuple[Schema, dict[str
             moments.arrays()[place][where] = table[key].to_numpy()[rows]
     if "pairs" in header["parts"]:
         (rows,) = np.nonzero(part == "pairs")
-        texts = {
-            key: strings(table, key).take(pa.array(rows))
-            for key in ("feature", "value", "feature_b", "value_b")
-        }
-        sides = [
-            (texts[key].to_numpy(zero_copy_only=False), texts[value])
-            for key, value in (("feature", "value"), ("feature_b", "value_b"))
-        ]
+        sides = sides_of(table, rows, ("feature", "value"), ("feature_b", "value_b"))
         parts["pairs"] = pairs_of(schema, labels[rows], sides, n[rows], weighted=header["weighted"])
     check_sums(schema, values)
     return schema, parts, int(header["dropped_rows"])
@@ -211,16 +211,7 @@ def _counts(table: pa.Table) -> NDArray[Any]:
 
 
 def _add(values: ValueCounts, j: int, schema: Schema, cells: pa.Array, labels: Any, n: Any) -> None:
-    feature = schema.categorical[j]
-    assert feature.values is not None
-    codes = positions(parsed(feature.name, cells, feature.values.type), feature.values)
-    null = cells.is_null().to_numpy(zero_copy_only=False)
-    if (outside := np.flatnonzero((codes < 0) & ~null)).size:
-        raise DataError(
-            f"column {feature.name!r}: value {cells[int(outside[0])].as_py()!r} is outside its "
-            "domain; declare it in `domains`"
-        )
-    codes = np.where(null, feature.size, codes)
+    codes = codes_in(schema.categorical[j], cells)
     np.add.at(values.counts, (values.offsets[j] + codes, labels), n.astype(values.counts.dtype))
 
 
@@ -281,17 +272,12 @@ def _from_groups(
 def _from_pairs(
     table: pa.Table, target: str, domains: Mapping[str, Any], types: Mapping[str, str]
 ) -> tuple[Schema, dict[str, Any], int]:
-    for name in COLUMNS:
-        if table.column_names.count(name) != 1:
-            raise SchemaError(f"the table needs one column {name!r}; it has {table.column_names}")
+    check_columns(table, COLUMNS)
     n = _counts(table)
     schema, parts, dropped = _from_groups(values_of(table), target, domains, types)
     _, labels = _classes(table["class"], target, {**domains, target: schema.classes})
     kept = np.flatnonzero((labels >= 0) & (n > 0))
-    sides = []
-    for feature, value in (("feature_a", "value_a"), ("feature_b", "value_b")):
-        names = strings(table, feature).take(pa.array(kept)).to_numpy(zero_copy_only=False)
-        sides.append((names, strings(table, value).take(pa.array(kept))))
+    sides = sides_of(table, kept, ("feature_a", "value_a"), ("feature_b", "value_b"))
     weighted = parts["values"].weighted
     parts["pairs"] = pairs_of(schema, labels[kept], sides, n[kept], weighted=weighted)
     return schema, parts, dropped

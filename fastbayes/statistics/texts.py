@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from fastbayes.core.errors import DataError
+from fastbayes.core.domains import positions
+from fastbayes.core.errors import DataError, SchemaError
+from fastbayes.core.schema import Feature
 
 
 def text(values: pa.Array) -> pa.Array:
@@ -30,6 +34,38 @@ def parsed(name: str, values: pa.Array, kind: pa.DataType) -> pa.Array:
 def strings(table: pa.Table, name: str) -> pa.Array:
     """Return a column of a table as text in one piece."""
     return table[name].cast(pa.string()).combine_chunks()
+
+
+def codes_in(feature: Feature, cells: pa.Array) -> NDArray[np.int64]:
+    """Return the codes of text in a domain, that of a missing value where it is null.
+
+    Raises
+    ------
+    DataError
+        When a value lies outside the domain; the message names the column.
+    """
+    assert feature.values is not None
+    codes = positions(parsed(feature.name, cells, feature.values.type), feature.values)
+    null = cells.is_null().to_numpy(zero_copy_only=False)
+    if (outside := np.flatnonzero((codes < 0) & ~null)).size:
+        raise DataError(
+            f"column {feature.name!r}: value {cells[int(outside[0])].as_py()!r} is outside its "
+            "domain; declare it in `domains`"
+        )
+    return np.where(null, feature.size, codes)
+
+
+def check_columns(table: pa.Table, names: Iterable[str]) -> None:
+    """Raise SchemaError unless a table has each of these columns once."""
+    for name in names:
+        if table.column_names.count(name) != 1:
+            raise SchemaError(f"the table needs one column {name!r}; it has {table.column_names}")
+
+
+def sides_of(table: pa.Table, rows: Any, *columns: tuple[str, str]) -> list[tuple[Any, pa.Array]]:
+    """Return features and values of some rows, for the columns of each side of a pair."""
+    texts = ([strings(table, key).take(pa.array(rows)) for key in both] for both in columns)
+    return [(names.to_numpy(zero_copy_only=False), cells) for names, cells in texts]
 
 
 def rows_of(names: Any, marked: Any) -> list[tuple[str, Any]]:

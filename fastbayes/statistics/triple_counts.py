@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import combinations
 from typing import Any
 
@@ -13,18 +12,11 @@ from fastbayes.core.batch import Batch
 from fastbayes.core.schema import Shape
 from fastbayes.kernels import dispatch
 from fastbayes.statistics.base import Ints, Need, Room
-from fastbayes.statistics.packed_counts import PackedCounts, in_order
+from fastbayes.statistics.packed_counts import PackedCounts
 
 
 class TripleCounts(PackedCounts):
     """Counts n(class, feature i = a, j = b, k = c): the statistic of two-dependence models.
-
-    Parameters
-    ----------
-    shape
-        Sizes to allocate for.
-    weighted
-        Whether rows carry weights: then counts are float64 sums, else exact int64.
 
     Notes
     -----
@@ -76,14 +68,6 @@ class TripleCounts(PackedCounts):
             *(columns, layout.widths, batch.classes, weight, layout.n_classes),
             *(layout.starts, self.flat),
         )
-
-    def _among(self, wanted: Ints) -> tuple[Ints, Ints, Ints]:
-        return in_order(wanted[self.layout.members])
-
-    @classmethod
-    def from_arrays(cls, shape: Shape, arrays: Mapping[str, NDArray[Any]]) -> TripleCounts:
-        """Return the statistic held by the arrays of `arrays()`."""
-        return cls(shape, weighted=arrays["counts"].dtype == np.float64)._filled(arrays)
 
 
 def all_triples(m: int) -> Ints:

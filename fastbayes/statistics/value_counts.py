@@ -18,13 +18,6 @@ from fastbayes.statistics.base import CLASSES, SLOTS, Ints, Statistic, array
 class ValueCounts(Statistic):
     """Counts n(class, feature = value): the sufficient statistic of discrete naive Bayes.
 
-    Parameters
-    ----------
-    shape
-        Sizes to allocate for.
-    weighted
-        Whether rows carry weights: then counts are float64 sums, else exact int64.
-
     Notes
     -----
     `counts` is (n_slots, n_classes) with slot = offsets[j] + code; the last slot of a feature
@@ -33,7 +26,7 @@ class ValueCounts(Statistic):
 
     name = "values"
     title = "counts of values"
-    greatest = "column {name!r} with {values} values needs"
+    most = "column {name!r} with {values} values needs"
     limited = False  # counts of values stay small unless a column is an identifier
 
     counts: NDArray[Any] = array(SLOTS, CLASSES, rows=True)
