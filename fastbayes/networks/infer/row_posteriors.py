@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ from fastbayes.networks.graph.coded import Coded, Floats, Ints, SparseTable, log
 from fastbayes.networks.infer import inference
 from fastbayes.networks.infer.elimination import Factor, best_order, log_eliminated
 from fastbayes.networks.infer.inference import LARGEST
-from fastbayes.networks.infer.scorer import Network
+from fastbayes.networks.infer.scorer import Network, alike
 
 Column = NDArray[np.unsignedinteger]
 
@@ -116,7 +116,7 @@ class RowPosteriors:
         if not some:
             return self._told(plan, chosen, rows, out, cells)
         lost = 0
-        for bit, at in _alike([chosen[v] >= sizes[v] for v in some]):
+        for bit, at in alike(np.array([chosen[v] >= sizes[v] for v in some])):
             here = at if rows is None else rows[at]
             if bit.any():
                 more = gone.union(v for v, b in zip(some, bit, strict=True) if b)
@@ -344,26 +344,6 @@ class RowPosteriors:
             else:
                 index.append(np.zeros(shape, np.int64))
         return table.gathered(index)
-
-
-def _alike(flags: Sequence[NDArray[np.bool_]]) -> Iterator[tuple[NDArray[np.bool_], Ints]]:
-    """Yield each pattern of flags that occurs, and the rows that have it."""
-    bits = np.packbits(np.array(flags), axis=0)
-    if len(bits) <= 2:
-        # Numbers of 16 bits are sorted by counting.
-        which = bits[0].astype(np.uint16)
-        if len(bits) == 2:
-            which = which << 8 | bits[1]
-        patterns = np.flatnonzero(np.bincount(which))
-        columns = np.array([patterns >> 8, patterns & 255] if len(bits) == 2 else [patterns])
-        ends = np.cumsum(np.bincount(which)[patterns])
-    else:
-        columns, found = np.unique(bits, axis=1, return_inverse=True)
-        which = found.ravel()
-        ends = np.cumsum(np.bincount(which))
-    order = np.argsort(which, kind="stable")
-    unpacked = np.unpackbits(columns.astype(np.uint8), axis=0, count=len(flags)).T.astype(np.bool_)
-    yield from zip(unpacked, np.split(order, ends[:-1]), strict=True)
 
 
 def columns_of(codes: Any) -> dict[int, Column]:

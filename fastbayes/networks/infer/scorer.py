@@ -69,14 +69,14 @@ class Network:
             for feature in family:
                 self._with.setdefault(feature, []).append(q)
 
-    def observed(self) -> list[Floats]:
-        """Return the tables with 0 where a parent is no observation."""
+    def factors(self) -> list[tuple[Family, Floats]]:
+        """Return the tables, (joint codes, n_classes), with 0 where a parent is no observation."""
         result = []
         for family, table in zip(self.families, self.tables, strict=True):
             table = table.copy()
             for axis, feature in enumerate(family[:-1]):
                 table[(slice(None),) * axis + (self.hidden[feature],)] = 0.0
-            result.append(table)
+            result.append((family, table.reshape(-1, table.shape[-1])))
         return result
 
     def rows(self, batch_codes: Sequence[Codes], n_rows: int) -> Bools:
@@ -173,8 +173,8 @@ class Network:
             rows, where = np.unique(at[some], return_inverse=True)
             part = np.zeros((len(nodes), len(rows)), np.bool_)
             part[which, where] = True
-            for pattern, alike in _alike(part):
-                hidden, same = tuple(nodes[pattern].tolist()), rows[alike]
+            for pattern, equal in alike(part):
+                hidden, same = tuple(nodes[pattern].tolist()), rows[equal]
                 touched = sorted({q for h in hidden for q in self._with[h]})
                 says = told[touched][:, same]
                 # A family whose child is not observed has factor 1: as long as nothing becomes
@@ -183,7 +183,7 @@ class Network:
                 if self._eliminated(hidden, families)[1].cells <= SMALL:
                     yield hidden, families, same
                     continue
-                for chosen, these in _alike(says):
+                for chosen, these in alike(says):
                     yield hidden, [touched[i] for i in np.flatnonzero(chosen)], same[these]
 
     def _labels(self, needed: Bools, gone: Bools) -> Ints:
@@ -202,13 +202,24 @@ class Network:
         return np.where(needed, label, -1)
 
 
-def _alike(bits: Bools) -> Iterator[tuple[Bools, Ints]]:
+def alike(flags: Bools) -> Iterator[tuple[Bools, Ints]]:
     """Yield the different columns of a matrix, and where each of them stands."""
-    patterns, which = np.unique(np.packbits(bits, axis=0), axis=1, return_inverse=True)
-    order = np.argsort(which.ravel(), kind="stable")
-    ends = np.cumsum(np.bincount(which.ravel(), minlength=patterns.shape[1]))
-    columns = np.unpackbits(patterns, axis=0, count=len(bits)).T.astype(np.bool_)
-    yield from zip(columns, np.split(order, ends[:-1]), strict=True)
+    bits = np.packbits(flags, axis=0)
+    if len(bits) <= 2:
+        # Numbers of 16 bits are sorted by counting.
+        which = bits[0].astype(np.uint16)
+        if len(bits) == 2:
+            which = which << 8 | bits[1]
+        patterns = np.flatnonzero(np.bincount(which))
+        columns = np.array([patterns >> 8, patterns & 255] if len(bits) == 2 else [patterns])
+        ends = np.cumsum(np.bincount(which)[patterns])
+    else:
+        columns, found = np.unique(bits, axis=1, return_inverse=True)
+        which = found.ravel()
+        ends = np.cumsum(np.bincount(which))
+    order = np.argsort(which, kind="stable")
+    unpacked = np.unpackbits(columns.astype(np.uint8), axis=0, count=len(flags)).T.astype(np.bool_)
+    yield from zip(unpacked, np.split(order, ends[:-1]), strict=True)
 
 
 class NetworkScorer:
@@ -224,17 +235,33 @@ class NetworkScorer:
         "exact" or "fast", for rows in which no parent is hidden; the others are exact.
     cells
         Cells of the job, on which numpy or compiled kernels are chosen.
+    shared
+        Positions of families that say the same of all classes: where nothing is hidden, only log
+        joints look at them.
     """
 
-    def __init__(self, log_prior: Floats, network: Network, precision: str, cells: float) -> None:
-        sizes = np.array([len(flags) - 2 for flags in network.hidden], np.int64)
-        k = len(log_prior)
-        tables = [table.reshape(-1, k) for table in network.observed()]
-        factors = list(zip(network.families, tables, strict=True))
+    def __init__(
+        self,
+        log_prior: Floats,
+        network: Network,
+        precision: str,
+        cells: float,
+        shared: Collection[int] = (),
+    ) -> None:
+        factors = network.factors()
+        n = len(network.hidden) - isinstance(network, ClassNetwork)
+        sizes = np.array([len(flags) - 2 for flags in network.hidden[:n]], np.int64)
+        make = dispatch.load("factors", cells).FactorScorer
         self._network = network
-        self._complete = dispatch.load("factors", cells).FactorScorer(
-            log_prior, factors, sizes, precision
-        )
+        self._complete = self._telling = make(log_prior, factors, sizes, precision)
+        if shared:
+            # A row that no class can have made takes the prior, whatever family says so.
+            telling = [
+                factor
+                for q, factor in enumerate(factors)
+                if q not in shared or np.isneginf(factor[1]).any()
+            ]
+            self._telling = make(log_prior, telling, sizes, precision)
         self._summing = _Summing(log_prior, network)
 
     @property
@@ -243,7 +270,7 @@ class NetworkScorer:
 
     def _whole(self, method: str) -> Any:
         """Return what gives this answer for rows in which nothing is hidden."""
-        return self._complete
+        return self._complete if method == "log_joint" else self._telling
 
     def log_joint(
         self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: Floats
@@ -335,6 +362,12 @@ class ClassNetwork(Network):
             None if summed is None else [*summed, last],
         )
 
+    def factors(self) -> list[tuple[Family, Floats]]:
+        """Return the tables; that of the class is one over its parents."""
+        *factors, (family, table) = super().factors()
+        k = table.shape[-1]
+        return [*factors, (family[:-1], np.ascontiguousarray(table.reshape(-1, 3, k)[:, 0]))]
+
     def rows(self, batch_codes: Sequence[Codes], n_rows: int) -> Bools:
         """Return the rows in which something must be summed out, (n_rows,)."""
         return super().rows(self._with_class(batch_codes, n_rows), n_rows)
@@ -362,20 +395,7 @@ def _as_child(says: Floats) -> Floats:
 
 
 class ClassScorer(NetworkScorer):
-    """Log joints, posteriors and predictions of a network; immutable, thread-safe.
-
-    Parameters
-    ----------
-    log_prior
-        (n_classes,) nats.
-    network
-        The tables.
-    shared
-        Positions of families that say the same of all classes: where nothing is hidden, only log
-        joints look at them.
-    precision, cells
-        As in `NetworkScorer`.
-    """
+    """Scores rows by a network in which some families are `shared`, as in `NetworkScorer`."""
 
     def __init__(
         self,
@@ -385,25 +405,4 @@ class ClassScorer(NetworkScorer):
         precision: str,
         cells: float,
     ) -> None:
-        k, m = len(log_prior), len(network.hidden)
-        factors = []
-        for family, table in zip(network.families, network.observed(), strict=True):
-            if isinstance(network, ClassNetwork) and family[-1] == network.told:
-                family, table = family[:-1], table[..., 0, :]
-            factors.append((family, np.ascontiguousarray(table).reshape(-1, k)))
-        m -= isinstance(network, ClassNetwork)
-        sizes = np.array([len(flags) - 2 for flags in network.hidden[:m]], np.int64)
-        # A row that no class can have made takes the prior, whatever family says so.
-        telling = [
-            factor
-            for q, factor in enumerate(factors)
-            if q not in shared or np.isneginf(factor[1]).any()
-        ]
-        make = dispatch.load("factors", cells).FactorScorer
-        self._network = network
-        self._complete = make(log_prior, factors, sizes, precision)
-        self._telling = make(log_prior, telling, sizes, precision)
-        self._summing = _Summing(log_prior, network)
-
-    def _whole(self, method: str) -> Any:
-        return self._complete if method == "log_joint" else self._telling
+        super().__init__(log_prior, network, precision, cells, shared)

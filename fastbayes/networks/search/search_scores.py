@@ -75,15 +75,13 @@ class FamilyScores:
 
     def value(self, node: int, parents: int) -> float:
         """Return the score of a family, higher is better; parents are a set of bits."""
-        family = parents | 1 << node
-        self.need([family, parents])
-        return self._value(node, parents, family)
+        return self.values([(node, parents)])[0]
 
     def values(self, families: Iterable[tuple[int, int]]) -> list[float]:
         """Return the scores of families (node, parents), counted together."""
         asked = list(families)
         self.need([s for v, above in asked for s in (above | 1 << v, above)])
-        return [self._value(v, above, above | 1 << v) for v, above in asked]
+        return [self._value(v, above) for v, above in asked]
 
     def total(self, parents: Sequence[int]) -> float:
         """Return the score of a graph, higher is better."""
@@ -147,8 +145,8 @@ class FamilyScores:
     def _below(self, node: int) -> int:
         return 1 + self.kinds.index(self.sizes[node]) if self.rule.name == "k2" else 0
 
-    def _value(self, node: int, parents: int, family: int) -> float:
-        result = self._sums[family][0] - self._sums[parents][self._below(node)]
+    def _value(self, node: int, parents: int) -> float:
+        result = self._sums[parents | 1 << node][0] - self._sums[parents][self._below(node)]
         if self.rule.penalised:
             result -= self.price * self.parameters(node, parents)
         return result
@@ -159,10 +157,10 @@ class FamilyScores:
 
     def joint(self, nodes: int) -> float:
         """Return the number of joint values of a set of nodes."""
-        cells = 1.0
-        for v in members(nodes):
-            cells *= self.sizes[v]
-        return cells
+        return math.prod(float(self.sizes[v]) for v in members(nodes))
+
+    def _cells(self, base: Iterable[int]) -> int:
+        return math.prod(self.sizes[v] for v in base)
 
     # -- sums ----------------------------------------------------------------------------------
 
@@ -280,10 +278,7 @@ class FamilyScores:
 
     def _is_wide(self, base: tuple[int, ...]) -> bool:
         """Return whether only those joint values that occur have a number."""
-        cells = 1
-        for v in base:
-            cells *= self.sizes[v]
-        return cells > DENSE and self.rows.columns is not None
+        return self._cells(base) > DENSE and self.rows.columns is not None
 
     def _are_sparse(self, base: tuple[int, ...], us: Ints) -> NDArray[np.bool_]:
         """Return which tables have so many cells that those that occur are better sought."""
@@ -306,24 +301,16 @@ class FamilyScores:
 
     def _width(self, base: tuple[int, ...]) -> int:
         """Return how many joint values of these nodes have a number."""
-        if self._is_wide(base):
-            return self._numbered(base)[1]
-        cells = 1
-        for v in base:
-            cells *= self.sizes[v]
-        return cells
+        return self._numbered(base)[1] if self._is_wide(base) else self._cells(base)
 
     def _numbered(self, base: tuple[int, ...]) -> tuple[NDArray[Any], int]:
         """Return numbers of the joint values that occur, for each row, and how many there are."""
         if base not in self._compact:
             columns = self.rows.columns
             assert columns is not None
-            before, width = base[:-1], 1
-            for v in before:
-                width *= self.sizes[v]
-            if width > 1 << 40:
-                codes, width = self._numbered(before)
-                codes = codes.astype(np.int64)
+            before = base[:-1]
+            if self._cells(before) > 1 << 40:
+                codes = self._numbered(before)[0].astype(np.int64)
             else:
                 codes = np.zeros(len(columns[0]), np.int64)
                 for v in before:
@@ -408,9 +395,7 @@ class FamilyScores:
     ) -> NDArray[np.unsignedinteger]:
         """Return the joint code of some columns."""
         n = len(columns[0])
-        cells = 1
-        for v in base:
-            cells *= self.sizes[v]
+        cells = self._cells(base)
         if self._is_wide(base):
             return np.ascontiguousarray(self._numbered(base)[0][begin : begin + n])
         if len(base) == 1:
