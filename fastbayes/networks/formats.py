@@ -28,13 +28,7 @@ FORMATS: dict[str, ModuleType] = {
 
 
 def format_of(path: str | os.PathLike[str]) -> ModuleType:
-    """Return the module that reads and writes a file, by its suffix.
-
-    Raises
-    ------
-    DataError
-        When none does.
-    """
+    """Return the module that reads and writes a file, by its suffix, or raise DataError."""
     try:
         return FORMATS[Path(path).suffix.lower()]
     except KeyError:
@@ -183,13 +177,7 @@ class SerializationMixin(NetworkTables):
         files.write(path, told, arrays, force=force)
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return a JSON-able header and named arrays from which `from_state` rebuilds.
-
-        Returns
-        -------
-        tuple
-            Header and arrays.
-        """
+        """Return a JSON-able header and named arrays from which `from_state` rebuilds."""
         place = {node: i for i, node in enumerate(self.nodes)}
         header: dict[str, Any] = {
             "nodes": list(self.nodes),
@@ -224,19 +212,7 @@ class SerializationMixin(NetworkTables):
     ) -> Self:
         """Return the network that `state` described.
 
-        Parameters
-        ----------
-        params
-            None: networks have no parameters.
-        header, arrays
-            From `state`.
-        source
-            Name of the file, for messages.
-
-        Returns
-        -------
-        Self
-            Equal to the one whose state it was.
+        `params` are none: networks have no parameters. `source` names the file, for messages.
 
         Raises
         ------

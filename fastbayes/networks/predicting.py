@@ -324,17 +324,8 @@ def scored(
 def schema_for(states: Mapping[str, Sequence[Any]], cuts: Mapping[str, Floats]) -> Schema:
     """Return the schema that codes values as places among the states; missing is beyond, or None.
 
-    Parameters
-    ----------
-    states
-        The states of each node; None may be the last.
-    cuts
-        The cut points of nodes whose states are bins.
-
-    Raises
-    ------
-    SchemaError
-        When the states of a node are of several types.
+    `cuts` are the cut points of nodes whose states are bins. Raises SchemaError when the states of
+    a node are of several types.
     """
     features = []
     for node, values in states.items():

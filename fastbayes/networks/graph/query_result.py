@@ -43,7 +43,7 @@ class QueryResult:
 
     Examples
     --------
-    >>> answer = Answer(("rain",), (("no", "yes"),), np.array([0.75, 0.25]))
+    >>> answer = QueryResult(("rain",), (("no", "yes"),), np.array([0.75, 0.25]))
     >>> answer.probability({"rain": "yes"})
     0.25
     >>> print(answer)
@@ -145,9 +145,9 @@ class QueryResults(Mapping[str, QueryResult]):
 
     Examples
     --------
-    >>> rain = Answer(("rain",), (("no", "yes"),), np.array([0.75, 0.25]))
-    >>> wet = Answer(("wet",), (("no", "yes"),), np.array([0.5, 0.5]))
-    >>> answers = Answers([rain, wet])
+    >>> rain = QueryResult(("rain",), (("no", "yes"),), np.array([0.75, 0.25]))
+    >>> wet = QueryResult(("wet",), (("no", "yes"),), np.array([0.5, 0.5]))
+    >>> answers = QueryResults([rain, wet])
     >>> answers["rain"].probability({"rain": "yes"})
     0.25
     >>> print(answers)

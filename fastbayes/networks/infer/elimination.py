@@ -29,20 +29,8 @@ def best_order(
 ) -> Order:
     """Return an order in which to sum out nodes whose largest table is small.
 
-    Parameters
-    ----------
-    scopes
-        Nodes of each factor.
-    sizes
-        States of each node.
-    eliminated
-        The nodes to sum out.
-
-    Returns
-    -------
-    Order
-        That of the fewest new edges (min-fill), or of the smallest next table where this is better;
-        of equals the first node.
+    That of the fewest new edges (min-fill), or of the smallest next table where this is better; of
+    equals the first node. `scopes` are the nodes of each factor.
 
     References
     ----------
@@ -210,19 +198,11 @@ def log_eliminated(
 ) -> Floats:
     """Return ln sum exp(sum of factors) over all nodes of an order; a table over the nodes kept.
 
-    Parameters
-    ----------
-    factors
-        The logarithms of what is multiplied; -inf is a legal entry.
-    order
-        The nodes, in the order in which to sum them out.
-    kept
-        The other nodes, ascending.
-    largest
-        Whether to take the largest instead of the sum.
-    joints
-        Takes the joint table of each node of the order: (the node, the nodes of the other axes,
-        a table with the node's own axis at the end).
+    factors  the logarithms of what is multiplied; -inf is a legal entry
+    kept     the other nodes, ascending
+    largest  whether to take the largest instead of the sum
+    joints   takes the joint table of each node of the order: (the node, the nodes of the other
+             axes, a table with the node's own axis at the end)
     """
     buckets = Buckets(factors)
     for v in order:

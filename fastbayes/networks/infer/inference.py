@@ -80,30 +80,16 @@ def joint_posterior(
     targets: Sequence[int],
     largest: float = LARGEST,
 ) -> tuple[Floats, float]:
-    """Return P(targets | evidence) and ln P(evidence).
+    """Return P(targets | evidence), (sizes of the targets ...), and ln P(evidence).
 
-    Parameters
-    ----------
-    coded
-        The network.
-    evidence
-        {node: state}; a target may be among them.
-    targets
-        Nodes, each once.
-    largest
-        Numbers that a table may have.
-
-    Returns
-    -------
-    tuple
-        (sizes of the targets ...), and nats.
+    Targets are named once each; one may be among the evidence, {node: state}.
 
     Raises
     ------
     DataError
         When the evidence is impossible.
     MemoryLimitError
-        When a table would be larger; the message names its nodes.
+        When a table would have over `largest` numbers; the message names its nodes.
     """
     free = [v for v in targets if v not in evidence and coded.sizes[v] > 1]
     table, log_total = _table(coded, evidence, targets, free, largest)
@@ -119,13 +105,7 @@ def joint_posterior(
 
 
 def log_evidence(coded: Coded, evidence: Mapping[int, int], largest: float = LARGEST) -> float:
-    """Return ln P(evidence) in nats; -inf where it is impossible.
-
-    Raises
-    ------
-    MemoryLimitError
-        When a table would be larger.
-    """
+    """Return ln P(evidence) in nats; -inf where it is impossible."""
     return _table(coded, evidence, (), (), largest)[1] if evidence else 0.0
 
 
@@ -162,13 +142,7 @@ def order_of(coded: Coded, factors: Sequence[Factor], kept: Sequence[int]) -> Or
 def checked_order(
     coded: Coded, factors: Sequence[Factor], kept: Sequence[int], largest: float
 ) -> Order:
-    """Return an order in which to sum out all but the nodes kept.
-
-    Raises
-    ------
-    MemoryLimitError
-        When it takes a larger table.
-    """
+    """Return what `order_of` does, or raise MemoryLimitError where it takes a larger table."""
     order = order_of(coded, factors, kept)
     answer = math.prod(float(coded.sizes[v]) for v in kept)
     cells, scope = max((order.cells, order.scope), (answer, tuple(kept)))
@@ -240,14 +214,8 @@ def most_probable(
 ) -> tuple[list[int], float]:
     """Return the most probable joint state of all nodes given evidence, and ln of its probability.
 
-    Of equally probable ones the node summed out last takes its lowest state.
-
-    Raises
-    ------
-    DataError
-        When the evidence is impossible.
-    MemoryLimitError
-        When a table would be larger.
+    Of equally probable ones the node summed out last takes its lowest state. Raises as
+    `joint_posterior` does.
     """
     factors = factors_of(coded, evidence, range(len(coded)))
     order = checked_order(coded, factors, (), largest)
@@ -265,14 +233,8 @@ def drawing(coded: Coded, evidence: Mapping[int, int], largest: float = LARGEST)
     """Return how to draw rows of a network given evidence: node after node.
 
     Those above the evidence are drawn in the reverse of an order of elimination, each given the
-    nodes that it stood in a table with; the others given their parents.
-
-    Raises
-    ------
-    DataError
-        When the evidence is impossible.
-    MemoryLimitError
-        When a table would be larger.
+    nodes that it stood in a table with; the others given their parents. Raises as
+    `joint_posterior` does.
     """
     above = coded.ancestral(evidence) if evidence else []
     factors = factors_of(coded, evidence, above)
@@ -300,24 +262,9 @@ def conditionals(
 ) -> tuple[list[DrawStep], float]:
     """Return how each node of an order is distributed given nodes behind it, and ln P(evidence).
 
-    Parameters
-    ----------
-    coded, evidence
-        The network, and what is known of it.
-    factors
-        Tables at the evidence, of nodes and of all above them.
-    order
-        An order in which to sum out all their nodes.
-
-    Returns
-    -------
-    tuple
-        A step for each node, from the last of the order to the first; and nats.
-
-    Raises
-    ------
-    DataError
-        When the evidence is impossible.
+    `factors` are the tables at the evidence, of nodes and of all above them; the order sums out all
+    their nodes, and the steps go from its last node to its first. Raises DataError when the
+    evidence is impossible.
     """
     joints: list[tuple[int, Scope, Floats]] = []
     total = log_eliminated(_logarithms(factors), order.nodes, joints=joints)
@@ -346,33 +293,9 @@ def marginals(
 
         P(v, given) = P(v | given) P(given | evidence),   P(given) a sum of the joint table before.
 
-    Parameters
-    ----------
-    coded
-        The network.
-    evidence
-        {node: state}; a target may be among them.
-    targets
-        Nodes, one or more.
-    largest
-        Numbers that a table may have.
-
-    Returns
-    -------
-    tuple
-        (size of the target,) of each target, and nats.
-
-    Raises
-    ------
-    DataError
-        When the evidence is impossible.
-    MemoryLimitError
-        When a table would be larger; the message names its nodes.
-
-    Notes
-    -----
     Where the tables of all nodes together would have more than `largest` numbers, each target is
-    asked for alone: only what is above it and the evidence is summed out then.
+    asked for alone: only what is above it and the evidence is summed out then. Raises as
+    `joint_posterior` does.
 
     References
     ----------

@@ -53,18 +53,9 @@ class _Plan:
 class RowPosteriors:
     """P(target | what is observed in a row); immutable but for tables made on first use.
 
-    Parameters
-    ----------
-    coded
-        The network.
-    target
-        The node asked for.
-    nodes
-        Nodes that are observed in some rows.
-    largest
-        Numbers that the tables of a row may have.
-    stand_in
-        (states of the target,) what an impossible row gets; None for P(target).
+    nodes     those that are observed in some rows
+    largest   numbers that the tables of a row may have
+    stand_in  (states of the target,) what an impossible row gets; None for P(target)
     """
 
     def __init__(
@@ -83,16 +74,10 @@ class RowPosteriors:
         self._plans: dict[frozenset[int], _Plan] = {}
 
     def posterior(self, columns: Mapping[int, Column], out: Floats, cells: float = 0.0) -> int:
-        """Write P(target | row) of every row; return how many are impossible.
+        """Write P(target | row) into `out` (n_rows, states); return how many rows are impossible.
 
-        Parameters
-        ----------
-        columns
-            Codes of each of `nodes`, (n_rows,); those beyond its states are no observations.
-        out
-            (n_rows, states of the target).
-        cells
-            Cells of the job, on which numpy or compiled kernels are chosen.
+        columns  codes of each of `nodes`, (n_rows,); those beyond its states are no observations
+        cells    cells of the job, on which numpy or compiled kernels are chosen
         """
         return self._answer(columns, None, frozenset(), out, cells) if len(out) else 0
 
@@ -358,12 +343,7 @@ def columns_of(codes: Any) -> dict[int, Column]:
 class RowEvidence:
     """ln P(what is observed in a row); immutable but for tables made on first use.
 
-    Parameters
-    ----------
-    coded
-        The network.
-    nodes
-        Nodes that are observed in some rows.
+    `nodes` are those that are observed in some rows.
     """
 
     def __init__(self, coded: Coded, nodes: Sequence[int]) -> None:
@@ -373,14 +353,9 @@ class RowEvidence:
         self._network: Network | None = None
 
     def log_evidence(self, columns: Mapping[int, NDArray[Any]], out: Floats) -> None:
-        """Write ln P(row) of every row, (n_rows,).
+        """Write ln P(row) of every row into `out` (n_rows,), -inf where it is impossible.
 
-        Parameters
-        ----------
-        columns
-            Codes of each of `nodes`; those beyond its states are no observations.
-        out
-            (n_rows,) nats; -inf where a row is impossible.
+        `columns` are the codes of each of `nodes`; those beyond its states are no observations.
         """
         if not len(out):
             return

@@ -32,22 +32,14 @@ SMALL = 1 << 10
 class Network:
     """Tables of a network of features, and which features of a row must be summed out.
 
-    Parameters
-    ----------
-    families
-        Features of each family, parents first, the feature itself last; parents stand in
-        families before. A feature in no family is left out.
-    tables
-        One per family: (S_1 + 2, ..., S_j + 2, n_classes) ln P(x_j | parents, c). Missing is S,
-        unseen S + 1; -inf is a legal entry. 0 where x_j is no observation.
-    hidden
-        One per feature: (S_j + 2,) bool, codes that are no observations.
-    states
-        (n_features,) a hidden feature is summed out over its codes below this.
-    names
-        (n_features,) for messages.
-    summed
-        Tables that stand for `tables` in families of which something is hidden; None for these.
+    families  features of each family, parents first, the feature itself last; parents stand in
+              families before. A feature in no family is left out
+    tables    one per family: (S_1 + 2, ..., S_j + 2, n_classes) ln P(x_j | parents, c). Missing is
+              S, unseen S + 1; -inf is a legal entry. 0 where x_j is no observation
+    hidden    one per feature: (S_j + 2,) bool, codes that are no observations
+    states    (n_features,) a hidden feature is summed out over its codes below this
+    names     (n_features,) for messages
+    summed    stand for `tables` in families of which something is hidden; None for these
     """
 
     def __init__(
@@ -105,10 +97,7 @@ class Network:
     def add(self, batch_codes: Sequence[Codes], out: Floats) -> None:
         """Add ln P(x | c) of every row and class to `out` (n_rows, n_classes).
 
-        Raises
-        ------
-        MemoryLimitError
-            When the sum needs a table beyond `LARGEST`; the message names columns.
+        Raises MemoryLimitError when the sum needs a table beyond `LARGEST`.
         """
         columns = columns_of(batch_codes)
         gone = self._gone(columns)
@@ -225,19 +214,11 @@ def alike(flags: Bools) -> Iterator[tuple[Bools, Ints]]:
 class NetworkScorer:
     """Log joints, posteriors and predictions of a network; immutable, thread-safe.
 
-    Parameters
-    ----------
-    log_prior
-        (n_classes,) nats.
-    network
-        The tables.
-    precision
-        "exact" or "fast", for rows in which no parent is hidden; the others are exact.
-    cells
-        Cells of the job, on which numpy or compiled kernels are chosen.
-    shared
-        Positions of families that say the same of all classes: where nothing is hidden, only log
-        joints look at them.
+    log_prior  (n_classes,) nats
+    precision  "exact" or "fast", for rows in which no parent is hidden; the others are exact
+    cells      cells of the job, on which numpy or compiled kernels are chosen
+    shared     positions of families that say the same of all classes: where nothing is hidden, only
+               log joints look at them
     """
 
     def __init__(
@@ -323,19 +304,12 @@ class _Summing(JointScorer):
 class ClassNetwork(Network):
     """Tables of a network of features that knows the parents of the class as well.
 
-    The class is told in every row: it is as a feature below its parents, of one code that is
+    The class is known in every row: it is as a feature below its parents, of one code that is
     always observed, whose table says how the parents speak for each class.
 
-    Parameters
-    ----------
-    above
-        Parents of the class.
-    says
-        (S_1 + 2, ..., n_classes) ln [P(c | parents) / P(c)].
-    families, tables, hidden, states, names, summed
-        As in `Network`.
-    says_summed
-        Stands for `says` where a parent of the class is hidden; None for this.
+    above        parents of the class
+    says         (S_1 + 2, ..., n_classes) ln [P(c | parents) / P(c)]
+    says_summed  stands for `says` where a parent of the class is hidden; None for this
     """
 
     def __init__(

@@ -67,15 +67,7 @@ class Lexer:
 
 
 class Parser:
-    """Reads what a text declares.
-
-    Parameters
-    ----------
-    path
-        The file, for messages.
-    text
-        What it holds.
-    """
+    """Reads what the text of a file declares."""
 
     def __init__(self, path: str | os.PathLike[str], text: str) -> None:
         self._lexer = Lexer(text)

@@ -88,14 +88,9 @@ class Made(NamedTuple):
 class NetworkBuilder:
     """Collects nodes and families, and makes tables of them once they fit together.
 
-    Parameters
-    ----------
-    path
-        The file, for messages.
-    line
-        Returns the line of a place in it; None where lines are not known.
-    most_off
-        Rows of a table may miss 1 by this; they are scaled.
+    path      the file, for messages
+    line      returns the line of a place in it; None where lines are not known
+    most_off  rows of a table may miss 1 by this; they are scaled
     """
 
     def __init__(

@@ -42,13 +42,7 @@ UNTOLD = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
 
 class Reader:
-    """Reads what a document declares.
-
-    Parameters
-    ----------
-    path
-        The file, for messages.
-    """
+    """Reads what a document declares."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = os.fspath(path)

@@ -51,17 +51,7 @@ def free_nodes(coded: Coded, evidence: Mapping[int, int]) -> list[int]:
 
 @dataclass
 class Compiled:
-    """A program, the blocks in it, and the ties that it does not resolve.
-
-    Parameters
-    ----------
-    program
-        What kernels run.
-    blocks
-        Nodes of each block.
-    left
-        Nodes of each tie for which there is no block.
-    """
+    """A program for kernels, the nodes of each block in it, and of each tie without a block."""
 
     program: Program
     blocks: list[tuple[int, ...]]
@@ -77,27 +67,15 @@ def compiled(
     entries: int = ENTRIES,
     all_entries: int = ALL_ENTRIES,
 ) -> Compiled:
-    """Return a network compiled for sampling given evidence.
+    """Return a network compiled for sampling given evidence, {node: state}.
 
     Units are in the order of the nodes, a block where its first node stands.
 
-    Parameters
-    ----------
-    coded
-        The network.
-    evidence
-        {node: state}.
-    blocks
-        Whether nodes that zeros tie together are one unit.
-    max_block
-        Most possible joint states of a block.
-    entries, all_entries
-        Most numbers in the table of a unit, and in all tables.
+    blocks                whether nodes that zeros tie together are one unit
+    max_block             most possible joint states of a block
+    entries, all_entries  most numbers in the table of a unit, and in all tables
 
-    Raises
-    ------
-    MemoryLimitError
-        When the states of a node are too many.
+    Raises MemoryLimitError when the states of a node are too many.
     """
     factors = free_factors(coded, evidence)
     sizes = coded.sizes.tolist()
@@ -284,15 +262,7 @@ def _add_factor(parts: _Parts, unit: DeterministicBlock, factor: Factor, at: int
 
 @dataclass(frozen=True)
 class DeterministicBlock:
-    """Nodes that are resampled as one.
-
-    Parameters
-    ----------
-    nodes
-        Ascending.
-    values
-        (n_states, n_nodes) the joint states that are possible.
-    """
+    """Nodes, ascending, that are resampled as one; `values` (n_states, n_nodes) are possible."""
 
     nodes: tuple[int, ...]
     values: Ints
@@ -325,14 +295,8 @@ def blocks_of(
 ) -> tuple[list[DeterministicBlock], list[tuple[int, ...]]]:
     """Return blocks of tied nodes, and the ties that would make a block too large.
 
-    Parameters
-    ----------
-    factors
-        The tables of the network, without what is observed.
-    sizes
-        States of each node.
-    max_block
-        Most possible joint states of a block.
+    `factors` are the tables without what is observed; a block has at most `max_block`
+    possible joint states.
     """
     ties = [(nodes, factor) for factor in factors if (nodes := tied(factor))]
     # Small ties first: what does not fit should be as little as can be.

@@ -35,14 +35,7 @@ class Estimates(NamedTuple):
 def batch_lengths(draws: int, chains: int, most: int = BATCHES) -> Ints:
     """Return how many draws of a chain each of its batches has: an even number of batches, or 1.
 
-    Parameters
-    ----------
-    draws
-        Of a chain.
-    chains
-        Their number.
-    most
-        Batches of a chain for which there is room, four or more are taken all the same.
+    most  batches of a chain for which there is room, four or more are taken all the same
     """
     n = min(max(4, min(-(-BATCHES // chains), most)), max(4, math.isqrt(draws)), draws)
     edges = np.linspace(0, draws, max(n - n % 2, 1) + 1).astype(np.int64)

@@ -26,26 +26,12 @@ COUNTS = 1 << 23
 class Sampled:
     """Estimates of P(targets | evidence) from random draws; arrays (sizes of targets ...).
 
-    Parameters
-    ----------
-    probabilities
-        They sum to 1.
-    mcse
-        Monte-Carlo standard error of each.
-    ess
-        Effective sample size of each.
-    r_hat
-        Split-R̂ of each; None of likelihood weighting, which has no chains.
-    draws
-        Retained sweeps of all chains; rows of likelihood weighting.
-    counts
-        (n_chains, sizes of targets ...) retained sweeps; None of likelihood weighting.
-    blocks
-        Nodes of each block that was resampled as one.
-    log_evidence
-        Estimated ln P(evidence), nats; None of Gibbs sampling.
-    log_evidence_error
-        Standard error of that.
+    r_hat               None of likelihood weighting, which has no chains
+    draws               retained sweeps of all chains; rows of likelihood weighting
+    counts              (n_chains, sizes of targets ...) retained sweeps, of Gibbs sampling
+    blocks              nodes of each block that was resampled as one
+    log_evidence        estimated ln P(evidence), nats; None of Gibbs sampling
+    log_evidence_error  standard error of that
     """
 
     probabilities: Floats
@@ -78,31 +64,12 @@ def gibbs_of_groups(
     A sweep resamples every node that is not observed from its distribution given its Markov
     blanket. P(targets = q | evidence) is estimated by n_q / T, T the sweeps that are retained.
     Nodes that zeros of their tables tie together are resampled as one, for one at a time they
-    could not move (an OR with its causes). `blocks=False, chains=1, thin=1, burn_in=0` is the
-    algorithm of the textbooks.
+    could not move (an OR with its causes).
 
-    Parameters
-    ----------
-    coded, evidence
-        The network, and {node: state}, both as numbers.
-    groups
-        Nodes of each group, in it no two the same, one or more; observed ones are allowed.
-    draws
-        Sweeps to retain, of all chains together; every chain retains as many, so that a few more
-        are if `chains` does not divide them.
-    burn_in, thin, blocks
-        As in `BayesianNetwork.query`.
-    chains
-        They go in lock step, 16 at a time, and each group on one thread.
-    seed, threads
-        Each chain has its own stream; the same seed gives the same bits on any number of threads.
-    max_block
-        Most possible joint states of a block.
-
-    Returns
-    -------
-    list
-        A `Sampled` for each group, with the counts of a run that is asked for that group alone.
+    Options are those of `BayesianNetwork.query`. Every chain retains as many sweeps, so that there
+    are a few more than `draws` if `chains` does not divide them; chains go in lock step, 16 at a
+    time, and each has its own stream: the same seed gives the same bits on any number of threads.
+    The counts of a group are those of a run that is asked for that group alone.
 
     Raises
     ------
@@ -197,13 +164,7 @@ def asked_of(coded: Coded, groups: Sequence[Sequence[int]]) -> CountedGroups:
 
 
 def check_cells(coded: Coded, groups: Sequence[Sequence[int]], copies: int) -> None:
-    """Raise where counts of the groups' joint states would take too much memory.
-
-    Raises
-    ------
-    MemoryLimitError
-        The message names the group with the most states and how many they are.
-    """
+    """Raise MemoryLimitError where counts of joint states would take too much memory."""
     cells = [math.prod(float(coded.sizes[v]) for v in targets) for targets in groups]
     if sum(cells) * copies > COUNTS:
         most, targets = max(zip(cells, groups, strict=True), key=lambda pair: pair[0])

@@ -32,25 +32,10 @@ def weighting_of_groups(
     Nodes that are not observed are drawn given their parents, w is the product of the observed
     ones' probabilities given theirs, and P(q | evidence) ≈ sum w 1[q] / sum w. Rows do not
     depend on each other, so zeros do no harm; but where the evidence is improbable from above few
-    of them count.
+    of them count. The same seed gives the same bits on any number of threads.
 
-    Parameters
-    ----------
-    coded, evidence, groups
-        As in `gibbs_of_groups`.
-    draws
-        Rows.
-    seed
-        The same seed gives the same bits on any number of threads. None: another each time.
-    threads
-        None: all processors.
-
-    Returns
-    -------
-    list
-        A `Sampled` for each group. `ess` is that of the weights, (sum w)² / sum w², for every
-        probability; `mcse` has one over that where no row or every row that counts has the state.
-        `r_hat` is None.
+    `ess` is that of the weights, (sum w)² / sum w², for every probability; `mcse` has one over that
+    where no row or every row that counts has the state.
 
     Raises
     ------
@@ -58,8 +43,6 @@ def weighting_of_groups(
         When no row agrees with the evidence.
     MemoryLimitError
         When the groups have too many joint states.
-    ValueError
-        When a number is out of range.
 
     References
     ----------

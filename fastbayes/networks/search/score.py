@@ -87,20 +87,10 @@ class ScoreRule:
         return {"mdl": 0.5 * math.log(max(total, 1.0)), "aic": 1.0}.get(self.name, 0.0)
 
     def offsets(self, cells: Floats, kinds: Sequence[int]) -> Floats:
-        """Return what to ask of `add_set_sums` about tables of so many cells each.
+        """Return what to ask of `add_set_sums` about tables of so many cells, (n_tables, n_sums).
 
-        Parameters
-        ----------
-        cells
-            (n_tables,) cells of each, those that never occur included.
-        kinds
-            The different numbers of values that nodes have.
-
-        Returns
-        -------
-        ndarray
-            (n_tables, n_sums): one sum, for "k2" one for a node with its parents and one for
-            parents of nodes of each kind.
+        One sum, for "k2" one for a node with its parents and one for parents of nodes of each of
+        the `kinds`, the different numbers of values that nodes have. Cells that never occur count.
         """
         if self.name == "bdeu":
             return (self.ess / cells)[:, None]
@@ -115,30 +105,17 @@ def family_score(
     total: float | None = None,
     configurations: int | None = None,
 ) -> float:
-    """Return the score of one family from its counts, higher is better.
+    """Return the score of one family from its counts n(parents, node), higher is better, in nats.
 
-    Parameters
-    ----------
-    counts
-        n(parents, node), the node on the last axis.
-    rule
-        The score.
-    total
-        N of the penalty; the sum of the counts by default.
-    configurations
-        Configurations of the parents, where `counts` leaves out some that never occur.
-
-    Returns
-    -------
-    float
-        Nats; for "mdl" and "aic" LL minus the penalty.
+    `total` is N of the penalty, the sum of the counts by default; `configurations` those of the
+    parents, where `counts` leaves out some that never occur.
 
     Examples
     --------
     >>> counts = np.array([[2, 0], [1, 1]])  # two values of the parent, two of the node
-    >>> round(family_score(counts, Rule("loglik")), 6)  # 2 ln ½
+    >>> round(family_score(counts, ScoreRule("loglik")), 6)  # 2 ln ½
     -1.386294
-    >>> round(family_score(counts, Rule("k2")), 6)  # ln (2! 0! / 3!) (1! 1! / 3!)
+    >>> round(family_score(counts, ScoreRule("k2")), 6)  # ln (2! 0! / 3!) (1! 1! / 3!)
     -2.890372
     """
     counts = np.asarray(counts)
@@ -168,10 +145,7 @@ def _sums(table: NDArray[Any], rule: ScoreRule, cells: int, r: int) -> Floats:
 def masks_of(parents: Mapping[str, Sequence[str]], names: Sequence[str]) -> list[int]:
     """Return the parents of each node as a set of bits, bit j for node j of `names`.
 
-    Raises
-    ------
-    SchemaError
-        When a name is not among the nodes, or a node is its own parent.
+    Raises SchemaError when a name is not among the nodes, or a node is its own parent.
     """
     where = {name: j for j, name in enumerate(names)}
     masks = [0] * len(names)

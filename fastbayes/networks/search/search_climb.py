@@ -53,19 +53,8 @@ Watch = Callable[[Move, float], bool]
 
 
 class Climber:
-    """A graph that changes edge by edge.
+    """A graph that changes edge by edge, from `parents`, sets of bits, within the limits.
 
-    Parameters
-    ----------
-    scores
-        Scores of families.
-    limits
-        What the graph may be.
-    parents
-        Where to begin: parents of each node, sets of bits, within the limits.
-
-    Notes
-    -----
     `gain[u, v]` is what the score gains when u -> v is toggled, -inf where the parameters of an
     addition cost more than it could ever tell. A move changes one column of it,
     a reversal two, and the gain of a reversal is the sum of two entries: so a move costs the

@@ -21,27 +21,13 @@ PREFIX = 4
 
 
 def best_graph(scores: FamilyScores, limits: Limits) -> list[int]:
-    """Return the parents of each node in the graph of the best score, sets of bits.
+    """Return the parents of each node in the graph of the best score within limits, sets of bits.
 
-    Parameters
-    ----------
-    scores
-        Scores of families.
-    limits
-        What the graph may be; there is such a graph.
-
-    Raises
-    ------
-    MemoryLimitError
-        When there are too many nodes; the message gives the figure.
-
-    Notes
-    -----
     n 2^(n - 1) families are scored, from sums over the tables of the 2^n sets of nodes; with
     `max_parents` only small sets are counted, and for "mdl" and "aic" only those that could be
     worth their parameters. Of each set of nodes a last one is found, whose parents are the best
     among the others: memory is 4 n 2^n bytes, time grows as n 2^n and as 2^n times the different
-    rows.
+    rows. Raises MemoryLimitError when there are too many nodes; the message gives the figure.
 
     References
     ----------

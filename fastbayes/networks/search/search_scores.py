@@ -30,15 +30,6 @@ SPARSE = 64
 class FamilyScores:
     """The scores of all families of a table, each counted at most once.
 
-    Parameters
-    ----------
-    rows
-        The table.
-    rule
-        The score.
-
-    Notes
-    -----
     What is kept is a sum for each set of nodes, not for each family: a node with k parents is
     scored by the sums of k + 1 nodes and of k, and all k + 1 nodes share the first. A step of a
     search asks for all families that differ in one parent: their tables n(family, other) share
@@ -90,10 +81,7 @@ class FamilyScores:
     def toggled(self, asked: Sequence[tuple[int, int, Sequence[int] | Ints]]) -> list[Floats]:
         """Return the scores of families with other nodes added, or taken away if they are there.
 
-        Parameters
-        ----------
-        asked
-            For each family its node, its parents, and the other nodes; all are counted together.
+        Each is asked as its node, its parents, and the other nodes; all are counted together.
         """
         sets: list[int] = []
         beside: dict[int, list[Ints]] = {}
@@ -165,14 +153,10 @@ class FamilyScores:
     # -- sums ----------------------------------------------------------------------------------
 
     def need(self, sets: Iterable[int], beside: Mapping[int, Ints] | None = None) -> None:
-        """See to it that the sums of sets of nodes are there.
+        """See to it that the sums of sets of nodes, sets of bits, are in `_sums`.
 
-        Parameters
-        ----------
-        sets
-            Sets of bits, whose sums are in `_sums` then.
-        beside
-            For sets of bits other nodes: the sums of the set and each of these are in `_beside`.
+        `beside` holds other nodes for sets of bits: the sums of the set and each of these are in
+        `_beside` then.
         """
         wanted = {base: self._unknown(base, us) for base, us in (beside or {}).items()}
         # A set that two bases make is counted with the first.
