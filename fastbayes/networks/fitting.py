@@ -16,8 +16,7 @@ from fastbayes.networks.graph.dag import DAG, ordered_parents
 from fastbayes.networks.graph.parameters import Completed, TablePrior, by_expectation, ordered_table
 from fastbayes.networks.graph.tables import NetworkTables
 from fastbayes.networks.search.node_rows import ReadOptions, Wide, held, read_rows, states_of
-from fastbayes.networks.search.score import ScoreRule, family_score, masks_of
-from fastbayes.networks.search.search_scores import FamilyScores
+from fastbayes.networks.search.score import FamilyScores, ScoreRule, family_score, masks_of
 from fastbayes.networks.search.structure_search import Edges, Learned, learned
 from fastbayes.scan.counting import several
 from fastbayes.scan.engine import Progress

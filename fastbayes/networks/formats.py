@@ -1,4 +1,4 @@
-"""Networks in files: BIF, XMLBIF, and other formats by pyAgrum."""
+"""Networks in files: model files, BIF, XMLBIF, and other formats by pyAgrum."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def format_of(path: str | os.PathLike[str]) -> ModuleType:
 
 
 class FormatsMixin(NetworkTables):
-    """A network that can be read from files and written to them."""
+    """A network that can be read from files and written to them, other programs' and our own."""
 
     @classmethod
     def read_bif(cls, path: str | os.PathLike[str]) -> Self:
@@ -145,10 +145,6 @@ class FormatsMixin(NetworkTables):
             raise DataError("the network has no node: there is nothing to write")
         check_target(path, force=force)
         module.write(self, path, force=force)
-
-
-class SerializationMixin(NetworkTables):
-    """A network that can be written to a model file."""
 
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
         """Write the network to a file that `fastbayes.load` reads.

@@ -11,7 +11,7 @@ from fastbayes.kernels.compiled import gibbs as kernels
 from fastbayes.kernels.numpy import gibbs as plain
 from fastbayes.networks.graph.coded import Coded
 from fastbayes.networks.sample.blankets import ENTRIES, compiled, thresholds
-from fastbayes.networks.sample.gibbs import asked_of
+from fastbayes.networks.sample.estimates import asked_of
 from fastbayes.networks.sample.starts import starts
 
 MODULES = [

@@ -15,8 +15,7 @@ from fastbayes.core.errors import MemoryLimitError
 from fastbayes.kernels import dispatch
 from fastbayes.networks.graph.coded import Coded, Floats, Ints, SparseTable, logs_of
 from fastbayes.networks.infer import inference
-from fastbayes.networks.infer.elimination import Factor, best_order, log_eliminated
-from fastbayes.networks.infer.inference import LARGEST
+from fastbayes.networks.infer.inference import LARGEST, Factor, best_order, log_eliminated
 from fastbayes.networks.infer.scorer import Network, alike
 
 Column = NDArray[np.unsignedinteger]

@@ -16,7 +16,7 @@ from fastbayes.kernels.numpy.factors import Columns, columns_of, largest_term
 from fastbayes.kernels.numpy.log_joint import EXACT
 from fastbayes.kernels.numpy.posterior import JointScorer
 from fastbayes.networks.graph.coded import Floats, Ints
-from fastbayes.networks.infer.elimination import Factor, Order, best_order, log_eliminated
+from fastbayes.networks.infer.inference import Factor, Order, best_order, log_eliminated
 
 Bools = NDArray[np.bool_]
 Family = tuple[int, ...]

@@ -11,10 +11,8 @@ import numpy as np
 
 from fastbayes.networks.graph.dag import DAG
 from fastbayes.networks.search.node_rows import ReadOptions, read_rows
-from fastbayes.networks.search.score import ScoreRule, masks_of, members
-from fastbayes.networks.search.search_climb import Climber, Limits, Move, along_order, tree
-from fastbayes.networks.search.search_exact import best_graph
-from fastbayes.networks.search.search_scores import FamilyScores
+from fastbayes.networks.search.score import FamilyScores, ScoreRule, masks_of, members
+from fastbayes.networks.search.searches import Climber, Limits, Move, along_order, best_graph, tree
 from fastbayes.statistics.bundle import Statistics
 
 SEARCHES = ("hill_climb", "tabu", "k2", "chow_liu", "exact")
