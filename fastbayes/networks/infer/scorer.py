@@ -71,8 +71,13 @@ class Network:
             result.append((family, table.reshape(-1, table.shape[-1])))
         return result
 
+    def _known(self, batch_codes: Sequence[Codes], n_rows: int) -> Sequence[Codes]:
+        """Return the codes of all features."""
+        return batch_codes
+
     def rows(self, batch_codes: Sequence[Codes], n_rows: int) -> Bools:
         """Return the rows in which something must be summed out, (n_rows,)."""
+        batch_codes = self._known(batch_codes, n_rows)
         for features, codes, _ in batch_codes:
             for feature, column in zip(features.tolist(), codes, strict=True):
                 flags = self.hidden[feature]
@@ -99,6 +104,7 @@ class Network:
 
         Raises MemoryLimitError when the sum needs a table beyond `LARGEST`.
         """
+        batch_codes = self._known(batch_codes, len(out))
         columns = columns_of(batch_codes)
         gone = self._gone(columns)
         for family, table in zip(self.families, self.tables, strict=True):
@@ -108,7 +114,7 @@ class Network:
 
     def add_hidden(self, batch_codes: Sequence[Codes], out: Floats) -> None:
         """Add what the families of which a parent is hidden say, as `add` does."""
-        columns = columns_of(batch_codes)
+        columns = columns_of(self._known(batch_codes, len(out)))
         gone = self._gone(columns)
         k = out.shape[1]
         for hidden, families, rows in self._parts(self._needed(gone), gone):
@@ -342,21 +348,9 @@ class ClassNetwork(Network):
         k = table.shape[-1]
         return [*factors, (family[:-1], np.ascontiguousarray(table.reshape(-1, 3, k)[:, 0]))]
 
-    def rows(self, batch_codes: Sequence[Codes], n_rows: int) -> Bools:
-        """Return the rows in which something must be summed out, (n_rows,)."""
-        return super().rows(self._with_class(batch_codes, n_rows), n_rows)
-
-    def add(self, batch_codes: Sequence[Codes], out: Floats) -> None:
-        """Add ln P(x, c) - ln P(c) of every row and class to `out` (n_rows, n_classes)."""
-        super().add(self._with_class(batch_codes, len(out)), out)
-
-    def add_hidden(self, batch_codes: Sequence[Codes], out: Floats) -> None:
-        """Add what the families of which a parent is hidden say, as `add` does."""
-        super().add_hidden(self._with_class(batch_codes, len(out)), out)
-
-    def _with_class(self, batch_codes: Sequence[Codes], n_rows: int) -> list[Codes]:
+    def _known(self, batch_codes: Sequence[Codes], n_rows: int) -> Sequence[Codes]:
         if any(self.told in group.features for group in batch_codes):
-            return list(batch_codes)
+            return batch_codes
         codes = np.zeros((1, n_rows), np.uint8)
         return [*batch_codes, Codes(np.array([self.told]), codes, np.array([3]))]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from fastbayes.core.errors import MemoryLimitError
 from fastbayes.kernels.dispatch import readonly
@@ -99,26 +99,39 @@ def compiled(
     )
 
 
-@dataclass
+# Types of what is not int64.
+KINDS: dict[str, type[np.generic]] = {
+    "values": np.uint16,
+    "outer_step": np.uint16,
+    "thresholds": np.uint32,
+    "probabilities": np.float64,
+}
+
+
 class _Parts:
     """The arrays of a program while they grow."""
 
-    lists: dict[str, list[int]] = field(default_factory=dict)
-    arrays: dict[str, list[NDArray[Any]]] = field(default_factory=dict)
-    lengths: dict[str, int] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.arrays: dict[str, list[NDArray[Any]]] = {name: [] for name in Program._fields}
+        self.lengths = dict.fromkeys(Program._fields, 0)
 
     def add(self, name: str, *numbers: int) -> None:
-        self.lists.setdefault(name, []).extend(numbers)
+        self.append(name, numbers)
 
-    def append(self, name: str, array: NDArray[Any]) -> int:
-        """Append an array; return where it begins."""
-        at = self.lengths.get(name, 0)
-        self.arrays.setdefault(name, []).append(array.ravel())
-        self.lengths[name] = at + array.size
+    def append(self, name: str, numbers: ArrayLike) -> int:
+        """Append numbers to an array; return where they begin."""
+        at, array = self.lengths[name], np.asarray(numbers, KINDS.get(name, np.int64)).ravel()
+        self.arrays[name].append(array)
+        self.lengths[name] += array.size
         return at
 
-    def length(self, name: str) -> int:
-        return len(self.lists.get(name, ()))
+    def program(self) -> Program:
+        return Program(
+            *(
+                readonly(np.concatenate([*some, np.empty(0, KINDS.get(name, np.int64))]))
+                for name, some in self.arrays.items()
+            )
+        )
 
 
 def _program(
@@ -145,12 +158,12 @@ def _program(
     for unit, its, outer, table in zip(units, touching, outers, tabled, strict=True):
         parts.add("kinds", TABLE if table else PRODUCT)
         parts.add("states", len(unit.values))
-        parts.add("member_at", parts.length("members"))
+        parts.add("member_at", parts.lengths["members"])
         parts.add("members", *unit.nodes)
         values = unit.values.T.astype(np.uint16)
         parts.add("value_at", parts.append("values", values) if len(unit.nodes) > 1 else -1)
-        parts.add("outer_at", parts.length("outer"))
-        parts.add("factor_at", parts.length("table_of"))
+        parts.add("outer_at", parts.lengths["outer"])
+        parts.add("factor_at", parts.lengths["table_of"])
         if table:
             parts.add("outer", *outer)
             parts.add("outer_step", *steps_of([sizes[v] for v in outer]))
@@ -170,24 +183,8 @@ def _program(
         ("factor_at", "table_of"),
         ("factor_outer_at", "factor_outer"),
     ):
-        parts.add(name, parts.length(end))
-    return Program(*(_array(parts, name) for name in Program._fields))
-
-
-# Types of what is appended array by array.
-KINDS: dict[str, type[np.generic]] = {
-    "values": np.uint16,
-    "thresholds": np.uint32,
-    "offsets": np.int64,
-    "probabilities": np.float64,
-}
-
-
-def _array(parts: _Parts, name: str) -> NDArray[Any]:
-    if name in KINDS:
-        return readonly(np.concatenate([*parts.arrays.get(name, []), np.empty(0, KINDS[name])]))
-    kind = np.uint16 if name == "outer_step" else np.int64
-    return readonly(np.array(parts.lists.get(name, []), kind))
+        parts.add(name, parts.lengths[end])
+    return parts.program()
 
 
 def _tabled(
@@ -253,7 +250,7 @@ def _add_factor(parts: _Parts, unit: DeterministicBlock, factor: Factor, at: int
         steps[v] * values for v, values in zip(unit.nodes, unit.values.T, strict=True) if v in steps
     )
     parts.add("offset_at", parts.append("offsets", np.asarray(offsets, np.int64)))
-    parts.add("factor_outer_at", parts.length("factor_outer"))
+    parts.add("factor_outer_at", parts.lengths["factor_outer"])
     for v in scope:
         if v not in unit.nodes:
             parts.add("factor_outer", v)
