@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from fastbayes.networks.drawing import SampleMixin
 from fastbayes.networks.fitting import LearnMixin
 from fastbayes.networks.formats import FormatsMixin
 from fastbayes.networks.picture import PlotMixin
 from fastbayes.networks.query import QueryMixin
+from fastbayes.networks.sampling import SampleMixin
 
 
 class BayesianNetwork(QueryMixin, SampleMixin, LearnMixin, FormatsMixin, PlotMixin):

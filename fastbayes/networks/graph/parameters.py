@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -153,10 +153,3 @@ def by_expectation(
         f"the tables did not settle in {max_iter} steps of expectation maximisation: raise "
         "max_iter, or use missing='available'"
     )
-
-
-def ordered_table(
-    counts: NDArray[Any], places: Mapping[str, Ints], family: Sequence[str]
-) -> NDArray[Any]:
-    """Return the counts of a family with its values in another order, (sizes of the family ...)."""
-    return np.ascontiguousarray(counts[np.ix_(*(places[n] for n in family))])
