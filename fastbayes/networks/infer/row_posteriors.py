@@ -415,9 +415,7 @@ class RowEvidence:
                     f"{cells:,.0f} numbers, over {LARGEST:,}: it has too many parents for rows in "
                     "which something is missing; leave these out, or learn with max_parents"
                 )
-            table = np.zeros((*shape, 1))
-            table[tuple(slice(n - 2) for n in shape)] = logs[..., None]
             families.append(family)
-            tables.append(table)
+            tables.append(np.pad(logs, [(0, 2)] * logs.ndim)[..., None])
         hidden = [np.arange(int(n) + 2) >= n for n in coded.sizes]
         return Network(families, tables, hidden, coded.sizes, coded.names)

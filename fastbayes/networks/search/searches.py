@@ -55,6 +55,12 @@ class Move(NamedTuple):
 Watch = Callable[[Move, float], bool]
 
 
+def _flags(parents: Sequence[int]) -> Flags:
+    """Return sets of bits as a matrix: [u, v] says that u is in set v."""
+    n = len(parents)
+    return np.array([[mask >> u & 1 for mask in parents] for u in range(n)], np.bool_).reshape(n, n)
+
+
 class Climber:
     """A graph that changes edge by edge, from `parents`, sets of bits, within the limits.
 
@@ -67,11 +73,9 @@ class Climber:
     def __init__(self, scores: FamilyScores, limits: Limits, parents: list[int]) -> None:
         self.scores, self.limits = scores, limits
         n = self.n = len(parents)
-        bits = [[mask >> u & 1 for mask in limits.forbidden] for u in range(n)]
-        self.allowed: Flags = ~np.array(bits, np.bool_).reshape(n, n)
+        self.allowed: Flags = ~_flags(limits.forbidden)
         np.fill_diagonal(self.allowed, False)
-        bits = [[mask >> u & 1 for mask in limits.required] for u in range(n)]
-        self.free: Flags = ~np.array(bits, np.bool_).reshape(n, n)
+        self.free: Flags = ~_flags(limits.required)
         self._columns: dict[tuple[int, int], Floats] = {}
         self.gain: Floats = np.zeros((n, n))
         # What the best edge into each node gains, and where that is to be worked out again.
@@ -83,9 +87,7 @@ class Climber:
         """Go to a graph."""
         before = getattr(self, "parents", [-1] * self.n)
         self.parents = list(parents)
-        self.edge: Flags = np.array(
-            [[mask >> u & 1 for mask in parents] for u in range(self.n)], np.bool_
-        ).reshape(self.n, self.n)
+        self.edge: Flags = _flags(parents)
         self._update([v for v in range(self.n) if self.parents[v] != before[v]])
         self.score = self.scores.total(self.parents)
         self._order()
@@ -339,39 +341,26 @@ def along_order(
     Cooper, Herskovits (1992), A Bayesian method for the induction of probabilistic networks from
     data, Machine Learning 9, section 3.1.
     """
-    parents = [0] * len(order)
-    score = scores.total(limits.required)
+    parents = list(limits.required)
+    score = scores.total(parents)
     before: list[int] = []
     for v in order:
-        above, best = limits.required[v], scores.value(v, limits.required[v])
-        adding = True
-        while True:
-            free = [u for u in sorted(before) if not limits.forbidden[v] >> u & 1]
-            if adding:
-                others = [u for u in free if not above >> u & 1]
-            else:
-                others = [u for u in free if above >> u & 1 and not limits.required[v] >> u & 1]
-            full = adding and above.bit_count() >= limits.max_parents
-            found: list[float] = []
-            if others and not full:
-                found = scores.toggled([(v, above, others)])[0].tolist()
-            near = TIE * max(abs(score), 1.0)
-            most = max(found, default=-np.inf)
-            if most <= best + near:
-                parents[v] = above
-                if not adding:
+        best = scores.value(v, parents[v])
+        for kind, barred in (("add", limits.forbidden[v]), ("drop", limits.required[v])):
+            while kind == "drop" or parents[v].bit_count() < limits.max_parents:
+                above = parents[v] if kind == "add" else ~parents[v]
+                others = [u for u in sorted(before) if not (above | barred) >> u & 1]
+                found = scores.toggled([(v, parents[v], others)])[0].tolist() if others else []
+                near = TIE * max(abs(score), 1.0)
+                if not found or (most := max(found)) <= best + near:
                     break
-                adding = False
-                continue
-            u = next(u for u, value in zip(others, found, strict=True) if value >= most - near)
-            above ^= 1 << u
-            score += most - best
-            move = Move("add" if adding else "drop", u, v, most - best)
-            best = most
-            if not watch(move, score):
-                # Nodes that follow keep what they must have.
-                parents[v] = above
-                return [p or limits.required[w] for w, p in enumerate(parents)]
+                u = next(u for u, value in zip(others, found, strict=True) if value >= most - near)
+                parents[v] ^= 1 << u
+                score += most - best
+                move = Move(kind, u, v, most - best)
+                best = most
+                if not watch(move, score):
+                    return parents
         before.append(v)
     return parents
 
