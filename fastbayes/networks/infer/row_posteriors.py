@@ -168,10 +168,9 @@ class RowPosteriors:
         cells = math.prod(sizes)
         if cells * out.shape[1] <= READY and (plan.ready is not None or cells <= max(n, 1 << 12)):
             return self._looked_up(plan, columns, sizes, rows, out)
+        here: Any = slice(None) if rows is None else rows
         if not plan.order:
-            table = np.empty((n, out.shape[1]))
-            lost = self._multiplied(plan, columns, table, job)
-            out[slice(None) if rows is None else rows] = table
+            out[here], lost = self._multiplied(plan, columns, n, job)
             return lost
         codes = np.array([columns[v] for v in plan.columns], np.int64).reshape(len(sizes), n)
         if cells < 1 << 62:
@@ -179,12 +178,10 @@ class RowPosteriors:
             _, first, which = np.unique(joint, return_index=True, return_inverse=True)
         else:
             _, first, which = np.unique(codes, axis=1, return_index=True, return_inverse=True)
-        table = np.empty((len(first), out.shape[1]))
         different = {v: columns[v][first] for v in plan.columns}
-        impossible = np.zeros(len(first), np.bool_)
-        self._computed(plan, different, table, impossible)
+        table, impossible = self._computed(plan, different, len(first))
         which = which.ravel()
-        out[slice(None) if rows is None else rows] = table[which]
+        out[here] = table[which]
         return int(impossible[which].sum())
 
     def _looked_up(
@@ -197,13 +194,11 @@ class RowPosteriors:
     ) -> int:
         """Answer rows from a table of all joint states of the plan's columns."""
         if plan.ready is None:
-            codes = np.indices(sizes, np.uint32).reshape(len(sizes), math.prod(sizes))
-            table = np.empty((math.prod(sizes), out.shape[1]))
+            cells = math.prod(sizes)
+            codes = np.indices(sizes, np.uint32).reshape(len(sizes), cells)
             every = dict(zip(plan.columns, codes, strict=True))
-            impossible = np.zeros(len(table), np.bool_)
-            self._computed(plan, every, table, impossible)
             # Another thread may have made the same meanwhile: it is no harm.
-            plan.ready = table, impossible
+            plan.ready = self._computed(plan, every, cells)
         table, impossible = plan.ready
         n = len(out) if rows is None else len(rows)
         width = 1 if len(table) <= 1 << 8 else 2 if len(table) <= 1 << 16 else 8
@@ -219,21 +214,22 @@ class RowPosteriors:
         return int(impossible.take(joint).sum()) if impossible.any() else 0
 
     def _multiplied(
-        self, plan: _Plan, columns: Mapping[int, Column], out: Floats, job: float
-    ) -> int:
-        """Write posteriors of rows in which the whole blanket is observed."""
+        self, plan: _Plan, columns: Mapping[int, Column], n: int, job: float
+    ) -> tuple[Floats, int]:
+        """Return posteriors of rows in which the whole blanket is observed, and the impossible."""
         kind = dispatch.compiled(job)
         if kind not in plan.scorers:
             # Another thread may make the same meanwhile: it is no harm.
             plan.scorers[kind] = self._scorer(plan, job)
-        scorer = plan.scorers[kind]
-        if scorer is None:
-            return self._computed(plan, columns, out)
-        codes = np.array([columns[v] for v in plan.columns])
-        sizes = self.coded.sizes[plan.columns]
-        lost = scorer.posterior([Codes(np.arange(len(codes)), codes, sizes + 2)], (), out)
-        # Impossible rows are rare; the scorer does not know what they get.
-        return self._computed(plan, columns, out) if lost else 0
+        if (scorer := plan.scorers[kind]) is not None:
+            codes = np.array([columns[v] for v in plan.columns])
+            groups = [Codes(np.arange(len(codes)), codes, self.coded.sizes[plan.columns] + 2)]
+            out = np.empty((n, int(self.coded.sizes[self.target])))
+            if not scorer.posterior(groups, (), out):
+                return out, 0
+            # Impossible rows are rare; the scorer does not know what they get.
+        found, impossible = self._computed(plan, columns, n)
+        return found, int(impossible.sum())
 
     def _scorer(self, plan: _Plan, job: float) -> Any:
         """Return what adds up the families of a plan; None where their tables would be large."""
@@ -263,32 +259,25 @@ class RowPosteriors:
         return dispatch.load("factors", job).FactorScorer(prior, factors, sizes)
 
     def _computed(
-        self,
-        plan: _Plan,
-        columns: Mapping[int, Column],
-        out: Floats,
-        impossible: NDArray[np.bool_] | None = None,
-    ) -> int:
-        """Write posteriors of rows by summing the plan's order out, and mark impossible rows."""
-        n, lost = len(out), 0
+        self, plan: _Plan, columns: Mapping[int, Column], n: int
+    ) -> tuple[Floats, NDArray[np.bool_]]:
+        """Return posteriors of rows, the plan's order summed out, and which are impossible."""
+        out, impossible = np.empty((n, int(self.coded.sizes[self.target]))), np.zeros(n, np.bool_)
         step = max(1, int(CELLS // plan.cells))
         for lo in range(0, n, step):
-            some = {v: column[lo : lo + step] for v, column in columns.items()}
-            factors = [self._factor(child, plan, some) for child in plan.families]
+            here = slice(lo, lo + step)
+            some = {v: column[here] for v, column in columns.items()}
             # Of the size of the answer, should no factor depend on the row or the target.
-            size = min(step, n - lo), out.shape[1]
-            joint = log_eliminated([Factor((), np.zeros(size)), *factors], plan.order)
+            factors = [Factor((), np.zeros_like(out[here]))]
+            factors += [self._factor(child, plan, some) for child in plan.families]
+            joint = log_eliminated(factors, plan.order)
             top = joint.max(axis=1, keepdims=True)
             none = np.isneginf(top).ravel()
             joint = np.exp(joint - np.where(none[:, None], 0.0, top))
             if none.any():
                 joint[none] = self._instead()
-            out[lo : lo + step] = joint / joint.sum(axis=1, keepdims=True)
-            if none.any():
-                lost += int(none.sum())
-                if impossible is not None:
-                    impossible[lo : lo + step] = none
-        return lost
+            out[here], impossible[here] = joint / joint.sum(axis=1, keepdims=True), none
+        return out, impossible
 
     def _factor(self, child: int, plan: _Plan, columns: Mapping[int, Column]) -> Factor:
         """Return ln P(child | parents) of some rows: (rows, hidden nodes ..., target)."""
