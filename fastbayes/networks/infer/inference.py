@@ -411,6 +411,22 @@ def _eliminated(
     return joint.table, scale + more, joint.lost
 
 
+def _joints(
+    coded: Coded,
+    evidence: Mapping[int, int],
+    factors: Sequence[Factor],
+    order: Order,
+    *,
+    largest: bool = False,
+) -> tuple[float, list[tuple[int, Scope, Floats]]]:
+    """Return ln of the total, and the joint table of each node, that summed out last first."""
+    joints: list[tuple[int, Scope, Floats]] = []
+    total = log_eliminated(_logarithms(factors), order.nodes, largest=largest, joints=joints)
+    if total == -math.inf:
+        raise impossible(coded, evidence)
+    return float(total), joints[::-1]
+
+
 def most_probable(
     coded: Coded, evidence: Mapping[int, int], largest: float = LARGEST
 ) -> tuple[list[int], float]:
@@ -421,14 +437,11 @@ def most_probable(
     """
     factors = factors_of(coded, evidence, range(len(coded)))
     order = checked_order(coded, factors, (), largest)
-    joints: list[tuple[int, Scope, Floats]] = []
-    top = log_eliminated(_logarithms(factors), order.nodes, largest=True, joints=joints)
-    if top == -np.inf:
-        raise impossible(coded, evidence)
+    top, joints = _joints(coded, evidence, factors, order, largest=True)
     states = [evidence.get(v, 0) for v in range(len(coded))]
-    for v, given, joint in reversed(joints):
+    for v, given, joint in joints:
         states[v] = int(joint[tuple(states[u] for u in given)].argmax())
-    return states, float(top)
+    return states, top
 
 
 def drawing(coded: Coded, evidence: Mapping[int, int], largest: float = LARGEST) -> list[DrawStep]:
@@ -468,18 +481,15 @@ def conditionals(
     their nodes, and the steps go from its last node to its first. Raises DataError when the
     evidence is impossible.
     """
-    joints: list[tuple[int, Scope, Floats]] = []
-    total = log_eliminated(_logarithms(factors), order.nodes, joints=joints)
-    if total == -np.inf:
-        raise impossible(coded, evidence)
+    total, joints = _joints(coded, evidence, factors, order)
     steps = []
-    for v, given, joint in reversed(joints):
+    for v, given, joint in joints:
         top = joint.max(axis=-1, keepdims=True)
         # What cannot come before is never looked up.
         table = np.exp(joint - np.where(np.isneginf(top), 0.0, top))
         share = table.sum(axis=-1, keepdims=True)
         steps.append(DrawStep(v, given, table / np.where(share == 0, 1.0, share)))
-    return steps, float(total)
+    return steps, total
 
 
 def marginals(

@@ -191,11 +191,11 @@ class NetworkBuilder:
             if family.rows or family.default:
                 raise self.fault(family.at, f"node {name} has a table, and rows beside it")
             if len(family.table.numbers) != q * r:
-                message = (
+                raise self.fault(
+                    family.table.at,
                     f"node {name}: its table has {len(family.table.numbers):,} numbers, its "
-                    f"states and its parents' ask {q * r:,}"
+                    f"states and its parents' ask {q * r:,}",
                 )
-                raise self.fault(family.table.at, message)
             return 0
         for row in (*family.rows, *([family.default] if family.default else [])):
             if len(row.numbers) != r:
@@ -240,8 +240,11 @@ class NetworkBuilder:
     def _place(self, family: Family, row: TableRow) -> int:
         """Return which configuration of the parents a row is about."""
         if len(row.given) != len(family.parents):
-            message = f"{len(row.given)} states for {len(family.parents)} parents"
-            raise self.fault(row.at, f"node {brief(family.node)}: {message}")
+            raise self.fault(
+                row.at,
+                f"node {brief(family.node)}: {len(row.given)} states for "
+                f"{len(family.parents)} parents",
+            )
         place = 0
         for parent, state in zip(family.parents, row.given, strict=True):
             codes = self._codes[parent]
