@@ -16,7 +16,7 @@ from fastbayes.kernels import dispatch
 from fastbayes.networks.graph.coded import Coded
 from fastbayes.networks.infer.inference import joint_posterior, marginals
 from fastbayes.networks.sample.blankets import ENTRIES, compiled, free_nodes
-from fastbayes.networks.sample.gibbs import asked_of, gibbs_of_groups
+from fastbayes.networks.sample.estimates import asked_of, gibbs_of_groups
 from fastbayes.networks.sample.starts import starts
 
 NUMPY = "numpy, all chains at once"

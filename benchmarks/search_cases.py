@@ -10,8 +10,7 @@ from benchmarks import alarm
 from benchmarks.case import OURS, Case, Claim, Work, rows_of
 from benchmarks.measure import Side
 from fastbayes.networks.search.node_rows import read_rows
-from fastbayes.networks.search.score import ScoreRule, masks_of
-from fastbayes.networks.search.search_scores import FamilyScores
+from fastbayes.networks.search.score import FamilyScores, ScoreRule, masks_of
 from fastbayes.networks.search.structure_search import learned
 
 # What may be lost against the graph that made the data, in nats per row.

@@ -8,8 +8,7 @@ import re
 import numpy as np
 
 from fastbayes.networks.graph.coded import Coded
-from fastbayes.networks.sample.gibbs import gibbs_of_groups
-from fastbayes.networks.sample.weighting import weighting_of_groups
+from fastbayes.networks.sample.estimates import gibbs_of_groups, weighting_of_groups
 
 
 def gibbs(coded, evidence, targets, **options):

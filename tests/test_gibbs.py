@@ -454,7 +454,7 @@ def test_small_jobs_do_not_import_numba():
     code = (
         "import sys, numpy as np\n"
         "from fastbayes.networks.graph.coded import Coded\n"
-        "from fastbayes.networks.sample.gibbs import gibbs_of_groups\n"
+        "from fastbayes.networks.sample.estimates import gibbs_of_groups\n"
         "coded = Coded(('a',), np.array([2]), [()], [np.array([.5, .5])])\n"
         "gibbs_of_groups(coded, {}, [[0]], draws=99)\n"
         "assert 'numba' not in sys.modules"

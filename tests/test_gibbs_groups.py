@@ -15,8 +15,7 @@ from sampling_cases import gibbs, likelihood_weighting, random_network, read_bif
 
 from fastbayes.core.errors import MemoryLimitError
 from fastbayes.networks.graph.coded import Coded
-from fastbayes.networks.sample.gibbs import gibbs_of_groups
-from fastbayes.networks.sample.weighting import weighting_of_groups
+from fastbayes.networks.sample.estimates import gibbs_of_groups, weighting_of_groups
 
 SAMPLERS = [
     pytest.param(gibbs, gibbs_of_groups, id="gibbs"),

@@ -16,7 +16,7 @@ from oracles import kdb as naive
 import fastbayes as fb
 from fastbayes.core.errors import DataError, MemoryLimitError, SchemaError
 from fastbayes.models.estimator.base import Scans
-from fastbayes.networks.infer import elimination, scorer
+from fastbayes.networks.infer import inference, scorer
 
 NAMES = ["a", "b", "c", "d", "e"]
 
@@ -200,12 +200,12 @@ def test_rows_may_be_told_apart_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_elimination__takes_the_smallest_table_first() -> None:
     # A chain 0 - 1 - 2 - 3: from its ends no table is larger than two neighbours.
     chain = [(0, 1), (1, 2), (2, 3)]
-    order = elimination.best_order(chain, dict.fromkeys(range(4), 10), range(4))
+    order = inference.best_order(chain, dict.fromkeys(range(4), 10), range(4))
     assert order.cells == pytest.approx(100)
     assert sorted(order.nodes) == [0, 1, 2, 3]
     # A star whose middle is eliminated first would join all its leaves.
     star = [(0, 4), (1, 4), (2, 4), (3, 4)]
-    order = elimination.best_order(star, dict.fromkeys(range(5), 10), range(5))
+    order = inference.best_order(star, dict.fromkeys(range(5), 10), range(5))
     assert order.cells == pytest.approx(100)
     assert order.nodes.index(4) >= 3
 

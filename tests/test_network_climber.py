@@ -12,9 +12,8 @@ from learning_cases import random_codes, table_of
 from oracles import network_scores as naive
 
 from fastbayes.networks.search.node_rows import ReadOptions, read_rows
-from fastbayes.networks.search.score import ScoreRule, members
-from fastbayes.networks.search.search_climb import Climber, Limits, Move
-from fastbayes.networks.search.search_scores import FamilyScores
+from fastbayes.networks.search.score import FamilyScores, ScoreRule, members
+from fastbayes.networks.search.searches import Climber, Limits, Move
 from fastbayes.networks.search.structure_search import learned
 
 SCORES = ("mdl", "bdeu", "k2")
@@ -141,8 +140,8 @@ def test_a_set__is_counted_once(search, name, sparse, monkeypatch):
 
     monkeypatch.setattr(FamilyScores, "_keep", kept)
     if sparse:
-        monkeypatch.setattr("fastbayes.networks.search.search_scores.SPARSE", 0)
-        monkeypatch.setattr("fastbayes.networks.search.search_scores.DENSE", 4)
+        monkeypatch.setattr("fastbayes.networks.search.score.SPARSE", 0)
+        monkeypatch.setattr("fastbayes.networks.search.score.DENSE", 4)
     rng = np.random.default_rng(0)
     columns, sizes = random_codes(rng, 300, 7)
     table, domains = table_of(columns, sizes)

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastbayes.core.errors import DataError, MemoryLimitError
-from fastbayes.networks.infer import elimination, inference
-from fastbayes.networks.infer.elimination import best_order
+from fastbayes.networks.infer import inference
+from fastbayes.networks.infer.inference import best_order
 from fastbayes.networks.network import BayesianNetwork
 from tests.networks_made import (
     asia,
@@ -186,7 +186,7 @@ def test_underflow__of_what_matters_later_is_seen() -> None:
 def test_fill__is_the_pairs_of_neighbours_that_are_none(seed: int, n: int) -> None:
     random = np.random.default_rng(seed)
     scopes = [tuple(random.choice(n, min(n, 3), replace=False).tolist()) for _ in range(n)]
-    graph = elimination._Graph(scopes, dict.fromkeys(range(n), 1.0))
+    graph = inference._Graph(scopes, dict.fromkeys(range(n), 1.0))
     for v in random.permutation(n).tolist():
         for u, near in graph.near.items():
             apart = [p for p in itertools.combinations(near, 2) if p[1] not in graph.near[p[0]]]

@@ -207,7 +207,7 @@ def test_wide_tables__are_refused() -> None:
 def test_rows__of_the_same_pattern_come_together(n: int) -> None:
     flags = np.random.default_rng(n).random((n, 200)) < 0.1
     seen: list[int] = []
-    for pattern, rows in batch._alike([*flags]):
+    for pattern, rows in batch.alike(flags):
         assert (flags[:, rows] == pattern[:, None]).all()
         assert len(rows) > 0
         seen += rows.tolist()

@@ -14,7 +14,7 @@ import pytest
 import fastbayes as fb
 from fastbayes.core import files
 from fastbayes.core.errors import DataError, FileFormatError, SchemaError
-from fastbayes.networks import drawing
+from fastbayes.networks import sampling
 from fastbayes.networks.network import BayesianNetwork
 from tests.networks_made import asia, joint_by_rows, posterior_by_joint, random_network
 
@@ -54,11 +54,11 @@ def test_wide_nodes__are_drawn_by_halving() -> None:
         p[:, random.random(size) < 0.3] = 0.0
         p[:, -1] = 0.0
         p /= p.sum(axis=1, keepdims=True)
-        steps = drawing._steps(p)
+        steps = sampling._steps(p)
         above = np.array([0, 1] * 5000)
         uniform = random.random(len(above))
         uniform[:2] = np.nextafter(1.0, 0.0)
-        draw = drawing._Draw(1, (0,), (2,), steps)
+        draw = sampling._Draw(1, (0,), (2,), steps)
         codes = draw.codes({0: above}, uniform)
         expected = [int(np.argmax(steps[a] > u)) for a, u in zip(above, uniform, strict=True)]
         assert codes.tolist() == expected
@@ -66,7 +66,7 @@ def test_wide_nodes__are_drawn_by_halving() -> None:
 
 
 def test_seed_and_threads__give_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drawing, "CHUNK", 100)
+    monkeypatch.setattr(sampling, "CHUNK", 100)
     network = random_network(1, 6, 0.5)
     first = network.sample(950, seed=3, threads=1)
     assert first.equals(network.sample(950, seed=3, threads=2))
@@ -75,7 +75,7 @@ def test_seed_and_threads__give_the_same_rows(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_files__hold_the_same_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drawing, "CHUNK", 100)
+    monkeypatch.setattr(sampling, "CHUNK", 100)
     network = asia()
     rows = network.sample(750, {"smoke": "no"}, seed=9)
     done: list[int] = []

@@ -12,8 +12,14 @@ from oracles import network_scores as naive
 
 from fastbayes.core.errors import DataError, MemoryLimitError, SchemaError
 from fastbayes.networks.search.node_rows import ReadOptions, read_rows
-from fastbayes.networks.search.score import SCORES, ScoreRule, family_score, masks_of, members
-from fastbayes.networks.search.search_scores import FamilyScores
+from fastbayes.networks.search.score import (
+    SCORES,
+    FamilyScores,
+    ScoreRule,
+    family_score,
+    masks_of,
+    members,
+)
 
 
 @pytest.mark.parametrize("name", SCORES)
@@ -59,8 +65,8 @@ def test_ways_of_counting_agree(name, monkeypatch):
     expected = FamilyScores(rows, ScoreRule(name)).values(asked)
     assert rows.columns is not None
     # In parts of a few rows, by numbers of the joint values that occur, and scan by scan.
-    monkeypatch.setattr("fastbayes.networks.search.search_scores.DENSE", 8)
-    monkeypatch.setattr("fastbayes.networks.search.search_scores.PART", 7)
+    monkeypatch.setattr("fastbayes.networks.search.score.DENSE", 8)
+    monkeypatch.setattr("fastbayes.networks.search.score.PART", 7)
     for threads in (1, 3):
         anew = replace(rows, reading=ReadOptions(threads=threads))
         found = FamilyScores(anew, ScoreRule(name)).values(asked)
@@ -159,13 +165,13 @@ def test_tables_of_more_cells_than_rows_are_summed_over_those_that_occur(name, m
     columns, sizes = [rng.integers(0, 40, 300) for _ in range(4)], [40] * 4
     table, domains = table_of(columns, sizes)
     rows = read_rows(table, ReadOptions(domains=domains))
-    monkeypatch.setattr("fastbayes.networks.search.search_scores.DENSE", 10**9)
+    monkeypatch.setattr("fastbayes.networks.search.score.DENSE", 10**9)
     expected = FamilyScores(rows, ScoreRule(name)).value(0, 6)
-    monkeypatch.setattr("fastbayes.networks.search.search_scores.DENSE", 1 << 16)
+    monkeypatch.setattr("fastbayes.networks.search.score.DENSE", 1 << 16)
     monkeypatch.setattr(FamilyScores, "_counted", None)  # no dense table is made
     scores = FamilyScores(rows, ScoreRule(name))
-    monkeypatch.setattr("fastbayes.networks.search.search_scores.SPARSE", 0)
-    monkeypatch.setattr("fastbayes.networks.search.search_scores.DENSE", 0)
+    monkeypatch.setattr("fastbayes.networks.search.score.SPARSE", 0)
+    monkeypatch.setattr("fastbayes.networks.search.score.DENSE", 0)
     assert scores.value(0, 6) == pytest.approx(expected, rel=1e-12)
 
 

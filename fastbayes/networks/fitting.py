@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any, Self
@@ -13,11 +14,10 @@ from numpy.typing import NDArray
 
 from fastbayes.networks.graph.coded import Ints, from_counts, rows_of
 from fastbayes.networks.graph.dag import DAG, ordered_parents
-from fastbayes.networks.graph.parameters import Completed, TablePrior, by_expectation, ordered_table
+from fastbayes.networks.graph.parameters import Completed, TablePrior, by_expectation
 from fastbayes.networks.graph.tables import NetworkTables
 from fastbayes.networks.search.node_rows import ReadOptions, Wide, held, read_rows, states_of
-from fastbayes.networks.search.score import ScoreRule, family_score, masks_of
-from fastbayes.networks.search.search_scores import FamilyScores
+from fastbayes.networks.search.score import FamilyScores, ScoreRule, family_score, masks_of
 from fastbayes.networks.search.structure_search import Edges, Learned, learned
 from fastbayes.scan.counting import several
 from fastbayes.scan.engine import Progress
@@ -163,7 +163,7 @@ class LearnMixin(NetworkTables):
             [str(node) for node in self.nodes],
             [tuple(place[p] for p in self.parents[node]) for node in self.nodes],
             # From where nothing is missing; no cell is closed from the start.
-            [even.table(self._counts(stats, n, q, places)) for q, n in enumerate(self.nodes)],
+            [even.table(counts) for _, counts, _ in self._counts(stats, places, {})],
             rule,
             max_iter=max_iter,
         )
@@ -175,43 +175,43 @@ class LearnMixin(NetworkTables):
         self,
         stats: Statistics,
         rule: TablePrior,
-        tables: Mapping[str, NDArray[Any]] | None = None,
+        tables: Mapping[str, Any] | None = None,
         wide: Mapping[str, Wide] | None = None,
     ) -> Self:
         """Set states and tables, those of the counts unless given."""
         states, places = self._ordered_states(stats)
         if tables is None:
-            tables = {n: self._learned(stats, n, places, rule, wide or {}) for n in self.nodes}
+            tables = {
+                node: rule.table(counts)
+                if cells is None
+                else from_counts(*cells, rule.of_cell(math.prod(cells[0])))
+                for node, counts, cells in self._counts(stats, places, wide or {})
+            }
         self._fill(states, tables)
         self._cuts = {f.name: f.cuts for f in stats.schema.features if f.cuts is not None}
         self.statistics_ = stats
         return self
 
-    def _learned(
-        self,
-        stats: Statistics,
-        node: str,
-        places: Mapping[str, Ints],
-        rule: TablePrior,
-        wide: Mapping[str, Wide],
-    ) -> Any:
-        """Return the table of a node, one that keeps some rows where its family is wide."""
-        if node not in wide:
-            narrow = [n for n in self.nodes if n not in wide]
-            return rule.table(self._counts(stats, node, narrow.index(node), places))
-        shape, codes, counts = self._cells(wide[node], node, places)
-        return from_counts(shape, codes, counts, rule.of_cell(math.prod(shape)))
+    def _counts(
+        self, stats: Statistics, places: Mapping[str, Ints], wide: Mapping[str, Wide]
+    ) -> Iterator[tuple[str, Any, tuple[list[int], Ints, Any] | None]]:
+        """Yield each node with the counts of its family, states in the network's order.
 
-    def _cells(
-        self, wide: Wide, node: str, places: Mapping[str, Ints]
-    ) -> tuple[list[int], Ints, NDArray[Any]]:
-        """Return shape, codes and counts of the cells of a wide family that are known."""
-        family = [*self.parents[node], node]
-        shape = [len(places[n]) for n in family]
-        codes = np.stack([_placed(column, places[n]) for column, n in
-                          zip(wide.codes.T, family, strict=True)], axis=1)  # fmt: skip
-        known = (codes >= 0).all(axis=1)
-        return shape, codes[known], wide.counts[known]
+        Of a wide family there are shape, codes and counts of the cells that are known instead.
+        """
+        groups = itertools.count()
+        for node in self.nodes:
+            family = (*self.parents[node], node)
+            if node not in wide:
+                counts = stats.families.group(next(groups))[..., 0]
+                grid = np.ix_(*(places[n] for n in family))
+                yield node, np.ascontiguousarray(counts[grid]), None
+                continue
+            columns = zip(wide[node].codes.T, family, strict=True)
+            codes = np.stack([_placed(column, places[n]) for column, n in columns], axis=1)
+            known = (codes >= 0).all(axis=1)
+            shape = [len(places[n]) for n in family]
+            yield node, None, (shape, codes[known], wide[node].counts[known])
 
     def _known(self) -> dict[str, list[Any]]:
         """Return the declared states of each node, without the one that stands for missing."""
@@ -235,14 +235,6 @@ class LearnMixin(NetworkTables):
             states[node] = [*listed, *(v for v in found[node] if v not in listed)]
             places[node] = np.array([found[node].index(v) for v in states[node]], np.int64)
         return states, places
-
-    def _counts(
-        self, stats: Statistics, node: str, q: int, places: Mapping[str, Ints]
-    ) -> NDArray[Any]:
-        """Return the counts of a node's family, the q-th counted, states in the network's order."""
-        family = (*self.parents[node], node)
-        counts = stats.families.group(q)[..., 0]
-        return ordered_table(counts, places, family)
 
     def score(
         self,
@@ -339,15 +331,12 @@ class LearnMixin(NetworkTables):
             return rule.sign * scores.total(masks_of(self.parents, rows.names)) + 0.0  # never -0
         _, places = self._ordered_states(stats)
         total = float(stats.n_rows)
-        narrow = [node for node in self.nodes if node not in wide]
-        parts = [
-            family_score(self._counts(stats, node, q, places), rule, total)
-            for q, node in enumerate(narrow)
-        ]
-        for node in wide:
-            shape, codes, counts = self._cells(wide[node], node, places)
-            table = rows_of(shape, codes, counts)[1]
-            parts.append(family_score(table, rule, total, math.prod(shape[:-1])))
+        parts = []
+        for _, counts, cells in self._counts(stats, places, wide):
+            above = None
+            if cells is not None:
+                counts, above = rows_of(*cells)[1], math.prod(cells[0][:-1])
+            parts.append(family_score(counts, rule, total, above))
         return rule.sign * math.fsum(parts) + 0.0  # never -0
 
     @classmethod

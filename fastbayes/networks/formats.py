@@ -1,4 +1,4 @@
-"""Networks in files: BIF, XMLBIF, and other formats by pyAgrum."""
+"""Networks in files: model files, BIF, XMLBIF, and other formats by pyAgrum."""
 
 from __future__ import annotations
 
@@ -28,13 +28,7 @@ FORMATS: dict[str, ModuleType] = {
 
 
 def format_of(path: str | os.PathLike[str]) -> ModuleType:
-    """Return the module that reads and writes a file, by its suffix.
-
-    Raises
-    ------
-    DataError
-        When none does.
-    """
+    """Return the module that reads and writes a file, by its suffix, or raise DataError."""
     try:
         return FORMATS[Path(path).suffix.lower()]
     except KeyError:
@@ -44,7 +38,7 @@ def format_of(path: str | os.PathLike[str]) -> ModuleType:
 
 
 class FormatsMixin(NetworkTables):
-    """A network that can be read from files and written to them."""
+    """A network that can be read from files and written to them, other programs' and our own."""
 
     @classmethod
     def read_bif(cls, path: str | os.PathLike[str]) -> Self:
@@ -152,10 +146,6 @@ class FormatsMixin(NetworkTables):
         check_target(path, force=force)
         module.write(self, path, force=force)
 
-
-class SerializationMixin(NetworkTables):
-    """A network that can be written to a model file."""
-
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
         """Write the network to a file that `fastbayes.load` reads.
 
@@ -183,13 +173,7 @@ class SerializationMixin(NetworkTables):
         files.write(path, told, arrays, force=force)
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return a JSON-able header and named arrays from which `from_state` rebuilds.
-
-        Returns
-        -------
-        tuple
-            Header and arrays.
-        """
+        """Return a JSON-able header and named arrays from which `from_state` rebuilds."""
         place = {node: i for i, node in enumerate(self.nodes)}
         header: dict[str, Any] = {
             "nodes": list(self.nodes),
@@ -224,19 +208,7 @@ class SerializationMixin(NetworkTables):
     ) -> Self:
         """Return the network that `state` described.
 
-        Parameters
-        ----------
-        params
-            None: networks have no parameters.
-        header, arrays
-            From `state`.
-        source
-            Name of the file, for messages.
-
-        Returns
-        -------
-        Self
-            Equal to the one whose state it was.
+        `params` are none: networks have no parameters. `source` names the file, for messages.
 
         Raises
         ------

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from fastbayes.networks.drawing import SampleMixin
 from fastbayes.networks.fitting import LearnMixin
-from fastbayes.networks.formats import FormatsMixin, SerializationMixin
+from fastbayes.networks.formats import FormatsMixin
 from fastbayes.networks.picture import PlotMixin
-from fastbayes.networks.predicting import PredictMixin
 from fastbayes.networks.query import QueryMixin
+from fastbayes.networks.sampling import SampleMixin
 
 
-class BayesianNetwork(
-    QueryMixin, PredictMixin, SampleMixin, LearnMixin, FormatsMixin, SerializationMixin, PlotMixin
-):
+class BayesianNetwork(QueryMixin, SampleMixin, LearnMixin, FormatsMixin, PlotMixin):
     """Discrete variables, what each depends on, and how probable its states are then.
 
     Parameters

@@ -14,12 +14,9 @@ ROUNDS = 8
 
 
 def places(graph: DAG) -> dict[str, tuple[float, float]]:
-    """Return where to draw each node: one row lower than its lowest parent.
+    """Return where to draw each node, {node: (x, y)}: one row lower than its lowest parent.
 
-    Returns
-    -------
-    dict
-        {node: (x, y)}; rows are at 0, -1, -2 ..., and a row's nodes at least 1 apart.
+    Rows are at 0, -1, -2 ..., and a row's nodes at least 1 apart.
 
     References
     ----------

@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from fastbayes.networks.graph.coded import Coded
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from fastbayes.core.batch import BLOCK_ROWS, Batch
+from fastbayes.core.errors import DataError, SchemaError
+from fastbayes.core.schema import Feature, Schema
+from fastbayes.data.apply import as_at_fit
+from fastbayes.data.encode import Encoder
+from fastbayes.data.segments import Segment, Source
+from fastbayes.data.source import open_source
+from fastbayes.networks.graph.coded import Coded, Floats
 from fastbayes.networks.graph.dag import Names
-from fastbayes.networks.graph.query_result import QueryResult, QueryResults
+from fastbayes.networks.graph.query_result import QueryResult, QueryResults, as_column
 from fastbayes.networks.graph.tables import NetworkTables
 from fastbayes.networks.infer import inference
+from fastbayes.networks.infer.row_posteriors import RowEvidence, RowPosteriors, columns_of
+from fastbayes.scan import engine
+
+logger = logging.getLogger("fastbayes")
 
 
 class QueryMixin(NetworkTables):
-    """A network that answers questions."""
+    """A network that answers questions, and for the rows of tables, files and streams."""
 
     def query(
         self,
@@ -221,8 +238,7 @@ class QueryMixin(NetworkTables):
     ) -> list[QueryResult]:
         """Return the answer for each group of nodes from one run of a sampler."""
         # Imported here: samplers are not needed to ask what can be computed.
-        from fastbayes.networks.sample.gibbs import gibbs_of_groups
-        from fastbayes.networks.sample.weighting import weighting_of_groups
+        from fastbayes.networks.sample.estimates import gibbs_of_groups, weighting_of_groups
 
         draw = gibbs_of_groups if method == "gibbs" else weighting_of_groups
         place = {name: v for v, name in enumerate(self.nodes)}
@@ -298,3 +314,316 @@ class QueryMixin(NetworkTables):
             self.coded(sparse=True), self._evidence(evidence), max_cells
         )
         return {n: self.states[n][s] for n, s in zip(self.nodes, states, strict=True)}
+
+    # -- rows of tables, files and streams ---------------------------------------------------------
+
+    def predict_proba(
+        self,
+        data: Any,
+        target: str,
+        *,
+        unseen: str = "ignore",
+        impossible: str = "prior",
+        null_values: Sequence[str] | None = None,
+        filesystem: Any = None,
+        threads: int | None = None,
+        max_cells: float = inference.LARGEST,
+    ) -> Floats:
+        """Return P(target | row) of every row.
+
+        Parameters
+        ----------
+        data
+            As `source` in `fastbayes.count`. Columns that are nodes are the evidence; a missing
+            value, and a node without a column, is not observed. The target's own column and
+            columns that are no nodes are not read.
+        target
+            A node.
+        unseen
+            What a value does that is no state of its node: "ignore" takes it as missing, "error"
+            raises.
+        impossible
+            What a row of probability 0 gets: "prior", the target's distribution without evidence,
+            or "error".
+        null_values
+            Strings that mean missing.
+        filesystem
+            A pyarrow or fsspec file system for paths.
+        threads
+            Worker threads; they never change a bit of the result.
+        max_cells
+            Numbers that the tables of one row may have, where nodes are not observed.
+
+        Returns
+        -------
+        numpy.ndarray
+            (n_rows, states of the target); rows sum to 1. Of rows with a value in the whole Markov
+            blanket only that is looked at: such a row is impossible where the blanket is.
+
+        Raises
+        ------
+        DataError
+            When a value is no state, or a row impossible, and that is an error.
+        MemoryLimitError
+            When a row takes larger tables; the message names the nodes.
+        SchemaError
+            When no column is a node, or one is of another type than the states.
+
+        Notes
+        -----
+        What is observed cuts the target off from the rest of the network. What is left is one
+        table of posteriors where that is small, and a row a look-up; else rows are summed out
+        side by side, equal ones once.
+
+        Examples
+        --------
+        >>> from fastbayes.networks.network import BayesianNetwork
+        >>> data = {"rain": ["no", "no", "no", "yes"], "wet": [False, True, False, True]}
+        >>> network = BayesianNetwork.from_edges([("rain", "wet")]).fit(data, alpha=0)
+        >>> network.predict_proba({"wet": [True, None]}, "rain").round(12).tolist()
+        [[0.5, 0.5], [0.75, 0.25]]
+        """
+        self._check_fitted()
+        (name,) = self._named([target])
+        if impossible not in ("prior", "error"):
+            raise ValueError(f"impossible={impossible!r}: use 'prior' or 'error'")
+        rows = opened(
+            *(data, self.states, self._cuts),
+            without=name,
+            null_values=null_values,
+            filesystem=filesystem,
+        )
+        place = self.nodes.index(name)
+        nothing = np.full(len(self.states[name]), np.nan) if impossible == "error" else None
+        posteriors = RowPosteriors(self.coded(sparse=True), place, rows.nodes, max_cells, nothing)
+
+        def score(batch: Batch, out: Floats) -> int:
+            codes = columns_of(batch.codes)
+            known = {rows.nodes[j]: c for j, c in codes.items()}
+            return posteriors.posterior(known, out, batch.cells)
+
+        found, lost = scored(rows, score, len(self.states[name]), unseen=unseen, threads=threads)
+        if lost and impossible == "error":
+            first = int(np.flatnonzero(np.isnan(found[:, 0]))[0])
+            raise DataError(
+                f"row {first} is impossible, and {lost - 1:,} more: the network gives it "
+                "probability 0; drop it, smooth the tables, or use impossible='prior'"
+            )
+        if lost:
+            logger.info("%d rows are impossible: they have the prior of %r", lost, name)
+        return found
+
+    def predict(self, data: Any, target: str, **options: Any) -> NDArray[Any]:
+        """Return the most probable state of a node for every row.
+
+        Parameters
+        ----------
+        data, target
+            As in `predict_proba`.
+        **options
+            As in `predict_proba`.
+
+        Returns
+        -------
+        numpy.ndarray
+            (n_rows,) states; of equally probable ones the first.
+        """
+        best = self.predict_proba(data, target, **options).argmax(axis=1)
+        return np.asarray(as_column(self.states[target]).to_numpy(zero_copy_only=False))[best]
+
+    def log_evidences(
+        self,
+        data: Any,
+        *,
+        unseen: str = "ignore",
+        null_values: Sequence[str] | None = None,
+        filesystem: Any = None,
+        threads: int | None = None,
+    ) -> Floats:
+        """Return ln P(row) of every row.
+
+        Parameters
+        ----------
+        data
+            As in `predict_proba`; what is missing is summed out.
+        unseen, null_values, filesystem, threads
+            As in `predict_proba`.
+
+        Returns
+        -------
+        numpy.ndarray
+            (n_rows,) nats; -inf where a row is impossible.
+
+        Raises
+        ------
+        DataError
+            When a value is no state, and that is an error.
+        MemoryLimitError
+            When a row takes larger tables; the message names the nodes.
+        """
+        self._check_fitted()
+        options = {"null_values": null_values, "filesystem": filesystem}
+        rows = opened(data, self.states, self._cuts, **options)
+        evidence = RowEvidence(self.coded(sparse=True), rows.nodes)
+
+        def score(batch: Batch, out: Floats) -> int:
+            codes = columns_of(batch.codes)
+            evidence.log_evidence({rows.nodes[j]: c for j, c in codes.items()}, out[:, 0])
+            return 0
+
+        found, _ = scored(rows, score, 1, unseen=unseen, threads=threads)
+        return found[:, 0]
+
+    def log_likelihood(self, data: Any, *, sample_weight: Any = None, **options: Any) -> float:
+        """Return the sum of ln P(row) over all rows.
+
+        Parameters
+        ----------
+        data
+            As in `predict_proba`; what is missing is summed out.
+        sample_weight
+            (n_rows,) weights, or None.
+        **options
+            As in `log_evidences`.
+
+        Returns
+        -------
+        float
+            Nats; -inf where a row is impossible.
+
+        Examples
+        --------
+        >>> from fastbayes.networks.network import BayesianNetwork
+        >>> data = {"rain": ["no", "no", "no", "yes"], "wet": [False, True, False, True]}
+        >>> network = BayesianNetwork.from_edges([("rain", "wet")]).fit(data, alpha=0)
+        >>> round(network.log_likelihood(data), 6)
+        -4.158883
+        """
+        each = self.log_evidences(data, **options)
+        if sample_weight is None:
+            return float(each.sum())
+        weight = np.asarray(sample_weight, np.float64)
+        if weight.shape != each.shape:
+            raise DataError(f"sample_weight has shape {weight.shape}; give {len(each)} weights")
+        return float((weight[weight > 0] * each[weight > 0]).sum())
+
+
+@dataclass
+class NetworkRows:
+    """Rows to be scored.
+
+    source  where they come from
+    schema  the nodes that are among the columns
+    nodes   their places in the network, in the order of the schema
+    """
+
+    source: Source
+    schema: Schema
+    nodes: list[int]
+
+
+def opened(
+    data: Any,
+    states: Mapping[str, Sequence[Any]],
+    cuts: Mapping[str, Floats],
+    *,
+    without: str | None = None,
+    null_values: Sequence[str] | None = None,
+    filesystem: Any = None,
+) -> NetworkRows:
+    """Open data of which some columns are nodes.
+
+    Raises
+    ------
+    SchemaError
+        When no column is a node, or the states of a node are no column's.
+    """
+    whole = schema_for(states, cuts)
+    options = {**as_at_fit(whole), "null_values": null_values}
+    source = open_source(data, filesystem=filesystem, **options)
+    names = [n for n in states if n in source.schema.names and n != without]
+    if not names and without not in source.schema.names:
+        raise SchemaError(
+            f"{source.description}: no column is a node; the columns are "
+            f"{source.schema.names[:9]}, the nodes {list(states)[:9]}"
+        )
+    features = tuple(f for f in whole.features if f.name in names)
+    schema = replace(whole, features=features, null_values=tuple(null_values or ()))
+    places = [i for i, n in enumerate(states) if n in names]
+    return NetworkRows(source.only(names) if names else source, schema, places)
+
+
+def scored(
+    rows: NetworkRows,
+    score: Callable[[Batch, Floats], int],
+    width: int,
+    *,
+    unseen: str = "ignore",
+    threads: int | None = None,
+) -> tuple[Floats, int]:
+    """Return score(batch, out) of all rows in order, (n_rows, width), and the sum of its results.
+
+    Raises
+    ------
+    DataError
+        When a value is no state and `unseen` is "error"; the message names column, value and row.
+    """
+    if unseen not in ("ignore", "error"):
+        raise ValueError(f"unseen={unseen!r}: use 'ignore' or 'error'")
+    source = rows.source
+    encoder = Encoder.applying_to(rows.schema, source.schema, unseen=unseen)
+    encoder.expect(source.n_rows)
+    known = source.in_memory and source.n_rows is not None
+    out = np.empty(((source.n_rows or 0) if known else 0, width))
+
+    def one(item: tuple[Segment, int]) -> tuple[list[Floats], int, NDArray[np.int64]]:
+        segment, start = item
+        pieces, done, lost = list[Floats](), 0, 0
+        unknown = np.zeros(len(rows.nodes), np.int64)
+        for block, encoded in engine.encoded_blocks(segment, encoder):
+            n = block.num_rows
+            piece = out[start + done : start + done + n] if known else np.empty((n, width))
+            lost += score(encoded.batch, piece)
+            unknown += encoded.unseen
+            done += n
+            if not known:
+                pieces.append(piece)
+        return pieces, lost, unknown
+
+    def items() -> Iterator[tuple[Segment, int]]:
+        start = 0
+        for segment in source.segments(BLOCK_ROWS):
+            yield segment, start
+            start += (segment.n_rows or 0) if known else 0
+
+    pieces, total, lost = [out], np.zeros(len(rows.nodes), np.int64), 0
+    for some, n, unknown in engine.in_order(one, items(), engine.resolved_threads(threads)):
+        pieces += some
+        lost += n
+        total += unknown
+    for name, n in zip(rows.schema.names, total.tolist(), strict=True):
+        if n:
+            logger.info("column %r: %d values are no states of the node", name, n)
+    return (out if known else np.concatenate(pieces)), lost
+
+
+def schema_for(states: Mapping[str, Sequence[Any]], cuts: Mapping[str, Floats]) -> Schema:
+    """Return the schema that codes values as places among the states; missing is beyond, or None.
+
+    `cuts` are the cut points of nodes whose states are bins. Raises SchemaError when the states of
+    a node are of several types.
+    """
+    features = []
+    for node, values in states.items():
+        if node in cuts:
+            features.append(Feature.binned(node, cuts[node]))
+            continue
+        known = [*values][: -1 if values[-1] is None else None]
+        try:
+            column = pa.array(known)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+            raise SchemaError(
+                f"node {node!r}: its states {known} are of several types; no column has such"
+            ) from error
+        features.append(Feature(node, "categorical", column, True))
+    return Schema(None, pa.array([None], pa.null()), tuple(features))

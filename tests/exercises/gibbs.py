@@ -6,7 +6,7 @@ import numpy as np
 
 from fastbayes.networks.graph.coded import Coded
 from fastbayes.networks.sample.blankets import compiled
-from fastbayes.networks.sample.gibbs import asked_of
+from fastbayes.networks.sample.estimates import asked_of
 
 TWO = Coded(
     ("a", "b"),

@@ -12,7 +12,7 @@ from fastbayes.kernels.numpy import gibbs as numpy_twin
 from fastbayes.kernels.shared.gibbs import TABLE
 from fastbayes.networks.graph.coded import Coded
 from fastbayes.networks.sample.blankets import ENTRIES, compiled, thresholds
-from fastbayes.networks.sample.gibbs import asked_of
+from fastbayes.networks.sample.estimates import asked_of
 from fastbayes.networks.sample.starts import starts
 
 MODULES = [

@@ -21,16 +21,10 @@ Ints = NDArray[np.int64]
 class Coded:
     """Nodes 0, 1, 2 ... with states 0, 1, 2 ..., their parents and their tables.
 
-    Parameters
-    ----------
-    names
-        Name of each node, for messages; the order is the network's own, not a topological one.
-    sizes
-        (n,) number of states of each node.
-    parents
-        Parents of each node.
-    tables
-        P(node | parents) of each node, (sizes of the parents ..., size of the node).
+    names    of each node, for messages; the order is the network's own, not a topological one
+    sizes    (n,) number of states of each node
+    parents  of each node
+    tables   P(node | parents) of each node, (sizes of the parents ..., size of the node)
     """
 
     names: tuple[str, ...]
@@ -70,14 +64,9 @@ class Coded:
 class SparseTable:
     """P(node | parents) where most configurations of the parents have the same row.
 
-    Parameters
-    ----------
-    shape
-        (sizes of the parents ..., size of the node).
-    keys
-        (n_kept,) configurations whose rows are kept, ascending: the place in C order.
-    rows
-        (n_kept + 1, size of the node): their rows, then the one of all others.
+    shape  (sizes of the parents ..., size of the node)
+    keys   (n_kept,) configurations whose rows are kept, ascending: the place in C order
+    rows   (n_kept + 1, size of the node) their rows, then the one of all others
     """
 
     def __init__(self, shape: Sequence[int], keys: Ints, rows: Floats) -> None:
@@ -173,16 +162,9 @@ def from_counts(
 ) -> SparseTable:
     """Return the table (n + a) / (sum n + a r) of a family of which few cells occur.
 
-    Parameters
-    ----------
-    shape
-        (sizes of the parents ..., size of the node).
-    codes
-        (n_cells, n_parents + 1) codes of the cells that occur.
-    counts
-        (n_cells,) how often.
-    of_cell
-        What is added to every cell, a.
+    shape    (sizes of the parents ..., size of the node)
+    codes    (n_cells, n_parents + 1) of the cells that occur, `counts` how often
+    of_cell  what is added to every cell, a
     """
     keys, table = rows_of(shape, codes, counts)
     table = table + of_cell

@@ -30,6 +30,14 @@ def reachable(nodes: Iterable[Node], near: Callable[[Node], Iterable[Node]]) -> 
     return found
 
 
+def pairs(edges: Iterable[Any], what: str = "") -> Iterator[tuple[str, str]]:
+    """Yield edges, or raise where one is no pair; `what` they are stands before the message."""
+    for edge in edges:
+        if isinstance(edge, str) or len(edge) != 2:
+            raise ValueError(f"{what}{edge!r} is no edge: use pairs (parent, child)")
+        yield tuple(edge)
+
+
 class Independence(NamedTuple):
     """A node is independent of another one given some more."""
 
@@ -146,10 +154,7 @@ class DAG:
         {'wind': (), 'rain': (), 'wet': ('rain',)}
         """
         above: dict[str, list[str]] = {node: [] for node in nodes or ()}
-        for edge in edges:
-            if isinstance(edge, str) or len(edge) != 2:
-                raise ValueError(f"{edge!r} is no edge: use pairs (parent, child)")
-            parent, child = edge
+        for parent, child in pairs(edges):
             above.setdefault(parent, [])
             above.setdefault(child, []).append(parent)
         return cls._of(above)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,14 +21,9 @@ SETTLED = 1e-10
 
 @dataclass(frozen=True)
 class TablePrior:
-    """What is added to the counts of a family.
+    """What is added to the counts of a family, in weight units.
 
-    Parameters
-    ----------
-    kind
-        "laplace": `alpha` to every cell; "bdeu": `ess` spread evenly over the cells.
-    alpha, ess
-        In weight units.
+    "laplace" adds `alpha` to every cell; "bdeu" spreads `ess` evenly over the cells.
     """
 
     kind: str = "laplace"
@@ -62,12 +57,8 @@ class TablePrior:
 class Completed:
     """Rows with missing values, and what they are worth once these are filled in.
 
-    Parameters
-    ----------
-    keys
-        (n_rows, n_nodes) different rows as codes, -1 where a value is missing.
-    weight
-        (n_rows,) how often each occurs.
+    keys    (n_rows, n_nodes) different rows as codes, -1 where a value is missing
+    weight  (n_rows,) how often each occurs
     """
 
     def __init__(self, keys: NDArray[np.integer[Any]], weight: Floats) -> None:
@@ -82,12 +73,7 @@ class Completed:
     def expected(self, coded: Coded) -> tuple[list[Floats], float]:
         """Return the expected counts of each family, and the log-likelihood of the rows.
 
-        Raises
-        ------
-        MemoryLimitError
-            When a row has too many completions; the message names the missing nodes.
-        DataError
-            When a row is impossible.
+        Raises MemoryLimitError when a row has too many completions, DataError where impossible.
         """
         counts = [np.zeros(table.shape) for table in coded.tables]
         with np.errstate(divide="ignore"):
@@ -144,23 +130,8 @@ def by_expectation(
 ) -> tuple[list[Floats], list[float]]:
     """Return tables fitted to rows with missing values, and the log-likelihood of each step.
 
-    Parameters
-    ----------
-    rows
-        The rows.
-    names, parents
-        The graph.
-    start
-        Tables to begin with.
-    prior
-        Added to the expected counts.
-    max_iter
-        Steps at most.
-
-    Raises
-    ------
-    DataError
-        When the steps did not settle.
+    `names` and `parents` are the graph, `start` the tables to begin with; the prior is added to the
+    expected counts. Raises DataError when the steps did not settle.
 
     References
     ----------
@@ -182,10 +153,3 @@ def by_expectation(
         f"the tables did not settle in {max_iter} steps of expectation maximisation: raise "
         "max_iter, or use missing='available'"
     )
-
-
-def ordered_table(
-    counts: NDArray[Any], places: Mapping[str, Ints], family: Sequence[str]
-) -> NDArray[Any]:
-    """Return the counts of a family with its values in another order, (sizes of the family ...)."""
-    return np.ascontiguousarray(counts[np.ix_(*(places[n] for n in family))])

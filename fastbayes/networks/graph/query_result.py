@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,9 +103,7 @@ class QueryResult:
             for name, column, code in zip(self.targets, columns, codes, strict=True)
         }
         for name, figures in self.figures.items():
-            while name in found:
-                name += "_"
-            found[name] = pa.array(np.ascontiguousarray(figures).ravel())
+            found[free_name(name, found)] = pa.array(np.ascontiguousarray(figures).ravel())
         return pa.table(found)
 
     @property
@@ -212,6 +210,13 @@ class QueryResults(Mapping[str, QueryResult]):
     def __repr__(self) -> str:
         method = next((answer.method for answer in self.values()), "nothing asked")
         return f"<Answers: {len(self):,} nodes, {method}>"
+
+
+def free_name(name: str, taken: Collection[str]) -> str:
+    """Return a name for a column beside others."""
+    while name in taken:
+        name += "_"
+    return name
 
 
 def aligned(lines: Sequence[Sequence[str]], left: int) -> list[str]:

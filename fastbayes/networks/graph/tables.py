@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastbayes.core.errors import MemoryLimitError, not_fitted
 from fastbayes.networks.graph.coded import Coded, Floats, SparseTable, Table, cells_at
 from fastbayes.networks.graph.dag import DAG
-from fastbayes.networks.graph.query_result import as_column
+from fastbayes.networks.graph.query_result import as_column, free_name
 from fastbayes.statistics.bundle import Statistics
 
 # Probabilities of a distribution may miss 1 by this.
@@ -112,12 +112,7 @@ class NetworkTables(DAG):
             raise not_fitted("BayesianNetwork")
 
     def coded(self, *, sparse: bool = False) -> Coded:
-        """Return the network as numbers, nodes in the order of `nodes`.
-
-        Parameters
-        ----------
-        sparse
-            Whether tables may be `SparseTable`.
+        """Return the network as numbers, nodes in the order of `nodes`; tables may be `sparse`.
 
         Raises
         ------
@@ -194,7 +189,7 @@ class NetworkTables(DAG):
             name: as_column(self.states[name]).take(pa.array(code))
             for name, code in zip(family, codes, strict=True)
         }
-        return pa.table({**columns, _free("probability", family): cells})
+        return pa.table({**columns, free_name("probability", family): cells})
 
     @classmethod
     def from_tables(cls, tables: Mapping[str, Any]) -> Self:
@@ -317,9 +312,3 @@ def _same(table: Table, other: Table) -> bool:
     if isinstance(table, SparseTable) and isinstance(other, SparseTable):
         return table == other
     return type(table) is type(other) and np.array_equal(table, other)
-
-
-def _free(name: str, taken: Sequence[str]) -> str:
-    while name in taken:
-        name += "_"
-    return name

@@ -1,24 +1,22 @@
-"""Exact inference: what is not asked for is summed out, one node after the other."""
+"""Exact inference: what is not asked for is summed out, one node after the other.
+
+First orders of nodes, then products of tables and sums over them, then what is asked of a network.
+"""
 
 from __future__ import annotations
 
+import heapq
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fastbayes.core.errors import DataError, MemoryLimitError
 from fastbayes.networks.graph.coded import Coded, Floats, SparseTable, cells_at
-from fastbayes.networks.infer.elimination import (
-    Buckets,
-    Factor,
-    Order,
-    Scope,
-    best_order,
-    log_eliminated,
-    logs,
-)
+
+Scope = tuple[int, ...]
 
 # Numbers of the largest table: 256 MiB.
 LARGEST = 1 << 25
@@ -26,6 +24,210 @@ LARGEST = 1 << 25
 UNDERFLOW = math.log(np.finfo(np.float64).tiny)
 # ln of the share that may be lost by underflow; beyond, all is done again in logarithms.
 LOST = math.log(1e-17)
+
+
+class Order(NamedTuple):
+    """An order of elimination, the largest table that it makes, and the cells of all tables."""
+
+    nodes: list[int]
+    cells: float
+    scope: Scope
+    total: float
+
+
+def best_order(
+    scopes: Iterable[Scope], sizes: Mapping[int, int], eliminated: Iterable[int]
+) -> Order:
+    """Return an order in which to sum out nodes whose largest table is small.
+
+    That of the fewest new edges (min-fill), or of the smallest next table where this is better; of
+    equals the first node. `scopes` are the nodes of each factor.
+
+    References
+    ----------
+    Koller, Friedman (2009), Probabilistic graphical models, section 9.4.3.
+    """
+    scopes, gone = list(scopes), sorted(eliminated)
+    logs = {v: math.log2(size) for v, size in sizes.items()}
+    fewest = _greedy(scopes, logs, gone, lambda graph, v: (graph.fill[v], graph.bits(v)))
+    if fewest.cells < 1 << 12:
+        return fewest
+    smallest = _greedy(scopes, logs, gone, lambda graph, v: (graph.bits(v), graph.fill[v]))
+    return min(fewest, smallest, key=lambda order: order.cells)
+
+
+class _Graph:
+    """Which nodes stand in one table, and how many pairs of neighbours of a node do not."""
+
+    def __init__(self, scopes: Sequence[Scope], logs: Mapping[int, float]) -> None:
+        self.logs = logs
+        self.near: dict[int, set[int]] = {v: set() for v in logs}
+        for scope in scopes:
+            for v in scope:
+                self.near[v].update(scope)
+        for v, near in self.near.items():
+            near.discard(v)
+        self.fill = {
+            v: (len(near) * (len(near) - 1) - sum(len(near & self.near[u]) for u in near)) // 2
+            for v, near in self.near.items()
+        }
+
+    def bits(self, v: int) -> float:
+        """Return log2 of the cells of the table that eliminating a node makes."""
+        return self.logs[v] + math.fsum(self.logs[u] for u in self.near[v])
+
+    def eliminate(self, v: int) -> set[int]:
+        """Tie the neighbours of a node to each other, take it out; return whose rank changed."""
+        near = self.near.pop(v)
+        changed = set(near)
+        for u in near:
+            mine = self.near[u]
+            mine.discard(v)
+            self.fill[u] -= len(mine - near)
+        if self.fill[v]:
+            some = sorted(near)
+            for i, a in enumerate(some):
+                for b in some[i + 1 :]:
+                    if b not in self.near[a]:
+                        changed |= self._tie(a, b)
+        return changed
+
+    def _tie(self, a: int, b: int) -> set[int]:
+        both = self.near[a] & self.near[b]
+        for w in both:
+            self.fill[w] -= 1
+        for u in (a, b):
+            self.fill[u] += len(self.near[u]) - len(both)
+        self.near[a].add(b)
+        self.near[b].add(a)
+        return both
+
+
+def _greedy(
+    scopes: Sequence[Scope],
+    logs: Mapping[int, float],
+    gone: Sequence[int],
+    cost: Callable[[_Graph, int], tuple[float, float]],
+) -> Order:
+    graph, order = _Graph(scopes, logs), []
+    most, widest, total = 0.0, Scope(), 0.0
+    waiting = {v: cost(graph, v) for v in gone}
+    heap = [(*price, v) for v, price in waiting.items()]
+    heapq.heapify(heap)
+    while waiting:
+        *price, v = heapq.heappop(heap)
+        if waiting.get(v) != tuple(price):
+            continue
+        del waiting[v]
+        order.append(v)
+        bits = graph.bits(v)
+        total += _cells(bits)
+        if bits >= most:
+            most, widest = bits, tuple(sorted({v, *graph.near[v]}))
+        for u in graph.eliminate(v):
+            if u in waiting:
+                waiting[u] = cost(graph, u)
+                heapq.heappush(heap, (*waiting[u], u))
+    return Order(order, _cells(most), widest, total)
+
+
+def _cells(bits: float) -> float:
+    """Return 2**bits, or a number that is as much too large and can be added up."""
+    return float(2.0 ** min(bits, 1000.0))
+
+
+class Factor(NamedTuple):
+    """A table over nodes in ascending order: an axis for each of `scope`.
+
+    Of many rows side by side it has two axes more, (n_rows, states of each node ..., n_outputs).
+    `lost` is ln of a bound on what underflow took from a cell, compared with the largest cell, 1.
+    """
+
+    scope: Scope
+    table: Floats
+    lost: float = -math.inf
+
+    def wide(self, scope: Scope) -> Floats:
+        """Return the table with an axis for each node of a larger scope."""
+        shape = iter(self.table.shape[self.table.ndim > len(self.scope) :])
+        axes = [next(shape) if v in self.scope else 1 for v in scope]
+        if self.table.ndim > len(self.scope):
+            axes = [len(self.table), *axes, self.table.shape[-1]]
+        return self.table.reshape(axes)
+
+
+class Buckets:
+    """Factors that can be found by their nodes."""
+
+    def __init__(self, factors: Iterable[Factor]) -> None:
+        self.factors: dict[int, Factor] = {}
+        self._of: dict[int, set[int]] = {}
+        self._next = 0
+        for factor in factors:
+            self.add(factor)
+
+    def add(self, factor: Factor) -> None:
+        """Add a factor."""
+        self.factors[self._next] = factor
+        for v in factor.scope:
+            self._of.setdefault(v, set()).add(self._next)
+        self._next += 1
+
+    def take(self, v: int) -> tuple[list[Factor], Scope]:
+        """Remove and return the factors of a node, small ones first, and all their nodes."""
+        result = []
+        for at in sorted(self._of.get(v, ())):
+            factor = self.factors.pop(at)
+            for u in factor.scope:
+                self._of[u].discard(at)
+            result.append(factor)
+        result.sort(key=lambda factor: factor.table.size)
+        return result, tuple(sorted({u for factor in result for u in factor.scope}))
+
+
+def logs(table: Floats) -> Floats:
+    """Return ln of each cell."""
+    with np.errstate(divide="ignore"):
+        return np.log(table)
+
+
+def _log_product(factors: Iterable[Factor], scope: Scope) -> Floats:
+    tables = [factor.wide(scope) for factor in factors]
+    return reduce(np.add, tables) if tables else np.zeros((1,) * len(scope))
+
+
+def log_eliminated(
+    factors: Iterable[Factor],
+    order: Sequence[int],
+    kept: Scope = (),
+    *,
+    largest: bool = False,
+    joints: list[tuple[int, Scope, Floats]] | None = None,
+) -> Floats:
+    """Return ln sum exp(sum of factors) over all nodes of an order; a table over the nodes kept.
+
+    factors  the logarithms of what is multiplied; -inf is a legal entry
+    kept     the other nodes, ascending
+    largest  whether to take the largest instead of the sum
+    joints   takes the joint table of each node of the order: (the node, the nodes of the other
+             axes, a table with the node's own axis at the end)
+    """
+    buckets = Buckets(factors)
+    for v in order:
+        bucket, scope = buckets.take(v)
+        joint = _log_product(bucket, scope)
+        axis = scope.index(v) + (joint.ndim > len(scope))
+        rest = tuple(u for u in scope if u != v)
+        buckets.add(Factor(rest, joint.max(axis=axis) if largest else _log_sum(joint, axis)))
+        if joints is not None:
+            joints.append((v, rest, np.moveaxis(joint, axis, -1)))
+    return _log_product(buckets.factors.values(), kept)
+
+
+def _log_sum(table: Floats, axis: int) -> Floats:
+    top = table.max(axis=axis, keepdims=True)
+    top = np.where(np.isneginf(top), 0.0, top)
+    return logs(np.exp(table - top).sum(axis=axis)) + top.squeeze(axis)
 
 
 class DrawStep(NamedTuple):
@@ -80,30 +282,16 @@ def joint_posterior(
     targets: Sequence[int],
     largest: float = LARGEST,
 ) -> tuple[Floats, float]:
-    """Return P(targets | evidence) and ln P(evidence).
+    """Return P(targets | evidence), (sizes of the targets ...), and ln P(evidence).
 
-    Parameters
-    ----------
-    coded
-        The network.
-    evidence
-        {node: state}; a target may be among them.
-    targets
-        Nodes, each once.
-    largest
-        Numbers that a table may have.
-
-    Returns
-    -------
-    tuple
-        (sizes of the targets ...), and nats.
+    Targets are named once each; one may be among the evidence, {node: state}.
 
     Raises
     ------
     DataError
         When the evidence is impossible.
     MemoryLimitError
-        When a table would be larger; the message names its nodes.
+        When a table would have over `largest` numbers; the message names its nodes.
     """
     free = [v for v in targets if v not in evidence and coded.sizes[v] > 1]
     table, log_total = _table(coded, evidence, targets, free, largest)
@@ -119,13 +307,7 @@ def joint_posterior(
 
 
 def log_evidence(coded: Coded, evidence: Mapping[int, int], largest: float = LARGEST) -> float:
-    """Return ln P(evidence) in nats; -inf where it is impossible.
-
-    Raises
-    ------
-    MemoryLimitError
-        When a table would be larger.
-    """
+    """Return ln P(evidence) in nats; -inf where it is impossible."""
     return _table(coded, evidence, (), (), largest)[1] if evidence else 0.0
 
 
@@ -162,13 +344,7 @@ def order_of(coded: Coded, factors: Sequence[Factor], kept: Sequence[int]) -> Or
 def checked_order(
     coded: Coded, factors: Sequence[Factor], kept: Sequence[int], largest: float
 ) -> Order:
-    """Return an order in which to sum out all but the nodes kept.
-
-    Raises
-    ------
-    MemoryLimitError
-        When it takes a larger table.
-    """
+    """Return what `order_of` does, or raise MemoryLimitError where it takes a larger table."""
     order = order_of(coded, factors, kept)
     answer = math.prod(float(coded.sizes[v]) for v in kept)
     cells, scope = max((order.cells, order.scope), (answer, tuple(kept)))
@@ -235,44 +411,45 @@ def _eliminated(
     return joint.table, scale + more, joint.lost
 
 
+def _joints(
+    coded: Coded,
+    evidence: Mapping[int, int],
+    factors: Sequence[Factor],
+    order: Order,
+    *,
+    largest: bool = False,
+) -> tuple[float, list[tuple[int, Scope, Floats]]]:
+    """Return ln of the total, and the joint table of each node, that summed out last first."""
+    joints: list[tuple[int, Scope, Floats]] = []
+    total = log_eliminated(_logarithms(factors), order.nodes, largest=largest, joints=joints)
+    if total == -math.inf:
+        raise impossible(coded, evidence)
+    return float(total), joints[::-1]
+
+
 def most_probable(
     coded: Coded, evidence: Mapping[int, int], largest: float = LARGEST
 ) -> tuple[list[int], float]:
     """Return the most probable joint state of all nodes given evidence, and ln of its probability.
 
-    Of equally probable ones the node summed out last takes its lowest state.
-
-    Raises
-    ------
-    DataError
-        When the evidence is impossible.
-    MemoryLimitError
-        When a table would be larger.
+    Of equally probable ones the node summed out last takes its lowest state. Raises as
+    `joint_posterior` does.
     """
     factors = factors_of(coded, evidence, range(len(coded)))
     order = checked_order(coded, factors, (), largest)
-    joints: list[tuple[int, Scope, Floats]] = []
-    top = log_eliminated(_logarithms(factors), order.nodes, largest=True, joints=joints)
-    if top == -np.inf:
-        raise impossible(coded, evidence)
+    top, joints = _joints(coded, evidence, factors, order, largest=True)
     states = [evidence.get(v, 0) for v in range(len(coded))]
-    for v, given, joint in reversed(joints):
+    for v, given, joint in joints:
         states[v] = int(joint[tuple(states[u] for u in given)].argmax())
-    return states, float(top)
+    return states, top
 
 
 def drawing(coded: Coded, evidence: Mapping[int, int], largest: float = LARGEST) -> list[DrawStep]:
     """Return how to draw rows of a network given evidence: node after node.
 
     Those above the evidence are drawn in the reverse of an order of elimination, each given the
-    nodes that it stood in a table with; the others given their parents.
-
-    Raises
-    ------
-    DataError
-        When the evidence is impossible.
-    MemoryLimitError
-        When a table would be larger.
+    nodes that it stood in a table with; the others given their parents. Raises as
+    `joint_posterior` does.
     """
     above = coded.ancestral(evidence) if evidence else []
     factors = factors_of(coded, evidence, above)
@@ -300,37 +477,19 @@ def conditionals(
 ) -> tuple[list[DrawStep], float]:
     """Return how each node of an order is distributed given nodes behind it, and ln P(evidence).
 
-    Parameters
-    ----------
-    coded, evidence
-        The network, and what is known of it.
-    factors
-        Tables at the evidence, of nodes and of all above them.
-    order
-        An order in which to sum out all their nodes.
-
-    Returns
-    -------
-    tuple
-        A step for each node, from the last of the order to the first; and nats.
-
-    Raises
-    ------
-    DataError
-        When the evidence is impossible.
+    `factors` are the tables at the evidence, of nodes and of all above them; the order sums out all
+    their nodes, and the steps go from its last node to its first. Raises DataError when the
+    evidence is impossible.
     """
-    joints: list[tuple[int, Scope, Floats]] = []
-    total = log_eliminated(_logarithms(factors), order.nodes, joints=joints)
-    if total == -np.inf:
-        raise impossible(coded, evidence)
+    total, joints = _joints(coded, evidence, factors, order)
     steps = []
-    for v, given, joint in reversed(joints):
+    for v, given, joint in joints:
         top = joint.max(axis=-1, keepdims=True)
         # What cannot come before is never looked up.
         table = np.exp(joint - np.where(np.isneginf(top), 0.0, top))
         share = table.sum(axis=-1, keepdims=True)
         steps.append(DrawStep(v, given, table / np.where(share == 0, 1.0, share)))
-    return steps, float(total)
+    return steps, total
 
 
 def marginals(
@@ -346,33 +505,9 @@ def marginals(
 
         P(v, given) = P(v | given) P(given | evidence),   P(given) a sum of the joint table before.
 
-    Parameters
-    ----------
-    coded
-        The network.
-    evidence
-        {node: state}; a target may be among them.
-    targets
-        Nodes, one or more.
-    largest
-        Numbers that a table may have.
-
-    Returns
-    -------
-    tuple
-        (size of the target,) of each target, and nats.
-
-    Raises
-    ------
-    DataError
-        When the evidence is impossible.
-    MemoryLimitError
-        When a table would be larger; the message names its nodes.
-
-    Notes
-    -----
     Where the tables of all nodes together would have more than `largest` numbers, each target is
-    asked for alone: only what is above it and the evidence is summed out then.
+    asked for alone: only what is above it and the evidence is summed out then. Raises as
+    `joint_posterior` does.
 
     References
     ----------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,9 +15,8 @@ from fastbayes.core.errors import MemoryLimitError
 from fastbayes.kernels import dispatch
 from fastbayes.networks.graph.coded import Coded, Floats, Ints, SparseTable, logs_of
 from fastbayes.networks.infer import inference
-from fastbayes.networks.infer.elimination import Factor, best_order, log_eliminated
-from fastbayes.networks.infer.inference import LARGEST
-from fastbayes.networks.infer.scorer import Network
+from fastbayes.networks.infer.inference import LARGEST, Factor, best_order, log_eliminated
+from fastbayes.networks.infer.scorer import Network, alike
 
 Column = NDArray[np.unsignedinteger]
 
@@ -53,18 +52,9 @@ class _Plan:
 class RowPosteriors:
     """P(target | what is observed in a row); immutable but for tables made on first use.
 
-    Parameters
-    ----------
-    coded
-        The network.
-    target
-        The node asked for.
-    nodes
-        Nodes that are observed in some rows.
-    largest
-        Numbers that the tables of a row may have.
-    stand_in
-        (states of the target,) what an impossible row gets; None for P(target).
+    nodes     those that are observed in some rows
+    largest   numbers that the tables of a row may have
+    stand_in  (states of the target,) what an impossible row gets; None for P(target)
     """
 
     def __init__(
@@ -83,16 +73,10 @@ class RowPosteriors:
         self._plans: dict[frozenset[int], _Plan] = {}
 
     def posterior(self, columns: Mapping[int, Column], out: Floats, cells: float = 0.0) -> int:
-        """Write P(target | row) of every row; return how many are impossible.
+        """Write P(target | row) into `out` (n_rows, states); return how many rows are impossible.
 
-        Parameters
-        ----------
-        columns
-            Codes of each of `nodes`, (n_rows,); those beyond its states are no observations.
-        out
-            (n_rows, states of the target).
-        cells
-            Cells of the job, on which numpy or compiled kernels are chosen.
+        columns  codes of each of `nodes`, (n_rows,); those beyond its states are no observations
+        cells    cells of the job, on which numpy or compiled kernels are chosen
         """
         return self._answer(columns, None, frozenset(), out, cells) if len(out) else 0
 
@@ -116,7 +100,7 @@ class RowPosteriors:
         if not some:
             return self._told(plan, chosen, rows, out, cells)
         lost = 0
-        for bit, at in _alike([chosen[v] >= sizes[v] for v in some]):
+        for bit, at in alike(np.array([chosen[v] >= sizes[v] for v in some])):
             here = at if rows is None else rows[at]
             if bit.any():
                 more = gone.union(v for v, b in zip(some, bit, strict=True) if b)
@@ -184,10 +168,9 @@ class RowPosteriors:
         cells = math.prod(sizes)
         if cells * out.shape[1] <= READY and (plan.ready is not None or cells <= max(n, 1 << 12)):
             return self._looked_up(plan, columns, sizes, rows, out)
+        here: Any = slice(None) if rows is None else rows
         if not plan.order:
-            table = np.empty((n, out.shape[1]))
-            lost = self._multiplied(plan, columns, table, job)
-            out[slice(None) if rows is None else rows] = table
+            out[here], lost = self._multiplied(plan, columns, n, job)
             return lost
         codes = np.array([columns[v] for v in plan.columns], np.int64).reshape(len(sizes), n)
         if cells < 1 << 62:
@@ -195,12 +178,10 @@ class RowPosteriors:
             _, first, which = np.unique(joint, return_index=True, return_inverse=True)
         else:
             _, first, which = np.unique(codes, axis=1, return_index=True, return_inverse=True)
-        table = np.empty((len(first), out.shape[1]))
         different = {v: columns[v][first] for v in plan.columns}
-        impossible = np.zeros(len(first), np.bool_)
-        self._computed(plan, different, table, impossible)
+        table, impossible = self._computed(plan, different, len(first))
         which = which.ravel()
-        out[slice(None) if rows is None else rows] = table[which]
+        out[here] = table[which]
         return int(impossible[which].sum())
 
     def _looked_up(
@@ -213,13 +194,11 @@ class RowPosteriors:
     ) -> int:
         """Answer rows from a table of all joint states of the plan's columns."""
         if plan.ready is None:
-            codes = np.indices(sizes, np.uint32).reshape(len(sizes), math.prod(sizes))
-            table = np.empty((math.prod(sizes), out.shape[1]))
+            cells = math.prod(sizes)
+            codes = np.indices(sizes, np.uint32).reshape(len(sizes), cells)
             every = dict(zip(plan.columns, codes, strict=True))
-            impossible = np.zeros(len(table), np.bool_)
-            self._computed(plan, every, table, impossible)
             # Another thread may have made the same meanwhile: it is no harm.
-            plan.ready = table, impossible
+            plan.ready = self._computed(plan, every, cells)
         table, impossible = plan.ready
         n = len(out) if rows is None else len(rows)
         width = 1 if len(table) <= 1 << 8 else 2 if len(table) <= 1 << 16 else 8
@@ -235,21 +214,22 @@ class RowPosteriors:
         return int(impossible.take(joint).sum()) if impossible.any() else 0
 
     def _multiplied(
-        self, plan: _Plan, columns: Mapping[int, Column], out: Floats, job: float
-    ) -> int:
-        """Write posteriors of rows in which the whole blanket is observed."""
+        self, plan: _Plan, columns: Mapping[int, Column], n: int, job: float
+    ) -> tuple[Floats, int]:
+        """Return posteriors of rows in which the whole blanket is observed, and the impossible."""
         kind = dispatch.compiled(job)
         if kind not in plan.scorers:
             # Another thread may make the same meanwhile: it is no harm.
             plan.scorers[kind] = self._scorer(plan, job)
-        scorer = plan.scorers[kind]
-        if scorer is None:
-            return self._computed(plan, columns, out)
-        codes = np.array([columns[v] for v in plan.columns])
-        sizes = self.coded.sizes[plan.columns]
-        lost = scorer.posterior([Codes(np.arange(len(codes)), codes, sizes + 2)], (), out)
-        # Impossible rows are rare; the scorer does not know what they get.
-        return self._computed(plan, columns, out) if lost else 0
+        if (scorer := plan.scorers[kind]) is not None:
+            codes = np.array([columns[v] for v in plan.columns])
+            groups = [Codes(np.arange(len(codes)), codes, self.coded.sizes[plan.columns] + 2)]
+            out = np.empty((n, int(self.coded.sizes[self.target])))
+            if not scorer.posterior(groups, (), out):
+                return out, 0
+            # Impossible rows are rare; the scorer does not know what they get.
+        found, impossible = self._computed(plan, columns, n)
+        return found, int(impossible.sum())
 
     def _scorer(self, plan: _Plan, job: float) -> Any:
         """Return what adds up the families of a plan; None where their tables would be large."""
@@ -279,32 +259,25 @@ class RowPosteriors:
         return dispatch.load("factors", job).FactorScorer(prior, factors, sizes)
 
     def _computed(
-        self,
-        plan: _Plan,
-        columns: Mapping[int, Column],
-        out: Floats,
-        impossible: NDArray[np.bool_] | None = None,
-    ) -> int:
-        """Write posteriors of rows by summing the plan's order out, and mark impossible rows."""
-        n, lost = len(out), 0
+        self, plan: _Plan, columns: Mapping[int, Column], n: int
+    ) -> tuple[Floats, NDArray[np.bool_]]:
+        """Return posteriors of rows, the plan's order summed out, and which are impossible."""
+        out, impossible = np.empty((n, int(self.coded.sizes[self.target]))), np.zeros(n, np.bool_)
         step = max(1, int(CELLS // plan.cells))
         for lo in range(0, n, step):
-            some = {v: column[lo : lo + step] for v, column in columns.items()}
-            factors = [self._factor(child, plan, some) for child in plan.families]
+            here = slice(lo, lo + step)
+            some = {v: column[here] for v, column in columns.items()}
             # Of the size of the answer, should no factor depend on the row or the target.
-            size = min(step, n - lo), out.shape[1]
-            joint = log_eliminated([Factor((), np.zeros(size)), *factors], plan.order)
+            factors = [Factor((), np.zeros_like(out[here]))]
+            factors += [self._factor(child, plan, some) for child in plan.families]
+            joint = log_eliminated(factors, plan.order)
             top = joint.max(axis=1, keepdims=True)
             none = np.isneginf(top).ravel()
             joint = np.exp(joint - np.where(none[:, None], 0.0, top))
             if none.any():
                 joint[none] = self._instead()
-            out[lo : lo + step] = joint / joint.sum(axis=1, keepdims=True)
-            if none.any():
-                lost += int(none.sum())
-                if impossible is not None:
-                    impossible[lo : lo + step] = none
-        return lost
+            out[here], impossible[here] = joint / joint.sum(axis=1, keepdims=True), none
+        return out, impossible
 
     def _factor(self, child: int, plan: _Plan, columns: Mapping[int, Column]) -> Factor:
         """Return ln P(child | parents) of some rows: (rows, hidden nodes ..., target)."""
@@ -346,26 +319,6 @@ class RowPosteriors:
         return table.gathered(index)
 
 
-def _alike(flags: Sequence[NDArray[np.bool_]]) -> Iterator[tuple[NDArray[np.bool_], Ints]]:
-    """Yield each pattern of flags that occurs, and the rows that have it."""
-    bits = np.packbits(np.array(flags), axis=0)
-    if len(bits) <= 2:
-        # Numbers of 16 bits are sorted by counting.
-        which = bits[0].astype(np.uint16)
-        if len(bits) == 2:
-            which = which << 8 | bits[1]
-        patterns = np.flatnonzero(np.bincount(which))
-        columns = np.array([patterns >> 8, patterns & 255] if len(bits) == 2 else [patterns])
-        ends = np.cumsum(np.bincount(which)[patterns])
-    else:
-        columns, found = np.unique(bits, axis=1, return_inverse=True)
-        which = found.ravel()
-        ends = np.cumsum(np.bincount(which))
-    order = np.argsort(which, kind="stable")
-    unpacked = np.unpackbits(columns.astype(np.uint8), axis=0, count=len(flags)).T.astype(np.bool_)
-    yield from zip(unpacked, np.split(order, ends[:-1]), strict=True)
-
-
 def columns_of(codes: Any) -> dict[int, Column]:
     """Return the codes of each feature of a batch."""
     return {
@@ -378,12 +331,7 @@ def columns_of(codes: Any) -> dict[int, Column]:
 class RowEvidence:
     """ln P(what is observed in a row); immutable but for tables made on first use.
 
-    Parameters
-    ----------
-    coded
-        The network.
-    nodes
-        Nodes that are observed in some rows.
+    `nodes` are those that are observed in some rows.
     """
 
     def __init__(self, coded: Coded, nodes: Sequence[int]) -> None:
@@ -393,14 +341,9 @@ class RowEvidence:
         self._network: Network | None = None
 
     def log_evidence(self, columns: Mapping[int, NDArray[Any]], out: Floats) -> None:
-        """Write ln P(row) of every row, (n_rows,).
+        """Write ln P(row) of every row into `out` (n_rows,), -inf where it is impossible.
 
-        Parameters
-        ----------
-        columns
-            Codes of each of `nodes`; those beyond its states are no observations.
-        out
-            (n_rows,) nats; -inf where a row is impossible.
+        `columns` are the codes of each of `nodes`; those beyond its states are no observations.
         """
         if not len(out):
             return
@@ -461,9 +404,7 @@ class RowEvidence:
                     f"{cells:,.0f} numbers, over {LARGEST:,}: it has too many parents for rows in "
                     "which something is missing; leave these out, or learn with max_parents"
                 )
-            table = np.zeros((*shape, 1))
-            table[tuple(slice(n - 2) for n in shape)] = logs[..., None]
             families.append(family)
-            tables.append(table)
+            tables.append(np.pad(logs, [(0, 2)] * logs.ndim)[..., None])
         hidden = [np.arange(int(n) + 2) >= n for n in coded.sizes]
         return Network(families, tables, hidden, coded.sizes, coded.names)

@@ -16,7 +16,7 @@ from fastbayes.kernels.shared.codes import indices_of
 from fastbayes.kernels.shared.posterior import JointScorer
 from fastbayes.kernels.shared.scoring import EXACT, largest_term
 from fastbayes.networks.graph.coded import Floats, Ints
-from fastbayes.networks.infer.elimination import Factor, Order, best_order, log_eliminated
+from fastbayes.networks.infer.inference import Factor, Order, best_order, log_eliminated
 
 Bools = NDArray[np.bool_]
 Family = tuple[int, ...]
@@ -32,22 +32,14 @@ SMALL = 1 << 10
 class Network:
     """Tables of a network of features, and which features of a row must be summed out.
 
-    Parameters
-    ----------
-    families
-        Features of each family, parents first, the feature itself last; parents stand in
-        families before. A feature in no family is left out.
-    tables
-        One per family: (S_1 + 2, ..., S_j + 2, n_classes) ln P(x_j | parents, c). Missing is S,
-        unseen S + 1; -inf is a legal entry. 0 where x_j is no observation.
-    hidden
-        One per feature: (S_j + 2,) bool, codes that are no observations.
-    states
-        (n_features,) a hidden feature is summed out over its codes below this.
-    names
-        (n_features,) for messages.
-    summed
-        Tables that stand for `tables` in families of which something is hidden; None for these.
+    families  features of each family, parents first, the feature itself last; parents stand in
+              families before. A feature in no family is left out
+    tables    one per family: (S_1 + 2, ..., S_j + 2, n_classes) ln P(x_j | parents, c). Missing is
+              S, unseen S + 1; -inf is a legal entry. 0 where x_j is no observation
+    hidden    one per feature: (S_j + 2,) bool, codes that are no observations
+    states    (n_features,) a hidden feature is summed out over its codes below this
+    names     (n_features,) for messages
+    summed    stand for `tables` in families of which something is hidden; None for these
     """
 
     def __init__(
@@ -69,18 +61,23 @@ class Network:
             for feature in family:
                 self._with.setdefault(feature, []).append(q)
 
-    def observed(self) -> list[Floats]:
-        """Return the tables with 0 where a parent is no observation."""
+    def factors(self) -> list[tuple[Family, Floats]]:
+        """Return the tables, (joint codes, n_classes), with 0 where a parent is no observation."""
         result = []
         for family, table in zip(self.families, self.tables, strict=True):
             table = table.copy()
             for axis, feature in enumerate(family[:-1]):
                 table[(slice(None),) * axis + (self.hidden[feature],)] = 0.0
-            result.append(table)
+            result.append((family, table.reshape(-1, table.shape[-1])))
         return result
+
+    def _known(self, batch_codes: Sequence[Codes], n_rows: int) -> Sequence[Codes]:
+        """Return the codes of all features."""
+        return batch_codes
 
     def rows(self, batch_codes: Sequence[Codes], n_rows: int) -> Bools:
         """Return the rows in which something must be summed out, (n_rows,)."""
+        batch_codes = self._known(batch_codes, n_rows)
         for features, codes, _ in batch_codes:
             for feature, column in zip(features.tolist(), codes, strict=True):
                 flags = self.hidden[feature]
@@ -105,11 +102,9 @@ class Network:
     def add(self, batch_codes: Sequence[Codes], out: Floats) -> None:
         """Add ln P(x | c) of every row and class to `out` (n_rows, n_classes).
 
-        Raises
-        ------
-        MemoryLimitError
-            When the sum needs a table beyond `LARGEST`; the message names columns.
+        Raises MemoryLimitError when the sum needs a table beyond `LARGEST`.
         """
+        batch_codes = self._known(batch_codes, len(out))
         columns = indices_of(batch_codes)
         gone = self._gone(columns)
         for family, table in zip(self.families, self.tables, strict=True):
@@ -119,7 +114,7 @@ class Network:
 
     def add_hidden(self, batch_codes: Sequence[Codes], out: Floats) -> None:
         """Add what the families of which a parent is hidden say, as `add` does."""
-        columns = indices_of(batch_codes)
+        columns = indices_of(self._known(batch_codes, len(out)))
         gone = self._gone(columns)
         k = out.shape[1]
         for hidden, families, rows in self._parts(self._needed(gone), gone):
@@ -173,8 +168,8 @@ class Network:
             rows, where = np.unique(at[some], return_inverse=True)
             part = np.zeros((len(nodes), len(rows)), np.bool_)
             part[which, where] = True
-            for pattern, alike in _alike(part):
-                hidden, same = tuple(nodes[pattern].tolist()), rows[alike]
+            for pattern, equal in alike(part):
+                hidden, same = tuple(nodes[pattern].tolist()), rows[equal]
                 touched = sorted({q for h in hidden for q in self._with[h]})
                 says = told[touched][:, same]
                 # A family whose child is not observed has factor 1: as long as nothing becomes
@@ -183,7 +178,7 @@ class Network:
                 if self._eliminated(hidden, families)[1].cells <= SMALL:
                     yield hidden, families, same
                     continue
-                for chosen, these in _alike(says):
+                for chosen, these in alike(says):
                     yield hidden, [touched[i] for i in np.flatnonzero(chosen)], same[these]
 
     def _labels(self, needed: Bools, gone: Bools) -> Ints:
@@ -202,39 +197,58 @@ class Network:
         return np.where(needed, label, -1)
 
 
-def _alike(bits: Bools) -> Iterator[tuple[Bools, Ints]]:
+def alike(flags: Bools) -> Iterator[tuple[Bools, Ints]]:
     """Yield the different columns of a matrix, and where each of them stands."""
-    patterns, which = np.unique(np.packbits(bits, axis=0), axis=1, return_inverse=True)
-    order = np.argsort(which.ravel(), kind="stable")
-    ends = np.cumsum(np.bincount(which.ravel(), minlength=patterns.shape[1]))
-    columns = np.unpackbits(patterns, axis=0, count=len(bits)).T.astype(np.bool_)
-    yield from zip(columns, np.split(order, ends[:-1]), strict=True)
+    bits = np.packbits(flags, axis=0)
+    if len(bits) <= 2:
+        # Numbers of 16 bits are sorted by counting.
+        which = bits[0].astype(np.uint16)
+        if len(bits) == 2:
+            which = which << 8 | bits[1]
+        patterns = np.flatnonzero(np.bincount(which))
+        columns = np.array([patterns >> 8, patterns & 255] if len(bits) == 2 else [patterns])
+        ends = np.cumsum(np.bincount(which)[patterns])
+    else:
+        columns, found = np.unique(bits, axis=1, return_inverse=True)
+        which = found.ravel()
+        ends = np.cumsum(np.bincount(which))
+    order = np.argsort(which, kind="stable")
+    unpacked = np.unpackbits(columns.astype(np.uint8), axis=0, count=len(flags)).T.astype(np.bool_)
+    yield from zip(unpacked, np.split(order, ends[:-1]), strict=True)
 
 
 class NetworkScorer:
     """Log joints, posteriors and predictions of a network; immutable, thread-safe.
 
-    Parameters
-    ----------
-    log_prior
-        (n_classes,) nats.
-    network
-        The tables.
-    precision
-        "exact" or "fast", for rows in which no parent is hidden; the others are exact.
-    cells
-        Cells of the job, on which numpy or compiled kernels are chosen.
+    log_prior  (n_classes,) nats
+    precision  "exact" or "fast", for rows in which no parent is hidden; the others are exact
+    cells      cells of the job, on which numpy or compiled kernels are chosen
+    shared     positions of families that say the same of all classes: where nothing is hidden, only
+               log joints look at them
     """
 
-    def __init__(self, log_prior: Floats, network: Network, precision: str, cells: float) -> None:
-        sizes = np.array([len(flags) - 2 for flags in network.hidden], np.int64)
-        k = len(log_prior)
-        tables = [table.reshape(-1, k) for table in network.observed()]
-        factors = list(zip(network.families, tables, strict=True))
+    def __init__(
+        self,
+        log_prior: Floats,
+        network: Network,
+        precision: str,
+        cells: float,
+        shared: Collection[int] = (),
+    ) -> None:
+        factors = network.factors()
+        n = len(network.hidden) - isinstance(network, ClassNetwork)
+        sizes = np.array([len(flags) - 2 for flags in network.hidden[:n]], np.int64)
+        make = dispatch.load("factors", cells).FactorScorer
         self._network = network
-        self._complete = dispatch.load("factors", cells).FactorScorer(
-            log_prior, factors, sizes, precision
-        )
+        self._complete = self._telling = make(log_prior, factors, sizes, precision)
+        if shared:
+            # A row that no class can have made takes the prior, whatever family says so.
+            telling = [
+                factor
+                for q, factor in enumerate(factors)
+                if q not in shared or np.isneginf(factor[1]).any()
+            ]
+            self._telling = make(log_prior, telling, sizes, precision)
         self._summing = _Summing(log_prior, network)
 
     @property
@@ -243,7 +257,7 @@ class NetworkScorer:
 
     def _whole(self, method: str) -> Any:
         """Return what gives this answer for rows in which nothing is hidden."""
-        return self._complete
+        return self._complete if method == "log_joint" else self._telling
 
     def log_joint(
         self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: Floats
@@ -296,19 +310,12 @@ class _Summing(JointScorer):
 class ClassNetwork(Network):
     """Tables of a network of features that knows the parents of the class as well.
 
-    The class is told in every row: it is as a feature below its parents, of one code that is
+    The class is known in every row: it is as a feature below its parents, of one code that is
     always observed, whose table says how the parents speak for each class.
 
-    Parameters
-    ----------
-    above
-        Parents of the class.
-    says
-        (S_1 + 2, ..., n_classes) ln [P(c | parents) / P(c)].
-    families, tables, hidden, states, names, summed
-        As in `Network`.
-    says_summed
-        Stands for `says` where a parent of the class is hidden; None for this.
+    above        parents of the class
+    says         (S_1 + 2, ..., n_classes) ln [P(c | parents) / P(c)]
+    says_summed  stands for `says` where a parent of the class is hidden; None for this
     """
 
     def __init__(
@@ -335,21 +342,15 @@ class ClassNetwork(Network):
             None if summed is None else [*summed, last],
         )
 
-    def rows(self, batch_codes: Sequence[Codes], n_rows: int) -> Bools:
-        """Return the rows in which something must be summed out, (n_rows,)."""
-        return super().rows(self._with_class(batch_codes, n_rows), n_rows)
+    def factors(self) -> list[tuple[Family, Floats]]:
+        """Return the tables; that of the class is one over its parents."""
+        *factors, (family, table) = super().factors()
+        k = table.shape[-1]
+        return [*factors, (family[:-1], np.ascontiguousarray(table.reshape(-1, 3, k)[:, 0]))]
 
-    def add(self, batch_codes: Sequence[Codes], out: Floats) -> None:
-        """Add ln P(x, c) - ln P(c) of every row and class to `out` (n_rows, n_classes)."""
-        super().add(self._with_class(batch_codes, len(out)), out)
-
-    def add_hidden(self, batch_codes: Sequence[Codes], out: Floats) -> None:
-        """Add what the families of which a parent is hidden say, as `add` does."""
-        super().add_hidden(self._with_class(batch_codes, len(out)), out)
-
-    def _with_class(self, batch_codes: Sequence[Codes], n_rows: int) -> list[Codes]:
+    def _known(self, batch_codes: Sequence[Codes], n_rows: int) -> Sequence[Codes]:
         if any(self.told in group.features for group in batch_codes):
-            return list(batch_codes)
+            return batch_codes
         codes = np.zeros((1, n_rows), np.uint8)
         return [*batch_codes, Codes(np.array([self.told]), codes, np.array([3]))]
 
@@ -362,20 +363,7 @@ def _as_child(says: Floats) -> Floats:
 
 
 class ClassScorer(NetworkScorer):
-    """Log joints, posteriors and predictions of a network; immutable, thread-safe.
-
-    Parameters
-    ----------
-    log_prior
-        (n_classes,) nats.
-    network
-        The tables.
-    shared
-        Positions of families that say the same of all classes: where nothing is hidden, only log
-        joints look at them.
-    precision, cells
-        As in `NetworkScorer`.
-    """
+    """Scores rows by a network in which some families are `shared`, as in `NetworkScorer`."""
 
     def __init__(
         self,
@@ -385,25 +373,4 @@ class ClassScorer(NetworkScorer):
         precision: str,
         cells: float,
     ) -> None:
-        k, m = len(log_prior), len(network.hidden)
-        factors = []
-        for family, table in zip(network.families, network.observed(), strict=True):
-            if isinstance(network, ClassNetwork) and family[-1] == network.told:
-                family, table = family[:-1], table[..., 0, :]
-            factors.append((family, np.ascontiguousarray(table).reshape(-1, k)))
-        m -= isinstance(network, ClassNetwork)
-        sizes = np.array([len(flags) - 2 for flags in network.hidden[:m]], np.int64)
-        # A row that no class can have made takes the prior, whatever family says so.
-        telling = [
-            factor
-            for q, factor in enumerate(factors)
-            if q not in shared or np.isneginf(factor[1]).any()
-        ]
-        make = dispatch.load("factors", cells).FactorScorer
-        self._network = network
-        self._complete = make(log_prior, factors, sizes, precision)
-        self._telling = make(log_prior, telling, sizes, precision)
-        self._summing = _Summing(log_prior, network)
-
-    def _whole(self, method: str) -> Any:
-        return self._complete if method == "log_joint" else self._telling
+        super().__init__(log_prior, network, precision, cells, shared)

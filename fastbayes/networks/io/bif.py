@@ -5,11 +5,10 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from fastbayes.core.errors import FileFormatError
-from fastbayes.core.files import atomic
 from fastbayes.networks.graph.coded import SparseTable, Table
 from fastbayes.networks.io.parsed_network import (
     Family,
@@ -19,6 +18,8 @@ from fastbayes.networks.io.parsed_network import (
     brief,
     contents,
     names_of,
+    numbers_in,
+    write_text,
 )
 
 # White space and comments, then a word, a text in quotes, or a mark. The possessive `+` after a
@@ -66,15 +67,7 @@ class Lexer:
 
 
 class Parser:
-    """Reads what a text declares.
-
-    Parameters
-    ----------
-    path
-        The file, for messages.
-    text
-        What it holds.
-    """
+    """Reads what the text of a file declares."""
 
     def __init__(self, path: str | os.PathLike[str], text: str) -> None:
         self._lexer = Lexer(text)
@@ -83,17 +76,16 @@ class Parser:
     def parts(self) -> ParsedNetwork:
         """Return what the network is made of."""
         lexer = self._lexer
+        read = {
+            "network": self._network,
+            "variable": self._variable,
+            "probability": self._probability,
+            "property": self._property,
+        }
         while lexer.advance() or lexer.kind:
-            if lexer.kind == "word" and lexer.value == "network":
-                self._network()
-            elif lexer.kind == "word" and lexer.value == "variable":
-                self._variable()
-            elif lexer.kind == "word" and lexer.value == "probability":
-                self._probability()
-            elif lexer.kind == "word" and lexer.value == "property":
-                self._property()
-            else:
+            if lexer.kind != "word" or lexer.value not in read:
                 raise self._unexpected("network, variable or probability")
+            read[lexer.value]()
         return self._declared.parts()
 
     def _unexpected(self, wanted: str) -> FileFormatError:
@@ -236,56 +228,16 @@ class Parser:
                 raise self._unexpected("a number or ';'")
 
     def _floats(self, listed: str, at: int) -> list[float]:
-        words = listed.replace(",", " ").split()
         try:
-            # Python reads 1_000 and the digits of other scripts, too; nobody else does.
-            if "_" not in listed and listed.isascii():
-                return list(map(float, words))
-        except ValueError:
-            pass
-        for word in words:
-            if not _is_number(word):
-                at += listed.index(word)
-                raise self._declared.fault(at, f"{brief(word)} is no number")
-        return list(map(float, words))
-
-
-def _is_number(word: str) -> bool:
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return "_" not in word and word.isascii()
+            return numbers_in(listed.replace(",", " "))
+        except ValueError as error:
+            (word,) = error.args
+            at += listed.index(word)
+            raise self._declared.fault(at, f"{brief(word)} is no number") from None
 
 
 def read(path: str | os.PathLike[str]) -> ParsedNetwork:
-    """Read a network from a BIF file.
-
-    Parameters
-    ----------
-    path
-        The file, UTF-8.
-
-    Returns
-    -------
-    Parts
-        States, parents and tables of the nodes, in the order of the file; states are text.
-
-    Raises
-    ------
-    FileFormatError
-        When the file is no BIF, or contradicts itself; the message names line and node.
-
-    Notes
-    -----
-    Time and memory are those of the text. Rows that miss 1 by 1e-6 or less are scaled, with one
-    warning. A `table` counts the states of the node slowest, then those of the first parent.
-    Properties are not kept.
-
-    References
-    ----------
-    Cozman (1998), The Interchange Format for Bayesian Networks, version 0.15.
-    """
+    """Read a network from a BIF file, as `BayesianNetwork.read_bif` says."""
     blob = contents(path)
     try:
         text = blob.decode("utf-8-sig")
@@ -299,34 +251,13 @@ def read(path: str | os.PathLike[str]) -> ParsedNetwork:
 
 
 def write(network: Any, path: str | os.PathLike[str], *, force: bool = False) -> None:
-    """Write a network to a BIF file that appears whole or not at all.
-
-    Parameters
-    ----------
-    network
-        A network with tables.
-    path
-        The file.
-    force
-        Whether to replace a file that is there.
-
-    Raises
-    ------
-    DataError
-        When the file exists, or two nodes or states are the same as text.
-    """
-    lines = _lines(network)
-    head = next(lines)
-    with (
-        atomic(path, force=force) as temporary,
-        open(temporary, "w", encoding="utf-8", newline="") as file,
-    ):
-        file.write(head)
-        file.writelines(lines)
+    """Write a network to a BIF file, as `BayesianNetwork.write_bif` says."""
+    write_text(path, _lines(network, *names_of(network)), force)
 
 
-def _lines(network: Any) -> Iterator[str]:
-    names, states = names_of(network.nodes, network.states)
+def _lines(
+    network: Any, names: dict[object, str], states: dict[object, list[str]]
+) -> Iterator[str]:
     quoted = {node: _quoted(name) for node, name in names.items()}
     listed = {node: [_quoted(state) for state in some] for node, some in states.items()}
     yield "network unknown {\n}\n"
@@ -346,18 +277,14 @@ def _lines(network: Any) -> Iterator[str]:
 
 
 def _configurations(states: list[list[str]], table: Table) -> Iterator[str]:
+    given: Iterable[Sequence[str]] = itertools.product(*states)
+    rows = table.rows[:-1] if isinstance(table, SparseTable) else table
     if isinstance(table, SparseTable):
         yield f"  default {', '.join(map(repr, table.rows[-1].tolist()))};\n"
-        for key, row in zip(table.keys.tolist(), table.rows, strict=False):
-            given = []
-            for some in reversed(states):
-                key, code = divmod(key, len(some))
-                given.append(some[code])
-            yield f"  ({', '.join(reversed(given))}) {', '.join(map(repr, row.tolist()))};\n"
-        return
-    rows = table.reshape(-1, table.shape[-1])
-    for given_, row in zip(itertools.product(*states), rows, strict=True):
-        yield f"  ({', '.join(given_)}) {', '.join(map(repr, row.tolist()))};\n"
+        codes = table.kept()[0][:-1, :: table.shape[-1]].T.tolist()
+        given = ([some[code] for some, code in zip(states, row, strict=True)] for row in codes)
+    for where, row in zip(given, rows.reshape(-1, table.shape[-1]), strict=True):
+        yield f"  ({', '.join(where)}) {', '.join(map(repr, row.tolist()))};\n"
 
 
 def _quoted(name: str) -> str:

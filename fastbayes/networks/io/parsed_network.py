@@ -7,13 +7,14 @@ import math
 import os
 import reprlib
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fastbayes.core.errors import DataError, FileFormatError
+from fastbayes.core.files import atomic
 from fastbayes.core.warn import warn
 from fastbayes.networks.graph.coded import Floats, SparseTable, Table, fits
 
@@ -87,14 +88,9 @@ class Made(NamedTuple):
 class NetworkBuilder:
     """Collects nodes and families, and makes tables of them once they fit together.
 
-    Parameters
-    ----------
-    path
-        The file, for messages.
-    line
-        Returns the line of a place in it; None where lines are not known.
-    most_off
-        Rows of a table may miss 1 by this; they are scaled.
+    path      the file, for messages
+    line      returns the line of a place in it; None where lines are not known
+    most_off  rows of a table may miss 1 by this; they are scaled
     """
 
     def __init__(
@@ -195,11 +191,11 @@ class NetworkBuilder:
             if family.rows or family.default:
                 raise self.fault(family.at, f"node {name} has a table, and rows beside it")
             if len(family.table.numbers) != q * r:
-                message = (
+                raise self.fault(
+                    family.table.at,
                     f"node {name}: its table has {len(family.table.numbers):,} numbers, its "
-                    f"states and its parents' ask {q * r:,}"
+                    f"states and its parents' ask {q * r:,}",
                 )
-                raise self.fault(family.table.at, message)
             return 0
         for row in (*family.rows, *([family.default] if family.default else [])):
             if len(row.numbers) != r:
@@ -244,8 +240,11 @@ class NetworkBuilder:
     def _place(self, family: Family, row: TableRow) -> int:
         """Return which configuration of the parents a row is about."""
         if len(row.given) != len(family.parents):
-            message = f"{len(row.given)} states for {len(family.parents)} parents"
-            raise self.fault(row.at, f"node {brief(family.node)}: {message}")
+            raise self.fault(
+                row.at,
+                f"node {brief(family.node)}: {len(row.given)} states for "
+                f"{len(family.parents)} parents",
+            )
         place = 0
         for parent, state in zip(family.parents, row.given, strict=True):
             codes = self._codes[parent]
@@ -316,13 +315,7 @@ class NetworkBuilder:
 
 
 def contents(path: str | os.PathLike[str]) -> bytes:
-    """Return the bytes of a regular file.
-
-    Raises
-    ------
-    FileFormatError
-        When it cannot be read, or is no regular file, which may have no end.
-    """
+    """Return the bytes of a regular file; others may have no end."""
     name = os.fspath(path)
     try:
         with open(path, "rb") as file:
@@ -334,14 +327,37 @@ def contents(path: str | os.PathLike[str]) -> bytes:
         raise FileFormatError(f"{name}: {said}; name a file of a network") from error
 
 
-def check_whole(network: Any, path: str | os.PathLike[str]) -> None:
-    """Raise where a table keeps some of its rows alone, which no format but BIF can say.
+def write_text(path: str | os.PathLike[str], lines: Iterable[str], force: bool) -> None:
+    """Write a file that appears whole or not at all."""
+    with (
+        atomic(path, force=force) as temporary,
+        open(temporary, "w", encoding="utf-8", newline="") as file,
+    ):
+        file.writelines(lines)
 
-    Raises
-    ------
-    DataError
-        The message names the node.
-    """
+
+def numbers_in(text: str) -> list[float]:
+    """Return the numbers in a text, or raise ValueError(word) for the first that is none."""
+    words = text.split()
+    # Python reads 1_000 and the digits of other scripts, too; nobody else does.
+    try:
+        if "_" not in text and text.isascii():
+            return list(map(float, words))
+    except ValueError:
+        pass
+    for word in words:
+        try:
+            if "_" not in word and word.isascii():
+                float(word)
+                continue
+        except ValueError:
+            pass
+        raise ValueError(word)
+    return list(map(float, words))
+
+
+def check_whole(network: Any, path: str | os.PathLike[str]) -> None:
+    """Raise DataError where a table keeps some of its rows alone: no format but BIF can say so."""
     for node, table in network.tables.items():
         if isinstance(table, SparseTable):
             raise DataError(
@@ -350,9 +366,7 @@ def check_whole(network: Any, path: str | os.PathLike[str]) -> None:
             )
 
 
-def names_of(
-    nodes: Sequence[object], states: Mapping[object, Sequence[object]]
-) -> tuple[dict[object, str], dict[object, list[str]]]:
+def names_of(network: Any) -> tuple[dict[object, str], dict[object, list[str]]]:
     """Return nodes and states as text, as files hold them.
 
     Raises
@@ -360,21 +374,17 @@ def names_of(
     DataError
         When two of them are the same text, or one cannot be encoded.
     """
-    names = {node: str(node) for node in nodes}
-    _distinct("nodes", names.values())
-    texts = {node: [str(state) for state in states[node]] for node in nodes}
-    for node, listed in texts.items():
-        _distinct(f"states of node {names[node]!r}", listed)
+    names = {node: str(node) for node in network.nodes}
+    texts = {node: [str(state) for state in network.states[node]] for node in names}
+    several = {f"states of node {names[node]!r}": listed for node, listed in texts.items()}
+    for what, listed in {"nodes": [*names.values()], **several}.items():
+        seen: set[str] = set()
+        for text in listed:
+            if text in seen:
+                raise DataError(f"two {what} are {text!r} as text; a file cannot tell them apart")
+            try:
+                text.encode()
+            except UnicodeEncodeError as error:
+                raise DataError(f"{what}: {text!r} is no text that a file can hold") from error
+            seen.add(text)
     return names, texts
-
-
-def _distinct(what: str, listed: object) -> None:
-    seen: set[str] = set()
-    for text in listed:  # type: ignore[attr-defined]
-        if text in seen:
-            raise DataError(f"two {what} are {text!r} as text; a file cannot tell them apart")
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise DataError(f"{what}: {text!r} is no text that a file can hold") from error
-        seen.add(text)

@@ -85,17 +85,7 @@ def _ask(
 
 
 def read(path: str | os.PathLike[str]) -> ParsedNetwork:
-    """Read a network from a file of another program.
-
-    Parameters
-    ----------
-    path
-        The file; its suffix says the format.
-
-    Returns
-    -------
-    Parts
-        States, parents and tables of the nodes; states are text.
+    """Read a network from a file of another program, whose suffix says the format.
 
     Raises
     ------
@@ -114,24 +104,9 @@ def read(path: str | os.PathLike[str]) -> ParsedNetwork:
 
 
 def write(network: Any, path: str | os.PathLike[str], *, force: bool = False) -> None:
-    """Write a network to a file of another program, with six digits of each probability.
-
-    Parameters
-    ----------
-    network
-        A network with tables.
-    path
-        The file; its suffix says the format.
-    force
-        Whether to replace a file that is there.
-
-    Raises
-    ------
-    DataError
-        When pyagrum is not installed, the format cannot hold the network, or the file exists.
-    """
+    """Write a network to a file of another program, with six digits of each probability."""
     check_whole(network, path)
-    names, states = names_of(network.nodes, network.states)
+    names, states = names_of(network)
     nodes = [
         (
             names[node],

@@ -1,8 +1,8 @@
 """pyAgrum in an interpreter of its own: a request as JSON on stdin, the reply on stdout.
 
-`foreign` runs this file as a script, with the bytes that it may take. It imports nothing of
-fastbayes, and `foreign` nothing of pyAgrum: what is wrong with a file can end pyAgrum's process,
-or keep it from ever ending.
+`pyagrum_formats` runs this file as a script, with the bytes that it may take. It imports nothing
+of fastbayes, and `pyagrum_formats` nothing of pyAgrum: what is wrong with a file can end pyAgrum's
+process, or keep it from ever ending.
 """
 
 from __future__ import annotations

@@ -10,7 +10,6 @@ from xml.parsers import expat
 from xml.sax.saxutils import escape
 
 from fastbayes.core.errors import DataError
-from fastbayes.core.files import atomic
 from fastbayes.networks.io.parsed_network import (
     Family,
     NetworkBuilder,
@@ -20,6 +19,8 @@ from fastbayes.networks.io.parsed_network import (
     check_whole,
     contents,
     names_of,
+    numbers_in,
+    write_text,
 )
 
 # Without a document type: not all programs that read the format can go past one.
@@ -41,13 +42,7 @@ UNTOLD = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
 
 class Reader:
-    """Reads what a document declares.
-
-    Parameters
-    ----------
-    path
-        The file, for messages.
-    """
+    """Reads what a document declares."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = os.fspath(path)
@@ -139,47 +134,18 @@ class Reader:
         node, at = self._one("FOR")
         given = tuple(parent for parent, _ in self._said.get("GIVEN", []))
         listed, where = self._one("TABLE")
-        family = Family(node, given, at)
-        family.table = TableRow((), self._floats(node, listed, where), where)
-        self._declared.family(family)
-
-    def _floats(self, node: str, listed: str, at: int) -> list[float]:
-        found = []
-        for word in listed.split():
-            try:
-                if "_" in word or not word.isascii():
-                    raise ValueError(word)
-                found.append(float(word))
-            except ValueError:
-                message = f"node {brief(node)}: {brief(word)} is no number"
-                raise self._declared.fault(at, message) from None
-        return found
+        try:
+            numbers = numbers_in(listed)
+        except ValueError as error:
+            message = f"node {brief(node)}: {brief(error.args[0])} is no number"
+            raise self._declared.fault(where, message) from None
+        self._declared.family(Family(node, given, at, table=TableRow((), numbers, where)))
 
 
 def read(path: str | os.PathLike[str]) -> ParsedNetwork:
-    """Read a network from an XMLBIF file.
+    """Read a network from an XMLBIF file, as `BayesianNetwork.read` says.
 
-    Parameters
-    ----------
-    path
-        The file.
-
-    Returns
-    -------
-    Parts
-        States, parents and tables of the nodes, in the order of the file; states are text.
-
-    Raises
-    ------
-    FileFormatError
-        When the file is no XMLBIF, declares entities, or contradicts itself; the message names
-        line and node.
-
-    Notes
-    -----
-    Time and memory are those of the text. Rows that miss 1 by 1e-6 or less are scaled, with one
-    warning. White space around names counts under `xml:space="preserve"` alone. Properties are
-    not kept.
+    White space around names counts under `xml:space="preserve"` alone.
 
     References
     ----------
@@ -189,32 +155,13 @@ def read(path: str | os.PathLike[str]) -> ParsedNetwork:
 
 
 def write(network: Any, path: str | os.PathLike[str], *, force: bool = False) -> None:
-    """Write a network to an XMLBIF file that appears whole or not at all.
-
-    Parameters
-    ----------
-    network
-        A network with tables.
-    path
-        The file.
-    force
-        Whether to replace a file that is there.
-
-    Raises
-    ------
-    DataError
-        When the file exists, two nodes or states are the same as text, or XML cannot hold one.
-    """
+    """Write a network to an XMLBIF file, as `BayesianNetwork.write` says."""
     check_whole(network, path)
-    names, states = names_of(network.nodes, network.states)
+    names, states = names_of(network)
     for text in (*names.values(), *(s for some in states.values() for s in some)):
         if UNTOLD.search(text):
             raise DataError(f"{text!r} holds a character that XML cannot; write BIF instead")
-    with (
-        atomic(path, force=force) as temporary,
-        open(temporary, "w", encoding="utf-8", newline="") as file,
-    ):
-        file.writelines(_lines(network, names, states))
+    write_text(path, _lines(network, names, states), force)
 
 
 def _lines(

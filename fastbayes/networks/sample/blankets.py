@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from fastbayes.core.errors import MemoryLimitError
 from fastbayes.kernels.dispatch import readonly
@@ -51,17 +51,7 @@ def free_nodes(coded: Coded, evidence: Mapping[int, int]) -> list[int]:
 
 @dataclass
 class Compiled:
-    """A program, the blocks in it, and the ties that it does not resolve.
-
-    Parameters
-    ----------
-    program
-        What kernels run.
-    blocks
-        Nodes of each block.
-    left
-        Nodes of each tie for which there is no block.
-    """
+    """A program for kernels, the nodes of each block in it, and of each tie without a block."""
 
     program: Program
     blocks: list[tuple[int, ...]]
@@ -77,27 +67,15 @@ def compiled(
     entries: int = ENTRIES,
     all_entries: int = ALL_ENTRIES,
 ) -> Compiled:
-    """Return a network compiled for sampling given evidence.
+    """Return a network compiled for sampling given evidence, {node: state}.
 
     Units are in the order of the nodes, a block where its first node stands.
 
-    Parameters
-    ----------
-    coded
-        The network.
-    evidence
-        {node: state}.
-    blocks
-        Whether nodes that zeros tie together are one unit.
-    max_block
-        Most possible joint states of a block.
-    entries, all_entries
-        Most numbers in the table of a unit, and in all tables.
+    blocks                whether nodes that zeros tie together are one unit
+    max_block             most possible joint states of a block
+    entries, all_entries  most numbers in the table of a unit, and in all tables
 
-    Raises
-    ------
-    MemoryLimitError
-        When the states of a node are too many.
+    Raises MemoryLimitError when the states of a node are too many.
     """
     factors = free_factors(coded, evidence)
     sizes = coded.sizes.tolist()
@@ -121,26 +99,39 @@ def compiled(
     )
 
 
-@dataclass
+# Types of what is not int64.
+KINDS: dict[str, type[np.generic]] = {
+    "values": np.uint16,
+    "outer_step": np.uint16,
+    "thresholds": np.uint32,
+    "probabilities": np.float64,
+}
+
+
 class _Parts:
     """The arrays of a program while they grow."""
 
-    lists: dict[str, list[int]] = field(default_factory=dict)
-    arrays: dict[str, list[NDArray[Any]]] = field(default_factory=dict)
-    lengths: dict[str, int] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.arrays: dict[str, list[NDArray[Any]]] = {name: [] for name in Program._fields}
+        self.lengths = dict.fromkeys(Program._fields, 0)
 
     def add(self, name: str, *numbers: int) -> None:
-        self.lists.setdefault(name, []).extend(numbers)
+        self.append(name, numbers)
 
-    def append(self, name: str, array: NDArray[Any]) -> int:
-        """Append an array; return where it begins."""
-        at = self.lengths.get(name, 0)
-        self.arrays.setdefault(name, []).append(array.ravel())
-        self.lengths[name] = at + array.size
+    def append(self, name: str, numbers: ArrayLike) -> int:
+        """Append numbers to an array; return where they begin."""
+        at, array = self.lengths[name], np.asarray(numbers, KINDS.get(name, np.int64)).ravel()
+        self.arrays[name].append(array)
+        self.lengths[name] += array.size
         return at
 
-    def length(self, name: str) -> int:
-        return len(self.lists.get(name, ()))
+    def program(self) -> Program:
+        return Program(
+            *(
+                readonly(np.concatenate([*some, np.empty(0, KINDS.get(name, np.int64))]))
+                for name, some in self.arrays.items()
+            )
+        )
 
 
 def _program(
@@ -167,12 +158,12 @@ def _program(
     for unit, its, outer, table in zip(units, touching, outers, tabled, strict=True):
         parts.add("kinds", TABLE if table else PRODUCT)
         parts.add("states", len(unit.values))
-        parts.add("member_at", parts.length("members"))
+        parts.add("member_at", parts.lengths["members"])
         parts.add("members", *unit.nodes)
         values = unit.values.T.astype(np.uint16)
         parts.add("value_at", parts.append("values", values) if len(unit.nodes) > 1 else -1)
-        parts.add("outer_at", parts.length("outer"))
-        parts.add("factor_at", parts.length("table_of"))
+        parts.add("outer_at", parts.lengths["outer"])
+        parts.add("factor_at", parts.lengths["table_of"])
         if table:
             parts.add("outer", *outer)
             parts.add("outer_step", *steps_of([sizes[v] for v in outer]))
@@ -192,24 +183,8 @@ def _program(
         ("factor_at", "table_of"),
         ("factor_outer_at", "factor_outer"),
     ):
-        parts.add(name, parts.length(end))
-    return Program(*(_array(parts, name) for name in Program._fields))
-
-
-# Types of what is appended array by array.
-KINDS: dict[str, type[np.generic]] = {
-    "values": np.uint16,
-    "thresholds": np.uint32,
-    "offsets": np.int64,
-    "probabilities": np.float64,
-}
-
-
-def _array(parts: _Parts, name: str) -> NDArray[Any]:
-    if name in KINDS:
-        return readonly(np.concatenate([*parts.arrays.get(name, []), np.empty(0, KINDS[name])]))
-    kind = np.uint16 if name == "outer_step" else np.int64
-    return readonly(np.array(parts.lists.get(name, []), kind))
+        parts.add(name, parts.lengths[end])
+    return parts.program()
 
 
 def _tabled(
@@ -275,7 +250,7 @@ def _add_factor(parts: _Parts, unit: DeterministicBlock, factor: Factor, at: int
         steps[v] * values for v, values in zip(unit.nodes, unit.values.T, strict=True) if v in steps
     )
     parts.add("offset_at", parts.append("offsets", np.asarray(offsets, np.int64)))
-    parts.add("factor_outer_at", parts.length("factor_outer"))
+    parts.add("factor_outer_at", parts.lengths["factor_outer"])
     for v in scope:
         if v not in unit.nodes:
             parts.add("factor_outer", v)
@@ -284,15 +259,7 @@ def _add_factor(parts: _Parts, unit: DeterministicBlock, factor: Factor, at: int
 
 @dataclass(frozen=True)
 class DeterministicBlock:
-    """Nodes that are resampled as one.
-
-    Parameters
-    ----------
-    nodes
-        Ascending.
-    values
-        (n_states, n_nodes) the joint states that are possible.
-    """
+    """Nodes, ascending, that are resampled as one; `values` (n_states, n_nodes) are possible."""
 
     nodes: tuple[int, ...]
     values: Ints
@@ -325,14 +292,8 @@ def blocks_of(
 ) -> tuple[list[DeterministicBlock], list[tuple[int, ...]]]:
     """Return blocks of tied nodes, and the ties that would make a block too large.
 
-    Parameters
-    ----------
-    factors
-        The tables of the network, without what is observed.
-    sizes
-        States of each node.
-    max_block
-        Most possible joint states of a block.
+    `factors` are the tables without what is observed; a block has at most `max_block`
+    possible joint states.
     """
     ties = [(nodes, factor) for factor in factors if (nodes := tied(factor))]
     # Small ties first: what does not fit should be as little as can be.

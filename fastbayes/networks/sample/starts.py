@@ -92,19 +92,10 @@ def _searched(
 def search(
     rules: Sequence[Rule], sizes: Sequence[int], rng: np.random.Generator, steps: int
 ) -> tuple[dict[int, int] | None, int]:
-    """Return states of all nodes that every rule allows, and the steps taken.
+    """Return states of all nodes that every rule allows, and the steps taken: states tried.
 
     Depth first, next the node with fewest states left; None if there are none, or if the steps
     did not suffice, which is when all of them were taken.
-
-    Parameters
-    ----------
-    rules
-        What is allowed.
-    sizes
-        States of each node.
-    steps
-        Most states to try.
     """
     having: dict[int, list[Rule]] = {}
     for rule in rules:
@@ -173,12 +164,7 @@ def _narrow(
 class Forward:
     """Draws rows of a network, each node given its parents; immutable, thread-safe.
 
-    Parameters
-    ----------
-    coded
-        The network.
-    evidence
-        {node: state} of nodes that are not drawn.
+    Nodes in `evidence`, {node: state}, are not drawn.
     """
 
     def __init__(self, coded: Coded, evidence: Mapping[int, int]) -> None:
@@ -191,15 +177,7 @@ class Forward:
                 self._cumulated[v] = np.cumsum(coded.tables[v], axis=-1)
 
     def draw(self, n: int, rng: np.random.Generator) -> tuple[States, Floats]:
-        """Return rows and ln P(evidence | their other nodes' states above it).
-
-        Returns
-        -------
-        x
-            (n_nodes, n) states.
-        log_weight
-            (n,) nats; -inf where the evidence is impossible.
-        """
+        """Return (n_nodes, n) states of rows, and (n,) ln P(evidence | other nodes above it)."""
         x = np.zeros((len(self._coded), n), np.uint16)
         log_weight = np.zeros(n)
         for v in self._order:

@@ -9,12 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastbayes.networks.graph.dag import DAG
+from fastbayes.networks.graph.dag import DAG, pairs
 from fastbayes.networks.search.node_rows import ReadOptions, read_rows
-from fastbayes.networks.search.score import ScoreRule, masks_of, members
-from fastbayes.networks.search.search_climb import Climber, Limits, Move, along_order, tree
-from fastbayes.networks.search.search_exact import best_graph
-from fastbayes.networks.search.search_scores import FamilyScores
+from fastbayes.networks.search.score import FamilyScores, ScoreRule, masks_of, members
+from fastbayes.networks.search.searches import Climber, Limits, Move, along_order, best_graph, tree
 from fastbayes.statistics.bundle import Statistics
 
 SEARCHES = ("hill_climb", "tabu", "k2", "chow_liu", "exact")
@@ -198,7 +196,7 @@ def learned(
             random = np.random.default_rng(asked.seed)
 
             def again() -> bool:
-                watch.restarted(climber.score)
+                watch(None, climber.score)
                 return once(watch)
 
             climber.restart(random, asked.restarts, again)
@@ -222,17 +220,13 @@ class _Watch:
         self.trace: list[SearchStep] = []
         self.finished = True
 
-    def __call__(self, move: Move, score: float) -> bool:
-        return self._tell(move.kind, self.names[move.u], self.names[move.v], move.gain, score)
-
-    def restarted(self, score: float) -> None:
-        self._tell("restart", None, None, 0.0, score)
-
-    def _tell(
-        self, move: str, parent: str | None, node: str | None, gain: float, score: float
-    ) -> bool:
+    def __call__(self, move: Move | None, score: float) -> bool:
+        """Say a move, or a restart; return whether to go on."""
+        said: tuple[str, str | None, str | None, float] = ("restart", None, None, 0.0)
+        if move is not None:
+            said = (move.kind, self.names[move.u], self.names[move.v], move.gain)
         seconds = time.perf_counter() - self.begin
-        step = SearchStep(move, parent, node, gain, self.rule.sign * score, seconds)
+        step = SearchStep(*said, self.rule.sign * score, seconds)
         self.trace.append(step)
         if self.progress is not None:
             self.progress(step)
@@ -273,10 +267,7 @@ def _limits(names: Sequence[str], asked: SearchOptions) -> tuple[Limits, list[in
 
 def _parents_of(edges: Edges, what: str) -> dict[str, list[str]]:
     result: dict[str, list[str]] = {}
-    for edge in edges:
-        if isinstance(edge, str) or len(edge) != 2:
-            raise ValueError(f"{what}: {edge!r} is no edge: use pairs (parent, child)")
-        parent, child = edge
+    for parent, child in pairs(edges, f"{what}: "):
         result.setdefault(child, []).append(parent)
     return result
 

@@ -1,21 +1,24 @@
-"""Hill climbing over graphs: edges added, dropped, reversed, and ways off a local optimum."""
+"""Searches of a graph: hill climbing, along an order, the best tree, the best graph of all."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from itertools import combinations
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastbayes.core.errors import MemoryLimitError
 from fastbayes.kernels import dispatch
 from fastbayes.networks.graph.coded import Floats
-from fastbayes.networks.search.score import members
-from fastbayes.networks.search.search_scores import FamilyScores
+from fastbayes.networks.search.score import FamilyScores, members
+from fastbayes.scan import engine
 
 Flags = NDArray[np.bool_]
-Places = NDArray[np.intp]
+Indices = NDArray[np.intp]
 
 # Moves that gain less than this share of the score are rounding, and gains that differ by less
 # are equal.
@@ -52,20 +55,15 @@ class Move(NamedTuple):
 Watch = Callable[[Move, float], bool]
 
 
+def _flags(parents: Sequence[int]) -> Flags:
+    """Return sets of bits as a matrix: [u, v] says that u is in set v."""
+    n = len(parents)
+    return np.array([[mask >> u & 1 for mask in parents] for u in range(n)], np.bool_).reshape(n, n)
+
+
 class Climber:
-    """A graph that changes edge by edge.
+    """A graph that changes edge by edge, from `parents`, sets of bits, within the limits.
 
-    Parameters
-    ----------
-    scores
-        Scores of families.
-    limits
-        What the graph may be.
-    parents
-        Where to begin: parents of each node, sets of bits, within the limits.
-
-    Notes
-    -----
     `gain[u, v]` is what the score gains when u -> v is toggled, -inf where the parameters of an
     addition cost more than it could ever tell. A move changes one column of it,
     a reversal two, and the gain of a reversal is the sum of two entries: so a move costs the
@@ -75,11 +73,9 @@ class Climber:
     def __init__(self, scores: FamilyScores, limits: Limits, parents: list[int]) -> None:
         self.scores, self.limits = scores, limits
         n = self.n = len(parents)
-        bits = [[mask >> u & 1 for mask in limits.forbidden] for u in range(n)]
-        self.allowed: Flags = ~np.array(bits, np.bool_).reshape(n, n)
+        self.allowed: Flags = ~_flags(limits.forbidden)
         np.fill_diagonal(self.allowed, False)
-        bits = [[mask >> u & 1 for mask in limits.required] for u in range(n)]
-        self.free: Flags = ~np.array(bits, np.bool_).reshape(n, n)
+        self.free: Flags = ~_flags(limits.required)
         self._columns: dict[tuple[int, int], Floats] = {}
         self.gain: Floats = np.zeros((n, n))
         # What the best edge into each node gains, and where that is to be worked out again.
@@ -91,9 +87,7 @@ class Climber:
         """Go to a graph."""
         before = getattr(self, "parents", [-1] * self.n)
         self.parents = list(parents)
-        self.edge: Flags = np.array(
-            [[mask >> u & 1 for mask in parents] for u in range(self.n)], np.bool_
-        ).reshape(self.n, self.n)
+        self.edge: Flags = _flags(parents)
         self._update([v for v in range(self.n) if self.parents[v] != before[v]])
         self.score = self.scores.total(self.parents)
         self._order()
@@ -172,7 +166,7 @@ class Climber:
         i = min(i for i in turned if turn[i] >= least)
         return Move("reverse", int(us[i]), int(vs[i]), float(turn[i]))
 
-    def _added(self, into: Places, frozen: Flags | None, over: float) -> Floats:
+    def _added(self, into: Indices, frozen: Flags | None, over: float) -> Floats:
         """Return what edges into some nodes gain, -inf where they may not be added."""
         may = self.allowed[:, into] & ~self.edge[:, into] & ~self.above[:, into]
         may &= self._room()[into]
@@ -197,7 +191,7 @@ class Climber:
         return most
 
     def _changes(
-        self, us: Places, vs: Places, frozen: Flags | None, over: float
+        self, us: Indices, vs: Indices, frozen: Flags | None, over: float
     ) -> tuple[Floats, Floats]:
         """Return what dropping and reversing edges gains, -inf where they may not be."""
         free, here = self.free[us, vs], self.gain[us, vs]
@@ -347,39 +341,26 @@ def along_order(
     Cooper, Herskovits (1992), A Bayesian method for the induction of probabilistic networks from
     data, Machine Learning 9, section 3.1.
     """
-    parents = [0] * len(order)
-    score = scores.total(limits.required)
+    parents = list(limits.required)
+    score = scores.total(parents)
     before: list[int] = []
     for v in order:
-        above, best = limits.required[v], scores.value(v, limits.required[v])
-        adding = True
-        while True:
-            free = [u for u in sorted(before) if not limits.forbidden[v] >> u & 1]
-            if adding:
-                others = [u for u in free if not above >> u & 1]
-            else:
-                others = [u for u in free if above >> u & 1 and not limits.required[v] >> u & 1]
-            full = adding and above.bit_count() >= limits.max_parents
-            found: list[float] = []
-            if others and not full:
-                found = scores.toggled([(v, above, others)])[0].tolist()
-            near = TIE * max(abs(score), 1.0)
-            most = max(found, default=-np.inf)
-            if most <= best + near:
-                parents[v] = above
-                if not adding:
+        best = scores.value(v, parents[v])
+        for kind, barred in (("add", limits.forbidden[v]), ("drop", limits.required[v])):
+            while kind == "drop" or parents[v].bit_count() < limits.max_parents:
+                above = parents[v] if kind == "add" else ~parents[v]
+                others = [u for u in sorted(before) if not (above | barred) >> u & 1]
+                found = scores.toggled([(v, parents[v], others)])[0].tolist() if others else []
+                near = TIE * max(abs(score), 1.0)
+                if not found or (most := max(found)) <= best + near:
                     break
-                adding = False
-                continue
-            u = next(u for u, value in zip(others, found, strict=True) if value >= most - near)
-            above ^= 1 << u
-            score += most - best
-            move = Move("add" if adding else "drop", u, v, most - best)
-            best = most
-            if not watch(move, score):
-                # Nodes that follow keep what they must have.
-                parents[v] = above
-                return [p or limits.required[w] for w, p in enumerate(parents)]
+                u = next(u for u, value in zip(others, found, strict=True) if value >= most - near)
+                parents[v] ^= 1 << u
+                score += most - best
+                move = Move(kind, u, v, most - best)
+                best = most
+                if not watch(move, score):
+                    return parents
         before.append(v)
     return parents
 
@@ -438,3 +419,162 @@ def information(scores: FamilyScores) -> Floats:
         )
         out[v, :v] = out[:v, v] = found
     return out
+
+
+# The sets of nodes are shared among workers by which of the first nodes they hold.
+PREFIX = 4
+
+
+def best_graph(scores: FamilyScores, limits: Limits) -> list[int]:
+    """Return the parents of each node in the graph of the best score within limits, sets of bits.
+
+    n 2^(n - 1) families are scored, from sums over the tables of the 2^n sets of nodes; with
+    `max_parents` only small sets are counted, and for "mdl" and "aic" only those that could be
+    worth their parameters. Of each set of nodes a last one is found, whose parents are the best
+    among the others: memory is 4 n 2^n bytes, time grows as n 2^n and as 2^n times the different
+    rows. Raises MemoryLimitError when there are too many nodes; the message gives the figure.
+
+    References
+    ----------
+    Silander, Myllymäki (2006), A simple approach for finding the globally optimal Bayesian network
+    structure, UAI.
+    """
+    n = len(scores.sizes)
+    need, limit = (1 << n) * (4 * n + 8 * (len(scores.kinds) + 5)), scores.rows.reading.limit
+    if need > limit:
+        raise MemoryLimitError(
+            f"the exact search over {n} nodes needs {need:,} bytes, over the {limit:,} that it "
+            "may take: use fewer columns, search='tabu', or raise memory_limit"
+        )
+    dear = _too_dear(scores, limits)
+    largest = max(q * r for q, r in zip(dear, scores.sizes, strict=True))
+    sums, cells = _sums(scores, min(limits.max_parents + 1, n), largest), np.ones(1)
+    for size in scores.sizes:
+        cells = np.concatenate((cells, cells * size))
+    counts = _bits(n)
+    choose = partial(_families, scores, limits, dear, sums, cells, counts)
+    best = np.empty((n, 1 << n - 1))
+    for v in range(n):
+        best[v] = choose(v)
+        for b in range(n - 1):
+            halves = best[v].reshape(-1, 2, 1 << b)
+            np.maximum(halves[:, 1], halves[:, 0], out=halves[:, 1])
+    total, last = np.full(1 << n, -np.inf), np.zeros(1 << n, np.int8)
+    total[0] = 0.0
+    layers = np.split(np.argsort(counts, kind="stable"), np.cumsum(np.bincount(counts))[:-1])
+    for layer in layers[1:]:
+        for v in range(n):
+            sets = layer[layer >> v & 1 == 1]
+            before = sets ^ 1 << v
+            found = total[before] + best[v][_without(before, v)]
+            better = found > total[sets]
+            total[sets[better]] = found[better]
+            last[sets[better]] = v
+    left, parents = (1 << n) - 1, [0] * n
+    while left:
+        v = int(last[left])
+        left ^= 1 << v
+        parents[v] = _with_bit(_argmax(choose(v), int(_without(left, v)), scores), v)
+    return parents
+
+
+def _too_dear(scores: FamilyScores, limits: Limits) -> list[float]:
+    """Return the most joint values that the parents of each node may have to be worth their price.
+
+    The required parents alone are a choice that is always open, and more can gain no more than
+    all that these leave untold.
+    """
+    if not scores.rule.penalised or scores.price <= 0:
+        return [np.inf] * len(scores.sizes)
+    result = []
+    for v, (above, r) in enumerate(zip(limits.required, scores.sizes, strict=True)):
+        untold = -scores.value(v, above)  # with the price of the required parents
+        price = scores.price * (r - 1)
+        result.append(untold / price * (1 + 1e-9) if price else scores.joint(above))
+    return result
+
+
+def _sums(scores: FamilyScores, most: int, largest: float) -> Floats:
+    """Return the sums of sets of at most so many nodes and joint values, (n_sums, 2^n)."""
+    n, rows = len(scores.sizes), scores.rows
+    if rows.columns is None:
+        sets = [
+            sum(1 << v for v in s) for k in range(1, most + 1) for s in combinations(range(n), k)
+        ]
+        sets = [s for s in sets if scores.joint(s) <= largest]
+        scores.need(sets)
+        out = np.zeros((len(scores._sums[0]), 1 << n))
+        for s in (0, *sets):
+            out[:, s] = scores._sums[s]
+        return out
+    codes = np.array(rows.columns, np.result_type(*rows.columns))
+    weight = np.ones(codes.shape[1]) if rows.weight is None else rows.weight
+    offsets = scores.rule.offsets(np.ones(1), scores.kinds)[0]
+    if scores.rule.name == "bdeu":
+        offsets = np.zeros(1)
+    out = np.zeros((len(offsets), 1 << n))
+    first = min(PREFIX, n)
+    write = dispatch.load("subsets", float(codes.shape[1]) * (1 << n)).write_subset_sums
+
+    def one(prefix: int) -> None:
+        ess = float(scores.rule.ess)
+        write(codes, rows.sizes, weight, prefix, first, most, largest, offsets, ess, out)
+
+    for _ in engine.in_order(one, range(1 << first), scores.threads):
+        pass
+    return out
+
+
+def _families(
+    scores: FamilyScores,
+    limits: Limits,
+    dear: list[float],
+    sums: Floats,
+    cells: Floats,
+    counts: NDArray[Any],
+    v: int,
+) -> Floats:
+    """Return the scores of a node below every set of others, -inf where it may not be."""
+    without = _halves(sums, v)
+    kind = 1 + scores.kinds.index(scores.sizes[v]) if scores.rule.name == "k2" else 0
+    result = np.array(without[0, :, 1] - without[kind, :, 0]).reshape(-1)
+    values = _halves(cells[None], v)[0, :, 0].reshape(-1)
+    if scores.rule.penalised:
+        result -= scores.price * (scores.sizes[v] - 1) * values
+    n = len(scores.sizes)
+    members = _halves(np.arange(1 << n)[None], v)[0, :, 0].reshape(-1)
+    bad = (counts[members] > limits.max_parents) | (values > dear[v])
+    bad |= members & limits.forbidden[v] != 0
+    bad |= members & limits.required[v] != limits.required[v]
+    result[bad] = -np.inf
+    return result
+
+
+def _halves(array: NDArray[Any], v: int) -> NDArray[Any]:
+    """Return (k, high, 2, low): sets without node v and with it."""
+    return array.reshape(len(array), -1, 2, 1 << v)
+
+
+def _without(sets: Any, v: int) -> Any:
+    """Return sets that lack node v as numbers of sets of the other nodes."""
+    return sets >> v + 1 << v | sets & (1 << v) - 1
+
+
+def _with_bit(number: int, v: int) -> int:
+    return number >> v << v + 1 | number & (1 << v) - 1
+
+
+def _argmax(families: Floats, among: int, scores: FamilyScores) -> int:
+    """Return the best set of parents among some nodes, of equals the smallest."""
+    sets = np.flatnonzero(np.arange(len(families)) & ~among == 0)
+    found = families[sets]
+    equal = sets[found >= found.max() - TIE * max(abs(float(found.max())), 1.0)]
+    return min(equal.tolist(), key=lambda s: (s.bit_count(), s))
+
+
+def _bits(n: int) -> NDArray[np.int8]:
+    """Return how many nodes each set holds."""
+    counts = np.zeros(1, np.int8)
+    for _ in range(n):
+        counts = np.concatenate((counts, counts + np.int8(1)))
+    return counts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -38,6 +38,13 @@ class _Draw(NamedTuple):
     steps: Floats
     sparse: SparseTable | None = None
 
+    @classmethod
+    def of(cls, step: inference.DrawStep) -> Self:
+        """Return how a node is drawn whose distribution this is."""
+        if isinstance(step.table, SparseTable):
+            return cls(step.node, step.given, (), _steps(step.table.rows), step.table)
+        return cls(step.node, step.given, step.table.shape[:-1], _steps(step.table))
+
     def codes(self, drawn: Mapping[int, Ints], uniform: Floats) -> Ints:
         """Return the state in whose step a uniform number falls: one of probability 0 has none."""
         row: Any = np.zeros(len(uniform), np.int64)
@@ -60,12 +67,6 @@ class _Draw(NamedTuple):
             code = np.where(fits, code + step, code)
             step >>= 1
         return code
-
-
-def _draw(step: inference.DrawStep) -> _Draw:
-    if isinstance(step.table, SparseTable):
-        return _Draw(step.node, step.given, (), _steps(step.table.rows), step.table)
-    return _Draw(step.node, step.given, step.table.shape[:-1], _steps(step.table))
 
 
 def _steps(table: Floats) -> Floats:
@@ -201,7 +202,7 @@ class SampleMixin(NetworkTables):
         if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 0:
             raise ValueError(f"n={n!r}: use a whole number >= 0")
         steps = inference.drawing(self.coded(sparse=True), self._evidence(evidence), max_cells)
-        draws = [_draw(step) for step in steps]
+        draws = [_Draw.of(step) for step in steps]
         schema = self._columns()
         values = [as_column(self.states[node]) for node in self.nodes]
         entropy = np.random.SeedSequence(seed).entropy
