@@ -217,8 +217,7 @@ def split_bits(addresses, sizes, columns, rows, n, masks, places, begins, tail, 
                 mask, place = masks[c], places[c]
                 at = U(begins[c])
                 low = high = U(0)
-                w = U(0)
-                while w < U(mask.size):
+                for w in range(U(mask.size)):
                     part = bits.extract(unsplit[w], mask[w])
                     bit = U(place[w]) & U(63)
                     new = U(place[w]) >> U(6)
@@ -226,7 +225,6 @@ def split_bits(addresses, sizes, columns, rows, n, masks, places, begins, tail, 
                     high = part >> U(1) >> (U(63) - bit)
                     split[new] = low
                     at = new
-                    w += U(1)
                 if high:
                     at += U(1)
                     split[at] = high

@@ -267,16 +267,14 @@ def packed(
                     a, p = codes[columns[t], first:last], radices[t]
                     for r in range(joint.size):
                         joint[r] = np.uint16(joint[r] + np.uint16(np.uint16(a[r]) * p))
-                r, n4 = U(0), U(joint.size // 4 * 4)
-                while r < n4:
+                n4 = U(joint.size // 4 * 4)
+                for r in range(U(0), n4, U(4)):
                     h[U(joint[r])] += one
                     h[second + U(joint[r + U(1)])] += one
                     h[third + U(joint[r + U(2)])] += one
                     h[fourth + U(joint[r + U(3)])] += one
-                    r += U(4)
-                while r < U(joint.size):
+                for r in range(n4, U(joint.size)):
                     h[U(joint[r])] += one
-                    r += U(1)
             table = h[:cells]
             for cell in range(cells):
                 table[cell] += h[cells + cell] + h[2 * cells + cell] + h[3 * cells + cell]
@@ -318,16 +316,14 @@ def private(codes, columns, sizes, slots, y, n_classes, copies, stretch, counts,
         for start in range(0, y.size, stretch):
             x, classes = codes[i, start : start + stretch], y[start : start + stretch]
             h[:] = 0
-            r, n4 = U(0), U(x.size // 4 * 4)
-            while r < n4:
+            n4 = U(x.size // 4 * 4)
+            for r in range(U(0), n4, U(4)):
                 h[U(x[r]) * k + U(classes[r])] += one
                 h[b + U(x[r + U(1)]) * k + U(classes[r + U(1)])] += one
                 h[c + U(x[r + U(2)]) * k + U(classes[r + U(2)])] += one
                 h[d + U(x[r + U(3)]) * k + U(classes[r + U(3)])] += one
-                r += U(4)
-            while r < U(x.size):
+            for r in range(n4, U(x.size)):
                 h[U(x[r]) * k + U(classes[r])] += one
-                r += U(1)
             cell = slots[i] * n_classes
             for copy in range(copies):
                 for offset in range(cells):
@@ -351,15 +347,13 @@ def in_place(codes, columns, sizes, slots, y, n_classes, ahead, out):
         x = codes[i]
         cell = slots[i] * n_classes
         h = out[cell : cell + sizes[i] * n_classes]
-        r, n, d = U(0), U(y.size), U(ahead)
-        if ahead:
-            while r + d < n:
-                vector.prefetch(h, U(x[r + d]) * k + U(y[r + d]))
-                h[U(x[r]) * k + U(y[r])] += 1
-                r += U(1)
-        while r < n:
+        n, d = U(y.size), U(ahead)
+        first = U(max(y.size - ahead, 0) if ahead else 0)
+        for r in range(first):
+            vector.prefetch(h, U(x[r + d]) * k + U(y[r + d]))
             h[U(x[r]) * k + U(y[r])] += 1
-            r += U(1)
+        for r in range(first, n):
+            h[U(x[r]) * k + U(y[r])] += 1
 
 
 @kernel

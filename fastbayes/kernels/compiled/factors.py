@@ -124,7 +124,7 @@ class FactorSum(Sum):
                 if features:
                     factors.append(JoinedTable(features, table))
                 else:
-                    constant += table
+                    constant = _sum_of(constant, table)
             extents = np.maximum(self._sizes + level, 1)
             width = (self.tiles[0][1] if self.tiles else 1) * np.dtype(self.dtype).itemsize
             merged = merge(factors, extents, width)
@@ -163,8 +163,14 @@ def _plan_from(plans: dict[int, JointTablePlan], first: int, width: int) -> Join
     return plans[first]
 
 
+def _sum_of(a: Floats, b: Floats) -> Floats:
+    """Return a + b: inf and -inf, the odds of one class and of the other impossible, are NaN."""
+    with np.errstate(invalid="ignore"):
+        return a + b
+
+
 def _add_constant(constant: Floats, lo: int, n: int, acc: Floats) -> None:
-    acc[: len(constant), :n] += constant[:, None]
+    acc[: len(constant), :n] = _sum_of(acc[: len(constant), :n], constant[:, None])
 
 
 def _joint_codes(factor: JoinedTable, groups: Sequence[Codes]) -> NDArray[np.uint32]:

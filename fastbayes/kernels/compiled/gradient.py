@@ -364,27 +364,16 @@ def _lanes_of(width: int) -> Any:
                 for g0 in range(0, narrow, GROUPS):
                     g1 = U(min(g0 + GROUPS, narrow))
                     to = U(tile * width) * stride
-                    r = U(0)
-                    while r < U(padded):
-                        s0 = lanes.zero(table, width)
-                        s1 = s0
-                        s2 = s0
-                        s3 = s0
-                        g = U(g0)
-                        at = g * step + U(lo) + r
-                        while g < g1:
+                    for r in range(U(0), U(padded), U(4)):
+                        four = lanes.four_zeros(table, width)
+                        at = U(g0) * step + U(lo) + r
+                        for g in range(U(g0), g1):
                             b = U(tile * length) + U(start[g]) * size
-                            s0 = lanes.add(s0, lanes.load(table, b + U(flat[at]) * size, width))
-                            b1 = b + U(flat[at + U(1)]) * size
-                            s1 = lanes.add(s1, lanes.load(table, b1, width))
-                            b2 = b + U(flat[at + U(2)]) * size
-                            s2 = lanes.add(s2, lanes.load(table, b2, width))
-                            b3 = b + U(flat[at + U(3)]) * size
-                            s3 = lanes.add(s3, lanes.load(table, b3, width))
-                            g += U(1)
+                            b0, b1 = b + U(flat[at]) * size, b + U(flat[at + U(1)]) * size
+                            b2, b3 = b + U(flat[at + U(2)]) * size, b + U(flat[at + U(3)]) * size
+                            four = lanes.add(four, lanes.load_four(table, b0, b1, b2, b3, width))
                             at += step
-                        lanes.add_columns(scratch, to + r, stride, s0, s1, s2, s3)
-                        r += U(4)
+                        lanes.add_columns(scratch, to + r, stride, four)
                 first = tile * width
                 steps.add_wide(
                     wide, start[narrow:], table[tile * length :], width, lo, n,
@@ -410,14 +399,12 @@ def _lanes_of(width: int) -> Any:
             for tile in range(tiles):
                 for g0 in range(0, narrow, GROUPS):
                     g1 = U(min(g0 + GROUPS, narrow))
-                    r = U(0)
-                    while r < U(padded):
+                    for r in range(U(0), U(padded), U(4)):
                         x0, x1, x2, x3 = lanes.load_rows(
                             scratch, U(tile * width) * stride + r, stride, width
                         )
-                        g = U(g0)
-                        at = g * step + U(lo) + r
-                        while g < g1:
+                        at = U(g0) * step + U(lo) + r
+                        for g in range(U(g0), g1):
                             b = U(tile * length) + U(start[g]) * size
                             b0 = b + U(flat[at]) * size
                             lanes.store(acc, b0, lanes.add(lanes.load(acc, b0, width), x0))
@@ -427,9 +414,7 @@ def _lanes_of(width: int) -> Any:
                             lanes.store(acc, b2, lanes.add(lanes.load(acc, b2, width), x2))
                             b3 = b + U(flat[at + U(3)]) * size
                             lanes.store(acc, b3, lanes.add(lanes.load(acc, b3, width), x3))
-                            g += U(1)
                             at += step
-                        r += U(4)
                 first = tile * width
                 steps.scatter_wide(
                     wide, start[narrow:], acc[tile * length :], width, lo, n,

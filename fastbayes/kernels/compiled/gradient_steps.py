@@ -29,20 +29,17 @@ def add_single(codes, start, table, lo, m):
     while g < groups:
         c0 = codes[g, lo : lo + n]
         t0 = table[start[g] :]
-        r = U(0)
         if g + 4 <= groups:
             c1 = codes[g + 1, lo : lo + n]
             c2 = codes[g + 2, lo : lo + n]
             c3 = codes[g + 3, lo : lo + n]
             t1, t2, t3 = table[start[g + 1] :], table[start[g + 2] :], table[start[g + 3] :]
-            while r < end:
+            for r in range(end):
                 m[r] += (t0[U(c0[r])] + t1[U(c1[r])]) + (t2[U(c2[r])] + t3[U(c3[r])])
-                r += U(1)
             g += 4
         else:
-            while r < end:
+            for r in range(end):
                 m[r] += t0[U(c0[r])]
-                r += U(1)
             g += 1
 
 
@@ -64,24 +61,21 @@ def scatter_single(codes, start, acc, lo, factor):
     while g < groups:
         c0 = codes[g, lo : lo + n]
         a0 = acc[start[g] :]
-        r = U(0)
         if g + 4 <= groups:
             c1 = codes[g + 1, lo : lo + n]
             c2 = codes[g + 2, lo : lo + n]
             c3 = codes[g + 3, lo : lo + n]
             a1, a2, a3 = acc[start[g + 1] :], acc[start[g + 2] :], acc[start[g + 3] :]
-            while r < end:
+            for r in range(end):
                 x = factor[r]
                 a0[U(c0[r])] += x
                 a1[U(c1[r])] += x
                 a2[U(c2[r])] += x
                 a3[U(c3[r])] += x
-                r += U(1)
             g += 4
         else:
-            while r < end:
+            for r in range(end):
                 a0[U(c0[r])] += factor[r]
-                r += U(1)
             g += 1
 
 
@@ -105,14 +99,13 @@ def add_numbers(numbers, slopes, lo, n, k, m):
             s1 = functions.splat(slopes[j1, c] if j1 > j else 0.0, 8)
             s2 = functions.splat(slopes[j2, c] if j2 > j1 else 0.0, 8)
             s3 = functions.splat(slopes[j3, c] if j3 > j2 else 0.0, 8)
-            r, at = U(0), U(c) * step
-            while r < end:
+            at = U(c) * step
+            for r in range(U(0), end, U(8)):
                 x = functions.times_plus(lanes.load(numbers, b0 + r, 8), s0, lanes.load(m, at, 8))
                 x = functions.times_plus(lanes.load(numbers, b1 + r, 8), s1, x)
                 x = functions.times_plus(lanes.load(numbers, b2 + r, 8), s2, x)
                 x = functions.times_plus(lanes.load(numbers, b3 + r, 8), s3, x)
                 lanes.store(m, at, x)
-                r += U(8)
                 at += U(8)
 
 
@@ -131,10 +124,9 @@ def add_sums(numbers, squared, lo, n, k, factor, sums):
     stride, step = U(numbers.shape[1]), U(factor.shape[1])
     for c in range(k):
         s = lanes.zero(factor, 8)
-        r, at = U(0), U(c) * step
-        while r < end:
+        at = U(c) * step
+        for r in range(U(0), end, U(8)):
             s = lanes.add(s, lanes.load(factor, at + r, 8))
-            r += U(8)
         sums[0, c] += lanes.total(s)
     for j in range(0, p, 4):
         # Four columns side by side; where fewer are left, the last stands in for the others.
@@ -142,28 +134,16 @@ def add_sums(numbers, squared, lo, n, k, factor, sums):
         b0, b1 = U(j) * stride + U(lo), U(j1) * stride + U(lo)
         b2, b3 = U(j2) * stride + U(lo), U(j3) * stride + U(lo)
         for c in range(k):
-            s0 = lanes.zero(factor, 8)
-            s1 = s0
-            s2 = s0
-            s3 = s0
-            r, at = U(0), U(c) * step
-            while r < end:
+            four = lanes.four_zeros(factor, 8)
+            at = U(c) * step
+            for r in range(U(0), end, U(8)):
                 f = lanes.load(factor, at + r, 8)
-                x0, x1 = lanes.load(numbers, b0 + r, 8), lanes.load(numbers, b1 + r, 8)
-                x2, x3 = lanes.load(numbers, b2 + r, 8), lanes.load(numbers, b3 + r, 8)
+                x = lanes.load_four(numbers, b0 + r, b1 + r, b2 + r, b3 + r, 8)
                 if squared:
-                    x0, x1 = lanes.mul(x0, x0), lanes.mul(x1, x1)
-                    x2, x3 = lanes.mul(x2, x2), lanes.mul(x3, x3)
-                s0, s1 = functions.times_plus(x0, f, s0), functions.times_plus(x1, f, s1)
-                s2, s3 = functions.times_plus(x2, f, s2), functions.times_plus(x3, f, s3)
-                r += U(8)
-            sums[1 + j, c] += lanes.total(s0)
-            if j1 > j:
-                sums[1 + j1, c] += lanes.total(s1)
-            if j2 > j1:
-                sums[1 + j2, c] += lanes.total(s2)
-            if j3 > j2:
-                sums[1 + j3, c] += lanes.total(s3)
+                    x = lanes.mul(x, x)
+                four = lanes.multiply_add(x, f, four)
+            for i in range(min(4, p - j)):
+                sums[1 + j + i, c] += lanes.total(four[i])
 
 
 @register_jitable
@@ -199,15 +179,13 @@ def residuals_of_odds(m, y, weight, lo, n, total):
     total   OUT  (2,) float64
     """
     s = lanes.zero(m, 8)
-    r = U(0)
-    while r < U(n):
+    for r in range(U(0), U(n), U(8)):
         w = weights_at(weight, lo, n, r)
         of_one = functions.load_integers(y, U(lo) + r, 8)
         v = functions.negated_where(of_one, lanes.load(m, r, 8))
         share, loss = functions.share_and_loss(v)
         s = functions.times_plus(loss, w, s)
         lanes.store(m, r, lanes.mul(functions.negated_where(of_one, share), w))
-        r += U(8)
     add_loss(total, lanes.total(s))
 
 
@@ -218,11 +196,9 @@ def variances_of_odds(m, weight, lo, n):
     m       OUT  (>= n up to eights,) float64   log-odds; overwritten, with 0 beyond n
     weight  IN   as `weights_at` takes it
     """
-    r = U(0)
-    while r < U(n):
+    for r in range(U(0), U(n), U(8)):
         share = functions.variance(lanes.load(m, r, 8))
         lanes.store(m, r, lanes.mul(share, weights_at(weight, lo, n, r)))
-        r += U(8)
 
 
 @register_jitable
@@ -254,8 +230,7 @@ def residuals_of_margins(m, k, y, weight, lo, n, total):
     s = lanes.zero(m, 8)
     one = functions.splat(1.0, 8)
     step = U(m.shape[1])
-    r = U(0)
-    while r < U(n):
+    for r in range(U(0), U(n), U(8)):
         w = weights_at(weight, lo, n, r)
         y_ = functions.load_integers(y, U(lo) + r, 8)
         best = best_at(m, k, r)
@@ -292,7 +267,6 @@ def residuals_of_margins(m, k, y, weight, lo, n, total):
             mine = functions.splat(float(c), 8)
             lanes.store(m, at, functions.where_equal(y_, mine, own_less, x))
             at += step
-        r += U(8)
     add_loss(total, lanes.total(s))
 
 
@@ -321,14 +295,12 @@ def shares_of_margins(m, k, n):
     m  OUT  (>= k, >= n up to eights) float64   margins; overwritten
     """
     step = U(m.shape[1])
-    r = U(0)
-    while r < U(n):
+    for r in range(U(0), U(n), U(8)):
         inverse = shares_at(m, k, r)
         at = r
         for _ in range(k):
             lanes.store(m, at, lanes.mul(lanes.load(m, at, 8), inverse))
             at += step
-        r += U(8)
 
 
 @register_jitable
@@ -350,12 +322,10 @@ def products_of_odds(v, variances, weight, lo, n):
     variances  IN   (1, >= lo + n up to eights) float32
     weight     IN   as `weights_at` takes it
     """
-    r = U(0)
-    while r < U(n):
+    for r in range(U(0), U(n), U(8)):
         share = lanes.widen(lanes.load(variances, U(lo) + r, 8))
         x = lanes.mul(lanes.mul(lanes.load(v, r, 8), share), weights_at(weight, lo, n, r))
         lanes.store(v, r, x)
-        r += U(8)
 
 
 @register_jitable
@@ -367,8 +337,7 @@ def products_of_shares(v, k, shares, weight, lo, n):
     weight  IN   as `weights_at` takes it
     """
     step, stride = U(v.shape[1]), U(shares.shape[1])
-    r = U(0)
-    while r < U(n):
+    for r in range(U(0), U(n), U(8)):
         total = lanes.zero(v, 8)
         mean = total
         at, its = r, U(lo) + r
@@ -388,7 +357,6 @@ def products_of_shares(v, k, shares, weight, lo, n):
             lanes.store(v, at, lanes.mul(share, x))
             at += step
             its += stride
-        r += U(8)
 
 
 @register_jitable
@@ -400,8 +368,7 @@ def variances_of_margins(m, k, weight, lo, n):
     """
     step = U(m.shape[1])
     one = functions.splat(1.0, 8)
-    r = U(0)
-    while r < U(n):
+    for r in range(U(0), U(n), U(8)):
         inverse = shares_at(m, k, r)
         w = weights_at(weight, lo, n, r)
         at = r
@@ -410,7 +377,6 @@ def variances_of_margins(m, k, weight, lo, n):
             x = lanes.mul(lanes.mul(share, functions.subtract(one, share)), w)
             lanes.store(m, at, x)
             at += step
-        r += U(8)
 
 
 @register_jitable

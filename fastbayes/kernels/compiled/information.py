@@ -144,27 +144,20 @@ def _writer(lanes: int) -> Callable[..., None]:
                         m += U(lanes)
                 if most >= exact:
                     add_rest(o, n_a, n_b, n_c, rest)
-                m = U(0)
-                while m < end:
+                for m in range(U(0), end, U(lanes)):
                     for k in range(lanes):
                         o[m + U(k)] *= n_c[k]
-                    m += U(lanes)
-                m = U(0)
                 if most >= exact:
-                    while m < end:
+                    for m in range(end):
                         o[m] = term(o[m], e[m], rest[m])
-                        m += U(1)
                 else:
-                    while m < end:
+                    for m in range(end):
                         o[m] = term(o[m], e[m], 0.0)
-                        m += U(1)
                 for k in range(lanes):
                     n_c[k] = 1.0 / n_c[k] if n_c[k] > 0.0 else 0.0
-                m = U(0)
-                while m < end:
+                for m in range(U(0), end, U(lanes)):
                     for k in range(lanes):
                         total[k] += o[m + U(k)] * n_c[k]
-                    m += U(lanes)
             for k in range(lanes):
                 out[q + k] = total[k] / n[k] if n[k] > 0.0 else 0.0
 

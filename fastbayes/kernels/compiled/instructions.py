@@ -31,8 +31,9 @@ def instruction(result: Callable[..., Any], literal: bool = False) -> Callable[.
 
     Notes
     -----
-    The function gets arrays as numba's structures, which have `data` and `shape`; constants as
-    integers; the rest as values. It returns a value, several for a tuple, or None for nothing.
+    The function gets arrays as numba's structures, which have `data` and `shape`; tuples as
+    lists; constants as integers; the rest as values. It returns a value, a list of them for a
+    tuple, or None for nothing.
     """
 
     def decorated(function: Callable[..., Any]) -> Any:
@@ -41,6 +42,8 @@ def instruction(result: Callable[..., Any], literal: bool = False) -> Callable[.
                 given = [
                     context.make_array(kind)(context, block, value)
                     if isinstance(kind, types.Array)
+                    else cgutils.unpack_tuple(block, value)
+                    if isinstance(kind, types.UniTuple)
                     else kind.literal_value
                     if isinstance(kind, types.IntegerLiteral)
                     else value

@@ -6,7 +6,7 @@ Loads and stores are unaligned.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -59,10 +59,29 @@ def load(block, array, index, width):
     return to.load_at(block, array.data, index, kind, _size(kind))
 
 
+def _four(array: Any, *others: Any) -> Any:
+    """Return the signature of what takes four vectors of an array's type out of it."""
+    signature = _loaded(array, *others)
+    return types.UniTuple(signature.return_type, 4)(*signature.args)
+
+
+@instruction(_four, literal=True)
+def load_four(block, array, a, b, c, d, width):
+    """Return four vectors: `width` neighbours of a flat array from each of four indices on."""
+    kind = _lanes_of(array, width)
+    return [to.load_at(block, array.data, at, kind, _size(kind)) for at in (a, b, c, d)]
+
+
 @instruction(_loaded, literal=True)
 def zero(block, array, width):
     """Return `width` zeros of the array's type."""
     return to.constant(_lanes_of(array, width), 0.0)
+
+
+@instruction(_four, literal=True)
+def four_zeros(block, array, width):
+    """Return four vectors of `width` zeros of the array's type."""
+    return [to.constant(_lanes_of(array, width), 0.0)] * 4
 
 
 @instruction(lambda array, index, vector: types.void(array, types.uintp, vector))
@@ -71,45 +90,75 @@ def store(block, array, index, vector):
     to.store_at(block, vector, array.data, index, _size(vector.type))
 
 
+@instruction(lambda array, a, b, c, d, four: types.void(array, *[types.uintp] * 4, four))
+def store_four(block, array, a, b, c, d, four):
+    """Write four vectors over their neighbours in a flat array from each of four indices on."""
+    for index, vector in zip((a, b, c, d), four, strict=True):
+        to.store_at(block, vector, array.data, index, _size(vector.type))
+
+
+def _each(operation: Callable[..., Any], *operands: Any) -> Any:
+    """Return what an operation makes of vectors, or of each of several in turn."""
+    if not isinstance(operands[0], list):
+        return operation(*operands)
+    return [operation(*some) for some in zip(*operands, strict=True)]
+
+
 @instruction(lambda a, b: a(a, a))
 def add(block, a, b):
-    """Return a + b."""
-    return block.fadd(a, b)
+    """Return a + b, of two vectors or of as many pairs of them."""
+    return _each(block.fadd, a, b)
 
 
 @instruction(lambda a, b: a(a, a))
 def mul(block, a, b):
-    """Return a * b."""
-    return block.fmul(a, b)
+    """Return a * b, of two vectors or of as many pairs of them."""
+    return _each(block.fmul, a, b)
 
 
-@instruction(lambda a: Lanes(types.float64, a.width)(a))
+@instruction(lambda a, factor, b: b(a, factor, b))
+def multiply_add(block, a, factor, b):
+    """Return a * factor + b, of as many pairs of a and b, rounded as by `fma`."""
+    return _each(lambda x, y: to.fma(block, x, factor, y), a, b)
+
+
+def _wide(a: Any) -> Any:
+    several = isinstance(a, types.UniTuple)
+    wide = Lanes(types.float64, (a.dtype if several else a).width)
+    return (types.UniTuple(wide, a.count) if several else wide)(a)
+
+
+@instruction(_wide)
 def widen(block, a):
-    """Return the same numbers as float64."""
-    wide = ir.VectorType(to.DOUBLE, a.type.count)
-    return a if a.type == wide else block.fpext(a, wide)
+    """Return the same numbers as float64, of a vector or of several."""
+
+    def one(vector: Any) -> Any:
+        wide = ir.VectorType(to.DOUBLE, vector.type.count)
+        return vector if vector.type == wide else block.fpext(vector, wide)
+
+    return _each(one, a)
 
 
-def _columns(out: Any, index: Any, stride: Any, *vectors: Any) -> Any:
-    return types.void(out, types.uintp, types.uintp, *vectors)
+def _columns(out: Any, index: Any, stride: Any, four: Any) -> Any:
+    return types.void(out, types.uintp, types.uintp, four)
 
 
 @instruction(_columns)
-def add_columns(block, out, index, stride, a, b, c, d):
-    """Add four vectors as columns: out[index + lane * stride + 0..3] += a, b, c, d [lane].
+def add_columns(block, out, index, stride, four):
+    """Add four vectors as columns: out[index + lane * stride + 0..3] += four[0..3][lane].
 
     `out` is float64; float32 vectors are widened.
     """
-    for row in _transposed(block, a, b, c, d):
+    for row in _transposed(block, *four):
         old = to.load_at(block, out.data, index, row.type)
         to.store_at(block, block.fadd(old, row), out.data, index)
         index = block.add(index, stride)
 
 
 @instruction(_columns)
-def store_columns(block, out, index, stride, a, b, c, d):
-    """Write four vectors as columns: out[index + lane * stride + 0..3] = a, b, c, d [lane]."""
-    for row in _transposed(block, a, b, c, d):
+def store_columns(block, out, index, stride, four):
+    """Write four vectors as columns: out[index + lane * stride + 0..3] = four[0..3][lane]."""
+    for row in _transposed(block, *four):
         to.store_at(block, row, out.data, index)
         index = block.add(index, stride)
 

@@ -134,19 +134,21 @@ class BlockScorer:
         self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: Floats
     ) -> int:
         """Write P(c | x) into `out` (n_rows, n_classes); return how many rows took the prior."""
-        total, lost = self._odds or self._joint, 0
-        for lo, n, acc in total.blocks(batch_codes, numeric, len(out)):
-            lost += to_posterior(acc, total.start, self._tie, out[lo : lo + n])
-        return lost
+        total = self._odds or self._joint
+        return sum(
+            to_posterior(acc, total.start, self._tie, out[lo : lo + n])
+            for lo, n, acc in total.blocks(batch_codes, numeric, len(out))
+        )
 
     def predict(
         self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: NDArray[np.intp]
     ) -> int:
         """Write the most probable class of every row; return how many rows took the prior."""
-        total, lost = self._odds or self._joint, 0
-        for lo, n, acc in total.blocks(batch_codes, numeric, len(out)):
-            lost += to_class(acc, total.start, self._tie, self._n_classes, out[lo : lo + n])
-        return lost
+        total = self._odds or self._joint
+        return sum(
+            to_class(acc, total.start, self._tie, self._n_classes, out[lo : lo + n])
+            for lo, n, acc in total.blocks(batch_codes, numeric, len(out))
+        )
 
 
 def tolerance(largest: float, coarse: bool) -> float:
@@ -287,16 +289,13 @@ def add_single(codes, order, radix, bounds, start, table, code, lo, n, acc):
             for k in range(together):
                 join(codes, order, radix, bounds[g + k], bounds[g + k + 1], lo + b, code[k, :w])
             t0 = table[start[g] :]
-            r = U(0)
             if together == 4:
                 t1, t2, t3 = table[start[g + 1] :], table[start[g + 2] :], table[start[g + 3] :]
-                while r < end:
+                for r in range(end):
                     a[r] += (t0[U(c0[r])] + t1[U(c1[r])]) + (t2[U(c2[r])] + t3[U(c3[r])])
-                    r += U(1)
             else:
-                while r < end:
+                for r in range(end):
                     a[r] += t0[U(c0[r])]
-                    r += U(1)
             g += together
 
 
@@ -325,23 +324,21 @@ def _lanes_of(width: int) -> Any:
                     begin, end = bounds[g0 + k], bounds[g0 + k + 1]
                     join(codes, order, radix, begin, end, lo + b, code[k, :w])
                     code[k, w:padded] = 0
-                r = U(0)
-                while r < U(padded):
-                    s0 = lanes.zero(table, width)
-                    s1 = s0
-                    s2 = s0
-                    s3 = s0
-                    k = U(0)
-                    while k < U(together):
+                for r in range(U(0), U(padded), U(4)):
+                    four = lanes.four_zeros(table, width)
+                    for k in range(U(together)):
                         t = U(start[U(g0) + k])
                         c = code[k]
-                        s0 = lanes.add(s0, lanes.load(table, t + U(c[r]) * size, width))
-                        s1 = lanes.add(s1, lanes.load(table, t + U(c[r + U(1)]) * size, width))
-                        s2 = lanes.add(s2, lanes.load(table, t + U(c[r + U(2)]) * size, width))
-                        s3 = lanes.add(s3, lanes.load(table, t + U(c[r + U(3)]) * size, width))
-                        k += U(1)
-                    lanes.add_columns(acc, at + r, stride, s0, s1, s2, s3)
-                    r += U(4)
+                        more = lanes.load_four(
+                            table,
+                            t + U(c[r]) * size,
+                            t + U(c[r + U(1)]) * size,
+                            t + U(c[r + U(2)]) * size,
+                            t + U(c[r + U(3)]) * size,
+                            width,
+                        )
+                        four = lanes.add(four, more)
+                    lanes.add_columns(acc, at + r, stride, four)
 
     return add_lanes
 

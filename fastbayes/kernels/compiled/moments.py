@@ -131,25 +131,24 @@ def add_two_classes(x, y, c, shift, sums):
     na = lanes.zero(x, 8)
     ta, qa, nb, tb, qb = na, na, na, na, na
     whole = U(x.size // 8 * 8)
-    r = U(0)
-    while r < whole:
+    for r in range(U(0), whole, U(8)):
         na, ta, qa = lanes.add_moments(x, y, r, a, sa, na, ta, qa)
         nb, tb, qb = lanes.add_moments(x, y, r, b, sb, nb, tb, qb)
-        r += U(8)
-    sums[0, c] += lanes.total(na)
-    sums[1, c] += lanes.total(ta)
-    sums[2, c] += lanes.total(qa)
-    sums[0, c + 1] += lanes.total(nb)
-    sums[1, c + 1] += lanes.total(tb)
-    sums[2, c + 1] += lanes.total(qb)
-    while r < U(x.size):
+    add_three(sums, c, lanes.total(na), lanes.total(ta), lanes.total(qa))
+    add_three(sums, c + 1, lanes.total(nb), lanes.total(tb), lanes.total(qb))
+    for r in range(whole, U(x.size)):
         k = np.int64(y[r])
         if (k == c or k == c + 1) and x[r] == x[r]:
             d = x[r] - shift[k]
-            sums[0, k] += 1.0
-            sums[1, k] += d
-            sums[2, k] += d * d
-        r += U(1)
+            add_three(sums, k, 1.0, d, d * d)
+
+
+@register_jitable
+def add_three(sums, c, count, total, squares):
+    """Add to the sums of a class."""
+    sums[0, c] += count
+    sums[1, c] += total
+    sums[2, c] += squares
 
 
 @kernel
@@ -170,21 +169,16 @@ def add_classes(x, y, weight, shift, copy, count, pairs, sums):
     """
     first, second, third = U(copy), U(2 * copy), U(3 * copy)
     whole = U(x.size // 4 * 4)
-    r = U(0)
-    while r < whole:
+    for r in range(U(0), whole, U(4)):
         add_value(x, y, weight, r, shift, U(0), count, pairs)
         add_value(x, y, weight, r + U(1), shift, first, count, pairs)
         add_value(x, y, weight, r + U(2), shift, second, count, pairs)
         add_value(x, y, weight, r + U(3), shift, third, count, pairs)
-        r += U(4)
-    while r < U(x.size):
+    for r in range(whole, U(x.size)):
         add_value(x, y, weight, r, shift, U(0), count, pairs)
-        r += U(1)
     n_classes = copy if copy > 0 else count.size
     for k in range(count.size):
-        sums[0, k % n_classes] += count[k]
-        sums[1, k % n_classes] += pairs[2 * k]
-        sums[2, k % n_classes] += pairs[2 * k + 1]
+        add_three(sums, k % n_classes, count[k], pairs[2 * k], pairs[2 * k + 1])
 
 
 @register_jitable

@@ -134,8 +134,7 @@ def network_losses(
             seen = j > U(0) and states[f, r] >= 0
             value, size, whole = U(states[f, r]), U(sizes[f]), seen
             at, cell, margin, own = U(0), U(0), U(0), 1.0
-            level = U(0)
-            while level < levels:
+            for level in range(levels):
                 if whole and level > U(0):
                     p = parents[f, level - U(1)]
                     whole = p >= 0 and states[U(p), r] >= 0
@@ -146,8 +145,8 @@ def network_losses(
                     margin = U(margins[f, level]) + at * k
                     n, total = less(counts[cell + c_r], g), less(counts[margin + c_r], g)
                     own = divided(n, total, mass, size)
-                total, c = 0.0, U(0)
-                while c < k:
+                total = 0.0
+                for c in range(k):
                     x = joint[level, c]
                     if seen:
                         factor = own
@@ -156,7 +155,6 @@ def network_losses(
                         x = times(x, factor)
                         joint[level, c] = x
                     total += x
-                    c += U(1)
                 lost = not total > 0.0
                 true = prior[r, c_r] if lost else joint[level, c_r]
                 wrong, c = False, U(0)
@@ -175,7 +173,6 @@ def network_losses(
                 if total < FADED and total > 0.0:
                     for c in range(k):
                         joint[level, c] /= total
-                level += U(1)
             j += U(1)
     for level in range(levels):
         for j in range(m + U(1)):
@@ -238,11 +235,9 @@ def average_losses(
                 i = U(0)
                 while i < j:
                     if states[i, r] < 0:
-                        c = U(0)
-                        while c < k:
+                        for c in range(k):
                             each[j, c] *= scales[i]
                             largest = max(largest, each[i, c])
-                            c += U(1)
                     else:
                         above = U(offsets[i]) + U(states[i, r])
                         cell = U(
@@ -256,8 +251,7 @@ def average_losses(
                         own_of_j = divided(n, under, child[i], other)
                         # The others were scaled on the way.
                         behind = scales[i]
-                        c = U(0)
-                        while c < k:
+                        for c in range(k):
                             n, of_i, of_j = counts[cell + c], own_of_i, own_of_j
                             if c != c_r:
                                 of_i, of_j = inverse[above, j, c], inverse[at, i, c]
@@ -267,7 +261,6 @@ def average_losses(
                             each[i, c] = x
                             largest = max(largest, x)
                             each[j, c] = times(each[j, c], of_j) * behind
-                            c += U(1)
                     i += U(1)
                 for c in range(k):
                     largest = max(largest, each[j, c])
@@ -280,10 +273,9 @@ def average_losses(
             for c in range(k):
                 x = naive[0, c]
                 if parents:
-                    x, i = 0.0, U(0)
-                    while i < s:
+                    x = 0.0
+                    for i in range(s):
                         x += each[i, c]
-                        i += U(1)
                 naive[1, c] = x
                 total += x
             lost = not total > 0.0

@@ -181,16 +181,14 @@ def count(
         for begin in range(0, n, code.size):
             joint = code[: min(code.size, n - begin)]
             join(addresses, widths, sizes, y, n_classes, first[p], second[p], begin, joint)
-            r, whole = U(0), U(joint.size // 4 * 4 if copies else 0)
-            while r < whole:
+            whole = U(joint.size // 4 * 4 if copies else 0)
+            for r in range(U(0), whole, U(4)):
                 private[U(joint[r])] += one
                 private[b + U(joint[r + U(1)])] += one
                 private[c + U(joint[r + U(2)])] += one
                 private[d + U(joint[r + U(3)])] += one
-                r += U(4)
-            while r < U(joint.size):
+            for r in range(whole, U(joint.size)):
                 table[U(joint[r])] += 1
-                r += U(1)
         for copy in range(copies):
             for cell in range(cells):
                 table[cell] += private[copy * cells + cell]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numba.extending import register_jitable
 from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled import lanes
@@ -33,15 +34,13 @@ SIGNATURES: dict[str, list[tuple[str, ...]]] = {
 def to_posterior(acc: Floats, start: Floats, tie: float, out: Floats) -> int:
     """Turn log joints into posteriors; see `kernels.shared.posterior`."""
     odds = len(start) < out.shape[1]
-    finish = odds_to_posterior if odds else joint_to_posterior
-    return _finish(finish, acc, start if odds else start - start.max(), tie, out)
+    return _finish(odds_to_posterior if odds else joint_to_posterior, acc, start, tie, odds, out)
 
 
 def to_class(acc: Floats, start: Floats, tie: float, n_classes: int, out: NDArray[np.intp]) -> int:
     """Turn log joints into classes; see `kernels.shared.posterior`."""
     odds = len(start) < n_classes
-    finish = odds_to_class if odds else joint_to_class
-    return _finish(finish, acc, start if odds else start - start.max(), tie, out)
+    return _finish(odds_to_class if odds else joint_to_class, acc, start, tie, odds, out)
 
 
 def to_rows(acc: Floats, out: Floats) -> None:
@@ -49,8 +48,10 @@ def to_rows(acc: Floats, out: Floats) -> None:
     joint_to_rows(0, acc, out)
 
 
-def _finish(finish: Any, acc: Floats, start: Floats, tie: float, out: NDArray[Any]) -> int:
-    lost = np.zeros(1, np.int64)
+def _finish(
+    finish: Any, acc: Floats, start: Floats, tie: float, odds: bool, out: NDArray[Any]
+) -> int:
+    lost, start = np.zeros(1, np.int64), start if odds else start - start.max()
     finish(tie, readonly(start), np.empty((2, ROWS)), acc, out, lost)
     return int(lost[0])
 
@@ -103,6 +104,20 @@ def odds_to_class(tie, start, scratch, acc, out, lost):
     lost[0] += gone
 
 
+@register_jitable
+def put_best(acc, k, b, best):
+    """Write the best log joint of rows from b on; return how many have none above -inf."""
+    w, lost = best.size, 0
+    best[:] = acc[0, b : b + w]
+    for c in range(1, k):
+        x = acc[c, b : b + w]
+        for r in range(w):
+            best[r] = x[r] if x[r] > best[r] else best[r]
+    for r in range(w):
+        lost += best[r] == -np.inf
+    return lost
+
+
 @kernel
 def joint_to_posterior(tie, start, scratch, acc, out, lost):
     """Turn log joints into posteriors: out[r, c] = exp(acc[c, r]) / Σ exp(acc[·, r]).
@@ -118,15 +133,8 @@ def joint_to_posterior(tie, start, scratch, acc, out, lost):
     for b in range(0, n, scratch.shape[1]):
         w = min(scratch.shape[1], n - b)
         best, total, o = scratch[0, :w], scratch[1, :w], out[b : b + w]
-        best[:] = acc[0, b : b + w]
-        for c in range(1, start.size):
-            x = acc[c, b : b + w]
-            for r in range(w):
-                best[r] = x[r] if x[r] > best[r] else best[r]
-        gone = 0
-        for r in range(w):
-            gone += best[r] == -np.inf
-            total[r] = 0.0
+        lost[0] += put_best(acc, start.size, b, best)
+        total[:] = 0.0
         for c in range(start.size):
             x = acc[c, b : b + w]
             prior = start[c]
@@ -143,7 +151,6 @@ def joint_to_posterior(tie, start, scratch, acc, out, lost):
             for r in range(w):
                 x[r] *= total[r]
         joint_to_rows(b, acc, o)
-        lost[0] += gone
 
 
 @kernel
@@ -156,14 +163,7 @@ def joint_to_class(tie, start, scratch, acc, out, lost):
     for b in range(0, n, scratch.shape[1]):
         w = min(scratch.shape[1], n - b)
         best, o = scratch[0, :w], out[b : b + w]
-        best[:] = acc[0, b : b + w]
-        for c in range(1, start.size):
-            x = acc[c, b : b + w]
-            for r in range(w):
-                best[r] = x[r] if x[r] > best[r] else best[r]
-        gone = 0
-        for r in range(w):
-            gone += best[r] == -np.inf
+        lost[0] += put_best(acc, start.size, b, best)
         for c in range(start.size - 1, -1, -1):
             x = acc[c, b : b + w]
             prior = start[c]
@@ -171,7 +171,6 @@ def joint_to_class(tie, start, scratch, acc, out, lost):
                 z = x[r] - best[r]
                 z = z if best[r] > -np.inf else prior
                 o[r] = c if z >= -tie else o[r]
-        lost[0] += gone
 
 
 @kernel
@@ -192,22 +191,12 @@ def joint_to_rows(lo, acc, out):
     # Tiles of four rows and four classes; the last one of a row overlaps the one before.
     stride, width = U(acc.shape[1]), U(k)
     whole = U(n // 4 * 4)
-    row = U(0)
-    while row < whole:
+    for row in range(U(0), whole, U(4)):
         for c in range(0, k, 4):
             first = U(min(c, k - 4))
             at = first * stride + U(lo) + row
-            lanes.store_columns(
-                out,
-                row * width + first,
-                width,
-                lanes.load(acc, at, 4),
-                lanes.load(acc, at + stride, 4),
-                lanes.load(acc, at + U(2) * stride, 4),
-                lanes.load(acc, at + U(3) * stride, 4),
-            )
-        row += U(4)
-    while row < U(n):
+            four = lanes.load_four(acc, at, at + stride, at + U(2) * stride, at + U(3) * stride, 4)
+            lanes.store_columns(out, row * width + first, width, four)
+    for row in range(whole, U(n)):
         for c in range(k):
             out[row, c] = acc[c, U(lo) + row]
-        row += U(1)

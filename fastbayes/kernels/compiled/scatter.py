@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numba.extending import register_jitable
 from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled import products
@@ -217,6 +218,12 @@ def sort_rows(group, weight, wanted, begin, end, count, size, start, order):
         start[g] -= size[g]
 
 
+@register_jitable
+def filled(begin, end):
+    """Return the end of a group's rows, filled up to whole vectors."""
+    return begin + (end - begin + U(WIDTH - 1)) // U(WIDTH) * U(WIDTH)
+
+
 @kernel
 def put_panel(addresses, shift, weight, size, start, order, panel):
     """Write the columns in the order of the groups: panel[i, k] = √w (x_i[order[k]] - shift[g, i]).
@@ -236,13 +243,10 @@ def put_panel(addresses, shift, weight, size, start, order, panel):
         if size[g] < FEW_ROWS:
             continue
         a, b = U(start[g]), U(start[g] + size[g])
-        k = a
-        while k < b:
+        for k in range(a, b):
             roots[k] = 1.0 if weight is None else np.sqrt(weight[U(order[k])])
-            k += U(1)
-        while (k - a) % U(WIDTH) != U(0):
+        for k in range(b, filled(a, b)):
             roots[k] = 0.0
-            k += U(1)
     for i in range(addresses.size):
         address, out = addresses[i], panel[i]
         for g in range(size.size):
@@ -250,14 +254,11 @@ def put_panel(addresses, shift, weight, size, start, order, panel):
                 continue
             a, b = U(start[g]), U(start[g] + size[g])
             centre = shift[g, i]
-            k = a
-            while k < b:
+            for k in range(a, b):
                 d = number_at(address, U(order[k])) - centre
                 out[k] = d if weight is None else d * roots[k]
-                k += U(1)
-            while (k - a) % U(WIDTH) != U(0):
+            for k in range(b, filled(a, b)):
                 out[k] = 0.0
-                k += U(1)
 
 
 @kernel

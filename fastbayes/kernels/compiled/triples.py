@@ -23,8 +23,10 @@ ROWS = 4096
 _CODES = writes("uint32", 2)
 _SHAPE = (_CODES, reads("int64"), reads("uint16"), "int64", reads("int64"), "int64")
 SIGNATURES = {
-    "add_rows": [(*_SHAPE, _CODES, writes("int32"), writes("int64"))],
-    "add_weights": [(*_SHAPE, _CODES, reads("float64"), writes("float64"))],
+    "add_rows": [
+        (*_SHAPE, _CODES, weight, writes("int32"), writes(cell))
+        for weight, cell in (("none", "int64"), (reads("float64"), "float64"))
+    ],
 }
 
 
@@ -56,20 +58,18 @@ def add_triple_counts(
     told = readonly(sizes), readonly(y.astype(np.uint16)), n_classes, readonly(starts)
     if out.dtype == np.float64 and weight is None:
         weight = np.ones(len(y))
+    weight = None if weight is None else readonly(weight)
+    counts = borrow("triple_counts", (ROWS,), np.int32)
     for lo in range(0, len(y), ROWS):
         n = min(ROWS, len(y) - lo)
         for row, column in zip(codes, columns, strict=True):
             row[:n] = column[lo : lo + n]
-        if weight is None:
-            counts = borrow("triple_counts", (ROWS,), np.int32)
-            add_rows(codes, *told, lo, last, counts, out)
-        else:
-            add_weights(codes, *told, lo, last, readonly(weight), out)
+        add_rows(codes, *told, lo, last, weight, counts, out)
 
 
 @kernel
-def add_rows(codes, sizes, y, n_classes, starts, lo, last, counts, out):
-    """Add 1 for each row from lo on.
+def add_rows(codes, sizes, y, n_classes, starts, lo, last, weight, counts, out):
+    """Add 1 or its weight for each row from lo on, weights in row order.
 
     codes      IN   (m, rows) uint32   codes of these rows
     sizes      IN   (m,) int64
@@ -78,8 +78,9 @@ def add_rows(codes, sizes, y, n_classes, starts, lo, last, counts, out):
     starts     IN   (n_triples,) int64
     lo         IN   first row
     last       OUT  (m + 1, rows) uint32   scratch: x_k K + y, and below x_i sizes[j] + x_j
+    weight     IN   (n,) float64 of all rows, or None
     counts     OUT  (4 or more,) int32   scratch
-    out        OUT  int64
+    out        OUT  int64, float64 with weights
     """
     m, n, q = codes.shape[0], min(codes.shape[1], y.size - lo), 0
     both = last[m]
@@ -95,6 +96,10 @@ def add_rows(codes, sizes, y, n_classes, starts, lo, last, counts, out):
                 step, digit, start = U(sizes[k] * n_classes), last[k], U(starts[q])
                 cells = sizes[i] * sizes[j] * sizes[k] * n_classes
                 q += 1
+                if weight is not None:
+                    for r in range(n):
+                        out[start + U(both[r]) * step + U(digit[r])] += weight[lo + r]
+                    continue
                 if 4 * cells > n or 4 * cells > counts.size:
                     for r in range(n):
                         out[start + U(both[r]) * step + U(digit[r])] += 1
@@ -114,28 +119,3 @@ def add_rows(codes, sizes, y, n_classes, starts, lo, last, counts, out):
                     at = U(cell)
                     total = counts[a + at] + counts[b + at] + counts[c + at] + counts[d + at]
                     out[start + at] += total
-
-
-@kernel
-def add_weights(codes, sizes, y, n_classes, starts, lo, last, weight, out):
-    """Add the weight of each row from lo on, in row order.
-
-    codes, sizes, y, n_classes, starts, lo, last  as in `add_rows`
-    weight  IN   (n,) float64   weights of all rows
-    out     OUT  float64
-    """
-    m, n, q = codes.shape[0], min(codes.shape[1], y.size - lo), 0
-    both = last[m]
-    for k in range(m):
-        for r in range(n):
-            last[k, r] = codes[k, r] * np.uint32(n_classes) + y[lo + r]
-    for i in range(m - 2):
-        for j in range(i + 1, m - 1):
-            size = np.uint32(sizes[j])
-            for r in range(n):
-                both[r] = codes[i, r] * size + codes[j, r]
-            for k in range(j + 1, m):
-                step, digit, start = U(sizes[k] * n_classes), last[k], U(starts[q])
-                q += 1
-                for r in range(n):
-                    out[start + U(both[r]) * step + U(digit[r])] += weight[lo + r]

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastbayes.kernels.numpy.count import add_rows
+
 
 def add_pair_counts(
     columns: Sequence[NDArray[np.unsignedinteger]] | NDArray[np.unsignedinteger],
@@ -22,8 +24,6 @@ def add_pair_counts(
 ) -> None:
     """Add one block of rows to class-conditional counts of pairs; see the compiled twin."""
     classes = y.astype(np.intp)
-    if out.dtype == np.float64 and weight is None:
-        weight = np.ones(len(y))
     # Codes times what a step in them skips, for all pairs of a column.
     outer = {int(i): columns[i].astype(np.intp) for i in np.unique(first)}
     inner = {int(j): columns[j] * np.intp(n_classes) + classes for j in np.unique(second)}
@@ -31,9 +31,4 @@ def add_pair_counts(
         step = int(sizes[j]) * n_classes
         cells = out[start : start + int(sizes[i]) * step]
         index = outer[i] * step + inner[j]
-        if weight is not None:  # bincount would sum from zero: other bits than adding on
-            np.add.at(cells, index, weight)
-        elif cells.size > 4 * len(y):  # bincount would clear and add more cells than rows hit
-            np.add.at(cells, index, 1)
-        else:
-            cells += np.bincount(index, minlength=cells.size)
+        add_rows(index, weight, cells)

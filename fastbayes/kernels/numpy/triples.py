@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastbayes.kernels.numpy.count import add_rows
+
 
 def add_triple_counts(
     columns: Sequence[NDArray[np.unsignedinteger]],
@@ -19,8 +21,6 @@ def add_triple_counts(
     out: NDArray[Any],
 ) -> None:
     """Add one block of rows to class-conditional counts of triples; see the compiled twin."""
-    if out.dtype == np.float64 and weight is None:
-        weight = np.ones(len(y))
     m, q = len(columns), 0
     outer = [column.astype(np.intp) for column in columns]
     inner = [column * n_classes + y for column in outer]
@@ -32,9 +32,4 @@ def add_triple_counts(
                 cells = out[start : start + int(sizes[i] * sizes[j]) * step]
                 index = both * step + inner[k]
                 q += 1
-                if weight is not None:  # bincount would sum from zero: other bits than adding on
-                    np.add.at(cells, index, weight)
-                elif cells.size > 4 * len(y):  # bincount would clear and add more than rows hit
-                    np.add.at(cells, index, 1)
-                else:
-                    cells += np.bincount(index, minlength=cells.size)
+                add_rows(index, weight, cells)
