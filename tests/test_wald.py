@@ -17,6 +17,7 @@ from fastbayes.core.layout import Layout
 from fastbayes.core.schema import Feature, Schema
 from fastbayes.models.logistic import wald
 from fastbayes.models.logistic.linear import Coefficients
+from fastbayes.models.logistic.logistic_model import Fit
 from fastbayes.models.logistic.wald import check_wald, information
 
 
@@ -153,9 +154,9 @@ def curvature(layout, strength):
 
 def table_of(case, hessian, references, level=0.95):
     told = Coefficients.from_theta(case.theta, case.layout)
-    return wald.coefficient_table(
-        told, case.schema, case.layout, hessian=hessian, references=references, level=level
-    )
+    known = None if references is None else np.array(references)
+    fit = Fit(told, case.layout, information=hessian, references=known)
+    return wald.wald_table(fit, case.schema, level)
 
 
 def treated(case, references):

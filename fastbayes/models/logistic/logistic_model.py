@@ -21,6 +21,8 @@ from fastbayes.models.logistic.minimise import Found
 from fastbayes.statistics.bundle import Statistics
 
 PREFIX = "logistic."
+HEADER = ("converged", "n_iter", "norm", "objective")
+STANDS = ("sizes", "center", "scale")
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,29 +66,20 @@ class Fit:
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return a header and named arrays from which `from_state` rebuilds."""
-        header = {"converged": self.converged, "n_iter": self.n_iter, "norm": self.norm,
-                  "objective": self.objective}  # fmt: skip
+        told = {name: getattr(self, name) for name in ("trace", "information", "references")}
+        layout, memory = self.layout, self.memory
         parts: dict[str, Mapping[str, NDArray[Any]]] = {
             "coefficients": self.coefficients.arrays(),
-            "told": {"trace": self.trace},
+            "told": {name: array for name, array in told.items() if array is not None},
+            "layout": {} if layout is None else {n: getattr(layout, n) for n in STANDS},
+            "memory": {} if memory is None else memory.arrays(),
         }
-        for name in ("information", "references"):
-            if getattr(self, name) is not None:
-                parts["told"] = {**parts["told"], name: getattr(self, name)}
-        if self.layout is not None:
-            parts["layout"] = {
-                "sizes": self.layout.sizes,
-                "center": self.layout.center,
-                "scale": self.layout.scale,
-            }
-        if self.memory is not None:
-            parts["memory"] = self.memory.arrays()
         named = {
             f"{PREFIX}{part}.{name}": array
             for part, arrays in parts.items()
             for name, array in arrays.items()
         }
-        return header, named
+        return {name: getattr(self, name) for name in HEADER}, named
 
     @classmethod
     def from_state(cls, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:

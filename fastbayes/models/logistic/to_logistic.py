@@ -115,19 +115,25 @@ def of_naive_bayes(
 
 
 def of_categories(
-    facts: ClassFacts, tables: Sequence[Floats], counts: Sequence[Floats]
+    facts: ClassFacts,
+    tables: Sequence[Floats],
+    counts: Sequence[Floats],
+    above: float | None = None,
 ) -> LinearForm:
     """Return naive Bayes over codes 0, 1, ... as a linear model.
 
     facts   Names and classes.
     tables  (S_j, n_classes) ln P(v | c) of each feature.
     counts  (S_j, n_classes) of each feature.
+    above   The two codes say whether a number is above this threshold; None: codes are values.
     """
     labels = facts.classes.tolist()
     _check_prior(facts.log_prior, labels)
     check_tables(tables, facts.names, [range(len(t)) for t in tables], labels, facts.smoothed)
     features = [
         Feature(name, "categorical", pa.array(range(len(table)), pa.int64()))
+        if above is None
+        else Feature.binned(name, [above])
         for name, table in zip(facts.names, tables, strict=True)
     ]
     neutral = np.zeros((2, len(labels)))
@@ -135,21 +141,6 @@ def of_categories(
     offsets = np.cumsum([0, *(len(table) + 2 for table in tables)])
     none = np.empty(0), np.empty((0, len(labels)))
     coefficients = Coefficients.of(facts.log_prior, np.concatenate(rows), offsets, *none)
-    return LinearForm(_statistics(facts, features, counts), coefficients)
-
-
-def of_bins(
-    facts: ClassFacts, tables: Sequence[Floats], counts: Sequence[Floats], above: float
-) -> LinearForm:
-    """Return naive Bayes over indicators of numbers above a threshold as a linear model.
-
-    facts           Names and classes.
-    tables, counts  (2, n_classes) of each feature, as in `of_categories`: up to the threshold, and
-                    above it.
-    above           The threshold.
-    """
-    _, coefficients = of_categories(facts, tables, counts)
-    features = [Feature.binned(name, [above]) for name in facts.names]
     return LinearForm(_statistics(facts, features, counts), coefficients)
 
 
