@@ -17,7 +17,6 @@ from fastbayes.core.layout import Layout
 from fastbayes.core.schema import Feature, Schema
 from fastbayes.models.logistic import wald
 from fastbayes.models.logistic.linear import Coefficients
-from fastbayes.models.logistic.logistic_model import Fit
 from fastbayes.models.logistic.wald import check_wald, information
 
 
@@ -155,8 +154,7 @@ def curvature(layout, strength):
 def table_of(case, hessian, references, level=0.95):
     told = Coefficients.from_theta(case.theta, case.layout)
     known = None if references is None else np.array(references)
-    fit = Fit(told, case.layout, information=hessian, references=known)
-    return wald.wald_table(fit, case.schema, level)
+    return wald.wald_table(told, case.layout, hessian, known, case.schema, level)
 
 
 def treated(case, references):

@@ -15,7 +15,7 @@ from fastbayes.models.estimator.loo_base import (
     own_likelihood,
     without,
 )
-from fastbayes.models.joint.joint_table import JointTableScorer, distinct_codes
+from fastbayes.models.joint.joint import JointTableScorer, distinct_codes
 
 
 class LooJoint(LooScorer):

@@ -25,12 +25,15 @@ from fastbayes.models.joint.cell_gaussians import (
     FLOOR,
     Backing,
     CellDensities,
+    CellMixture,
+    MixtureScorer,
     Numbers,
     log_density,
     merged,
+    stretches,
+    summed,
 )
-from fastbayes.models.joint.cell_mixture import CellMixture, MixtureScorer, stretches, summed
-from fastbayes.models.joint.joint_table import Bools, Ints, distinct_codes, patterns
+from fastbayes.models.joint.joint import Bools, Ints, distinct_codes, patterns
 from fastbayes.models.numeric.covariance import diagonal
 from fastbayes.statistics.cell_scatter import GroupMoments
 from fastbayes.statistics.class_moments import LEAST_SHARE, two_sum

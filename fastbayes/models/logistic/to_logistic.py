@@ -51,8 +51,7 @@ def logistic(model: Any, params: Mapping[str, Any]) -> LogisticRegression:
     model   A model that says how it is linear.
     params  Parameters of the logistic regression.
     """
-    from fastbayes.models.logistic.logistic import LogisticRegression
-    from fastbayes.models.logistic.logistic_model import Fit
+    from fastbayes.models.logistic.logistic import Fit, LogisticRegression
 
     model._check_fitted()
     linear = model._linear()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
@@ -24,7 +24,6 @@ from fastbayes.kernels.numpy.linear import with_pairs
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.logistic.linear import Coefficients
 from fastbayes.models.logistic.logistic_fit import penalty_of
-from fastbayes.models.logistic.logistic_model import Fit
 from fastbayes.scan import engine
 from fastbayes.scan.packed_rows import Reading
 from fastbayes.statistics.bundle import Statistics
@@ -54,15 +53,17 @@ def check_wald(layout: Layout, *, first: bool) -> None:
         )
 
 
-def with_information(fit: Fit, model: Any, reading: Reading, stats: Statistics) -> Fit:
-    """Return a fit with what standard errors are made of.
+def observed(
+    model: Any, reading: Reading, coefficients: Coefficients, stats: Statistics
+) -> tuple[Floats, NDArray[np.int64] | None]:
+    """Return the second derivatives of the objective, and the values that others are held against.
 
-    fit      To rows.
-    model    To which it belongs.
-    reading  Which rows.
-    stats    Their counts.
+    model         Whose penalty it has; "l2" tells the values of a column apart: no references.
+    reading       Which rows.
+    coefficients  Where they are taken.
+    stats         Counts of the rows.
     """
-    found = information_of(reading, fit.coefficients)
+    found = information_of(reading, coefficients)
     layout, values = reading.layout, stats.values
     references = None
     if model._penalty == "l2":
@@ -73,7 +74,7 @@ def with_information(fit: Fit, model: Any, reading: Reading, stats: Statistics) 
         # The value that most rows have, the first of equals, -1 where there is none.
         counted = [values.of(j).sum(axis=1) for j in range(len(layout.sizes))]
         references = np.array([n.argmax() if len(n) else -1 for n in counted], np.int64)
-    return replace(fit, information=found, references=references)
+    return found, references
 
 
 def information(coefficients: Coefficients, layout: Layout, batch: Batch, weight: Any) -> Floats:
@@ -237,8 +238,9 @@ def contrasts(
                 feature without values. None for coefficients as they are.
     """
     rows, features = layout.rows, schema.categorical
-    places = {(j,): at for j, at in enumerate(rows.values.tolist())}
-    places |= dict(zip(layout.pairs, rows.pairs.tolist(), strict=True))
+    places: dict[tuple[int, ...], int] = {(j,): at for j, at in enumerate(rows.values.tolist())}
+    for pair, first in zip(layout.pairs, rows.pairs.tolist(), strict=True):
+        places[pair] = first
 
     def at(some: tuple[int, ...], codes: Mapping[int, int]) -> int:
         """Return the row of these values of some features."""
@@ -332,23 +334,32 @@ class Covariance:
         return np.where(outside <= OUTSIDE * length, found, np.nan)
 
 
-def wald_table(fit: Fit, schema: Schema, level: float) -> pa.Table:
-    """Return the coefficients of a fit, with Wald intervals where there is their information.
+def wald_table(
+    c: Coefficients,
+    layout: Layout | None,
+    hessian: Floats | None,
+    known: NDArray[np.int64] | None,
+    schema: Schema,
+    level: float,
+) -> pa.Table:
+    """Return coefficients, with Wald intervals where there is their information.
 
-    fit     Of a model; classes are compared with the first one where values have references, else
-            with their mean.
-    schema  Its columns and classes.
-    level   Probability of an interval.
+    c        Of a model.
+    layout   Where they stood when they were fitted.
+    hessian  (n_outputs, n_outputs, n_rows, n_rows) of what was minimised, None for no intervals.
+    known    References as in `contrasts`: classes are then compared with the first one, else with
+             their mean.
+    schema   Columns and classes.
+    level    Probability of an interval.
 
     Raises ValueError when the level is not between 0 and 1.
     """
     real = isinstance(level, (int, float, np.number)) and not isinstance(level, bool)
     if not (real and 0 < level < 1):
         raise ValueError(f"level={level!r}: use a number between 0 and 1, such as 0.95")
-    c, layout, hessian = fit.coefficients, fit.layout, fit.information
     if layout is None or hessian is None:
         layout = c.layout()
-    references = None if fit.references is None else fit.references.tolist()
+    references = None if known is None else known.tolist()
     lines = list(contrasts(schema, layout, references))
     m, n, labels = layout.n_outputs, len(lines), schema.classes
     of_outputs, classes = np.eye(m), np.arange(m)

@@ -24,6 +24,7 @@ from fastbayes.models.estimator.table_rows import TableRows
 from fastbayes.models.estimator.unavailable import unavailable
 from fastbayes.models.numeric.conjugate import check_prior, expected, predictive, prior_of
 from fastbayes.models.numeric.covariance import (
+    ClassDensities,
     CovarianceRule,
     MomentSums,
     Normals,
@@ -32,7 +33,6 @@ from fastbayes.models.numeric.covariance import (
     spherical,
     whitening,
 )
-from fastbayes.models.numeric.densities import ClassDensities
 from fastbayes.scan import engine
 from fastbayes.statistics.bundle import Statistics
 
