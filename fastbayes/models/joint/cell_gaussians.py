@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,11 +27,12 @@ from fastbayes.models.joint.joint import (
 )
 from fastbayes.models.numeric.covariance import (
     TOLERANCE,
+    ClassDensities,
     CovarianceRule,
-    correlations,
     diagonal,
-    inverse_factor,
+    normals_of,
     regular,
+    standardised,
 )
 from fastbayes.statistics.cell_scatter import GroupMoments, pooled
 from fastbayes.statistics.class_moments import two_sum
@@ -80,20 +82,6 @@ def merged(groups: GroupMoments, parent: Backing, kappa: float) -> Backing:
         return Backing(mean, rest, w * own + (1 - w) * parent.covariance + w * (1 - w) * between)
 
 
-class CellDensities(NamedTuple):
-    """Normal densities as they are scored.
-
-    mean, rest  (n, p)
-    whiten      (n, p, p) lower triangular: what makes deviations independent, of variance 1
-    level       (n,) ln of the density at its peak
-    """
-
-    mean: Floats
-    rest: Floats
-    whiten: Floats
-    level: Floats
-
-
 class Numbers:
     """Numbers of rows, by which of them are known.
 
@@ -127,11 +115,13 @@ class Numbers:
         return self._parts[which]
 
 
-def log_density(x: Floats, rows: Ints, at: Ints, densities: CellDensities, job: float) -> Floats:
+def log_density(x: Floats, rows: Ints, at: Ints, densities: ClassDensities, job: float) -> Floats:
     """Return ln of the density of pairs of a row of x and a density, (n_pairs,)."""
     if not x.shape[1]:
         return np.zeros(len(rows))
-    q = dispatch.load("joint_codes", job).squared_distances(x, rows, at, densities[:3])
+    parts = densities.mean, densities.rest, densities.whiten
+    whitened = tuple(np.ascontiguousarray(part) for part in parts)
+    q = dispatch.load("joint_codes", job).squared_distances(x, rows, at, whitened)
     return np.asarray(densities.level[at] - 0.5 * np.fmin(q, FARTHEST))
 
 
@@ -143,7 +133,6 @@ class CellGaussians:
     inside          (n,) whether each is a cell in which every column is observed; others tell of
                     their class.
     kappa           Pseudo-rows of the class in each cell.
-    n_classes       Classes.
     names, classes  Names of the numeric columns, and labels of the classes.
 
     Attributes
@@ -154,7 +143,7 @@ class CellGaussians:
     shrunk                  Whether the covariance of all rows is singular, and was drawn to its
                             diagonal.
     of_class, groups        Moments of the classes, and of the cells that have a density.
-    mean, rest, covariance  (n_cells + n_classes, ...) of the densities.
+    densities               Of the cells, then of the classes.
 
     Raises DataError when no row is complete, or squares of values overflow.
     """
@@ -210,26 +199,15 @@ class CellGaussians:
             self.undefined |= self.singular(found.covariance)
             safe = _at(self._classes, self.labels)
             found = _where(~self.undefined, found, safe)
-        parts = zip(found, self._classes, strict=True)
-        self.mean, self.rest, self.covariance = (np.concatenate(pair) for pair in parts)
-        whiten, level = self.whitened(self.covariance, self.kept)
-        self._all = CellDensities(self.mean, self.rest, whiten, level)
-        self._patterns: Patterns[CellDensities] = Patterns(PATTERNS)
-
-    # -- matrices ------------------------------------------------------------------------------
-
-    def _correlated(self, covariance: Floats) -> tuple[Floats, Floats]:
-        """Return deviations, 1 where a column does not vary, and correlations."""
-        here = np.broadcast_to(self.kept, covariance.shape[:-1])
-        least = np.finfo(np.float64).tiny
-        deviation = np.sqrt(np.where(here, np.maximum(diagonal(covariance), least), 1.0))
-        return deviation, correlations(covariance, deviation, here)
+        every_one = Backing(*map(np.concatenate, zip(found, self._classes, strict=True)))
+        self.densities = ClassDensities(normals_of(*every_one, self.kept))
+        self._patterns: Patterns[ClassDensities] = Patterns(PATTERNS)
 
     def singular(self, covariance: Floats) -> NDArray[np.bool_]:
         """Return which covariances have no inverse, by their correlations."""
         if not len(self.kept):
             return np.zeros(len(covariance), np.bool_)
-        values = np.linalg.eigvalsh(self._correlated(covariance)[1])
+        values = np.linalg.eigvalsh(standardised(covariance, self.kept)[1])
         return np.asarray(values[:, 0] < TOLERANCE * values[:, -1])
 
     def regular(self, found: Backing, n: Floats) -> tuple[Backing, NDArray[np.bool_]]:
@@ -244,7 +222,7 @@ class CellGaussians:
         covariance[:, every, every] = np.maximum(covariance[:, every, every], floor)
         for low in range(0, len(n), step := max(1, CHUNK // p**2)):
             some = slice(low, low + step)
-            deviation, correlation = self._correlated(covariance[some])
+            deviation, correlation = standardised(covariance[some], self.kept)
             share, size = np.zeros(len(correlation)), np.array([max(int(self.kept.sum()), 1)])
             better, _, bad = regular(correlation, share, n[some], size, self._rule)
             if bad.any():
@@ -253,15 +231,6 @@ class CellGaussians:
                 covariance[some] = np.where(bad[:, None, None], scaled, covariance[some])
         return found._replace(covariance=covariance), sick
 
-    def whitened(self, covariance: Floats, kept: NDArray[np.bool_]) -> tuple[Floats, Floats]:
-        """Return what turns deviations into independent ones, and the logarithm of the peak."""
-        deviation = np.sqrt(np.where(kept, diagonal(covariance), 1.0))
-        here = np.broadcast_to(kept, deviation.shape)
-        inverse = inverse_factor(correlations(covariance, deviation, here))
-        whiten = np.where(here[:, :, None], inverse, 0.0) / deviation[:, None, :]
-        logs = np.log(diagonal(inverse)).sum(axis=1) - np.log(deviation).sum(axis=1)
-        return whiten, logs - 0.5 * math.log(2 * math.pi) * int(kept.sum())
-
     # -- densities -----------------------------------------------------------------------------
 
     def log_density(self, x: Numbers, rows: Ints, at: Ints, job: float) -> Floats:
@@ -269,55 +238,25 @@ class CellGaussians:
 
         Missing numbers are integrated out.
 
-        x         Numbers of the rows.
         rows, at  (n_pairs,) row and density of each pair.
         job       Cells of the job, on which numpy or compiled kernels are chosen.
         """
         if not len(self.kept) or not len(rows):
             return np.zeros(len(rows))
         if x.whole:
-            return log_density(x.columns, rows, at, self._all, job)
+            return log_density(x.columns, rows, at, self.densities, job)
         result, of = np.empty(len(rows)), x.of[rows]
         for which in np.flatnonzero(np.bincount(of, minlength=len(x.known))).tolist():
-            here = np.flatnonzero(of == which)
-            known = x.known[which]
-            if known.all():
-                result[here] = log_density(x.columns, rows[here], at[here], self._all, job)
-                continue
-            if self.covariance.size <= KEPT:
-                densities, where = self._marginal(known, None), at[here]
-            else:
-                some, where = np.unique(at[here], return_inverse=True)
-                densities, where = self._marginal(known, some), where.ravel()
-            part = x.part(which)
+            here, known = np.flatnonzero(of == which), x.known[which]
+            densities, where, part = self.densities, at[here], x.columns
+            if not known.all():
+                part = x.part(which)
+                if self.densities.found.correlation.size <= KEPT:
+                    densities = self._patterns.of(known, partial(self.densities.of, known))
+                else:
+                    some, where = np.unique(where, return_inverse=True)
+                    densities, where = self.densities.of(known, some), where.ravel()
             result[here] = log_density(part, rows[here], where, densities, job)
-        return result
-
-    def _marginal(self, known: NDArray[np.bool_], some: Ints | None) -> CellDensities:
-        """Return the densities of some columns: of all cells, which are kept, or of some."""
-
-        def made() -> CellDensities:
-            places, mine = np.flatnonzero(known), slice(None) if some is None else some
-            covariance = self.covariance[mine][:, places[:, None], places]
-            whiten, level = self.whitened(covariance, self.kept[places])
-            mean, rest = (np.ascontiguousarray(p[mine][:, places]) for p in (self.mean, self.rest))
-            return CellDensities(mean, rest, whiten, level)
-
-        return self._patterns.of(known, made) if some is None else made()
-
-    def drawn(self, at: Ints, random: np.random.Generator) -> Floats:
-        """Return a row of numbers from each of these densities, (n, p)."""
-        normal = random.standard_normal((len(at), len(self.names)))
-        result = np.empty_like(normal)
-        order = np.argsort(at, kind="stable")
-        ends = np.flatnonzero(np.diff(at[order], append=-1)) + 1
-        begin = 0
-        for end in ends.tolist():
-            rows = order[begin:end]
-            g, begin = int(at[rows[0]]), end
-            deviation, correlation = self._correlated(self.covariance[g : g + 1])
-            factor = np.linalg.cholesky(correlation[0]) * (deviation[0] * self.kept)[:, None]
-            result[rows] = self.mean[g] + (self.rest[g] + normal[rows] @ factor.T)
         return result
 
 
@@ -403,7 +342,6 @@ class CellMixture:
         """Return ln P(v, x | c), (n_rows, n_classes).
 
         group, codes  (n_rows,) the cell of each row, and (m, n_cells) the codes of these cells.
-        x             Numbers of the rows.
         job           Cells of the job, on which numpy or compiled kernels are chosen.
         """
         out = np.empty((len(group), self.n_classes))

@@ -242,7 +242,7 @@ class JointGaussian(Classifier):
         drawn = drawn_cells(mixture.table, codes, random, counted=not mixture.backs)
         at = mixture.found(drawn, codes)
         at = np.where(at < 0, len(mixture.keys) + codes, at)
-        numbers = iter(mixture.gaussians.drawn(at, random).T)
+        numbers = iter(mixture.gaussians.densities.drawn(at, random, cells=True).T)
         values = iter(drawn)
         return {
             feature.name: next(numbers)

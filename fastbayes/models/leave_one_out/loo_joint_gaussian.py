@@ -24,7 +24,6 @@ from fastbayes.models.joint.cell_gaussians import (
     CHUNK,
     FLOOR,
     Backing,
-    CellDensities,
     CellMixture,
     MixtureScorer,
     Numbers,
@@ -34,7 +33,7 @@ from fastbayes.models.joint.cell_gaussians import (
     summed,
 )
 from fastbayes.models.joint.joint import Bools, Ints, distinct_codes, patterns
-from fastbayes.models.numeric.covariance import diagonal
+from fastbayes.models.numeric.covariance import ClassDensities, diagonal, normals_of
 from fastbayes.statistics.cell_scatter import GroupMoments
 from fastbayes.statistics.class_moments import LEAST_SHARE, two_sum
 
@@ -215,7 +214,5 @@ class _Own:
             cell = cell._replace(n=np.where(own, cell.n, 0.0))
             parent = merged(cell, parent, gaussians.kappa)
         found = gaussians.regular(parent, np.maximum(self.gone[rows], 1.0))[0]
-        whiten, level = gaussians.whitened(found.covariance, gaussians.kept)
-        every = np.arange(len(rows))
-        densities = CellDensities(found.mean, found.rest, whiten, level)
+        every, densities = np.arange(len(rows)), ClassDensities(normals_of(*found, gaussians.kept))
         return log_density(x, every, every, densities, self.job)

@@ -36,7 +36,6 @@ MOST = 2_000
 def check_wald(layout: Layout, *, first: bool) -> None:
     """Raise DataError where there can be no standard errors.
 
-    layout  Where the coefficients stand.
     first   Whether these are all rows so far.
     """
     if not first:
@@ -59,9 +58,6 @@ def observed(
     """Return the second derivatives of the objective, and the values that others are held against.
 
     model         Whose penalty it has; "l2" tells the values of a column apart: no references.
-    reading       Which rows.
-    coefficients  Where they are taken.
-    stats         Counts of the rows.
     """
     found = information_of(reading, coefficients)
     layout, values = reading.layout, stats.values
@@ -80,8 +76,6 @@ def observed(
 def information(coefficients: Coefficients, layout: Layout, batch: Batch, weight: Any) -> Floats:
     """Return the Hessian of the negative log likelihood of some rows.
 
-    coefficients  Where it is taken.
-    layout        Where each coefficient stands.
     batch         Rows, encoded by the schema of the model.
     weight        (n_rows,), None where every row weighs 1.
 
@@ -113,7 +107,6 @@ def information_of(reading: Reading, coefficients: Coefficients) -> Floats:
     """Return the Hessian of the negative log likelihood of all rows, as `information` does.
 
     reading       Which rows, their weights and the layout.
-    coefficients  Where it is taken.
     """
     layout, encoder = reading.layout, reading.encoder()
 
@@ -230,8 +223,6 @@ def contrasts(
 ) -> Iterator[Contrast]:
     """Yield the intercept, then what each value, number and pair of values adds.
 
-    schema      Columns.
-    layout      Where the coefficients stand.
     references  The value of each categorical feature that the others are compared with: then a
                 value is a row of it and of references less a row of references, a pair what it adds
                 beyond both its values, and the intercept a row of references and zeros; -1 of a
@@ -344,13 +335,10 @@ def wald_table(
 ) -> pa.Table:
     """Return coefficients, with Wald intervals where there is their information.
 
-    c        Of a model.
     layout   Where they stood when they were fitted.
     hessian  (n_outputs, n_outputs, n_rows, n_rows) of what was minimised, None for no intervals.
     known    References as in `contrasts`: classes are then compared with the first one, else with
              their mean.
-    schema   Columns and classes.
-    level    Probability of an interval.
 
     Raises ValueError when the level is not between 0 and 1.
     """

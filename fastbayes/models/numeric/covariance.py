@@ -98,8 +98,6 @@ def normals(
 ) -> Normals:
     """Return the densities of maximum likelihood, or unbiased, with what was done to get them.
 
-    sums  Of the rows.
-    rule  How to estimate.
     only  Positions of the classes whose densities are wanted, where they have covariances of their
           own; None: all.
 
@@ -195,6 +193,21 @@ def correlations(covariance: Floats, deviation: Floats, kept: NDArray[np.bool_])
     result = covariance / deviation[..., :, None] / deviation[..., None, :]
     result = np.where(kept[..., :, None] & kept[..., None, :], result, 0.0)
     return with_ones(result)
+
+
+def standardised(covariance: Floats, kept: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+    """Return deviations, 1 of a feature that is not kept, and correlations of (..., p, p)."""
+    here = np.broadcast_to(kept, covariance.shape[:-1])
+    least = np.finfo(np.float64).tiny
+    deviation = np.sqrt(np.where(here, np.maximum(diagonal(covariance), least), 1.0))
+    return deviation, correlations(covariance, deviation, here)
+
+
+def normals_of(mean: Floats, rest: Floats, covariance: Floats, kept: NDArray[np.bool_]) -> Normals:
+    """Return normal densities of given covariances, (n, p, p), none of them singular."""
+    known, n = (*standardised(covariance, kept), kept), len(mean)
+    nothing_done = np.zeros(n), np.zeros(n, np.bool_), np.zeros(mean.shape, np.bool_)
+    return Normals(mean, rest, *known, None, *nothing_done)
 
 
 def with_ones(matrix: Floats) -> Floats:
@@ -396,8 +409,6 @@ def log_densities(found: Normals, x: Floats) -> Floats:
 def log_shape(distance: Floats, p: Any, dof: Floats | None, logs: Floats | None = None) -> Floats:
     """Return the log density of p coordinates of covariance, or scale, I by squared distance.
 
-    distance  Squared, from the mean.
-    p         Number of coordinates.
     dof       Degrees of freedom of Student's t; None: normal.
     logs      Of Student's t: logarithms of the squared distances, where these overflow.
     """
@@ -413,8 +424,6 @@ class ClassDensities:
     """Normal densities, or Student's t, of the classes: ln f(x) = level - |W (x - mean)|²/2.
 
     Or level - (dof + p)/2 ln(1 + |W (x - mean)|²/dof).
-
-    found  What was estimated.
 
     Attributes
     ----------
@@ -444,16 +453,16 @@ class ClassDensities:
         """What a scorer of rows without missing values takes."""
         return self.mean, self.rest, self.whiten, self.level, self.dof
 
-    def of(self, known: NDArray[np.bool_]) -> ClassDensities:
-        """Return the exact marginal densities of some of the features."""
+    def of(self, known: NDArray[np.bool_], which: Any = slice(None)) -> ClassDensities:
+        """Return the exact marginal densities of some of the features, of all or some classes."""
         f = self.found
         some = f._replace(
-            mean=f.mean[:, known],
-            rest=f.rest[:, known],
-            deviation=f.deviation[:, known],
-            correlation=f.correlation[:, known][:, :, known],
+            mean=f.mean[which][:, known],
+            rest=f.rest[which][:, known],
+            deviation=f.deviation[which][:, known],
+            correlation=f.correlation[which][:, known][:, :, known],
             kept=f.kept[known],
-            floored=f.floored[:, known],
+            floored=f.floored[which][:, known],
         )
         return ClassDensities(some)
 
@@ -517,18 +526,27 @@ class ClassDensities:
         scale = np.where(f.kept, f.deviation, 0.0)
         return np.asarray(scale[..., :, None] * f.correlation * scale[..., None, :])
 
-    def drawn(self, codes: NDArray[np.intp], random: np.random.Generator) -> Floats:
-        """Return a random row for each class code, (n_rows, p)."""
+    def drawn(
+        self, codes: NDArray[np.intp], random: np.random.Generator, *, cells: bool = False
+    ) -> Floats:
+        """Return a random row for each class code, (n_rows, p).
+
+        With `cells` factors are scaled first, by which a seed gives a JointGaussian the same bits.
+        """
         f = self.found
-        factor = np.linalg.cholesky(f.correlation)
-        scale = np.where(f.kept, f.deviation, 0.0)
         normal = random.standard_normal((len(codes), f.mean.shape[1]))
         if self.dof is not None:
             dof = self.dof[codes]
             normal /= np.sqrt(random.chisquare(dof) / dof)[:, None]
-        result = np.empty_like(normal)
-        for c in range(len(f.mean)):
-            here, g = codes == c, c % len(factor)
-            turned = (normal[here] @ factor[g].T) * scale[c % len(scale)]
-            result[here] = f.mean[c] + (f.rest[c] + turned)
+        result, order = np.empty_like(normal), np.argsort(codes, kind="stable")
+        for rows in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):
+            if len(rows):
+                c, g = codes[rows[0]], codes[rows[0]] % len(f.correlation)
+                scale = np.where(f.kept, f.deviation[g], 0.0)
+                factor = np.linalg.cholesky(f.correlation[g])
+                if cells:
+                    turned = normal[rows] @ (factor * scale[:, None]).T
+                else:
+                    turned = (normal[rows] @ factor.T) * scale
+                result[rows] = f.mean[c] + (f.rest[c] + turned)
         return result

@@ -54,7 +54,6 @@ def refuse(feature: Feature, *, void: bool) -> None:
 def what_was_done(model: Any, floored: NDArray[np.bool_], unknown: Sequence[Any]) -> Iterator[str]:
     """Yield what was done to a fitted `GaussianBayes` so that there are densities.
 
-    model    The model.
     floored  (n_classes, p) where a variance was raised.
     unknown  Labels of classes none of whose rows is complete.
     """
@@ -120,8 +119,6 @@ def discriminant_axes(prior: Floats, sums: MomentSums, found: Normals) -> Axes:
     """Return the axes of classes that share a covariance.
 
     prior  (n_classes,) how frequent the classes are.
-    sums   Moments of the rows.
-    found  Densities of the classes.
 
     References
     ----------

@@ -23,8 +23,6 @@ LEAST_SHARE = 1e-6
 class LooGaussians:
     """Log densities of numeric columns within each class, by the moments without each row.
 
-    moments   Of all rows.
-    weighted  Whether rows carry weights.
     options   Arguments of `smoothing.spread_of`: how variances are pooled, and so on.
 
     Attributes

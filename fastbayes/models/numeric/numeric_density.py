@@ -35,14 +35,11 @@ PAIRS = 20
 class ColumnValues:
     """The values of a numeric column in every class, as far as its sketch has them.
 
-    name      Of the column, for messages.
     points    For each class (n,) values, ascending; a range is told by its middle.
     least     For each class (n,) the least value that each of them stands for.
     weight    For each class (n,) rows, or the sum of their weights.
     ranges    The values of all classes, in ranges that they have in common.
     variance  (n_classes,) within each class, 0 where there is but one row or none.
-    within    Variance within all classes together.
-    overall   Variance of all rows.
     cells     Rows x columns of the statistics, or what pairs of values are worth: whether compiling
               pays.
     """
@@ -159,10 +156,8 @@ MOST_BINS = 1_024
 class HistogramDensity:
     """f(x | c) = (n_cb + alpha) / ((n_c + alpha B) width_b) for x in bin b of B.
 
-    values  The column.
     edges   (B - 1,) ascending: bin b of the inner ones is [edges[b - 1], edges[b]).
     counts  (B, n_classes) rows in each bin; the first and the last are empty.
-    alpha   Pseudo-count of each bin.
 
     Inner bins hold equal shares of all rows, as far as values allow: 2 n^(1/3) of them (Rice's
     rule), or one for each value where there are no more values, parted half way between values,
@@ -245,7 +240,6 @@ class HistogramDensity:
     def left_out(self, label: int, at: NDArray[np.int64], less: Floats) -> Floats:
         """Return the log density of a class at its own values, each with less weight.
 
-        label  The class.
         at     (n,) which of its values.
         less   (n,) how much less weight it has; the bins stay.
         """
@@ -336,7 +330,6 @@ class BinnedDensity(HistogramDensity):
     def left_out(self, label: int, at: NDArray[np.int64], less: Floats) -> Floats:
         """Return the log density of a class at its own values, each with less weight.
 
-        label  The class.
         at     (n,) which of its values.
         less   (n,) how much less weight it has; the bins stay.
         """
@@ -359,7 +352,6 @@ _NORMAL = 0.5 * math.log(2 * math.pi)
 class KernelDensity:
     """f(x | c) = sum_i w_i N(x; x_i, h_c²) / n_c, over the values x_i of class c.
 
-    values     The column.
     bandwidth  (n_classes,) h_c.
     floored    (n_classes,) where it was raised to the floor.
     spare      Bandwidth of all classes together, for a class without a known value.
@@ -450,7 +442,6 @@ class KernelDensity:
     def left_out(self, label: int, at: NDArray[np.int64], less: Floats) -> Floats:
         """Return the log density of a class at its own values, each with less weight.
 
-        label  The class.
         at     (n,) which of its values.
         less   (n,) how much less weight it has; the bandwidth stays.
         """
@@ -562,9 +553,7 @@ def densities(
 ) -> ColumnDensities:
     """Return the densities that a model is to have.
 
-    stats                   Statistics of the rows.
     kinds                   How columns are to be described.
-    alpha                   Pseudo-count of a bin.
     ddof, variance, var_floor  As `smoothing.gaussians` has them.
 
     Raises DataError when squares of values overflow, or a bandwidth is 0.
@@ -599,7 +588,6 @@ def best_kind(
 ) -> str:
     """Return the density of a column of largest leave-one-out log likelihood.
 
-    stats   Statistics of the rows.
     place   Of the column among the numeric ones.
     values  What the statistics say of it.
     made    The densities beside the Gaussian one, by kind.

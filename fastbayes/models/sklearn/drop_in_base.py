@@ -317,7 +317,6 @@ class DropIn(ArrayRows):
 def is_real(value: Any, least: float = 0.0) -> bool:
     """Return whether a parameter is a real number of at least this.
 
-    value  The parameter.
     least  The smallest number that is allowed.
 
     Returns: false for NaN and infinity.

@@ -675,8 +675,6 @@ class GaussianNB(DropIn):
 def class_moments(rows: ArrayRowsBlock) -> ClassMoments:
     """Return count, mean and scatter of each column within each class.
 
-    rows  Of finite numbers.
-
     Returns: of shape (n_features, n_classes).
     """
     n_rows, n_features = rows.X.shape
