@@ -329,19 +329,19 @@ def descent(
         step = -gradient / objective.total
         if rate is None:
             taken = line_search(objective, theta, value, gradient, 2 * length * step, ones)
-            if taken is None:
-                reason = AT_ROUNDING
-                break
+        else:
+            tried = theta + length * step
+            taken = (tried, *objective.value_gradient(tried))
+            if not taken[1] <= 1e3 * max(objective.total, abs(first)):
+                taken = None
+        if taken is None:
+            too_long = "the steps are too long: lower learning_rate"
+            reason = AT_ROUNDING if rate is None else too_long
+            break
+        if rate is None:
             moved = float(np.abs(taken[0] - theta).max())
             length = moved / max(float(np.abs(step).max()), 1e-300)
-            theta, value, gradient = taken
-            continue
-        moved_to = theta + length * step
-        reached, there = objective.value_gradient(moved_to)
-        if not math.isfinite(reached) or reached > 1e3 * max(objective.total, abs(first)):
-            reason = "the steps are too long: lower learning_rate"
-            break
-        theta, value, gradient = moved_to, reached, there
+        theta, value, gradient = taken
     norm = recorder.norm(gradient)
     return Found(theta, value, norm, not reason, n_iter, tuple(recorder.steps), reason)
 

@@ -19,7 +19,7 @@ from fastbayes.kernels import dispatch
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.loo_base import ROUNDING, without
 from fastbayes.models.estimator.sampling import value_codes
-from fastbayes.models.numeric.curves import Bumps, Curve, curve_of, flat, tabulated
+from fastbayes.models.numeric.curves import Bumps, Curve, LogSums, curve_of, flat, tabulated
 from fastbayes.models.numeric.loo_gaussian import LooGaussians
 from fastbayes.scan.density_spec import DensitySpec
 from fastbayes.statistics import ClassMoments
@@ -328,11 +328,7 @@ class BinnedDensity(HistogramDensity):
         return (len(sums) - 1) * sums.shape[1] + int((finer - 1).sum())
 
     def left_out(self, label: int, at: NDArray[np.int64], less: Floats) -> Floats:
-        """Return the log density of a class at its own values, each with less weight.
-
-        at     (n,) which of its values.
-        less   (n,) how much less weight it has; the bins stay.
-        """
+        """Return the log density of a class at its own values, each with less weight."""
         sums, finer = self._sums
         bins = bins_of(self.edges, self.values.points[label])[at]
         group = self.group[bins]
@@ -392,10 +388,17 @@ class KernelDensity:
 
     def _bumps(self, label: int) -> Bumps:
         """Return the kernels of a class in the scale of the column."""
+        return self._scaled(*self._points(label), float(self.bandwidth[label]))
+
+    def _points(self, label: int) -> tuple[Floats, Floats]:
+        """Return the values of a class and their weights; those of all where it has none."""
         points, weight = self.values.points[label], self.values.weight[label]
-        if not len(points):
-            points, weight = self.values.pooled
-        return self._scaled(points, weight, float(self.bandwidth[label]))
+        return (points, weight) if len(points) else self.values.pooled
+
+    @property
+    def _log_sums(self) -> LogSums:
+        found: LogSums = dispatch.load("density", self.values.cells).log_sums
+        return found
 
     def _scaled(self, points: Floats, weight: Floats, bandwidth: float) -> Bumps:
         centre, scale = self.values.place
@@ -414,8 +417,7 @@ class KernelDensity:
 
     def _curve(self, labels: Sequence[int]) -> Curve:
         classes = [self._bumps(c) for c in labels]
-        log_sums = dispatch.load("density", self.values.cells).log_sums
-        knots, pieces = tabulated(classes, log_sums)
+        knots, pieces = tabulated(classes, self._log_sums)
         low = min(b.points[0] for b in classes)
         high = max(b.points[-1] for b in classes)
         wide = 10 * max(b.bandwidth for b in classes)
@@ -431,9 +433,7 @@ class KernelDensity:
         result = np.zeros(len(codes))
         for c in np.unique(codes).tolist():
             rows = np.flatnonzero(codes == c)
-            own = len(self.values.points[c]) > 0
-            points = self.values.points[c] if own else self.values.pooled[0]
-            weight = self.values.weight[c] if own else self.values.pooled[1]
+            points, weight = self._points(c)
             if len(points):
                 some = random.choice(points, len(rows), p=weight / weight.sum())
                 result[rows] = some + self.bandwidth[c] * random.standard_normal(len(rows))
@@ -442,20 +442,16 @@ class KernelDensity:
     def left_out(self, label: int, at: NDArray[np.int64], less: Floats) -> Floats:
         """Return the log density of a class at its own values, each with less weight.
 
-        at     (n,) which of its values.
-        less   (n,) how much less weight it has; the bandwidth stays.
+        As that of a histogram; the bandwidth stays.
         """
         values = self.values
         if _flat(values):
             return np.zeros(len(at))
-        log_sums = dispatch.load("density", values.cells).log_sums
         bumps, known = self._bumps(label), values.known[label]
         less = np.where(values.weight[label][at] - less > ROUNDING * known, less, np.inf)
         less = np.minimum(less, values.weight[label][at])
         left = known - less
-        own, _ = log_sums(
-            *(bumps.points, bumps.weight, bumps.bandwidth, bumps.points[at], at, less)
-        )
+        own, _ = self._log_sums(*bumps[:3], bumps.points[at], at, less)
         with np.errstate(divide="ignore", invalid="ignore"):
             found = own + bumps.level + np.log(known) - np.log(left)
         alone = left <= ROUNDING * known
@@ -469,9 +465,8 @@ class KernelDensity:
         if not len(points):
             return np.zeros(len(x))
         bumps, (centre, scale) = self._scaled(points, weight, self.spare), self.values.place
-        log_sums = dispatch.load("density", self.values.cells).log_sums
         none = np.full(len(x), -1), np.zeros(len(x))
-        own, _ = log_sums(bumps.points, bumps.weight, bumps.bandwidth, (x - centre) / scale, *none)
+        own, _ = self._log_sums(*bumps[:3], (x - centre) / scale, *none)
         return np.asarray(own + bumps.level)
 
     @property

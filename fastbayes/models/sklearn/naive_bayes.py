@@ -52,6 +52,18 @@ __all__ = ["BernoulliNB", "CategoricalNB", "ComplementNB", "GaussianNB", "Multin
 ALPHA_MIN = 1e-10  # scikit-learn's bound where force_alpha is off
 
 
+def given_prior(values: ArrayLike, n_classes: int, total: float | None = None) -> Floats:
+    """Return the probabilities of classes that a parameter holds, in scikit-learn's words."""
+    prior = np.asarray(values, dtype=np.float64)
+    if len(prior) != n_classes:
+        raise ValueError("Number of priors must match number of classes.")
+    if total is not None and not np.isclose(prior.sum(), total):
+        raise ValueError("The sum of the priors should be 1.")
+    if not (prior >= 0).all():
+        raise ValueError("Priors must be non-negative.")
+    return prior
+
+
 class DiscreteDropIn(DropIn):
     """Prior and smoothing of scikit-learn's discrete classes."""
 
@@ -108,12 +120,7 @@ class DiscreteDropIn(DropIn):
         counts = stats.class_counts
         with np.errstate(divide="ignore"):
             if self.class_prior is not None:
-                if len(self.class_prior) != len(counts):
-                    raise ValueError("Number of priors must match number of classes.")
-                prior = np.asarray(self.class_prior, dtype=np.float64)
-                if not (prior >= 0).all():
-                    raise ValueError("Priors must be non-negative.")
-                log_prior = np.log(prior)
+                log_prior = np.log(given_prior(self.class_prior, len(counts)))
             elif self.fit_prior:
                 log_prior = np.log(counts) - np.log(counts.sum())
             else:
@@ -611,13 +618,7 @@ class GaussianNB(DropIn):
         if self.priors is None:
             prior = counts / counts.sum()
         else:
-            prior = np.asarray(self.priors, dtype=np.float64)
-            if len(prior) != len(counts):
-                raise ValueError("Number of priors must match number of classes.")
-            if not np.isclose(prior.sum(), 1.0):
-                raise ValueError("The sum of the priors should be 1.")
-            if (prior < 0).any():
-                raise ValueError("Priors must be non-negative.")
+            prior = given_prior(self.priors, len(counts), total=1.0)
         return {
             "class_count_": counts,
             "class_prior_": prior,
