@@ -169,7 +169,7 @@ def test_classes__of_which_there_are_many(kernels: str, monkeypatch: pytest.Monk
     few, many = (fitted(table, numeric={"x": "kde"}) for _ in range(2))
     joint = few.log_joint(table)
     assert [first for first, _ in few._densities.curves()[0]] == [0, 8, 16]
-    monkeypatch.setattr("fastbayes.models.numeric.kernel_density.TOGETHER", 100)
+    monkeypatch.setattr("fastbayes.models.numeric.numeric_density.TOGETHER", 100)
     assert len(many._densities.curves()[0]) == 1
     np.testing.assert_allclose(many.log_joint(table), joint, rtol=0, atol=1e-5)
     np.testing.assert_allclose(many.predict_proba(table), few.predict_proba(table), atol=1e-6)

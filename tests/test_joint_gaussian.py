@@ -294,16 +294,17 @@ def test_sample__has_the_moments_of_the_model() -> None:
     labels = np.searchsorted(model.classes_, some["y"].to_numpy().astype(str))
     shares = np.exp(model.log_joint(table_of(list(product(*DOMAINS)), [[np.nan] * 2] * 6)))
     gaussians = mixture.gaussians
+    covariance = gaussians.densities.covariance()
     assert len(mixture.keys) == 12
     for g, (key, c) in enumerate(zip(mixture.keys, gaussians.labels, strict=True)):
         here = (keys == key).all(axis=1) & (labels == c)
         assert here.mean() == pytest.approx(shares[key[0] * 3 + key[1], c], abs=0.01)
         found = drawn_x[here]
-        scale = np.sqrt(np.diagonal(gaussians.covariance[g]))
-        apart = (found.mean(axis=0) - gaussians.mean[g]) / scale
+        scale = np.sqrt(np.diagonal(covariance[g]))
+        apart = (found.mean(axis=0) - gaussians.densities.mean[g]) / scale
         np.testing.assert_allclose(apart, 0, atol=6 / np.sqrt(len(found)))
         ratio = np.cov(found.T) / np.outer(scale, scale)
-        expected = gaussians.covariance[g] / np.outer(scale, scale)
+        expected = covariance[g] / np.outer(scale, scale)
         np.testing.assert_allclose(ratio, expected, atol=9 / np.sqrt(len(found)))
 
 

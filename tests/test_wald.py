@@ -151,9 +151,8 @@ def curvature(layout, strength):
 
 def table_of(case, hessian, references, level=0.95):
     told = Coefficients.from_theta(case.theta, case.layout)
-    return wald.coefficient_table(
-        told, case.schema, case.layout, hessian=hessian, references=references, level=level
-    )
+    known = None if references is None else np.array(references)
+    return wald.wald_table(told, case.layout, hessian, known, case.schema, level)
 
 
 def treated(case, references):

@@ -1,25 +1,38 @@
-"""Normal densities of the cells of a joint table, each drawn to that of its class."""
+"""P(v, x | c): a joint table of values with a normal density of the numbers in each cell."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastbayes.core.batch import Codes
 from fastbayes.core.errors import DataError
 from fastbayes.kernels import dispatch
+from fastbayes.kernels.shared.posterior import JointScorer
 from fastbayes.models.estimator.log_space import Floats
-from fastbayes.models.joint.joint_table import Ints, patterns
+from fastbayes.models.joint.joint import (
+    Bools,
+    CellIndex,
+    Ints,
+    JointTable,
+    Patterns,
+    distinct_codes,
+    grouped,
+    patterns,
+)
 from fastbayes.models.numeric.covariance import (
     TOLERANCE,
+    ClassDensities,
     CovarianceRule,
-    correlations,
     diagonal,
-    inverse_factor,
+    normals_of,
     regular,
+    standardised,
 )
 from fastbayes.statistics.cell_scatter import GroupMoments, pooled
 from fastbayes.statistics.class_moments import two_sum
@@ -69,20 +82,6 @@ def merged(groups: GroupMoments, parent: Backing, kappa: float) -> Backing:
         return Backing(mean, rest, w * own + (1 - w) * parent.covariance + w * (1 - w) * between)
 
 
-class CellDensities(NamedTuple):
-    """Normal densities as they are scored.
-
-    mean, rest  (n, p)
-    whiten      (n, p, p) lower triangular: what makes deviations independent, of variance 1
-    level       (n,) ln of the density at its peak
-    """
-
-    mean: Floats
-    rest: Floats
-    whiten: Floats
-    level: Floats
-
-
 class Numbers:
     """Numbers of rows, by which of them are known.
 
@@ -116,11 +115,13 @@ class Numbers:
         return self._parts[which]
 
 
-def log_density(x: Floats, rows: Ints, at: Ints, densities: CellDensities, job: float) -> Floats:
+def log_density(x: Floats, rows: Ints, at: Ints, densities: ClassDensities, job: float) -> Floats:
     """Return ln of the density of pairs of a row of x and a density, (n_pairs,)."""
     if not x.shape[1]:
         return np.zeros(len(rows))
-    q = dispatch.load("joint_codes", job).squared_distances(x, rows, at, densities[:3])
+    parts = densities.mean, densities.rest, densities.whiten
+    whitened = tuple(np.ascontiguousarray(part) for part in parts)
+    q = dispatch.load("joint_codes", job).squared_distances(x, rows, at, whitened)
     return np.asarray(densities.level[at] - 0.5 * np.fmin(q, FARTHEST))
 
 
@@ -132,7 +133,6 @@ class CellGaussians:
     inside          (n,) whether each is a cell in which every column is observed; others tell of
                     their class.
     kappa           Pseudo-rows of the class in each cell.
-    n_classes       Classes.
     names, classes  Names of the numeric columns, and labels of the classes.
 
     Attributes
@@ -143,7 +143,7 @@ class CellGaussians:
     shrunk                  Whether the covariance of all rows is singular, and was drawn to its
                             diagonal.
     of_class, groups        Moments of the classes, and of the cells that have a density.
-    mean, rest, covariance  (n_cells + n_classes, ...) of the densities.
+    densities               Of the cells, then of the classes.
 
     Raises DataError when no row is complete, or squares of values overflow.
     """
@@ -199,26 +199,15 @@ class CellGaussians:
             self.undefined |= self.singular(found.covariance)
             safe = _at(self._classes, self.labels)
             found = _where(~self.undefined, found, safe)
-        parts = zip(found, self._classes, strict=True)
-        self.mean, self.rest, self.covariance = (np.concatenate(pair) for pair in parts)
-        whiten, level = self.whitened(self.covariance, self.kept)
-        self._all = CellDensities(self.mean, self.rest, whiten, level)
-        self._patterns: dict[bytes, CellDensities] = {}
-
-    # -- matrices ------------------------------------------------------------------------------
-
-    def _correlated(self, covariance: Floats) -> tuple[Floats, Floats]:
-        """Return deviations, 1 where a column does not vary, and correlations."""
-        here = np.broadcast_to(self.kept, covariance.shape[:-1])
-        least = np.finfo(np.float64).tiny
-        deviation = np.sqrt(np.where(here, np.maximum(diagonal(covariance), least), 1.0))
-        return deviation, correlations(covariance, deviation, here)
+        every_one = Backing(*map(np.concatenate, zip(found, self._classes, strict=True)))
+        self.densities = ClassDensities(normals_of(*every_one, self.kept))
+        self._patterns: Patterns[ClassDensities] = Patterns(PATTERNS)
 
     def singular(self, covariance: Floats) -> NDArray[np.bool_]:
         """Return which covariances have no inverse, by their correlations."""
         if not len(self.kept):
             return np.zeros(len(covariance), np.bool_)
-        values = np.linalg.eigvalsh(self._correlated(covariance)[1])
+        values = np.linalg.eigvalsh(standardised(covariance, self.kept)[1])
         return np.asarray(values[:, 0] < TOLERANCE * values[:, -1])
 
     def regular(self, found: Backing, n: Floats) -> tuple[Backing, NDArray[np.bool_]]:
@@ -233,7 +222,7 @@ class CellGaussians:
         covariance[:, every, every] = np.maximum(covariance[:, every, every], floor)
         for low in range(0, len(n), step := max(1, CHUNK // p**2)):
             some = slice(low, low + step)
-            deviation, correlation = self._correlated(covariance[some])
+            deviation, correlation = standardised(covariance[some], self.kept)
             share, size = np.zeros(len(correlation)), np.array([max(int(self.kept.sum()), 1)])
             better, _, bad = regular(correlation, share, n[some], size, self._rule)
             if bad.any():
@@ -242,15 +231,6 @@ class CellGaussians:
                 covariance[some] = np.where(bad[:, None, None], scaled, covariance[some])
         return found._replace(covariance=covariance), sick
 
-    def whitened(self, covariance: Floats, kept: NDArray[np.bool_]) -> tuple[Floats, Floats]:
-        """Return what turns deviations into independent ones, and the logarithm of the peak."""
-        deviation = np.sqrt(np.where(kept, diagonal(covariance), 1.0))
-        here = np.broadcast_to(kept, deviation.shape)
-        inverse = inverse_factor(correlations(covariance, deviation, here))
-        whiten = np.where(here[:, :, None], inverse, 0.0) / deviation[:, None, :]
-        logs = np.log(diagonal(inverse)).sum(axis=1) - np.log(deviation).sum(axis=1)
-        return whiten, logs - 0.5 * math.log(2 * math.pi) * int(kept.sum())
-
     # -- densities -----------------------------------------------------------------------------
 
     def log_density(self, x: Numbers, rows: Ints, at: Ints, job: float) -> Floats:
@@ -258,60 +238,25 @@ class CellGaussians:
 
         Missing numbers are integrated out.
 
-        x         Numbers of the rows.
         rows, at  (n_pairs,) row and density of each pair.
         job       Cells of the job, on which numpy or compiled kernels are chosen.
         """
         if not len(self.kept) or not len(rows):
             return np.zeros(len(rows))
         if x.whole:
-            return log_density(x.columns, rows, at, self._all, job)
+            return log_density(x.columns, rows, at, self.densities, job)
         result, of = np.empty(len(rows)), x.of[rows]
         for which in np.flatnonzero(np.bincount(of, minlength=len(x.known))).tolist():
-            here = np.flatnonzero(of == which)
-            known = x.known[which]
-            if known.all():
-                result[here] = log_density(x.columns, rows[here], at[here], self._all, job)
-                continue
-            if self.covariance.size <= KEPT:
-                densities, where = self._marginal(known, None), at[here]
-            else:
-                some, where = np.unique(at[here], return_inverse=True)
-                densities, where = self._marginal(known, some), where.ravel()
-            part = x.part(which)
+            here, known = np.flatnonzero(of == which), x.known[which]
+            densities, where, part = self.densities, at[here], x.columns
+            if not known.all():
+                part = x.part(which)
+                if self.densities.found.correlation.size <= KEPT:
+                    densities = self._patterns.of(known, partial(self.densities.of, known))
+                else:
+                    some, where = np.unique(where, return_inverse=True)
+                    densities, where = self.densities.of(known, some), where.ravel()
             result[here] = log_density(part, rows[here], where, densities, job)
-        return result
-
-    def _marginal(self, known: NDArray[np.bool_], some: Ints | None) -> CellDensities:
-        """Return the densities of some columns: of all cells, which are kept, or of some."""
-        name = known.tobytes()
-        if some is None and name in self._patterns:
-            return self._patterns[name]
-        places = np.flatnonzero(known)
-        mine = slice(None) if some is None else some
-        covariance = self.covariance[mine][:, places[:, None], places]
-        whiten, level = self.whitened(covariance, self.kept[places])
-        mean, rest = (np.ascontiguousarray(p[mine][:, places]) for p in (self.mean, self.rest))
-        found = CellDensities(mean, rest, whiten, level)
-        if some is None:
-            for old in list(self._patterns)[: 1 - PATTERNS]:
-                self._patterns.pop(old, None)
-            self._patterns[name] = found
-        return found
-
-    def drawn(self, at: Ints, random: np.random.Generator) -> Floats:
-        """Return a row of numbers from each of these densities, (n, p)."""
-        normal = random.standard_normal((len(at), len(self.names)))
-        result = np.empty_like(normal)
-        order = np.argsort(at, kind="stable")
-        ends = np.flatnonzero(np.diff(at[order], append=-1)) + 1
-        begin = 0
-        for end in ends.tolist():
-            rows = order[begin:end]
-            g, begin = int(at[rows[0]]), end
-            deviation, correlation = self._correlated(self.covariance[g : g + 1])
-            factor = np.linalg.cholesky(correlation[0]) * (deviation[0] * self.kept)[:, None]
-            result[rows] = self.mean[g] + (self.rest[g] + normal[rows] @ factor.T)
         return result
 
 
@@ -334,3 +279,215 @@ def _where(which: NDArray[np.bool_], a: Backing, b: Backing) -> Backing:
         np.where(mask, a.rest, b.rest),
         np.where(mask[:, :, None], a.covariance, b.covariance),
     )
+
+
+# Pairs of a row and a density that are worked out at a time.
+PAIRS = 1 << 20
+# Patterns of missing columns for which cells are kept sorted.
+SORTED = 32
+
+
+class Sorted(NamedTuple):
+    """Densities in the order of their class and of some of their values.
+
+    order   (n,) densities
+    where   of the combinations of values and class that occur
+    begins  (n_combinations + 2,) where each begins, and where the last one ends
+    share   (n_combinations + 1,) what its densities have of the product of margins; at last 0
+    rows    (n_combinations + 1,) how many rows they were counted in; at last 0
+    unknown (n,) of each density the sum of ln P(v_j | c) over the other values
+    """
+
+    order: Ints
+    where: CellIndex
+    begins: Ints
+    share: Floats
+    rows: Floats
+    unknown: Floats
+
+
+class CellMixture:
+    """P(v, x | c), where values may be unknown: then a mixture of all cells that agree.
+
+    table      P(v | c).
+    gaussians  Densities of cells, then those of classes.
+    keys       (n, m) codes of the cells of `gaussians.which`.
+
+    A cell that does not occur with a class has the density of the class; with kappa = 0 it has
+    none. Cells that do not occur are summed over in closed form: what they have together is what
+    the others leave of the product of margins.
+    """
+
+    def __init__(self, table: JointTable, gaussians: CellGaussians, keys: Ints) -> None:
+        self.table, self.gaussians, self.keys = table, gaussians, keys
+        self.n_classes = len(table.totals)
+        self.backs = gaussians.kappa > 0
+        labels = gaussians.labels
+        self._index = CellIndex(
+            np.concatenate([keys, labels[:, None]], axis=1), [*table.widths, self.n_classes]
+        )
+        every = np.arange(len(keys))
+        self._weight = table.log_likelihood(keys.T)[every, labels]
+        whole = np.zeros(keys.T.shape, np.bool_)
+        self.rows = table.matching(keys.T, whole)[every, labels]
+        self._sorted: Patterns[Sorted] = Patterns(SORTED)
+
+    def found(self, codes: Ints, classes: NDArray[np.integer]) -> Ints:
+        """Return the density of each cell of codes (m, n) and class, -1 where there is none."""
+        return self._index.find(np.concatenate([codes, np.asarray(classes)[None]]))
+
+    def log_likelihood(
+        self, group: NDArray[np.uint32], codes: Ints, x: Numbers, job: float
+    ) -> Floats:
+        """Return ln P(v, x | c), (n_rows, n_classes).
+
+        group, codes  (n_rows,) the cell of each row, and (m, n_cells) the codes of these cells.
+        job           Cells of the job, on which numpy or compiled kernels are chosen.
+        """
+        out = np.empty((len(group), self.n_classes))
+        hidden = self.table.hidden(codes)
+        for gone, cells in patterns(hidden):
+            here = np.zeros(codes.shape[1], np.bool_)
+            here[cells] = True
+            rows = np.flatnonzero(here[group])
+            place = np.cumsum(here) - 1
+            told = place[group[rows]], codes[:, cells], rows, x, job
+            out[rows] = self._mixed(gone, *told) if gone.any() else self._whole(*told)
+        return out
+
+    def _whole(self, of: Ints, codes: Ints, rows: Ints, x: Numbers, job: float) -> Floats:
+        """Return ln P(v, x | c) of rows whose values are all known."""
+        k, n = self.n_classes, codes.shape[1]
+        every = np.repeat(np.arange(k)[None], n, axis=0)
+        at = self.found(np.repeat(codes, k, axis=1), every.ravel()).reshape(n, k)
+        none = at < 0
+        at = np.where(none, len(self.keys) + every, at)
+        weight = self.table.log_likelihood(codes)
+        if not self.backs:
+            weight[none] = -np.inf
+        out = weight[of]
+        for c in range(k):
+            out[:, c] += self.gaussians.log_density(x, rows, at[of, c], job)
+        return out
+
+    def _mixed(
+        self, gone: Bools, of: Ints, codes: Ints, rows: Ints, x: Numbers, job: float
+    ) -> Floats:
+        """Return ln P(v, x | c) of rows in which the same values are unknown, summed over these."""
+        out = np.empty((len(rows), self.n_classes))
+        known = self.by_known(gone)
+        there = self.table.matching(codes, self.table.hidden(codes))
+        margins = self.table.of_margins(codes)
+        for c in range(self.n_classes):
+            asked = np.concatenate([codes[~gone], np.full((1, codes.shape[1]), c)])
+            at = known.where.find(asked)
+            begin = known.begins[at]
+            size = np.where(at >= 0, known.begins[at + 1] - begin, 0)
+            # All cells that agree and have no density of their own, together.
+            left = 1.0 - np.where(at >= 0, known.share[at], 0.0)
+            counted = there[:, c] - np.where(at >= 0, known.rows[at], 0.0)
+            with np.errstate(divide="ignore"):
+                others = margins[:, c] + np.log(np.clip(left, 0.0, 1.0))
+            rest = self.table.smoothed(np.maximum(counted, 0.0), others, self.table.totals[c])
+            for some in stretches(size[of]):
+                mine, n = rows[some], size[of[some]]
+                row = np.repeat(np.arange(len(mine)), n)
+                within = np.arange(len(row)) - np.repeat(np.cumsum(n) - n, n)
+                g = known.order[np.repeat(begin[of[some]], n) + within]
+                terms = self._weight[g] + self.gaussians.log_density(x, mine[row], g, job)
+                last = np.full(len(mine), -np.inf)
+                if self.backs:
+                    back = np.full(len(mine), len(self.keys) + c)
+                    last = rest[of[some]] + self.gaussians.log_density(x, mine, back, job)
+                out[some, c] = summed(row, terms, last)
+        return out
+
+    def by_known(self, gone: Bools) -> Sorted:
+        """Return the densities, those that agree where values are not gone side by side."""
+
+        def made() -> Sorted:
+            asked = np.concatenate([self.keys[:, ~gone], self.gaussians.labels[:, None]], axis=1)
+            distinct, of = grouped(asked)
+            widths = [w for w, g in zip(self.table.widths, gone, strict=True) if not g]
+            n, labels = len(distinct), self.gaussians.labels
+            # How likely the unknown values are by the margins.
+            aside = np.repeat(~gone[:, None], len(self.keys), axis=1)
+            unknown = self.table.of_margins(self.keys.T, aside)[np.arange(len(labels)), labels]
+            return Sorted(
+                np.argsort(of, kind="stable"),
+                CellIndex(distinct, [*widths, self.n_classes]),
+                np.concatenate(([0], np.cumsum(np.bincount(of, minlength=n)), [0])),
+                np.asarray(np.bincount(of, np.exp(unknown), n + 1), np.float64),
+                np.asarray(np.bincount(of, self.rows, n + 1), np.float64),
+                unknown,
+            )
+
+        return self._sorted.of(gone, made)
+
+
+def stretches(sizes: Ints) -> Iterator[slice]:
+    """Yield stretches of rows with about `PAIRS` pairs together."""
+    ends = np.cumsum(sizes + 1)
+    begin = 0
+    while begin < len(sizes):
+        done = int(ends[begin - 1]) if begin else 0
+        end = max(begin + 1, int(np.searchsorted(ends, done + PAIRS, side="right")))
+        yield slice(begin, end)
+        begin = end
+
+
+def summed(row: Ints, terms: Floats, last: Floats) -> Floats:
+    """Return the log of the sum of the exponentials of each row's terms, and of one more."""
+    top = last.copy()
+    np.maximum.at(top, row, terms)
+    safe = np.where(np.isneginf(top), 0.0, top)
+    total = np.exp(last - safe) + np.bincount(row, np.exp(terms - safe[row]), len(last))
+    with np.errstate(divide="ignore"):
+        return np.asarray(safe + np.log(total))
+
+
+class MixtureScorer(JointScorer):
+    """Log joints, posteriors and predictions of values and numbers; immutable, thread-safe.
+
+    log_prior  (n_classes,) nats.
+    mixture    P(v, x | c).
+    job        Cells of the job, on which numpy or compiled kernels are chosen.
+    """
+
+    def __init__(self, log_prior: Floats, mixture: CellMixture, job: float) -> None:
+        super().__init__(np.array(log_prior, np.float64), mixture.table.tie(log_prior))
+        self._mixture, self._job = mixture, job
+
+    def log_joint(
+        self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: Floats
+    ) -> None:
+        """Write ln P(c, v, x) of every row and class into `out` (n_rows, n_classes)."""
+        mixture = self._mixture
+        group, codes = distinct_codes(batch_codes, len(out), mixture.table.widths, self._job)
+        x = np.stack(numeric, axis=1) if len(numeric) else np.zeros((len(out), 0))
+        out[:] = self._log_prior + mixture.log_likelihood(group, codes, Numbers(x), self._job)
+
+    def posterior(
+        self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: Floats
+    ) -> int:
+        """Write P(c | v, x) into `out` (n_rows, n_classes); return how many rows took the prior."""
+        joint = self._by_class(batch_codes, numeric, len(out))
+        finish = dispatch.load("posterior", self._job).to_posterior
+        lost: int = finish(joint, self._log_prior, self._tie, out)
+        return lost
+
+    def predict(
+        self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: NDArray[np.intp]
+    ) -> int:
+        """Write the most probable class of every row; return how many rows took the prior."""
+        joint = self._by_class(batch_codes, numeric, len(out))
+        finish = dispatch.load("posterior", self._job).to_class
+        lost: int = finish(joint, self._log_prior, self._tie, len(joint), out)
+        return lost
+
+    def _by_class(
+        self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], n_rows: int
+    ) -> Floats:
+        joint = np.empty((n_rows, len(self._log_prior)))
+        self.log_joint(batch_codes, numeric, joint)
+        return np.ascontiguousarray(joint.T)

@@ -18,10 +18,8 @@ from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.parameters import UNSEEN, fitted, number, parameter, pseudo_count
 from fastbayes.models.estimator.sampling import drawn_values
 from fastbayes.models.estimator.smoothing import log_prior
-from fastbayes.models.joint.cell_gaussians import CellGaussians
-from fastbayes.models.joint.cell_mixture import CellMixture, MixtureScorer
-from fastbayes.models.joint.joint import drawn_cells
-from fastbayes.models.joint.joint_table import JointTable, JointTableScorer
+from fastbayes.models.joint.cell_gaussians import CellGaussians, CellMixture, MixtureScorer
+from fastbayes.models.joint.joint import JointTable, JointTableScorer, drawn_cells
 from fastbayes.statistics.bundle import Statistics
 
 
@@ -244,7 +242,7 @@ class JointGaussian(Classifier):
         drawn = drawn_cells(mixture.table, codes, random, counted=not mixture.backs)
         at = mixture.found(drawn, codes)
         at = np.where(at < 0, len(mixture.keys) + codes, at)
-        numbers = iter(mixture.gaussians.drawn(at, random).T)
+        numbers = iter(mixture.gaussians.densities.drawn(at, random, cells=True).T)
         values = iter(drawn)
         return {
             feature.name: next(numbers)

@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import Batch, taken
 from fastbayes.core.errors import SchemaError
+from fastbayes.kernels.shared.arrays import Ints
+from fastbayes.kernels.shared.quadratic import patterns
 from fastbayes.models.discrete.one_dependence import code_rows
 from fastbayes.models.estimator.count_tables import Smoothing
 from fastbayes.models.estimator.log_space import Floats
@@ -24,20 +26,16 @@ from fastbayes.models.joint.cell_gaussians import (
     CHUNK,
     FLOOR,
     Backing,
-    CellDensities,
+    CellMixture,
+    MixtureScorer,
     Numbers,
     log_density,
     merged,
+    stretches,
+    summed,
 )
-from fastbayes.models.joint.cell_mixture import CellMixture, MixtureScorer, stretches, summed
-from fastbayes.models.joint.joint_table import (
-    Bools,
-    Ints,
-    JointTableScorer,
-    distinct_codes,
-    patterns,
-)
-from fastbayes.models.numeric.covariance import diagonal
+from fastbayes.models.joint.joint import Bools, JointTableScorer, distinct_codes
+from fastbayes.models.numeric.covariance import ClassDensities, diagonal, normals_of
 from fastbayes.statistics.cell_scatter import GroupMoments
 from fastbayes.statistics.class_moments import LEAST_SHARE, two_sum
 
@@ -256,7 +254,5 @@ class _Own:
             cell = cell._replace(n=np.where(own, cell.n, 0.0))
             parent = merged(cell, parent, gaussians.kappa)
         found = gaussians.regular(parent, np.maximum(self.gone[rows], 1.0))[0]
-        whiten, level = gaussians.whitened(found.covariance, gaussians.kept)
-        every = np.arange(len(rows))
-        densities = CellDensities(found.mean, found.rest, whiten, level)
+        every, densities = np.arange(len(rows)), ClassDensities(normals_of(*found, gaussians.kept))
         return log_density(x, every, every, densities, self.job)

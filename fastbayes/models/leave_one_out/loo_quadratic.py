@@ -27,11 +27,12 @@ from fastbayes.models.numeric.covariance import (
     centre_of,
     diagonal,
     least_eigenvalue,
+    log_densities,
+    log_shape,
     normals,
     spherical,
     spreads,
 )
-from fastbayes.models.numeric.densities import log_densities, log_shape
 from fastbayes.models.numeric.loo_gaussian import LooGaussians
 from fastbayes.statistics import ClassScatter
 from fastbayes.statistics.class_moments import two_sum

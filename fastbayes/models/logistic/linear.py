@@ -201,7 +201,6 @@ class Coefficients:
     def contributions(self, batch: Batch, places: Mapping[str, Sequence[int]], out: Floats) -> None:
         """Write what each feature adds to the scores.
 
-        batch   Rows.
         places  Of the categorical and of the numeric features among all.
         out     (n_rows, n_features, n_classes); each feature of a pair has half of what it adds.
         """
@@ -258,7 +257,6 @@ class Coefficients:
     def allclose(self, other: Coefficients, rtol: float = 1e-12) -> bool:
         """Return whether all numbers agree.
 
-        other  What to compare with.
         rtol   Relative tolerance, scaled by the largest number of each array.
         """
         mine, theirs = self.arrays(), other.arrays()

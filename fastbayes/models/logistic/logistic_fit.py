@@ -143,9 +143,7 @@ def rows_before(before: Layout, after: Layout, to: Alignment) -> NDArray[np.int6
 class Penalised:
     """Σ w_r loss_r + ½ Σ penalty theta² of rows, and what is remembered of earlier ones.
 
-    rows     The rows.
     penalty  (P, 1) of squared coefficients.
-    memory   Of earlier rows.
     """
 
     def __init__(self, rows: PackedRows, penalty: Floats, memory: Memory | None = None) -> None:
@@ -252,7 +250,6 @@ def layout_of(
 ) -> Layout:
     """Return where the coefficients of counted rows stand.
 
-    stats   Counts of values and moments.
     pairs   Places of the categorical columns whose values interact.
     before  An earlier layout, and where it had each numeric column that it knew a value of, else
             -1: centers and scales stay.
@@ -353,8 +350,6 @@ def centred(stats: Statistics, layout: Layout, power: int) -> Callable[[Floats],
     intercept can say, where the column is never missing. A sum of squares is least around the
     mean, of absolute values around the median: then one of them is 0.
 
-    stats   Counts of the rows.
-    layout  Where the coefficients stand.
     power   2 of squares, 1 of absolute values.
     """
     values, middle = stats.values, _mean if power == 2 else _median
@@ -420,12 +415,9 @@ def solve(
 
     Separable: all rows, or some of them, can be told apart without error.
 
-    model    Whose parameters say how.
-    reading  Which rows.
     n_rows   How many there are, more or less.
     stats    Counts of these and of all earlier rows.
     theta    (P, M) where to begin.
-    memory   Of earlier rows.
     base     To which the beginning may be drawn back; None where it stays as it is.
     """
     layout = reading.layout

@@ -92,7 +92,6 @@ class Found:
 class Recorder:
     """Takes note of points.
 
-    objective  What is minimised.
     rows       Share of the rows that it is of.
     before     Passes that were made for other objectives.
     """
@@ -136,18 +135,15 @@ def newton(
     goes towards the minimum of f's second-order expansion plus these (proximal Newton), which is
     looked for as exactly as the progress is worth; zeros are found along with all others.
 
-    objective  f, smooth and convex.
     theta      (P, M) where to begin.
     tol        Largest derivative, or component of the shortest subgradient, by the weight of the
                rows, at which to stop. The value of f alone is then within 1e-6 `tol` of the
                minimum, relatively, as the last step predicts.
-    max_iter   Steps at most.
     absolute   (P, M) weights of the absolute values; 0 where there is no penalty.
     sample     The same function of a part of the rows, scaled: its curvature is used as long as
                that takes the gradient down. Of f alone.
     project    Returns coefficients of the same f and no larger penalty. Where f is flat in a
                direction, absolute values end there at a zero: Newton's steps know no bound.
-    recorder   Takes note of points.
     share      Passes over all rows that one over the sample is.
     ratio      Stop where the gradient is this share of what it was at first.
 
@@ -314,12 +310,10 @@ def descent(
 ) -> Found:
     """Minimise by plain gradient steps: the textbook's ascent of the likelihood.
 
-    objective  The function.
     theta      (P, M) where to begin.
     rate       Length of a step in units of the gradient by the weight of the rows; None finds one
                at each step, by halving and doubling.
     tol        Largest derivative, by the weight of the rows, at which to stop.
-    max_iter   Steps at most.
     """
     recorder = Recorder(objective)
     value, gradient = objective.value_gradient(theta)
@@ -335,19 +329,19 @@ def descent(
         step = -gradient / objective.total
         if rate is None:
             taken = line_search(objective, theta, value, gradient, 2 * length * step, ones)
-            if taken is None:
-                reason = AT_ROUNDING
-                break
+        else:
+            tried = theta + length * step
+            taken = (tried, *objective.value_gradient(tried))
+            if not taken[1] <= 1e3 * max(objective.total, abs(first)):
+                taken = None
+        if taken is None:
+            too_long = "the steps are too long: lower learning_rate"
+            reason = AT_ROUNDING if rate is None else too_long
+            break
+        if rate is None:
             moved = float(np.abs(taken[0] - theta).max())
             length = moved / max(float(np.abs(step).max()), 1e-300)
-            theta, value, gradient = taken
-            continue
-        moved_to = theta + length * step
-        reached, there = objective.value_gradient(moved_to)
-        if not math.isfinite(reached) or reached > 1e3 * max(objective.total, abs(first)):
-            reason = "the steps are too long: lower learning_rate"
-            break
-        theta, value, gradient = moved_to, reached, there
+        theta, value, gradient = taken
     norm = recorder.norm(gradient)
     return Found(theta, value, norm, not reason, n_iter, tuple(recorder.steps), reason)
 

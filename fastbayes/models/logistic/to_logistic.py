@@ -49,10 +49,8 @@ def logistic(model: Any, params: Mapping[str, Any]) -> LogisticRegression:
     """Return the fitted logistic regression that a fitted model is.
 
     model   A model that says how it is linear.
-    params  Parameters of the logistic regression.
     """
-    from fastbayes.models.logistic.logistic import LogisticRegression
-    from fastbayes.models.logistic.logistic_model import Fit
+    from fastbayes.models.logistic.logistic import Fit, LogisticRegression
 
     model._check_fitted()
     linear = model._linear()
@@ -70,7 +68,6 @@ def of_naive_bayes(
 
     model            A fitted `NaiveBayes`.
     tables, offsets  ln P(v | c), S_j + 2 rows of each categorical feature.
-    normals          Densities of the numeric columns.
 
     Raises SchemaError when it is not: a column has another density or its own variance in each
     class, or a probability is 0.
@@ -115,19 +112,24 @@ def of_naive_bayes(
 
 
 def of_categories(
-    facts: ClassFacts, tables: Sequence[Floats], counts: Sequence[Floats]
+    facts: ClassFacts,
+    tables: Sequence[Floats],
+    counts: Sequence[Floats],
+    above: float | None = None,
 ) -> LinearForm:
     """Return naive Bayes over codes 0, 1, ... as a linear model.
 
-    facts   Names and classes.
     tables  (S_j, n_classes) ln P(v | c) of each feature.
     counts  (S_j, n_classes) of each feature.
+    above   The two codes say whether a number is above this threshold; None: codes are values.
     """
     labels = facts.classes.tolist()
     _check_prior(facts.log_prior, labels)
     check_tables(tables, facts.names, [range(len(t)) for t in tables], labels, facts.smoothed)
     features = [
         Feature(name, "categorical", pa.array(range(len(table)), pa.int64()))
+        if above is None
+        else Feature.binned(name, [above])
         for name, table in zip(facts.names, tables, strict=True)
     ]
     neutral = np.zeros((2, len(labels)))
@@ -138,25 +140,9 @@ def of_categories(
     return LinearForm(_statistics(facts, features, counts), coefficients)
 
 
-def of_bins(
-    facts: ClassFacts, tables: Sequence[Floats], counts: Sequence[Floats], above: float
-) -> LinearForm:
-    """Return naive Bayes over indicators of numbers above a threshold as a linear model.
-
-    facts           Names and classes.
-    tables, counts  (2, n_classes) of each feature, as in `of_categories`: up to the threshold, and
-                    above it.
-    above           The threshold.
-    """
-    _, coefficients = of_categories(facts, tables, counts)
-    features = [Feature.binned(name, [above]) for name in facts.names]
-    return LinearForm(_statistics(facts, features, counts), coefficients)
-
-
 def of_weights(facts: ClassFacts, weights: Floats, level: Floats | None = None) -> LinearForm:
     """Return a model whose log joint is log_prior + weights x, with a level for each feature.
 
-    facts           Names and classes.
     weights, level  (n_features, n_classes).
 
     Its statistics know the classes, and nothing of the numbers.
@@ -190,9 +176,7 @@ def check_tables(
     """Raise SchemaError where a probability is 0, or may be as nothing is added to the counts.
 
     tables    (any, n_classes) of each feature.
-    names     Of the features.
     values    What stands in the rows of each table; None where that is the feature itself.
-    labels    Of the classes.
     smoothed  Whether something was added to the counts.
     """
     remedy = "no coefficient is infinite: fit with alpha > 0"

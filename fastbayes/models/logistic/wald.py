@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
@@ -24,7 +24,6 @@ from fastbayes.kernels.shared.scoring import with_pairs
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.logistic.linear import Coefficients
 from fastbayes.models.logistic.logistic_fit import penalty_of
-from fastbayes.models.logistic.logistic_model import Fit
 from fastbayes.scan import engine
 from fastbayes.scan.packed_rows import Reading
 from fastbayes.statistics.bundle import Statistics
@@ -37,7 +36,6 @@ MOST = 2_000
 def check_wald(layout: Layout, *, first: bool) -> None:
     """Raise DataError where there can be no standard errors.
 
-    layout  Where the coefficients stand.
     first   Whether these are all rows so far.
     """
     if not first:
@@ -54,15 +52,14 @@ def check_wald(layout: Layout, *, first: bool) -> None:
         )
 
 
-def with_information(fit: Fit, model: Any, reading: Reading, stats: Statistics) -> Fit:
-    """Return a fit with what standard errors are made of.
+def observed(
+    model: Any, reading: Reading, coefficients: Coefficients, stats: Statistics
+) -> tuple[Floats, NDArray[np.int64] | None]:
+    """Return the second derivatives of the objective, and the values that others are held against.
 
-    fit      To rows.
-    model    To which it belongs.
-    reading  Which rows.
-    stats    Their counts.
+    model         Whose penalty it has; "l2" tells the values of a column apart: no references.
     """
-    found = information_of(reading, fit.coefficients)
+    found = information_of(reading, coefficients)
     layout, values = reading.layout, stats.values
     references = None
     if model._penalty == "l2":
@@ -73,14 +70,12 @@ def with_information(fit: Fit, model: Any, reading: Reading, stats: Statistics) 
         # The value that most rows have, the first of equals, -1 where there is none.
         counted = [values.of(j).sum(axis=1) for j in range(len(layout.sizes))]
         references = np.array([n.argmax() if len(n) else -1 for n in counted], np.int64)
-    return replace(fit, information=found, references=references)
+    return found, references
 
 
 def information(coefficients: Coefficients, layout: Layout, batch: Batch, weight: Any) -> Floats:
     """Return the Hessian of the negative log likelihood of some rows.
 
-    coefficients  Where it is taken.
-    layout        Where each coefficient stands.
     batch         Rows, encoded by the schema of the model.
     weight        (n_rows,), None where every row weighs 1.
 
@@ -112,7 +107,6 @@ def information_of(reading: Reading, coefficients: Coefficients) -> Floats:
     """Return the Hessian of the negative log likelihood of all rows, as `information` does.
 
     reading       Which rows, their weights and the layout.
-    coefficients  Where it is taken.
     """
     layout, encoder = reading.layout, reading.encoder()
 
@@ -208,22 +202,6 @@ FLAT = 1e-11
 OUTSIDE = 1e-6
 
 
-def wald_table(fit: Fit, schema: Schema, level: float) -> pa.Table:
-    """Return the coefficients of a fit, with their Wald intervals where there can be.
-
-    fit     Of a model.
-    schema  Its columns and classes.
-    level   Probability of an interval.
-    """
-    c, layout = fit.coefficients, fit.layout
-    if layout is None or fit.information is None:
-        layout = c.layout()
-    references = None if fit.references is None else fit.references.tolist()
-    return coefficient_table(
-        c, schema, layout, hessian=fit.information, references=references, level=level
-    )
-
-
 @dataclass(frozen=True)
 class Contrast:
     """One line of the table: a sum of coefficients.
@@ -245,61 +223,66 @@ def contrasts(
 ) -> Iterator[Contrast]:
     """Yield the intercept, then what each value, number and pair of values adds.
 
-    schema      Columns.
-    layout      Where the coefficients stand.
     references  The value of each categorical feature that the others are compared with: then a
                 value is a row of it and of references less a row of references, a pair what it adds
                 beyond both its values, and the intercept a row of references and zeros; -1 of a
                 feature without values. None for coefficients as they are.
     """
     rows, features = layout.rows, schema.categorical
+    places: dict[tuple[int, ...], int] = {(j,): at for j, at in enumerate(rows.values.tolist())}
+    for pair, first in zip(layout.pairs, rows.pairs.tolist(), strict=True):
+        places[pair] = first
+
+    def at(some: tuple[int, ...], codes: Mapping[int, int]) -> int:
+        """Return the row of these values of some features."""
+        place = 0
+        for j in some:
+            place = place * int(layout.sizes[j]) + codes[j]
+        return places[some] + place
 
     def moved(codes: Mapping[int, int]) -> dict[int, float]:
         """Return what a row of zeros and references has, but for some of its values."""
         found = {rows.intercept: 1.0}
         found |= dict(enumerate((-layout.center / layout.scale).tolist(), rows.numeric))
         if references is not None:
-            of = [codes.get(j, code) for j, code in enumerate(references)]
-            for at, code in zip(rows.values.tolist(), of, strict=True):
-                if code >= 0:
-                    found[at + code] = 1.0
-            for at, (a, b) in zip(rows.pairs.tolist(), layout.pairs, strict=True):
-                if of[a] >= 0 and of[b] >= 0:
-                    found[at + of[a] * int(layout.sizes[b]) + of[b]] = 1.0
+            of = {**dict(enumerate(references)), **codes}
+            known = (some for some in places if all(of[j] >= 0 for j in some))
+            found |= {at(some, of): 1.0 for some in known}
         return found
 
-    base = moved({})
-    yield Contrast("(intercept)", None, None, base)
+    def added(codes: Mapping[int, int]) -> dict[int, float]:
+        """Return what values add to references beyond what each of them adds by itself."""
+        if references is None:
+            return {at(tuple(codes), codes): 1.0}
+        found: dict[int, float] = {}
+        for n in range(len(codes), -1, -1):
+            for some in itertools.combinations(codes.items(), n):
+                for place, by in moved(dict(some)).items():
+                    found[place] = found.get(place, 0.0) + by * (-1) ** (len(codes) - n)
+        return {place: by for place, by in found.items() if by}
+
+    def lines(some: tuple[int, ...]) -> Iterator[Contrast]:
+        name = ":".join(features[j].name for j in some)
+        shown = [told(features[j], int(layout.sizes[j])) for j in some]
+        base = None if references is None else [references[j] for j in some]
+        for codes in itertools.product(*(range(len(texts)) for texts in shown)):
+            if base is None or all(v != own for v, own in zip(codes, base, strict=True)):
+                value, reference = (
+                    None if of is None else ":".join(t[v] for t, v in zip(shown, of, strict=True))
+                    for of in (codes, base)
+                )
+                yield Contrast(name, value, reference, added(dict(zip(some, codes, strict=True))))
+
+    yield Contrast("(intercept)", None, None, moved({}))
     categorical, numbers = itertools.count(), itertools.count()
     for feature in schema.features:
         if feature.kind == "numeric":
             j = next(numbers)
             yield Contrast(feature.name, None, None, {rows.numeric + j: 1 / layout.scale[j]})
-            continue
-        j = next(categorical)
-        shown = told(feature, int(layout.sizes[j]))
-        for v, value in enumerate(shown):
-            if references is None:
-                yield Contrast(feature.name, value, None, {int(rows.values[j]) + v: 1.0})
-            elif v != references[j]:
-                yield Contrast(feature.name, value, shown[references[j]], less(moved({j: v}), base))
-    for at, (a, b) in zip(rows.pairs, layout.pairs, strict=True):
-        name = f"{features[a].name}:{features[b].name}"
-        first, second = (told(features[j], int(layout.sizes[j])) for j in (a, b))
-        for v, w in np.ndindex(len(first), len(second)):
-            value = f"{first[v]}:{second[w]}"
-            if references is None:
-                yield Contrast(name, value, None, {int(at) + v * len(second) + w: 1.0})
-            elif v != references[a] and w != references[b]:
-                reference = f"{first[references[a]]}:{second[references[b]]}"
-                beyond = less(moved({a: v, b: w}), moved({a: v}))
-                yield Contrast(name, value, reference, less(beyond, less(moved({b: w}), base)))
-
-
-def less(one: Mapping[int, float], other: Mapping[int, float]) -> dict[int, float]:
-    """Return what is left of one sum of coefficients when another one is taken away."""
-    found = {at: one.get(at, 0.0) - other.get(at, 0.0) for at in {**one, **other}}
-    return {at: value for at, value in found.items() if value}
+        else:
+            yield from lines((next(categorical),))
+    for pair in layout.pairs:
+        yield from lines(pair)
 
 
 def told(feature: Feature, size: int) -> list[str]:
@@ -342,31 +325,29 @@ class Covariance:
         return np.where(outside <= OUTSIDE * length, found, np.nan)
 
 
-def coefficient_table(
-    coefficients: Coefficients,
-    schema: Schema,
-    layout: Layout,
-    *,
+def wald_table(
+    c: Coefficients,
+    layout: Layout | None,
     hessian: Floats | None,
-    references: Sequence[int] | None,
+    known: NDArray[np.int64] | None,
+    schema: Schema,
     level: float,
 ) -> pa.Table:
-    """Return coefficients with their Wald intervals.
+    """Return coefficients, with Wald intervals where there is their information.
 
-    coefficients  Of a model.
-    schema        Its columns and classes.
-    layout        Where the coefficients stand.
-    hessian       (n_outputs, n_outputs, n_rows, n_rows) of what was minimised; None for
-                  coefficients alone.
-    references    As in `contrasts`; classes are then compared with the first one, else with their
-                  mean.
-    level         Probability of an interval.
+    layout   Where they stood when they were fitted.
+    hessian  (n_outputs, n_outputs, n_rows, n_rows) of what was minimised, None for no intervals.
+    known    References as in `contrasts`: classes are then compared with the first one, else with
+             their mean.
 
     Raises ValueError when the level is not between 0 and 1.
     """
     real = isinstance(level, (int, float, np.number)) and not isinstance(level, bool)
     if not (real and 0 < level < 1):
         raise ValueError(f"level={level!r}: use a number between 0 and 1, such as 0.95")
+    if layout is None or hessian is None:
+        layout = c.layout()
+    references = None if known is None else known.tolist()
     lines = list(contrasts(schema, layout, references))
     m, n, labels = layout.n_outputs, len(lines), schema.classes
     of_outputs, classes = np.eye(m), np.arange(m)
@@ -377,7 +358,7 @@ def coefficient_table(
         of_outputs, classes, other = of_outputs[1:] - of_outputs[0], classes[1:], 0
     elif hessian is not None:
         of_outputs = of_outputs - 1 / m
-    theta = coefficients.theta(layout) + coefficients.shared(layout)
+    theta = c.theta(layout) + c.shared(layout)
     line = np.repeat(np.arange(n), [len(one.parts) for one in lines])
     at = np.array([place for one in lines for place in one.parts], np.int64)
     counted = np.array([by for one in lines for by in one.parts.values()])

@@ -113,9 +113,7 @@ def _check_scale(scale: Floats) -> None:
 def predictive(sums: MomentSums, prior: NormalInverseWishart, rule: CovarianceRule) -> Normals:
     """Return the densities of a new row of each class, its mean and covariance integrated out.
 
-    sums   Of the rows.
     prior  Of each class's mean and covariance, or of the one that they share.
-    rule   Whether they do.
 
     With kappa_n = kappa + n, nu_n = nu + n, and scale_n = scale + S + kappa n/kappa_n (x̄ - mean)
     (x̄ - mean)ᵀ, Student's t with nu_n - p + 1 degrees of freedom about (kappa mean + n x̄)/kappa_n,
@@ -159,7 +157,6 @@ def expected(found: Normals, sums: MomentSums, prior: NormalInverseWishart) -> N
     """Return normal densities with the expectation of a covariance that the classes share.
 
     found        What `predictive` returned.
-    sums, prior  What it was told.
     """
     assert found.dof is not None
     kappa = prior.kappa + sums.n

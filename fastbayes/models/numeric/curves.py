@@ -100,7 +100,6 @@ LogSums = Callable[..., tuple[Floats, Floats]]
 def tabulated(classes: Sequence[Bumps], log_sums: LogSums) -> tuple[Floats, Floats]:
     """Return knots and pieces of the log densities of classes, close to the exact sums.
 
-    classes   The kernels of each class.
     log_sums  As in `plain.density`.
 
     Returns: knots (m,) and pieces (m + 1, n_classes, 4), as `curve_of` takes them: cubics with the

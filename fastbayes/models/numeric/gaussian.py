@@ -23,6 +23,7 @@ from fastbayes.models.estimator.smoothing import Spread, log_prior, spread_of
 from fastbayes.models.estimator.unavailable import unavailable
 from fastbayes.models.numeric.conjugate import check_prior, expected, predictive, prior_of
 from fastbayes.models.numeric.covariance import (
+    ClassDensities,
     CovarianceRule,
     MomentSums,
     Normals,
@@ -31,7 +32,6 @@ from fastbayes.models.numeric.covariance import (
     spherical,
     whitening,
 )
-from fastbayes.models.numeric.densities import ClassDensities
 from fastbayes.scan import engine
 from fastbayes.statistics.bundle import Statistics
 
@@ -53,7 +53,6 @@ def refuse(feature: Feature, *, void: bool) -> None:
 def what_was_done(model: Any, floored: NDArray[np.bool_], unknown: Sequence[Any]) -> Iterator[str]:
     """Yield what was done to a fitted `GaussianBayes` so that there are densities.
 
-    model    The model.
     floored  (n_classes, p) where a variance was raised.
     unknown  Labels of classes none of whose rows is complete.
     """
@@ -119,8 +118,6 @@ def discriminant_axes(prior: Floats, sums: MomentSums, found: Normals) -> Axes:
     """Return the axes of classes that share a covariance.
 
     prior  (n_classes,) how frequent the classes are.
-    sums   Moments of the rows.
-    found  Densities of the classes.
 
     References
     ----------

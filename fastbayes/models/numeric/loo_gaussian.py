@@ -23,8 +23,6 @@ LEAST_SHARE = 1e-6
 class LooGaussians:
     """Log densities of numeric columns within each class, by the moments without each row.
 
-    moments   Of all rows.
-    weighted  Whether rows carry weights.
     options   Arguments of `smoothing.spread_of`: how variances are pooled, and so on.
 
     Attributes
@@ -168,13 +166,18 @@ class LooGaussians:
         """Return x - mean, n, n without the row and scatter without it, of the row's class."""
         n, before = self.moments.count.T[y], self.moments.scatter.T[y]
         less = known * (1.0 if gone is None else gone[:, None])
-        left = without(n, less)
         apart = np.where(before > 0, apart, 0.0)
+        left, after, single = self._left(n, before, apart, less)
+        return apart, n, left, np.where(single & known, 0.0, np.maximum(after, 0.0))
+
+    def _left(
+        self, n: Floats, scatter: Floats, apart: Floats, less: Floats
+    ) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+        """Return what rows leave of n and of the scatter, and where that is one row or none."""
+        left = without(n, less)
         factor = np.divide(n, left, out=np.zeros_like(n), where=left > 0)
-        after = np.maximum(before - less * apart**2 * factor, 0.0)
-        # One row, or none, has no scatter.
-        single = (left <= 0) if self.weighted else (left <= 1)
-        return apart, n, left, np.where(single & known, 0.0, after)
+        single = (left <= 0) if self.weighted else (left <= 1)  # it has no scatter
+        return left, scatter - less * apart**2 * factor, single
 
     def doubtful(
         self, numeric: Sequence[Floats], y: NDArray[np.intp], gone: Floats | None
@@ -189,15 +192,11 @@ class LooGaussians:
             mean, rest, near = self.moments.mean[j], self.moments.rest[j], self.near[j]
             if (((high - mean) - rest < near) & ((mean - low) + rest < near)).all():
                 continue
-            n = self.moments.count[j][y]
             known = ~np.isnan(x)
             apart = np.where(known, (x - mean[y]) - rest[y], 0.0)
-            scatter = self.moments.scatter[j][y]
-            less = known * (1.0 if gone is None else gone)
-            left = without(n, less)
-            factor = np.divide(n, left, out=np.zeros_like(n), where=left > 0)
-            after = scatter - less * apart**2 * factor
-            single = (left <= 0) if self.weighted else (left <= 1)
+            n, scatter = self.moments.count[j][y], self.moments.scatter[j][y]
+            less: Floats = known * (1.0 if gone is None else gone)
+            _, after, single = self._left(n, scatter, apart, less)
             found |= known & ~single & (scatter > 0) & (after < LEAST_SHARE * scatter)
         return np.flatnonzero(found)
 

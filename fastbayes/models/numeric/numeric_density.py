@@ -1,25 +1,495 @@
-"""The densities of numeric columns that are not Gaussian, and which density suits a column best."""
+"""Densities of numeric columns that are not Gaussian: kernels, histograms and bins."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastbayes.core.errors import DataError
 from fastbayes.core.schema import Schema, Shape
+from fastbayes.data.discretize import mdl_cuts
+from fastbayes.data.sketch import Profile
 from fastbayes.kernels import dispatch
 from fastbayes.models.estimator.log_space import Floats
-from fastbayes.models.numeric.column_values import ColumnValues
-from fastbayes.models.numeric.curves import Curve
-from fastbayes.models.numeric.histogram_density import BinnedDensity, HistogramDensity
-from fastbayes.models.numeric.kernel_density import KernelDensity
+from fastbayes.models.estimator.loo_base import ROUNDING, without
+from fastbayes.models.estimator.sampling import value_codes
+from fastbayes.models.numeric.curves import Bumps, Curve, LogSums, curve_of, flat, tabulated
 from fastbayes.models.numeric.loo_gaussian import LooGaussians
 from fastbayes.scan.density_spec import DensitySpec
 from fastbayes.statistics import ClassMoments
 from fastbayes.statistics.bundle import Statistics
+
+# From the median to the quartiles of a normal density, times two: the range between quartiles.
+QUARTILES = 1.34
+# So many kernels at a value take numpy as long as a cell of a table.
+PAIRS = 20
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnValues:
+    """The values of a numeric column in every class, as far as its sketch has them.
+
+    points    For each class (n,) values, ascending; a range is told by its middle.
+    least     For each class (n,) the least value that each of them stands for.
+    weight    For each class (n,) rows, or the sum of their weights.
+    ranges    The values of all classes, in ranges that they have in common.
+    variance  (n_classes,) within each class, 0 where there is but one row or none.
+    cells     Rows x columns of the statistics, or what pairs of values are worth: whether compiling
+              pays.
+    """
+
+    name: str
+    points: tuple[Floats, ...]
+    least: tuple[Floats, ...]
+    weight: tuple[Floats, ...]
+    ranges: Profile
+    variance: Floats
+    within: float
+    overall: float
+    cells: float
+
+    @classmethod
+    def of(cls, stats: Statistics, feature: int, ddof: int) -> ColumnValues:
+        """Return the values of a numeric feature.
+
+        Raises DataError when squares of the values overflow.
+        """
+        sketches, moments, schema = stats.sketches, stats.moments, stats.schema
+        held = [sketches.of(feature, c) for c in range(len(schema.classes))]
+        name = schema.numeric[feature].name
+        n, mean = moments.count[feature], moments.mean[feature]
+        scatter = moments.scatter[feature]
+        total = max(float(n.sum()), 1e-300)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            grand = float((n * mean).sum()) / total
+            between = float((n * (mean - grand) ** 2).sum())
+            variance = np.where(n > max(ddof, 1), scatter / (n - ddof), 0.0)
+            freedom = total - ddof * np.count_nonzero(n)
+            within = float(scatter.sum()) / freedom if freedom > 0 else 0.0
+            overall = (float(scatter.sum()) + between) / total
+        if not (math.isfinite(overall) and np.isfinite(variance).all()):
+            raise DataError(f"column {name!r}: squares of its values overflow; rescale it")
+        pairs = float(sum(len(h.least) ** 2 for h in held))
+        return cls(
+            name,
+            tuple(h.least / 2 + h.greatest / 2 if not h.exact else h.least for h in held),
+            tuple(h.least for h in held),
+            tuple(h.weight for h in held),
+            Profile(*sketches.together(feature)),
+            np.asarray(variance),
+            within,
+            overall,
+            max(float(stats.n_rows) * len(schema.features), pairs / PAIRS),
+        )
+
+    @cached_property
+    def known(self) -> Floats:
+        """(n_classes,) weight of the known values."""
+        return np.array([float(weight.sum()) for weight in self.weight])
+
+    @cached_property
+    def pooled(self) -> tuple[Floats, Floats]:
+        """The values of all classes, ascending, each once, and their weights."""
+        return self.without(-1)
+
+    def without(self, label: int) -> tuple[Floats, Floats]:
+        """Return the values of all classes but one, ascending, each once, and their weights."""
+        rest = [c for c in range(len(self.points)) if c != label]
+        points = np.concatenate([np.empty(0), *(self.points[c] for c in rest)])
+        weight = np.concatenate([np.empty(0), *(self.weight[c] for c in rest)])
+        values, where = np.unique(points, return_inverse=True)
+        return values, np.bincount(where, weight, len(values)).astype(np.float64)
+
+    @cached_property
+    def place(self) -> tuple[float, float]:
+        """A centre and a scale: half of what lies between the tenths at both ends, where it can."""
+        values, weight = self.pooled
+        if not len(values):
+            return 0.0, 1.0
+        low, middle, high = (quantile(values, weight, q) for q in (0.1, 0.5, 0.9))
+        scale = (high - low) / 2 or (float(values[-1]) - float(values[0])) / 2
+        return middle, scale if 0 < scale < math.inf else 1.0
+
+    @property
+    def silent(self) -> bool:
+        """Whether there is nothing to tell: one value at most."""
+        return len(self.pooled[0]) < 2
+
+    def cell(self, label: int, x: Floats) -> NDArray[np.int64]:
+        """Return which value of a class each number stands at; the first for smaller ones."""
+        at = np.searchsorted(self.least[label], x, side="right") - 1
+        return np.maximum(at, 0).astype(np.int64)
+
+
+def quantile(values: Floats, weight: Floats, share: float) -> float:
+    """Return the first value up to which there is such a share of the weight."""
+    cumulated = np.cumsum(weight)
+    at = np.searchsorted(cumulated, cumulated[-1] * share * (1 - 1e-12), side="left")
+    return float(values[min(int(at), len(values) - 1)])
+
+
+def silverman(values: Floats, weight: Floats, variance: float) -> float:
+    """Return 0.9 min(deviation, range between the quartiles / 1.34) n^(-1/5).
+
+    Where the quartiles are one value, the deviation alone tells.
+
+    References
+    ----------
+    Silverman (1986), Density estimation for statistics and data analysis, equation 3.31.
+    """
+    deviation = math.sqrt(variance)
+    apart = quantile(values, weight, 0.75) - quantile(values, weight, 0.25)
+    spread = min(deviation, apart / QUARTILES) if apart > 0 else deviation
+    return 0.9 * spread * float(weight.sum()) ** -0.2
+
+
+MOST_BINS = 1_024
+
+
+@dataclass(frozen=True, eq=False)
+class HistogramDensity:
+    """f(x | c) = (n_cb + alpha) / ((n_c + alpha B) width_b) for x in bin b of B.
+
+    edges   (B - 1,) ascending: bin b of the inner ones is [edges[b - 1], edges[b]).
+    counts  (B, n_classes) rows in each bin; the first and the last are empty.
+
+    Inner bins hold equal shares of all rows, as far as values allow: 2 n^(1/3) of them (Rice's
+    rule), or one for each value where there are no more values, parted half way between values,
+    from the least one to the greatest. The first and the last bin lie outside: their mass
+    alpha / (n_c + alpha B) falls off with the distance d from the inner ones, as exp(-d/s)/s with
+    s the range of the values.
+    """
+
+    values: ColumnValues
+    edges: Floats
+    counts: Floats
+    alpha: float
+
+    @classmethod
+    def of(cls, values: ColumnValues, alpha: float) -> HistogramDensity:
+        """Return the density of a column."""
+        edges = equal_shares(values.ranges)
+        counts = np.zeros((len(edges) + 1, len(values.points)))
+        for c, (own, rows) in enumerate(zip(values.points, values.weight, strict=True)):
+            at = bins_of(edges, own)
+            counts[:, c] = np.bincount(at, rows, len(counts))
+        return cls(values, edges, counts, alpha)
+
+    @cached_property
+    def widths(self) -> Floats:
+        """(B,) width of each bin; those outside count as wide as their scale."""
+        inner = np.diff(self.edges)
+        return np.concatenate(([inner.sum()], inner, [inner.sum()]))
+
+    def _log_share(self, n: Floats, known: Any, choices: Any) -> Floats:
+        """Return ln of the share of one of several bins; 0/0 is its limit 1/choices."""
+        above, below = n + self.alpha, known + self.alpha * choices
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(np.log(np.where(below > 0, above / below, 1 / choices)))
+
+    @cached_property
+    def log_mass(self) -> Floats:
+        """(B, n_classes) ln of the share of each bin within each class."""
+        return self._log_share(self.counts, self.counts.sum(axis=0), len(self.counts))
+
+    @property
+    def curves(self) -> tuple[tuple[int, Curve], ...]:
+        """The log densities, to be looked up: the first class of the curve, and the curve."""
+        return ((0, self._curve),)
+
+    @cached_property
+    def _curve(self) -> Curve:
+        if self.values.silent:
+            return flat(self.counts.shape[1])
+        centre, scale = self.values.place
+        # As numbers are told when they are looked up, to the same bits.
+        knots = (self.edges - centre) * (1 / scale)
+        # The greatest value lies in the last inner bin.
+        knots[-1] = np.nextafter(knots[-1], np.inf)
+        pieces = np.zeros((len(knots) + 1, self.counts.shape[1], 4))
+        pieces[..., 0] = self.log_mass - np.log(self.widths)[:, None]
+        # Outside the density falls off with the distance from the outermost edge.
+        pieces[0, :, 1], pieces[-1, :, 1] = scale / self.widths[0], -scale / self.widths[-1]
+        return curve_of(centre, scale, knots, pieces, float(np.abs(knots).max()) + 1)
+
+    @property
+    def n_parameters(self) -> int:
+        """The shares of the bins but one, of each class."""
+        return (len(self.counts) - 1) * self.counts.shape[1]
+
+    def drawn(self, codes: NDArray[np.intp], random: np.random.Generator) -> Floats:
+        """Return a number of each class."""
+        if self.values.silent:
+            only = self.values.pooled[0]
+            return np.full(len(codes), only[0] if len(only) else 0.0)
+        bins = value_codes(np.exp(self.log_mass), codes, random)
+        last = len(self.counts) - 1
+        uniform = random.random(len(codes))
+        far = random.standard_exponential(len(codes)) * self.widths[0]
+        inner = np.clip(bins, 1, last - 1)
+        drawn = self.edges[inner - 1] + uniform * self.widths[inner]
+        drawn = np.where(bins == 0, self.edges[0] - far, drawn)
+        return np.where(bins == last, self.edges[-1] + far, drawn)
+
+    def left_out(self, label: int, at: NDArray[np.int64], less: Floats) -> Floats:
+        """Return the log density of a class at its own values, each with less weight.
+
+        at     (n,) which of its values.
+        less   (n,) how much less weight it has; the bins stay.
+        """
+        if self.values.silent:
+            return np.zeros(len(at))
+        bins = bins_of(self.edges, self.values.points[label])[at]
+        n, known = self.counts[bins, label], self.counts[:, label].sum()
+        mass = self._log_share(without(n, less), without(known, less), len(self.counts))
+        return np.asarray(mass - np.log(self.widths[bins]))
+
+
+def equal_shares(ranges: Profile) -> Floats:
+    """Return the least value, what parts ranges into equal shares, and the greatest value."""
+    low, high, weight = ranges.least, ranges.greatest, ranges.weight.sum(axis=1)
+    if not len(low):
+        return np.zeros(2)
+    bins = min(math.ceil(2 * float(weight.sum()) ** (1 / 3)), MOST_BINS)
+    behind = np.arange(len(low) - 1)
+    if bins < len(low):
+        cumulated = np.cumsum(weight)
+        wanted = cumulated[-1] * np.arange(1, bins) / bins * (1 - 1e-12)
+        behind = np.unique(np.searchsorted(cumulated, wanted, side="left"))
+        behind = behind[behind < len(low) - 1]
+    below, above = high[behind], low[behind + 1]
+    middle = below / 2 + above / 2
+    # Half way, and above the lower value even where they touch.
+    middle = np.where(middle > below, middle, above)
+    return np.unique(np.concatenate((low[:1], middle, high[-1:])))
+
+
+def bins_of(edges: Floats, points: Floats) -> NDArray[np.int64]:
+    """Return the inner bin of values in their range."""
+    at = np.searchsorted(edges, points, side="right")
+    return np.minimum(at, len(edges) - 1).astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class BinnedDensity(HistogramDensity):
+    """f(x | c) = P(bin | c) g(x | bin), the bins those of Fayyad and Irani.
+
+    group  (B,) the bin that each bin of the histogram lies in.
+
+    P(bin | c) is the estimate of a categorical column, and g the histogram of all classes within
+    the bin, smoothed likewise. It falls out of a posterior, which is that of the column cut into
+    bins, and makes the likelihood one of numbers, which others can be held against.
+    """
+
+    group: NDArray[np.int64]
+
+    @classmethod
+    def cut(cls, values: ColumnValues, alpha: float) -> BinnedDensity | None:
+        """Return the density of a column, None where it has no cut point."""
+        ranges = values.ranges
+        cuts = np.array(mdl_cuts(ranges))
+        if not len(cuts):
+            return None
+        # A cut on a value, where values touch, lies below the next one.
+        on = np.isin(cuts, ranges.greatest)
+        cuts[on] = ranges.least[np.searchsorted(ranges.greatest, cuts[on]) + 1]
+        edges = np.unique(np.concatenate((equal_shares(ranges), cuts)))
+        counts = np.zeros((len(edges) + 1, len(values.points)))
+        np.add.at(counts, bins_of(edges, ranges.least), ranges.weight)
+        inner = np.searchsorted(cuts, edges[:-1], side="right")
+        return cls(values, edges, counts, alpha, np.concatenate(([0], inner, [len(cuts)])))
+
+    @cached_property
+    def _sums(self) -> tuple[Floats, NDArray[np.int64]]:
+        """Rows of each bin and class, and how many bins of the histogram lie in each."""
+        sums = np.zeros((int(self.group[-1]) + 1, self.counts.shape[1]))
+        np.add.at(sums, self.group, self.counts)
+        return sums, np.bincount(self.group)
+
+    @cached_property
+    def log_mass(self) -> Floats:
+        """(B, n_classes) ln of the share of each bin of the histogram within each class."""
+        sums, finer = self._sums
+        share = self._log_share(sums, sums.sum(axis=0), len(sums))
+        all_, whole = self.counts.sum(axis=1), sums.sum(axis=1)
+        within = self._log_share(all_, whole[self.group], finer[self.group])
+        return np.asarray(share[self.group] + within[:, None])
+
+    @property
+    def n_parameters(self) -> int:
+        """The shares of the bins but one of each class, and those within the bins."""
+        sums, finer = self._sums
+        return (len(sums) - 1) * sums.shape[1] + int((finer - 1).sum())
+
+    def left_out(self, label: int, at: NDArray[np.int64], less: Floats) -> Floats:
+        """Return the log density of a class at its own values, each with less weight."""
+        sums, finer = self._sums
+        bins = bins_of(self.edges, self.values.points[label])[at]
+        group = self.group[bins]
+        n, known = without(sums[group, label], less), without(sums[:, label].sum(), less)
+        share = self._log_share(n, known, len(sums))
+        all_, whole = self.counts.sum(axis=1)[bins], sums.sum(axis=1)[group]
+        within = self._log_share(without(all_, less), without(whole, less), finer[group])
+        return np.asarray(share + within - np.log(self.widths[bins]))
+
+
+# Classes that are looked up together: their curve has the pieces of all of them.
+TOGETHER = 8
+_NORMAL = 0.5 * math.log(2 * math.pi)
+
+
+@dataclass(frozen=True, eq=False)
+class KernelDensity:
+    """f(x | c) = sum_i w_i N(x; x_i, h_c²) / n_c, over the values x_i of class c.
+
+    bandwidth  (n_classes,) h_c.
+    floored    (n_classes,) where it was raised to the floor.
+    spare      Bandwidth of all classes together, for a class without a known value.
+
+    The bandwidth is Silverman's rule of thumb within the class; that of a class of one row at
+    most comes from the variance within the classes together. No deviation is taken for less than
+    sqrt(var_floor) of that of all rows.
+    """
+
+    values: ColumnValues
+    bandwidth: Floats
+    floored: NDArray[np.bool_]
+    spare: float
+
+    @classmethod
+    def of(cls, values: ColumnValues, var_floor: float) -> KernelDensity:
+        """Return the density of a column.
+
+        Raises DataError when a bandwidth is 0.
+        """
+        floor = math.sqrt(var_floor * values.overall)
+        own = np.zeros(len(values.points))
+        for c, (points, weight) in enumerate(zip(values.points, values.weight, strict=True)):
+            if values.known[c] > 1:
+                own[c] = silverman(points, weight, values.variance[c])
+            elif len(points):
+                own[c] = 0.9 * math.sqrt(values.within)
+        pooled = silverman(*values.pooled, values.overall) if len(values.pooled[0]) else 0.0
+        own = np.where(values.known > 0, own, pooled)
+        floored = (own < floor) & (values.known > 0)
+        bandwidth = np.maximum(own, floor)
+        if not _flat(values) and not (bandwidth > 0).all():
+            raise DataError(
+                f"column {values.name!r} has bandwidth 0 in a class and var_floor={var_floor}; "
+                "raise var_floor or leave the column out"
+            )
+        return cls(values, bandwidth, floored, max(pooled, floor))
+
+    def _bumps(self, label: int) -> Bumps:
+        """Return the kernels of a class in the scale of the column."""
+        return self._scaled(*self._points(label), float(self.bandwidth[label]))
+
+    def _points(self, label: int) -> tuple[Floats, Floats]:
+        """Return the values of a class and their weights; those of all where it has none."""
+        points, weight = self.values.points[label], self.values.weight[label]
+        return (points, weight) if len(points) else self.values.pooled
+
+    @property
+    def _log_sums(self) -> LogSums:
+        found: LogSums = dispatch.load("density", self.values.cells).log_sums
+        return found
+
+    def _scaled(self, points: Floats, weight: Floats, bandwidth: float) -> Bumps:
+        centre, scale = self.values.place
+        level = -math.log(float(weight.sum())) - math.log(bandwidth) - _NORMAL
+        return Bumps((points - centre) / scale, weight, bandwidth / scale, level)
+
+    @cached_property
+    def curves(self) -> tuple[tuple[int, Curve], ...]:
+        """The log densities, to be looked up: the first class of each curve, and the curve."""
+        if _flat(self.values):
+            return ((0, flat(len(self.values.points))),)
+        every = range(len(self.values.points))
+        return tuple(
+            (first, self._curve(every[first : first + TOGETHER])) for first in every[::TOGETHER]
+        )
+
+    def _curve(self, labels: Sequence[int]) -> Curve:
+        classes = [self._bumps(c) for c in labels]
+        knots, pieces = tabulated(classes, self._log_sums)
+        low = min(b.points[0] for b in classes)
+        high = max(b.points[-1] for b in classes)
+        wide = 10 * max(b.bandwidth for b in classes)
+        return curve_of(*self.values.place, knots, pieces, max(-low, high) + wide)
+
+    @property
+    def n_parameters(self) -> int:
+        """The weights of the points but one, and the bandwidth, of each class."""
+        return sum(len(points) for points in self.values.points)
+
+    def drawn(self, codes: NDArray[np.intp], random: np.random.Generator) -> Floats:
+        """Return a number of each class."""
+        result = np.zeros(len(codes))
+        for c in np.unique(codes).tolist():
+            rows = np.flatnonzero(codes == c)
+            points, weight = self._points(c)
+            if len(points):
+                some = random.choice(points, len(rows), p=weight / weight.sum())
+                result[rows] = some + self.bandwidth[c] * random.standard_normal(len(rows))
+        return result
+
+    def left_out(self, label: int, at: NDArray[np.int64], less: Floats) -> Floats:
+        """Return the log density of a class at its own values, each with less weight.
+
+        As that of a histogram; the bandwidth stays.
+        """
+        values = self.values
+        if _flat(values):
+            return np.zeros(len(at))
+        bumps, known = self._bumps(label), values.known[label]
+        less = np.where(values.weight[label][at] - less > ROUNDING * known, less, np.inf)
+        less = np.minimum(less, values.weight[label][at])
+        left = known - less
+        own, _ = self._log_sums(*bumps[:3], bumps.points[at], at, less)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = own + bumps.level + np.log(known) - np.log(left)
+        alone = left <= ROUNDING * known
+        if alone.any():
+            found = np.where(alone, self._others(label, values.points[label][at]), found)
+        return np.asarray(found)
+
+    def _others(self, label: int, x: Floats) -> Floats:
+        """Return the log density of all classes but one, which describes it where it is empty."""
+        points, weight = self.values.without(label)
+        if not len(points):
+            return np.zeros(len(x))
+        bumps, (centre, scale) = self._scaled(points, weight, self.spare), self.values.place
+        none = np.full(len(x), -1), np.zeros(len(x))
+        own, _ = self._log_sums(*bumps[:3], (x - centre) / scale, *none)
+        return np.asarray(own + bumps.level)
+
+    @property
+    def spiked(self) -> bool:
+        """Whether most rows have a value that others have too, apart from all other values.
+
+        Their kernels do not overlap: how high they are is a matter of the bandwidth alone.
+        """
+        apart = total = 0.0
+        for c, (points, weight) in enumerate(
+            zip(self.values.points, self.values.weight, strict=True)
+        ):
+            between = np.concatenate(([np.inf], np.diff(points), [np.inf]))
+            gap = np.minimum(between[1:], between[:-1])[: len(points)]
+            apart += float(weight[(gap > self.bandwidth[c]) & (weight > 1)].sum())
+            total += float(weight.sum())
+        return 2 * apart > total
+
+
+def _flat(values: ColumnValues) -> bool:
+    """Return whether values are alike, or too near to each other for their squares to tell."""
+    return values.silent or values.overall == 0
+
 
 Density = KernelDensity | HistogramDensity
 # Of a column: the first class of each curve, and the curve.
@@ -78,9 +548,7 @@ def densities(
 ) -> ColumnDensities:
     """Return the densities that a model is to have.
 
-    stats                   Statistics of the rows.
     kinds                   How columns are to be described.
-    alpha                   Pseudo-count of a bin.
     ddof, variance, var_floor  As `smoothing.gaussians` has them.
 
     Raises DataError when squares of values overflow, or a bandwidth is 0.
@@ -115,7 +583,6 @@ def best_kind(
 ) -> str:
     """Return the density of a column of largest leave-one-out log likelihood.
 
-    stats   Statistics of the rows.
     place   Of the column among the numeric ones.
     values  What the statistics say of it.
     made    The densities beside the Gaussian one, by kind.

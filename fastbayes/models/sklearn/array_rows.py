@@ -134,7 +134,6 @@ class RowScorer:
     it brings where rows are few, or the log joint is one matrix product.
 
     log_prior   (n_classes,) nats; what a row gets that no class can have made.
-    n_features  Columns of the rows.
     """
 
     def __init__(self, log_prior: Floats, n_features: int) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastbayes.core.batch import Batch, Codes
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.schema import Shape, labels
 from fastbayes.models.estimator.log_space import Floats
@@ -112,6 +113,19 @@ class ArrayRowsBlock(NamedTuple):
     n_classes: int
     weight: Floats | None  # (n_rows,), None where every row weighs 1
     cells: int  # of the whole job, on which numpy or compiled kernels are chosen
+
+    def blocks(self, step: int) -> Iterator[ArrayRowsBlock]:
+        """Yield the rows of an array in blocks of so many."""
+        for start in range(0, len(self.y), step):
+            part = slice(start, start + step)
+            weight = None if self.weight is None else self.weight[part]
+            yield self._replace(X=self.X[part], y=self.y[part], weight=weight)
+
+    def batch(self, codes: tuple[Codes, ...], numeric: Sequence[Floats]) -> Batch:
+        """Return the rows, turned into columns, as statistics of tables count them."""
+        complete = np.zeros(sum(len(group.features) for group in codes), np.bool_)
+        known = codes, complete, tuple(numeric), self.weight, self.cells
+        return Batch(len(self.y), self.y, self.n_classes, *known)
 
 
 class DropIn(ArrayRows):
@@ -303,7 +317,6 @@ class DropIn(ArrayRows):
 def is_real(value: Any, least: float = 0.0) -> bool:
     """Return whether a parameter is a real number of at least this.
 
-    value  The parameter.
     least  The smallest number that is allowed.
 
     Returns: false for NaN and infinity.

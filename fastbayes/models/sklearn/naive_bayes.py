@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastbayes.core.batch import BLOCK_ROWS, Batch
+from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import DataError, MemoryLimitError
 from fastbayes.core.schema import Shape
 from fastbayes.core.warn import warn
@@ -21,11 +21,11 @@ from fastbayes.models.estimator.unavailable import unavailable
 from fastbayes.models.logistic.to_logistic import (
     ClassFacts,
     LinearForm,
-    of_bins,
     of_categories,
     of_weights,
     refuse_variances,
 )
+from fastbayes.models.numeric.covariance import MomentSums, centre_of
 from fastbayes.models.sklearn.array_rows import (
     BLOCK_CELLS,
     GaussianScorer,
@@ -50,6 +50,18 @@ from fastbayes.statistics.feature_sums import FeatureSums, class_sums
 __all__ = ["BernoulliNB", "CategoricalNB", "ComplementNB", "GaussianNB", "MultinomialNB"]
 
 ALPHA_MIN = 1e-10  # scikit-learn's bound where force_alpha is off
+
+
+def given_prior(values: ArrayLike, n_classes: int, total: float | None = None) -> Floats:
+    """Return the probabilities of classes that a parameter holds, in scikit-learn's words."""
+    prior = np.asarray(values, dtype=np.float64)
+    if len(prior) != n_classes:
+        raise ValueError("Number of priors must match number of classes.")
+    if total is not None and not np.isclose(prior.sum(), total):
+        raise ValueError("The sum of the priors should be 1.")
+    if not (prior >= 0).all():
+        raise ValueError("Priors must be non-negative.")
+    return prior
 
 
 class DiscreteDropIn(DropIn):
@@ -108,12 +120,7 @@ class DiscreteDropIn(DropIn):
         counts = stats.class_counts
         with np.errstate(divide="ignore"):
             if self.class_prior is not None:
-                if len(self.class_prior) != len(counts):
-                    raise ValueError("Number of priors must match number of classes.")
-                prior = np.asarray(self.class_prior, dtype=np.float64)
-                if not (prior >= 0).all():
-                    raise ValueError("Priors must be non-negative.")
-                log_prior = np.log(prior)
+                log_prior = np.log(given_prior(self.class_prior, len(counts)))
             elif self.fit_prior:
                 log_prior = np.log(counts) - np.log(counts.sum())
             else:
@@ -351,7 +358,7 @@ class BernoulliNB(SumsDropIn):
                 list(np.stack(both, axis=1))
                 for both in ((absent, present), (self.class_count_ - counts, counts))
             )
-            return of_bins(self._facts, tables, rows, above)
+            return of_categories(self._facts, tables, rows, above)
         with np.errstate(invalid="ignore"):
             return of_weights(self._facts, present - absent, absent)
 
@@ -448,17 +455,14 @@ class CategoricalNB(DiscreteDropIn):
         return {"values": self._counted(rows, sizes)}
 
     def _counted(self, rows: ArrayRowsBlock, sizes: NDArray[np.int64]) -> ValueCounts:
-        X, y, n_classes, weight, cells = rows
-        counts = ValueCounts(Shape(sizes, 0, n_classes), weighted=weight is not None)
+        shape = Shape(sizes, 0, rows.n_classes)
+        counts = ValueCounts(shape, weighted=rows.weight is not None)
         highest = np.zeros(len(sizes), dtype=np.int64)
-        none_missing = np.zeros(len(sizes), dtype=np.bool_)
-        for start in range(0, len(X), BLOCK_ROWS):
-            part = slice(start, start + BLOCK_ROWS)
-            groups = column_codes(X[part], sizes, scored=False)
+        for block in rows.blocks(BLOCK_ROWS):
+            groups = column_codes(block.X, sizes, scored=False)
             for features, _, found in groups:
                 highest[features] = np.maximum(highest[features], found)
-            some, w = y[part], None if weight is None else weight[part]
-            counts.update(Batch(len(some), some, n_classes, groups, none_missing, (), w, cells))
+            counts.update(block.batch(groups, ()))
         return resized(counts, highest)
 
     def _sizes(self, highest: NDArray[Any], n_classes: int) -> NDArray[np.int64]:
@@ -614,13 +618,7 @@ class GaussianNB(DropIn):
         if self.priors is None:
             prior = counts / counts.sum()
         else:
-            prior = np.asarray(self.priors, dtype=np.float64)
-            if len(prior) != len(counts):
-                raise ValueError("Number of priors must match number of classes.")
-            if not np.isclose(prior.sum(), 1.0):
-                raise ValueError("The sum of the priors should be 1.")
-            if (prior < 0).any():
-                raise ValueError("Priors must be non-negative.")
+            prior = given_prior(self.priors, len(counts), total=1.0)
         return {
             "class_count_": counts,
             "class_prior_": prior,
@@ -678,64 +676,51 @@ class GaussianNB(DropIn):
 def class_moments(rows: ArrayRowsBlock) -> ClassMoments:
     """Return count, mean and scatter of each column within each class.
 
-    rows  Of finite numbers.
-
     Returns: of shape (n_features, n_classes).
     """
-    X, y, n_classes, weight, cells = rows
-    n_rows, n_features = X.shape
-    moments = ClassMoments(Shape(NOTHING, n_features, n_classes))
-    by_column = n_rows >= LONG_COLUMN and dispatch.compiled(cells)
+    n_rows, n_features = rows.X.shape
+    moments = ClassMoments(Shape(NOTHING, n_features, rows.n_classes))
+    by_column = n_rows >= LONG_COLUMN and dispatch.compiled(rows.cells)
     step = BLOCK_ROWS if by_column else max(256, BLOCK_CELLS // n_features)
-    empty = np.zeros(0, dtype=np.bool_)
     with np.errstate(over="ignore", invalid="ignore"):  # the caller looks at the scatter
-        for start in range(0, n_rows, step):
-            part = slice(start, start + step)
-            some, w = y[part], None if weight is None else weight[part]
+        for block in rows.blocks(step):
             if by_column:
-                turned = tuple(columns(X[part]))
-                moments.update(Batch(len(some), some, n_classes, (), empty, turned, w, cells))
+                moments.update(block.batch((), columns(block.X)))
             else:
-                moments = moments + _block_moments(X[part], some, n_classes, w)
+                moments = moments + _block_moments(block)
     return moments
 
 
-def _block_moments(
-    X: NDArray[Any], y: NDArray[np.unsignedinteger], n_classes: int, weight: Floats | None
-) -> ClassMoments:
-    """Return the moments of a block, all columns at once: means first, then deviations."""
+def _block_moments(rows: ArrayRowsBlock) -> ClassMoments:
+    """Return the moments of a block, all columns at once: means first, then deviations.
+
+    On few rows this takes fewer calls than a kernel for each column does.
+    """
+    X, y, n_classes, weight, _ = rows
     result = ClassMoments(Shape(NOTHING, X.shape[1], n_classes))
     count = np.bincount(y, weight, n_classes)
     known = np.maximum(count, np.finfo(float).tiny)[:, None]
     # About a row of the block, so that 1.7e9 ± 1 keeps its digits.
     shift = X[0].astype(np.float64)
-    rows = X - shift
-    mean = class_sums(rows, y, weight, n_classes) / known
-    rows -= mean[y]
-    np.multiply(rows, rows, out=rows)
+    apart = X - shift
+    mean = class_sums(apart, y, weight, n_classes) / known
+    apart -= mean[y]
+    np.multiply(apart, apart, out=apart)
     result.count[:] = count
     whole, rest = two_sum(shift[:, None], mean.T)
     result.mean[:], result.rest[:] = np.where(count > 0, (whole, rest), 0.0)
-    result.scatter[:] = class_sums(rows, y, weight, n_classes).T
+    result.scatter[:] = class_sums(apart, y, weight, n_classes).T
     return result
 
 
 def pooled(moments: ClassMoments) -> ClassMoments:
-    """Return the moments of all classes together.
-
-    moments  (n_features, n_classes), counted without weights.
-
-    Returns: of shape (n_features, 1).
-    """
+    """Return the moments of all classes together, (n_features, 1), of rows without weights."""
+    n = moments.count[0]
+    centre = centre_of(MomentSums(n, moments.mean.T, moments.rest.T, moments.scatter))
     result = ClassMoments(Shape(NOTHING, moments.shape.n_numeric, 1))
-    count = moments.count.sum(axis=1, keepdims=True)
-    largest = moments.count.argmax(axis=1)[:, None]
-    shift, shift_rest = (np.take_along_axis(a, largest, 1) for a in (moments.mean, moments.rest))
     with np.errstate(over="ignore", invalid="ignore"):
-        apart = (moments.mean - shift) + (moments.rest - shift_rest)
-        offset = (moments.count * apart).sum(axis=1, keepdims=True) / count
-        between = (moments.count * (apart - offset) ** 2).sum(axis=1, keepdims=True)
-        result.scatter[:] = moments.scatter.sum(axis=1, keepdims=True) + between
-        result.mean[:], result.rest[:] = two_sum(shift, shift_rest + offset)
-    result.count[:] = count
+        between = (n[:, None] * centre.apart**2).sum(axis=0)
+        result.scatter[:, 0] = moments.scatter.sum(axis=1) + between
+    result.mean[:, 0], result.rest[:, 0] = centre.mean, centre.rest
+    result.count[:] = n.sum()
     return result
