@@ -66,13 +66,7 @@ class TripleTables:
         cells = self.cells
         n = cells.family(i, j)
         known, choices = n.sum(axis=(0, 1)), cells.choices[i] * cells.choices[j]
-        if prior is None:
-            return smoothing.ratio(n, known.sum(), cells.n_classes * choices)
-        mass = smoothing.mass(cells.n_classes * choices)
-        below = known + choices * mass
-        with np.errstate(divide="ignore", invalid="ignore"):
-            share = np.where(below > 0, (n + mass) / below, 1.0 / np.maximum(choices, 1))
-        return np.asarray(prior * share)
+        return smoothing.joint(n, known, known.sum(), choices, prior)
 
     def conditional(self, i: int, j: int, a: Ints, b: Ints, smoothing: Smoothing) -> Floats:
         """Return P(x_k = v | c, x_i = a, x_j = b), (n_states, n_rows, K), of some codes a and b.

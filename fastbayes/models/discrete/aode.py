@@ -207,13 +207,5 @@ class AODE(Averaged):
 
 def own_joint(cells: CountTables, smoothing: Smoothing, prior: Floats | None) -> Floats:
     """Return P(c, x_p = a), (n_rows, n_classes): P(c) P(x_p = a | c) where the prior is given."""
-    known = cells.known[cells.feature]
-    choices = cells.choices[cells.feature][:, None]
-    if prior is None:
-        total = known.sum(axis=1, keepdims=True)
-        return smoothing.ratio(cells.n, total, cells.n_classes * choices)
-    mass = smoothing.mass(cells.n_classes * choices)
-    below = known + choices * mass
-    with np.errstate(divide="ignore", invalid="ignore"):
-        share = np.where(below > 0, (cells.n + mass) / below, 1.0 / np.maximum(choices, 1))
-    return np.asarray(prior * share)
+    known, choices = cells.known[cells.feature], cells.choices[cells.feature][:, None]
+    return smoothing.joint(cells.n, known, known.sum(axis=1, keepdims=True), choices, prior)

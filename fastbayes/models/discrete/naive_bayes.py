@@ -30,11 +30,10 @@ from fastbayes.models.estimator.parameters import (
     parameter,
     pseudo_count,
 )
-from fastbayes.models.estimator.sampling import numbers_in, value_codes
+from fastbayes.models.estimator.sampling import drawn_values, value_codes
 from fastbayes.models.estimator.smoothing import (
     Gaussians,
     best_alpha,
-    checked_alpha,
     gaussians,
     log_likelihood,
     log_prior,
@@ -211,8 +210,7 @@ class NaiveBayes(AsNetwork):
 
     def _read(self, stats: Statistics) -> dict[str, Any]:
         values = stats.values
-        loo = self.alpha == "loo"
-        alpha = best_alpha(values, missing=self.missing) if loo else checked_alpha(self.alpha)
+        alpha, log_prior = alpha_and_prior(self, stats)
         chance = checked_chance(self.feature_averaging)
         features = stats.schema.features
         probabilities = np.ones(len(features))
@@ -237,9 +235,7 @@ class NaiveBayes(AsNetwork):
         return {
             "alpha_": alpha,
             "feature_probabilities_": probabilities,
-            "class_log_prior_": log_prior(
-                values.class_counts, alpha, self.class_prior, labels(stats.schema.classes)
-            ),
+            "class_log_prior_": log_prior,
             "_tables": tables,
             "_offsets": offsets,
             "numeric_": kinds.told(stats.schema, found.kinds),
@@ -358,18 +354,12 @@ class NaiveBayes(AsNetwork):
                 columns[feature.name] = random.normal(mean[codes], deviation[codes])
                 continue
             likelihood = np.exp(next(tables)[: feature.size + 1])
-            if not feature.size:
-                columns[feature.name] = pa.nulls(len(codes), feature.values.type)
-                continue
-            # Where missing is a value of its own, it has the mass that the others leave.
-            as_value = self.missing == "category" and np.allclose(likelihood.sum(axis=0), 1)
-            drawn = value_codes(likelihood if as_value else likelihood[:-1], codes, random)
-            absent = drawn == feature.size
-            if feature.cuts is not None:
-                numbers = numbers_in(feature.cuts, np.where(absent, 0, drawn), random)
-                columns[feature.name] = pa.array(numbers, mask=absent)
-                continue
-            columns[feature.name] = feature.values.take(pa.array(drawn, mask=absent))
+            drawn = np.zeros(len(codes), np.int64)
+            if feature.size:
+                # Where missing is a value of its own, it has the mass that the others leave.
+                as_value = self.missing == "category" and np.allclose(likelihood.sum(axis=0), 1)
+                drawn = value_codes(likelihood if as_value else likelihood[:-1], codes, random)
+            columns[feature.name] = drawn_values(feature, drawn, random)
         return columns
 
     def _keeps_unlabelled(self) -> bool:
@@ -381,6 +371,14 @@ class NaiveBayes(AsNetwork):
         if self.unlabelled != "em" or not rows:
             return super()._with_unlabelled(stats, rows, weight)
         return expectation_maximisation(self, stats, rows, weight)
+
+
+def alpha_and_prior(model: Any, stats: Statistics) -> tuple[float, Floats]:
+    """Return the pseudo-count in use, and ln P(c)."""
+    values, alpha = stats.values, model.alpha
+    alpha = best_alpha(values, missing=model.missing) if alpha == "loo" else float(alpha)
+    classes = labels(stats.schema.classes)
+    return alpha, log_prior(values.class_counts, alpha, model.class_prior, classes)
 
 
 def checked_chance(feature_averaging: Any) -> float | None:

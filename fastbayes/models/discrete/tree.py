@@ -90,31 +90,6 @@ def check_feature(schema: Schema, name: str | None) -> None:
 ROUNDING = 1e-9
 
 
-def family_score(counts: NDArray[Any], alpha: float) -> float:
-    """Return the leave-one-out log likelihood of a feature given its parent and the class.
-
-    The sum over rows of ln P(v | u, c) with that row taken out of every count:
-    sum_cuv n_cuv ln((n_cuv - 1 + a)/(n_cu - 1 + S_v a)), n - 1 read as n - min(n, 1) and 0/0 as its
-    limit 1/S_v.
-
-    Parameters
-    ----------
-    counts
-        (S_u, S_v, n_classes) rows in which both the parent and the feature are known, by the
-        parent's value, the feature's value and the class.
-    alpha
-        Pseudo-count of each cell.
-
-    Returns
-    -------
-    float
-        Nats; -inf where alpha is 0 and a cell was counted once.
-    """
-    n = np.asarray(counts, dtype=np.float64)
-    choices = np.array(n.shape[1])
-    return left_out(n, n.sum(axis=1, keepdims=True), choices, alpha)
-
-
 def spode_scores(cells: CountTables, smoothing: Smoothing) -> Floats:
     """Return the leave-one-out log joint of the SPODE of every super-parent, (m,) in nats.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastbayes.core.batch import Batch
 from fastbayes.core.layout import Layout
-from fastbayes.core.schema import labels
 from fastbayes.core.warn import warn
 from fastbayes.kernels import dispatch
+from fastbayes.models.discrete.naive_bayes import alpha_and_prior
 from fastbayes.models.estimator.base import Classifier, Scans, check_learnable
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.parameters import (
@@ -26,12 +26,7 @@ from fastbayes.models.estimator.parameters import (
     pseudo_count,
     whole,
 )
-from fastbayes.models.estimator.smoothing import (
-    best_alpha,
-    checked_alpha,
-    log_likelihood,
-    log_prior,
-)
+from fastbayes.models.estimator.smoothing import log_likelihood
 from fastbayes.models.estimator.unavailable import unavailable
 from fastbayes.models.logistic.minimise import newton
 from fastbayes.scan import engine
@@ -220,18 +215,10 @@ class WeightedNaiveBayes(Classifier):
 
     def _naive(self, stats: Statistics) -> dict[str, Any]:
         """Return the parameters of naive Bayes."""
-        values, schema = stats.values, stats.schema
-        loo = self.alpha == "loo"
-        alpha = best_alpha(values, missing=self.missing) if loo else checked_alpha(self.alpha)
-        tables, offsets = log_likelihood(values, alpha, missing=self.missing, unseen=self.unseen)
-        return {
-            "alpha_": alpha,
-            "class_log_prior_": log_prior(
-                values.class_counts, alpha, self.class_prior, labels(schema.classes)
-            ),
-            "_tables": tables,
-            "_offsets": offsets,
-        }
+        alpha, prior = alpha_and_prior(self, stats)
+        options = {"missing": self.missing, "unseen": self.unseen}
+        tables, offsets = log_likelihood(stats.values, alpha, **options)
+        return {"alpha_": alpha, "class_log_prior_": prior, "_tables": tables, "_offsets": offsets}
 
     def _read(self, stats: Statistics) -> dict[str, Any]:
         found, naive = self._found, self._naive(stats)
@@ -268,12 +255,6 @@ class WeightedNaiveBayes(Classifier):
 
     def _log_prior(self) -> Floats:
         return self.class_log_prior_
-
-    def _log_tables(self) -> Iterator[tuple[str, Floats]]:
-        for feature, table in zip(
-            self.schema_.categorical, np.split(self._tables, self._offsets[1:-1]), strict=True
-        ):
-            yield feature.name, table
 
     def _scorer(self, cells: float) -> Any:
         return dispatch.load("log_joint", cells).NaiveScorer(

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastbayes.core.batch import GREATEST
 from fastbayes.core.errors import DataError
+from fastbayes.models.estimator.count_tables import CountTables, Smoothing, logs
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.statistics import ClassMoments, ValueCounts
 
@@ -90,40 +90,8 @@ def log_likelihood(
     value (factor 1, or a value of its own under "category") and an unseen value (factor 1, or
     under "smooth" the mass of a value that was never counted). 0/0 is its limit 1/S_j.
     """
-    sizes = counts.shape.sizes
-    d, k = len(sizes), counts.shape.n_classes
-    offsets = np.concatenate(([0], np.cumsum(sizes + 2))).astype(np.int64)
-    table = np.zeros((offsets[-1], k))
-    if not d:
-        return table, offsets
-    # Row of the table for each slot: every feature before has one row more than slots.
-    rows = np.arange(counts.offsets[-1]) + np.repeat(np.arange(d), sizes + 1)
-    n = table.copy()
-    n[rows] = counts.counts
-    gaps = offsets[:-1] + sizes
-    known = counts.known.astype(np.float64)
-    choices = sizes.astype(np.float64)
-    as_value = np.zeros(d, dtype=np.bool_)
-    if missing == "category":
-        as_value = np.asarray((counts.missing != 0).any(axis=1))
-        known = np.where(as_value[:, None], counts.class_counts, known)
-        choices = choices + as_value
-    below = known + choices[:, None] * alpha
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = (n + alpha) / np.repeat(below, sizes + 2, axis=0)
-        limit = np.repeat(1.0 / choices[:, None], sizes + 2, axis=0)
-        table = np.log(np.where(np.repeat(below, sizes + 2, axis=0) > 0, ratio, limit))
-    ignored = unseen != "smooth"
-    if ignored:
-        table[gaps + 1] = 0.0
-    empty = choices == 0
-    table[gaps[~as_value]] = 0.0
-    if missing == "category" and not ignored:
-        # A missing value that was never counted is an unseen one.
-        table[gaps[~as_value]] = table[gaps[~as_value] + 1]
-    table[gaps[empty] + 1] = 0.0
-    table[gaps[empty]] = 0.0
-    return table, offsets
+    cells = CountTables(counts, missing=missing, unseen=unseen)
+    return logs(cells.likelihood(Smoothing(alpha=alpha))), cells.offsets
 
 
 def leave_one_out_log_joint(
@@ -194,21 +162,6 @@ def best_of(score_of: Callable[[float], float]) -> float:
         else:
             low = a
     return math.exp((low + high) / 2)
-
-
-def checked_alpha(alpha: Any, *, chosen: bool = False) -> float:
-    """Return alpha as a float; `chosen` says whether "loo" would be one, too.
-
-    Raises
-    ------
-    ValueError
-        When it is no number from 0 to `GREATEST`.
-    """
-    good = isinstance(alpha, (int, float, np.integer, np.floating)) and not isinstance(alpha, bool)
-    if not (good and 0 <= float(alpha) <= GREATEST):
-        other = ", or 'loo'" * chosen
-        raise ValueError(f"alpha={alpha!r}: use a finite number >= 0, {GREATEST:g} at most{other}")
-    return float(alpha)
 
 
 class Spread(NamedTuple):

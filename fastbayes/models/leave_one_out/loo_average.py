@@ -87,15 +87,8 @@ class LooAverage(LooScorer):
 
         n, known, everyone: rows of (c, a), of (c, p known) and of (p known).
         """
-        cells = self.cells
-        choices = np.asarray(cells.choices[feature])[..., None]
-        if not self.given:
-            return self.rule.ratio(n, everyone, cells.n_classes * choices)
-        mass = self.rule.mass(cells.n_classes * choices)
-        below = known + choices * mass
-        with np.errstate(divide="ignore", invalid="ignore"):
-            share = np.where(below > 0, (n + mass) / below, 1.0 / np.maximum(choices, 1))
-        return np.exp(prior) * share
+        choices = np.asarray(self.cells.choices[feature])[..., None]
+        return self.rule.joint(n, known, everyone, choices, np.exp(prior) if self.given else None)
 
     def _joint(self, rows: LooRows, others: Any, own: Any, out: Floats) -> None:
         if self.implied is not None:
