@@ -26,15 +26,7 @@ Ints = NDArray[np.int64]
 
 
 class TripleTables:
-    """What pairs of values say of the class and of all other features.
-
-    Parameters
-    ----------
-    cells
-        Counts of values and pairs, S_j + 2 rows per feature.
-    triples
-        Counts of triples.
-    """
+    """What pairs of values say of the class and of all other features: counts of triples."""
 
     def __init__(self, cells: CountTables, triples: TripleCounts) -> None:
         self.cells, self.triples = cells, triples

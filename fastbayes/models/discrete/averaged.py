@@ -184,13 +184,7 @@ ROUNDING = 1e-12
 
 
 def checked_threshold(subsumption: Any) -> float | None:
-    """Return how often a value must occur to imply another, None where nothing is implied.
-
-    Raises
-    ------
-    ValueError
-        When it is neither a bool nor a number > 0.
-    """
+    """Return how often a value must occur to imply another, None where nothing is implied."""
     if isinstance(subsumption, (bool, np.bool_)):
         return THRESHOLD if subsumption else None
     if isinstance(subsumption, (int, float, np.number)) and subsumption > 0:
@@ -201,25 +195,15 @@ def checked_threshold(subsumption: Any) -> float | None:
 class Subsumption:
     """Which values imply which, and rows without the implied ones.
 
-    Parameters
-    ----------
-    cells
-        Counts, in which a code that is no observation stands for what is left out.
-    names
-        Names of the features.
-    threshold
-        Rows, by weight, in which the implying value occurs at least.
+    Value a of feature i implies value b of j where every row that has a has b, and those are at
+    least `threshold` rows, by weight. What is implied says nothing new: it is left out. Of values
+    that imply each other the first by feature name stays. Implication is transitive, so that the
+    order of the rules does not matter.
 
     Attributes
     ----------
     rules
         (n_rules, 4) feature and code that imply, feature and code that are implied.
-
-    Notes
-    -----
-    Value a of feature i implies value b of j where every row that has a has b. What is implied
-    says nothing new: it is left out. Of values that imply each other the first by feature name
-    stays. Implication is transitive, so that the order of the rules does not matter.
     """
 
     def __init__(self, cells: CountTables, names: Sequence[str], threshold: float) -> None:
@@ -272,17 +256,7 @@ class Subsumption:
 
 
 class SubsumptionScorer:
-    """A scorer of rows from which implied values were taken out.
-
-    Parameters
-    ----------
-    scorer
-        What scores the rows that remain.
-    subsumption
-        What is implied.
-    cells
-        Cells of the job.
-    """
+    """A scorer of rows from which implied values were taken out, for a job of so many cells."""
 
     def __init__(self, scorer: Any, subsumption: Subsumption, cells: float) -> None:
         self._scorer = scorer

@@ -200,16 +200,7 @@ class FamilyTables(CountTables):
         return ClassNetwork(self.above, says, *parts, summed, says_summed)
 
     def margin(self, tables: Sequence[Floats], of_class: Floats, names: Sequence[str]) -> Floats:
-        """Return P(c) of a class with parents, which are summed out.
-
-        Parameters
-        ----------
-        tables
-            ln P(x_j | parents) of each family.
-        of_class
-            P(c | parents).
-        names
-            Of the features.
+        """Return P(c) of a class with parents, which are summed out of the tables of all families.
 
         Raises
         ------

@@ -15,9 +15,7 @@ from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.loo_base import (
     LooRows,
     LooScorer,
-    PriorWithout,
     Without,
-    light_rows,
     without,
 )
 from fastbayes.networks.infer.scorer import Network
@@ -53,17 +51,13 @@ class LooFamilies(LooScorer):
     """
 
     def __init__(self, model: Any) -> None:
-        super().__init__()
         self.cells: FamilyTables = model._cells
-        self.rule: Smoothing = model._rule
+        super().__init__(model, self.cells.values.class_counts, model._rule)
         self.precision, self.names = model.precision, model.schema_.names
         self.scorer = model._network_scorer
         named = model.get_params(deep=False).get("super_parent") in self.names
         learned = ("alpha",) if model.alpha == "loo" else ()
         self.fixed = ("schema", *learned, *(() if named else ("structure",)))
-        self.prior = PriorWithout(
-            self.cells.values.class_counts, self.rule, model.class_prior, model.class_log_prior_
-        )
         self.tables = model._network.tables[: len(self.cells.families)]
         if self.cells.above and (model.class_prior is not None or not self.rule.mass(1)):
             names = [self.names[p] for p in self.cells.above]
@@ -96,9 +90,6 @@ class LooFamilies(LooScorer):
 
     def _joint(self, rows: LooRows, others: Any, own: Any, out: Floats) -> None:
         super()._joint(rows, others, own, out)
-        if len(light := light_rows(rows)):
-            assert rows.gone is not None
-            out[light] = self._cell_by_cell(rows, light, rows.gone[light])
         if not self.cells.above:
             out += self.prior(rows.y, rows.gone)
 

@@ -382,13 +382,7 @@ def alpha_and_prior(model: Any, stats: Statistics) -> tuple[float, Floats]:
 
 
 def checked_chance(feature_averaging: Any) -> float | None:
-    """Return the prior probability that a feature depends on the class, None without averaging.
-
-    Raises
-    ------
-    ValueError
-        When it is neither a bool nor a probability between 0 and 1.
-    """
+    """Return the prior probability that a feature depends on the class, None without averaging."""
     if isinstance(feature_averaging, (bool, np.bool_)):
         return 0.5 if feature_averaging else None
     number = isinstance(feature_averaging, (int, float, np.number))
@@ -402,29 +396,13 @@ def checked_chance(feature_averaging: Any) -> float | None:
 def averaged_log_likelihood(
     counts: ValueCounts, alpha: float, chance: float, *, missing: str, unseen: str
 ) -> tuple[Floats, NDArray[np.int64], Floats]:
-    """Return ln [q_j P(x_j | c) + (1 - q_j) P(x_j)], its offsets, and q.
+    """Return ln [q_j P(x_j | c) + (1 - q_j) P(x_j)] as `log_likelihood` does, its offsets, and q.
 
-    A structure says which features depend on the class. Its prior, and the likelihood of the data
-    under independent Dirichlet priors, are products over the features; hence so are its posterior
-    and the average of its predictions: sum over structures S of P(S | D) prod_j P(x_j | c, S) =
-    prod_j [q_j P(x_j | c) + (1 - q_j) P(x_j)], with q_j the posterior probability that feature j
-    depends on the class (Dash, Cooper 2002).
-
-    Parameters
-    ----------
-    counts
-        Counts of values.
-    alpha
-        Pseudo-count of every value > 0, in the distributions given the class and without.
-    chance
-        Prior probability that a feature depends on the class.
-    missing, unseen
-        As in `log_likelihood`.
-
-    Returns
-    -------
-    tuple
-        (n_slots, n_classes) with S_j + 2 rows per feature, (m + 1,), (m,).
+    A structure says which features depend on the class; a priori each does with probability
+    `chance`. Its prior, and the likelihood of the data under independent Dirichlet priors, are
+    products over the features; hence so are its posterior and the average of its predictions: sum
+    over structures S of P(S | D) prod_j P(x_j | c, S) = prod_j [q_j P(x_j | c) + (1 - q_j) P(x_j)],
+    with q_j the posterior probability that feature j depends on the class (Dash, Cooper 2002).
     """
     options = {"missing": missing, "unseen": unseen}
     dependent, offsets = log_likelihood(counts, alpha, **options)

@@ -320,13 +320,7 @@ Structure = list[tuple[Family, int]]
 
 
 def given_parents(network: Any) -> Parents:
-    """Return the parents of the nodes of a graph, a mapping of parents, or edges.
-
-    Raises
-    ------
-    ValueError
-        When it is none of these, or goes round in a circle.
-    """
+    """Return the parents of the nodes of a graph, a mapping of parents, or edges."""
     parents = getattr(network, "parents", network)
     if isinstance(parents, Mapping):
         for node, above in parents.items():
@@ -341,24 +335,7 @@ def given_parents(network: Any) -> Parents:
 
 
 def learned_parents(model: Any, scans: Scans, found: Statistics) -> Parents:
-    """Return the parents of the nodes, as the search of the model finds them.
-
-    Parameters
-    ----------
-    model
-        The classifier, which says how to search.
-    scans
-        The source.
-    found
-        Counts of the values of all rows.
-
-    Raises
-    ------
-    DataError
-        When no row is complete.
-    MemoryLimitError
-        When the codes of the rows do not fit.
-    """
+    """Return the parents of the nodes, as the search of the model over the rows finds them."""
     names = found.schema.names
     # A column without a value has no neighbour, and no row that is complete.
     known = np.asarray((found.values.known != 0).any(axis=1))
@@ -488,19 +465,7 @@ def structure_of(
 ) -> Structure:
     """Return the families of a network, parents first, and what the class is in each.
 
-    Parameters
-    ----------
-    parents
-        Parents of the nodes; a feature that is not named has no neighbour.
-    names
-        The features.
-    target
-        The class.
-
-    Raises
-    ------
-    SchemaError
-        When a node is no column.
+    A feature that is not among the parents has no neighbour.
     """
     place = {name: j for j, name in enumerate(names)}
     graph = DAG({**dict.fromkeys((target, *names), ()), **parents})
@@ -539,13 +504,7 @@ def parents_of(stats: Statistics, target: str) -> dict[str, tuple[str, ...]]:
 
 
 def arranged(stats: Statistics, structure: Structure) -> Statistics:
-    """Return statistics with the families of a structure, from those that were counted.
-
-    Raises
-    ------
-    SchemaError
-        When the features of a family were not counted together; the message names them.
-    """
+    """Return statistics with the families of a structure, from those that were counted."""
     had, names = stats.families, stats.schema.names
     families, class_is = parted(structure)
     if had.families == families and [*had.class_is] == class_is:

@@ -59,20 +59,9 @@ def losses(
     shape: tuple[int, ...],
     add: Callable[[Batch, Floats, Floats], None],
 ) -> NestedLosses:
-    """Return the losses that `add` adds up over all rows, in one scan.
+    """Return the losses that `add` adds up over all rows, in one more scan of what was counted.
 
-    Parameters
-    ----------
-    model
-        The classifier, for its threads.
-    scans
-        The source.
-    stats
-        What the rows were counted into.
-    shape
-        Shape of the losses.
-    add
-        Adds the losses of a batch, and the weight of its errors.
+    It adds the losses of a batch, and the weight of its errors, to arrays of this shape.
     """
 
     def score(_: Segment, blocks: Iterator[tuple[Any, Any]]) -> tuple[Floats, Floats, float]:
@@ -95,14 +84,7 @@ def losses(
 class RowsOf:
     """Batches as rows that are scored without themselves.
 
-    Parameters
-    ----------
-    cells
-        Says which codes are observations.
-    features
-        The features in the order in which models take them.
-    prior
-        The class prior without a row.
+    The features are those of models, in their order; the prior is that without a row.
     """
 
     def __init__(self, cells: CountTables, features: list[int], prior: PriorWithout) -> None:
@@ -183,17 +165,7 @@ def reduced(stats: Statistics, k: int, n_features: int) -> Statistics:
 
 
 def best_average(model: Any, scans: Scans, stats: Statistics) -> Statistics:
-    """Return statistics with the pairs of the best features alone, two features at least.
-
-    Parameters
-    ----------
-    model
-        An `AODE`.
-    scans
-        The source.
-    stats
-        Counts of values and of all pairs.
-    """
+    """Return statistics with the pairs of the best features of an `AODE` alone, two at least."""
     cells, names = model._cells_of(stats), stats.schema.names
     features = ranked(cells, names)
     if not stats.n_rows or len(features) < 2:
@@ -275,11 +247,6 @@ def without_unpaired(cells: CountTables) -> CountTables:
     """Return cells in which a feature of no pair is as one without values: it takes no part.
 
     The pairs say which features were selected: all of them, unless some were not counted.
-
-    Raises
-    ------
-    SchemaError
-        When pairs among the features that were selected were not counted.
     """
     layout = cells.pairs.layout
     if not layout.complete:

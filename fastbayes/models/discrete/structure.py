@@ -123,14 +123,7 @@ def maximum_spanning_forest(
 def penalty(sizes: Integers, n_classes: int, unit: float) -> Floats:
     """Return what the parameters of each edge cost, (d, d): unit K (S_i - 1)(S_j - 1).
 
-    Parameters
-    ----------
-    sizes
-        (d,) number of values of each feature.
-    n_classes
-        K.
-    unit
-        Cost of one parameter in nats: ½ ln N for the Bayesian criterion, 1 for Akaike's.
+    A parameter costs ½ ln N nats by the Bayesian criterion, 1 by Akaike's.
     """
     free = np.maximum(sizes - 1, 0).astype(np.float64)
     return np.asarray(unit * n_classes * np.outer(free, free))
@@ -338,18 +331,8 @@ def k_dependent(
     """Return the families of the k-dependence structure, in the order of its features.
 
     A family is the parents of a feature, the one of most information first, and the feature.
-    Features without a value come last and have no part in it.
-
-    Parameters
-    ----------
-    cells
-        Counts of values and of all pairs.
-    names
-        Names of the features; they settle ties.
-    k
-        Most parents of a feature.
-    information
-        (n_features, n_features) I(X_i; X_j | C), where the cells do not hold all pairs.
+    Features without a value come last and have no part in it. `information` is that of all pairs,
+    where the cells do not hold them.
     """
     told = np.flatnonzero(cells.choices > 0)
     void = np.flatnonzero(cells.choices == 0)
@@ -370,20 +353,8 @@ def counts_of_tree(
 ) -> Statistics:
     """Return the counts of a tree's edges alone, found by counting some pairs in each scan.
 
-    Parameters
-    ----------
-    model
-        The classifier, for its threads, its memory limit and what it does with missing values.
-    scans
-        The source.
-    tree
-        Returns the parents, (n_features,), from statistics, cells, and for each pair of features
-        (n_features, n_features) its information and the rows in which both are observed.
-
-    Raises
-    ------
-    MemoryLimitError
-        When not even the pairs of one column fit.
+    `tree` returns the parents, (n_features,), from statistics, cells, and for each pair of features
+    (n_features, n_features) its information and the rows in which both are observed.
     """
     found, cells, information, together = information_in_runs(model, scans)
     parents = tree(found, cells, information, together)
@@ -396,16 +367,8 @@ def counts_of_tree(
 def information_in_runs(model: Any, scans: Scans) -> tuple[Statistics, CountTables, Floats, Floats]:
     """Return what all pairs tell, counting some of them in each scan.
 
-    Returns
-    -------
-    tuple
-        Statistics and cells with the counts of values, and for each pair of features
-        (n_features, n_features) its information and the rows in which both are observed.
-
-    Raises
-    ------
-    MemoryLimitError
-        When not even the pairs of one column fit.
+    That is statistics and cells with the counts of values, and for each pair of features
+    (n_features, n_features) its information and the rows in which both are observed.
     """
     values = scans.count(model, {"values": {}})
     m = len(values.schema.categorical)

@@ -16,13 +16,7 @@ RULES = ("uniform", "mutual_information")
 
 
 def check_weights(_: str, weights: Any) -> None:
-    """Check what can be without the columns.
-
-    Raises
-    ------
-    ValueError
-        When it is no rule, or holds what is no weight: a finite number >= 0, one of them > 0.
-    """
+    """Raise ValueError where weights are no rule, nor finite numbers >= 0 with one > 0."""
     if isinstance(weights, str):
         if weights not in RULES:
             raise ValueError(f"weights={weights!r}: use one of {RULES}, or a number per column")
@@ -39,23 +33,11 @@ def check_weights(_: str, weights: Any) -> None:
 
 
 def super_parent_weights(weights: Any, cells: CountTables, names: Sequence[str]) -> Floats:
-    """Return the weight u_p of each feature, (m,).
+    """Return the weight u_p of each feature as a super-parent, (m,).
 
-    Parameters
-    ----------
-    weights
-        "uniform"; "mutual_information", I(X_p; C) in nats from unsmoothed counts, and 1 for all
-        where none tells anything of the class; a mapping from name to weight, 0 for the rest; or
-        (m,) weights.
-    cells
-        Counts.
-    names
-        Names of the features.
-
-    Raises
-    ------
-    SchemaError
-        When a name is none of the columns, or there are not as many weights as columns.
+    "uniform"; "mutual_information", I(X_p; C) in nats from unsmoothed counts, and 1 for all where
+    none tells anything of the class; a mapping from name to weight, 0 for the rest; or (m,)
+    weights.
     """
     m = len(names)
     if isinstance(weights, str):

@@ -96,15 +96,6 @@ def spode_scores(cells: CountTables, smoothing: Smoothing) -> Floats:
     For super-parent p the sum over rows of ln [P(c) P(x_p | c) prod_j P(x_j | c, x_p)] with that
     row taken out of every count. With complete data this is what refitting without each row gives.
 
-    Parameters
-    ----------
-    cells
-        The counts.
-    smoothing
-        What is added to each of them.
-
-    Notes
-    -----
     Super-parents are compared on the same cells of the data: each known cell of each row has one
     factor. In a row whose super-parent is missing that factor is the naive one, P(x_j | c) from
     all rows but this one; the model sums the super-parent out, for which there is no closed form.
@@ -130,19 +121,9 @@ def spode_scores(cells: CountTables, smoothing: Smoothing) -> Floats:
 def best_tree_alpha(cells: CountTables, parents: NDArray[np.int64], *, with_prior: bool) -> float:
     """Return the alpha in [1e-6, 1e4] that maximises the leave-one-out log joint of a forest.
 
-    Parameters
-    ----------
-    cells
-        The counts.
-    parents
-        (m,) the parent of each feature, -1 for none.
-    with_prior
-        Whether alpha smooths the class prior, too.
-
-    Notes
-    -----
     The sum over rows of ln [P(c) prod_j P(x_j | c, x_parent)] with that row taken out of every
-    count; where the parent is missing, of P(x_j | c), as in `spode_scores`.
+    count; where the parent is missing, of P(x_j | c), as in `spode_scores`. P(c) has no part in it
+    where alpha does not smooth it.
     """
     terms = []
     for j, p in enumerate(parents.tolist()):

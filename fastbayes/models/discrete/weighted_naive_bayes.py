@@ -321,18 +321,10 @@ class WeightedTables:
         offsets: NDArray[np.int64],
         sizes: NDArray[np.int64],
     ) -> WeightedTables:
-        """Return the tables of a naive Bayes model.
+        """Return the tables of a naive Bayes model, for rows with so many values of each column.
 
-        Parameters
-        ----------
-        log_prior
-            (n_classes,) nats.
-        tables
-            (n_slots, n_classes) log likelihoods, finite.
-        offsets
-            First row of each column in them.
-        sizes
-            (d,) rows of each column that training rows may have.
+        Its log likelihoods are (n_slots, n_classes), and finite; offsets are the columns' first
+        rows.
         """
         layout = Layout.of(sizes, len(log_prior))
         wide = np.zeros((layout.n_rows, len(log_prior)))
@@ -368,15 +360,6 @@ class Conditional:
     """-ln P(y | x) of rows, plus l2/2 times the squares by which weights are off 1.
 
     An objective for `minimise`: its coefficients are the weights, (d, 1).
-
-    Parameters
-    ----------
-    rows
-        The rows.
-    tables
-        What they say.
-    l2
-        Strength of the pull towards 1.
     """
 
     def __init__(self, rows: PackedRows, tables: WeightedTables, l2: float) -> None:

@@ -19,39 +19,16 @@ ROWS = 65_536  # rows looked at together when a culprit is searched
 
 
 def is_sparse(X: Any) -> bool:
-    """Return whether X is a sparse matrix or array of scipy, which is not imported for that.
-
-    Parameters
-    ----------
-    X
-        Anything.
-
-    Returns
-    -------
-    bool
-        True for scipy.sparse.
-    """
+    """Return whether X is a sparse matrix or array of scipy, which is not imported for that."""
     scipy_sparse = sys.modules.get("scipy.sparse")
     return scipy_sparse is not None and bool(scipy_sparse.issparse(X))
 
 
 def feature_names(X: Any) -> NDArray[np.object_] | None:
-    """Return the column names of a frame or table if all of them are strings.
+    """Return the column names of a frame or table, (n_features,), if all of them are strings.
 
-    Parameters
-    ----------
-    X
-        An array, or a frame of pandas, polars, pyarrow or anything with `columns`.
-
-    Returns
-    -------
-    numpy.ndarray or None
-        (n_features,) names, None where there are none.
-
-    Raises
-    ------
-    TypeError
-        When some names are strings and some are not.
+    A frame is one of pandas, polars, pyarrow or anything with `columns`. Some names that are
+    strings and some that are not raise a TypeError.
     """
     if type(X).__module__.partition(".")[0] == "pyarrow":
         columns = getattr(getattr(X, "schema", None), "names", None)
@@ -71,24 +48,9 @@ def feature_names(X: Any) -> NDArray[np.object_] | None:
 
 
 def split_target(X: Any, y: Any) -> tuple[Any, Any]:
-    """Return features and target where the target is named as a column of X.
+    """Return features and target where y is the name of a column of X; else both as they came.
 
-    Parameters
-    ----------
-    X
-        A frame, a table, a dictionary of columns or a path; anything else when y is no string.
-    y
-        The name of the class column; anything else is handed back as it came.
-
-    Returns
-    -------
-    tuple
-        X without the column, or as it is where other columns are not read, and the column.
-
-    Raises
-    ------
-    SchemaError
-        When X has no such column.
+    X is then without the column, or as it is where other columns are not read.
     """
     if not isinstance(y, str):
         return X, y
@@ -109,21 +71,11 @@ def split_target(X: Any, y: Any) -> tuple[Any, Any]:
 
 
 def check_features(estimator: Any, X: Any, *, reset: bool) -> Any:
-    """Return X as a two-dimensional array of numbers, checked for this estimator.
+    """Return X as a two-dimensional array of numbers, checked for an `Estimator`.
 
-    Parameters
-    ----------
-    estimator
-        An `Estimator`; its class attributes say whether NaN and sparse matrices are welcome.
-    X
-        (n_rows, n_features) array, list, frame, or sparse matrix.
-    reset
-        Whether to set `n_features_in_` and `feature_names_in_` (fit), or to check X against them.
-
-    Returns
-    -------
-    numpy.ndarray or scipy sparse matrix
-        Of booleans, integers or floats, in any memory layout; sparse input becomes CSR.
+    Its class attributes say whether NaN and sparse matrices are welcome. `reset` says whether to
+    set `n_features_in_` and `feature_names_in_` (fit), or to check X against them. The array has
+    booleans, integers or floats, in any memory layout; sparse input becomes CSR.
 
     Raises
     ------
@@ -287,23 +239,8 @@ def _check_finite(array: Any, names: NDArray[np.object_] | None, estimator: Any)
 def check_labels(estimator: Any, y: Any) -> NDArray[Any]:
     """Return y as a one-dimensional array of class labels.
 
-    Parameters
-    ----------
-    estimator
-        Who asks, for the messages.
-    y
-        (n_rows,) booleans, integers, whole floats or strings; a single column is flattened with
-        scikit-learn's `DataConversionWarning`.
-
-    Returns
-    -------
-    numpy.ndarray
-        (n_rows,) labels; an array of objects holds nothing but strings.
-
-    Raises
-    ------
-    ValueError
-        When y is None, has another shape, has missing or non-finite labels, or continuous ones.
+    They are booleans, integers, whole floats or strings; an array of objects holds nothing but
+    strings. A single column is flattened with scikit-learn's `DataConversionWarning`.
     """
     if y is None:
         raise DataError(
@@ -360,24 +297,10 @@ def _check_strings(labels: NDArray[Any]) -> None:
 def encode_labels(
     labels: NDArray[Any], classes: NDArray[Any] | None = None
 ) -> tuple[NDArray[Any], NDArray[np.unsignedinteger]]:
-    """Return the sorted classes and the code of each label.
+    """Return the sorted classes, and the code of each label as uint8 or uint16.
 
-    Parameters
-    ----------
-    labels
-        (n_rows,) labels from `check_labels`.
-    classes
-        The classes that may occur, sorted; None to take those that do.
-
-    Returns
-    -------
-    tuple
-        Classes (n_classes,), and codes (n_rows,) as uint8 or uint16.
-
-    Raises
-    ------
-    ValueError
-        When a label is not among the given classes, or there are more than 65,536 classes.
+    `classes` are those that may occur, sorted; None takes those that do. A label that is not among
+    them, and more than 65,536 classes, are an error.
     """
     found, codes = _unique(labels)
     if classes is not None and not np.array_equal(found, classes):
@@ -418,20 +341,7 @@ def _unique(labels: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
 
 
 def check_length(X: Any, y: Any) -> None:
-    """Raise where features, labels or weights are not of one length.
-
-    Parameters
-    ----------
-    X
-        Anything with a shape.
-    y
-        (n_rows,) labels.
-
-    Raises
-    ------
-    ValueError
-        When the lengths differ; the message gives both.
-    """
+    """Raise DataError where features and labels, or weights, are not of one length."""
     if X.shape[0] != len(y):
         raise DataError(
             "Found input variables with inconsistent numbers of samples: "
@@ -442,26 +352,10 @@ def check_length(X: Any, y: Any) -> None:
 def check_weight(
     sample_weight: Any, n_rows: int, *, allow_zero: bool = False
 ) -> NDArray[np.float64] | None:
-    """Return weights as float64, None where every row weighs 1.
+    """Return (n_rows,) weights as float64, C-contiguous; None where every row weighs 1.
 
-    Parameters
-    ----------
-    sample_weight
-        (n_rows,) finite numbers that are not negative, one number for all rows, or None.
-    n_rows
-        How many there must be.
-    allow_zero
-        Whether all of them may be 0 (a batch of many), instead of an error.
-
-    Returns
-    -------
-    numpy.ndarray or None
-        (n_rows,), C-contiguous.
-
-    Raises
-    ------
-    ValueError
-        When the shape is wrong, a weight is negative or not finite, naming its row, or all are 0.
+    They are finite numbers that are not negative, or one number for all rows; not all of them may
+    be 0, unless `allow_zero` says so for a batch of many.
     """
     if sample_weight is None:
         return None

@@ -480,26 +480,9 @@ class Model(Prediction):
 def shifted_prior(posterior: Floats, prior: Floats, tolerance: float, max_iter: int) -> Floats:
     """Return the class prior under which the rows are most likely, by expectation maximisation.
 
-    Parameters
-    ----------
-    posterior
-        (n_rows, n_classes) P(c | x) under `prior`.
-    prior
-        (n_classes,) P(c); a class of probability 0 keeps it.
-    tolerance
-        Stop when no probability changes by more than this.
-    max_iter
-        Stop with an error after so many steps.
-
-    Returns
-    -------
-    numpy.ndarray
-        (n_classes,), sums to 1.
-
-    Raises
-    ------
-    DataError
-        When there are no rows, or the steps did not settle.
+    The posteriors, (n_rows, n_classes), are those under `prior`; a class of probability 0 keeps it.
+    Steps stop when no probability changes by more than `tolerance`, and with an error after
+    `max_iter`.
 
     References
     ----------

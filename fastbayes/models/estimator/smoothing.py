@@ -32,21 +32,9 @@ def log_prior(
 ) -> Floats:
     """Return ln P(c), (n_classes,) in nats.
 
-    Parameters
-    ----------
-    class_counts
-        (n_classes,) rows, or sums of weights, per class.
-    alpha
-        The pseudo-count added to each class when `class_prior` is None.
-    class_prior
-        None (smoothed), "empirical" (unsmoothed), "uniform" or (n_classes,) probabilities.
-    classes
-        Their labels: probabilities with an index, such as a pandas Series, must be in this order.
-
-    Raises
-    ------
-    ValueError
-        When given probabilities are negative, do not sum to 1 or do not fit the classes.
+    `class_prior` is None (alpha is added to each count), "empirical" (unsmoothed), "uniform" or
+    (n_classes,) probabilities; where these have an index, such as a pandas Series, it must be in
+    the order of the classes. Other values are a ValueError.
     """
     k = len(class_counts)
     total = float(class_counts.sum())
@@ -121,16 +109,9 @@ def left_out(
 ) -> float:
     """Return the sum of rows ln((n - 1 + mass)/(known - 1 + choices mass)), in nats.
 
-    n - 1 is read as n - min(n, 1) and 0/0 as its limit 1/choices.
-
-    Parameters
-    ----------
-    n, known
-        Count of each cell, and of all the cells of its distribution.
-    choices, mass
-        How many these are, and the pseudo-count of each.
-    rows
-        Rows of each cell to be scored, at most n; None for all.
+    n is the count of each cell, `known` that of all the cells of its distribution, which are
+    `choices` many. n - 1 is read as n - min(n, 1) and 0/0 as its limit 1/choices. `rows` of each
+    cell are scored, at most n; None means all.
     """
     above, below = n - np.minimum(n, 1) + mass, known - np.minimum(known, 1) + choices * mass
     rows = n if rows is None else rows
@@ -196,13 +177,6 @@ def gaussians(
         "per_class", "shared" (over classes) or "single" (over classes and features).
     var_floor
         Least variance of a feature, as a share of its overall variance.
-
-    Raises
-    ------
-    ValueError
-        When an option is unknown.
-    DataError
-        When squares of the values overflow.
     """
     if isinstance(ddof, bool) or ddof not in (0, 1):
         raise ValueError(f"ddof={ddof!r}: use 0 or 1")

@@ -16,26 +16,18 @@ from fastbayes.models.estimator.loo_base import (
     ROUNDING,
     LooRows,
     LooScorer,
-    PriorWithout,
     Without,
-    light_rows,
     own_likelihood,
     without,
 )
 
 
 class LooAverage(LooScorer):
-    """AODE by the counts without each row, which may take a value its place as super-parent.
-
-    Parameters
-    ----------
-    model
-        A fitted `AODE`.
-    """
+    """An `AODE` by the counts without each row: a value may lose its place as super-parent."""
 
     def __init__(self, model: Any) -> None:
-        super().__init__()
-        self.cells, self.rule, self.precision = model._cells, model._rule, model.precision
+        self.cells, self.precision = model._cells, model.precision
+        super().__init__(model, self.cells.values.class_counts, model._rule)
         self.min_count = model.min_count
         each = model.super_parent_weights_
         self.each: Floats = each / each.max(initial=np.nextafter(0.0, 1.0))
@@ -47,9 +39,6 @@ class LooAverage(LooScorer):
             *(["subsumption"] if self.implied is not None else []),
         )
         self.given = model.class_prior is not None
-        self.prior = PriorWithout(
-            self.cells.values.class_counts, self.rule, model.class_prior, model.class_log_prior_
-        )
         offsets = self.cells.offsets
         n = self.cells.n
         self.known = np.add.reduceat(n, offsets[:-1]) if len(offsets) > 1 else self.cells.known
@@ -94,23 +83,9 @@ class LooAverage(LooScorer):
         if self.implied is not None:
             rows = rows._replace(batch=self.implied.of_batch(rows.batch))
         super()._joint(rows, others, own, out)
-        if len(light := light_rows(rows)):
-            assert rows.gone is not None
-            at = code_rows(rows.batch, self.cells.offsets)[:, light]
-            out[light] = self.joint(at, rows.y[light], rows.gone[light])
 
-    def joint(self, at: NDArray[np.int64], y: NDArray[np.intp], gone: Floats) -> Floats:
-        """Return ln P(c, x) by the counts without each row, cell by cell, (n_rows, n_classes).
-
-        Parameters
-        ----------
-        at
-            (m, n_rows) row (offset + code) of each cell.
-        y
-            (n_rows,) classes.
-        gone
-            (n_rows,) what each row takes out of the counts.
-        """
+    def _cell_by_cell(self, rows: LooRows, some: NDArray[np.int64], gone: Floats) -> Floats:
+        at, y = code_rows(rows.batch, self.cells.offsets)[:, some], rows.y[some]
         cells, rule = self.cells, self.rule
         prior, every = self.prior(y, gone), np.arange(len(y))
         mine = gone[:, None] * (y[:, None] == np.arange(cells.n_classes))

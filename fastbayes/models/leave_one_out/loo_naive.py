@@ -20,7 +20,6 @@ from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.loo_base import (
     LooRows,
     LooScorer,
-    PriorWithout,
     Without,
     light_rows,
     own_likelihood,
@@ -29,21 +28,15 @@ from fastbayes.models.estimator.loo_base import (
 from fastbayes.models.numeric.loo_gaussian import LooGaussians
 from fastbayes.models.numeric.numeric_density import ColumnDensities, log_density, some_columns
 from fastbayes.scan.density_spec import DensitySpec
-from fastbayes.statistics import ClassMoments, PairCounts
+from fastbayes.statistics import ClassMoments
 
 
 class LooDensities:
     """Log densities of columns within each class, without each row's own kernel or count.
 
-    Parameters
-    ----------
-    densities
-        Of a fitted model: bandwidths, bins and the choice among them stay as all rows have them.
-
-    Notes
-    -----
-    A row changes the density of its own class alone. It is taken out where the sketch has it: of
-    more than 4,096 values within a class it stands for its range.
+    Bandwidths, bins and the choice among them stay as all rows have them. A row changes the density
+    of its own class alone. It is taken out where the sketch has it: of more than 4,096 values
+    within a class it stands for its range.
     """
 
     def __init__(self, densities: ColumnDensities) -> None:
@@ -58,16 +51,8 @@ class LooDensities:
     ) -> Floats:
         """Return the sum over the known columns of ln f(x_j | c), (n_rows, n_classes).
 
-        Parameters
-        ----------
-        numeric
-            One (n_rows,) array per numeric column, NaN where missing.
-        y
-            (n_rows,) classes.
-        gone
-            (n_rows,) what each row takes out of the weights; None: 1 each.
-        cells
-            Rows x columns of the whole job.
+        `numeric` is one array per column, NaN where missing; `gone` is what each row takes out of
+        the weights, None for 1 each; `cells` are those of the whole job.
         """
         total: Floats | float = 0.0
         for place, density in self.by_place.items():
@@ -100,31 +85,20 @@ class LooDensities:
 
 
 class LooNaive(LooScorer):
-    """Naive Bayes by the counts and moments without each row.
-
-    Parameters
-    ----------
-    model
-        A fitted `NaiveBayes`.
-    """
+    """A `NaiveBayes` by the counts and moments without each row."""
 
     def __init__(self, model: Any) -> None:
-        super().__init__()
         if checked_chance(model.feature_averaging) is not None:
             raise SchemaError(
                 "leave_one_out does not take rows out of feature_averaging, whose probabilities of "
                 "features change with every row; k_fold validates it"
             )
         values = model.statistics_.values
-        none = PairCounts(values.shape, pairs=np.empty((0, 2), np.int64))
-        self.cells = CountTables(values, none, missing=model.missing, unseen=model.unseen)
-        self.rule = Smoothing(alpha=model.alpha_)
+        super().__init__(model, values.class_counts, Smoothing(alpha=model.alpha_))
+        self.cells = CountTables(values, missing=model.missing, unseen=model.unseen)
         self.precision = model.precision
         if model.alpha == "loo":
             self.fixed = ("schema", "alpha")
-        self.prior = PriorWithout(
-            values.class_counts, self.rule, model.class_prior, model.class_log_prior_
-        )
         normal = model._densities.gaussian
         self.normal = np.flatnonzero(normal).tolist()
         numeric = [model.schema_.numeric[place].name for place in self.normal]
