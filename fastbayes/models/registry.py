@@ -79,7 +79,7 @@ class ModelEntry:
 COMPARED = (Candidate(),)
 NAMED = (Candidate(when="named"),)
 
-FAMILIES = "discrete.loo_families.LooFamilies"
+FAMILIES = "discrete.family_model.LooFamilies"
 
 MODELS: dict[str, ModelEntry] = {}
 
@@ -133,7 +133,7 @@ register(
         Candidate("-bins", bins=True, when="numeric"),
         Candidate("-auto", {"numeric": "auto"}, when="numeric"),
     ),
-    "leave_one_out.loo_naive.LooNaive",
+    "discrete.naive_bayes.LooNaive",
 )
 register("SPODE", "fastbayes.models.discrete.spode", "spode", COMPARED, FAMILIES)
 register("TAN", "fastbayes.models.discrete.tan", "tan", COMPARED, FAMILIES)
@@ -143,7 +143,7 @@ register(
     "fastbayes.models.discrete.aode",
     "aode",
     COMPARED,
-    "leave_one_out.loo_average.LooAverage",
+    "discrete.aode.LooAverage",
 )
 register("A2DE", "fastbayes.models.discrete.a2de", "a2de", COMPARED)
 register(

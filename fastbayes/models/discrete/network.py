@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,9 +12,8 @@ from numpy.typing import ArrayLike
 
 from fastbayes.core.errors import MemoryLimitError, SchemaError
 from fastbayes.data.segments import Segment
-from fastbayes.models.discrete.families import Family, FamilyTables
-from fastbayes.models.discrete.family_model import FamilyModel
-from fastbayes.models.discrete.structure import class_node
+from fastbayes.models.discrete.family_model import FamilyModel, FamilyTables, with_families
+from fastbayes.models.discrete.structure import Family, class_node
 from fastbayes.models.estimator.base import Scans, check_learnable
 from fastbayes.models.estimator.count_tables import Smoothing, logs
 from fastbayes.models.estimator.log_space import Floats
@@ -29,7 +27,6 @@ from fastbayes.networks.network import BayesianNetwork
 from fastbayes.networks.search.score import ScoreRule
 from fastbayes.networks.search.structure_search import SEARCHES, learned
 from fastbayes.scan import engine
-from fastbayes.statistics import FamilyCounts
 from fastbayes.statistics.bundle import Statistics
 from fastbayes.statistics.family_counts import ABOVE, APART, BELOW
 
@@ -510,7 +507,7 @@ def arranged(stats: Statistics, structure: Structure) -> Statistics:
     if had.families == families and [*had.class_is] == class_is:
         return stats
     where = {frozenset(family): q for q, family in enumerate(had.families)}
-    blocks = [np.zeros(0, had.flat.dtype)]
+    blocks = []
     for family in families:
         if frozenset(family) not in where:
             raise SchemaError(
@@ -519,11 +516,5 @@ def arranged(stats: Statistics, structure: Structure) -> Statistics:
             )
         q = where[frozenset(family)]
         axes = [had.features(q).index(f) for f in family]
-        blocks.append(had.group(q).transpose(*axes, len(axes)).reshape(-1))
-    shape, weighted = had.shape, had.weighted
-    counts = FamilyCounts(shape, weighted=weighted, families=families, class_is=class_is)
-    layout = had.layout
-    counts.layout = counts.layout.resized(layout.sizes, layout.missing, layout.n_classes)
-    counts.flat = np.concatenate(blocks)
-    parts: dict[str, Any] = {**stats.parts, "families": counts.settled()}
-    return replace(stats, parts=parts, folds=(), fold_names=())
+        blocks.append(had.group(q).transpose(*axes, len(axes)))
+    return with_families(stats, families, blocks, had.layout.missing, class_is)

@@ -16,14 +16,14 @@ from fastbayes.data.segments import Segment
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.numpy.information import class_information
 from fastbayes.kernels.numpy.nested import Averages, NestedRows, Networks
-from fastbayes.models.discrete.families import FamilyTables
+from fastbayes.models.discrete.averaged import super_parent_weights
+from fastbayes.models.discrete.family_model import FamilyTables, with_families
 from fastbayes.models.discrete.structure import by_relevance
-from fastbayes.models.discrete.super_parents import super_parent_weights
 from fastbayes.models.estimator.base import Scans
 from fastbayes.models.estimator.count_tables import CountTables
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.loo_base import PriorWithout
-from fastbayes.statistics import FamilyCounts, PairCounts
+from fastbayes.statistics import PairCounts
 from fastbayes.statistics.bundle import Statistics
 
 logger = logging.getLogger("fastbayes")
@@ -150,18 +150,12 @@ def _networks(cells: FamilyTables, k: int, alpha: float) -> Networks:
 
 def reduced(stats: Statistics, k: int, n_features: int) -> Statistics:
     """Return statistics with the first families alone, and k parents in each at most."""
-    whole, schema = stats.families, stats.schema
-    families, blocks = [], [np.zeros(0, whole.flat.dtype)]
+    whole, families, blocks = stats.families, [], []
     for q, family in enumerate(whole.families[:n_features]):
         axes = tuple(range(k, len(family) - 1))
         families.append((*family[:-1][:k], family[-1]))
-        blocks.append(whole.group(q).sum(axis=axes, dtype=whole.flat.dtype).reshape(-1))
-    counts = FamilyCounts(schema.shape, weighted=whole.weighted, families=families)
-    layout = whole.layout
-    counts.layout = counts.layout.resized(layout.sizes, layout.missing, layout.n_classes)
-    counts.flat = np.concatenate(blocks)
-    parts: dict[str, Any] = {**stats.parts, "families": counts.settled()}
-    return replace(stats, parts=parts)
+        blocks.append(whole.group(q).sum(axis=axes, dtype=whole.flat.dtype))
+    return with_families(stats, families, blocks, whole.layout.missing)
 
 
 def best_average(model: Any, scans: Scans, stats: Statistics) -> Statistics:

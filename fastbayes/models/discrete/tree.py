@@ -11,8 +11,7 @@ from fastbayes.core.errors import SchemaError
 from fastbayes.core.schema import Schema
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.numpy.factors import children_first
-from fastbayes.models.discrete.families import FamilyTables, from_pairs
-from fastbayes.models.discrete.family_model import FamilyModel
+from fastbayes.models.discrete.family_model import FamilyModel, FamilyTables, from_pairs
 from fastbayes.models.estimator.count_tables import CountTables, Smoothing
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.parameters import fitted, parameter, pseudo_count

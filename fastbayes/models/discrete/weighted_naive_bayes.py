@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -147,6 +147,7 @@ class WeightedNaiveBayes(Classifier):
     _found: Weights = fitted()
 
     _statistics: ClassVar[tuple[str, ...]] = ("values",)
+    _of_rows: ClassVar[tuple[str, ...]] = ("_found",)
     _discretizes: ClassVar[bool] = True
     _reads_rows: ClassVar[bool] = True  # counts are not all that it learns from
 
@@ -234,12 +235,6 @@ class WeightedNaiveBayes(Classifier):
             "objective_": objective,
             "trace_": found.trace,
         }
-
-    def _copy_with(self, **params: Any) -> Self:
-        copy = type(self)(**{**self.get_params(deep=False), **params})
-        copy._set_features(vars(self).get("feature_names_in_"), self.n_features_in_)
-        copy._found = self._found
-        return copy._learned(self.statistics_)
 
     # -- answers -------------------------------------------------------------------------------
 

@@ -304,6 +304,7 @@ class Model(Prediction):
     """
 
     _prior_parameter: ClassVar[str] = "class_prior"
+    _of_rows: ClassVar[tuple[str, ...]] = ()  # what was learned from rows, beside statistics
 
     statistics_: Any = fitted("The `Statistics` that every parameter is read from.")
 
@@ -370,6 +371,8 @@ class Model(Prediction):
         """Return a model with some parameters changed, learned from the same statistics."""
         copy = type(self)(**{**self.get_params(deep=False), **params})
         copy._set_features(vars(self).get("feature_names_in_"), self.n_features_in_)
+        for name in self._of_rows:
+            setattr(copy, name, getattr(self, name))
         return copy._learned(self.statistics_)
 
     def adapt_prior(self, X: Any, *, tolerance: float = 1e-9, max_iter: int = 10_000) -> Self:
