@@ -295,9 +295,5 @@ class A2DE(Averaged):
             state = value_codes(some_of_each(own), codes[here], random)
             drawn[i, here], drawn[j, here] = a[state], b[state]
             table = self._triples.conditional(i, j, a, b, self._rule)
-            for f in told[(told != i) & (told != j)]:
-                rows = slice(cells.offsets[f], cells.offsets[f] + int(cells.choices[f]))
-                given = table[:, rows].transpose(1, 0, 2)
-                cell = state * cells.n_classes + codes[here]
-                drawn[f, here] = value_codes(given.reshape(given.shape[0], -1), cell, random)
+            self._draw_others(drawn, here, (i, j), state, table, codes[here], random)
         return list(drawn)

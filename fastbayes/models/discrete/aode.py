@@ -17,7 +17,6 @@ from fastbayes.models.discrete.averaged import (
 )
 from fastbayes.models.discrete.one_dependence import code_rows
 from fastbayes.models.discrete.selective import best_average, without_unpaired
-from fastbayes.models.discrete.structure import same_pairs
 from fastbayes.models.estimator.base import Scans
 from fastbayes.models.estimator.count_tables import CountTables, Smoothing, logs
 from fastbayes.models.estimator.log_space import Floats
@@ -98,9 +97,6 @@ class AODE(Averaged):
     _weight: Floats = fitted()
 
     def _scanned(self, scans: Scans) -> Statistics:
-        if not scans.first and not self.statistics_.pairs.layout.complete:
-            pairs = same_pairs(self.statistics_, scans)
-            return scans.count(self, {"values": {}, "pairs": {"pairs": pairs}})
         if not (self.select and scans.first):
             return super()._scanned(scans)
         scans.check_rereadable(f"AODE(select={self.select!r}) takes one more scan")
@@ -209,12 +205,8 @@ class AODE(Averaged):
             here = np.flatnonzero(chosen == p)
             states = slice(cells.offsets[p], cells.offsets[p] + int(cells.choices[p]))
             drawn[p, here] = value_codes(some_of_each(own[states]), codes[here], random)
-            table = cells.conditional(int(p), self._rule)
-            for j in np.flatnonzero((cells.choices > 0) & (np.arange(m) != p)):
-                states = slice(cells.offsets[j], cells.offsets[j] + int(cells.choices[j]))
-                given = table[: int(cells.choices[p]), states].transpose(1, 0, 2)
-                cell = drawn[p, here] * cells.n_classes + codes[here]
-                drawn[j, here] = value_codes(given.reshape(given.shape[0], -1), cell, random)
+            table = cells.conditional(int(p), self._rule)[: int(cells.choices[p])]
+            self._draw_others(drawn, here, (int(p),), drawn[p, here], table, codes[here], random)
         return list(drawn)
 
 

@@ -18,7 +18,7 @@ from fastbayes.kernels.numpy.information import class_information
 from fastbayes.models.discrete.one_dependence import OneDependence, code_rows
 from fastbayes.models.estimator.count_tables import CountTables, Smoothing, logs
 from fastbayes.models.estimator.log_space import Floats
-from fastbayes.models.estimator.parameters import fitted, number, parameter, pseudo_count
+from fastbayes.models.estimator.parameters import fitted, number, parameter, pseudo_count, switch
 from fastbayes.models.estimator.sampling import value_codes
 from fastbayes.statistics.bundle import Statistics
 
@@ -162,6 +162,24 @@ class Averaged(OneDependence):
         weights, margins = self._models(self._even_prior())
         return value_codes(weights[:, None] * some_of_each(margins), codes, random)
 
+    def _draw_others(
+        self,
+        drawn: NDArray[np.int64],
+        here: NDArray[np.intp],
+        parents: tuple[int, ...],
+        state: NDArray[np.int64],
+        table: Floats,
+        codes: NDArray[np.intp],
+        random: np.random.Generator,
+    ) -> None:
+        """Draw features of rows `here`, by a (states, n_rows, K) table of their parents."""
+        cells = self._cells
+        cell = state * cells.n_classes + codes
+        for j in np.setdiff1d(np.flatnonzero(cells.choices > 0), parents):
+            rows = slice(cells.offsets[j], cells.offsets[j] + int(cells.choices[j]))
+            given = table[:, rows].transpose(1, 0, 2)
+            drawn[j, here] = value_codes(given.reshape(len(given), -1), cell, random)
+
     def _shares(self, batch: Batch, out: Floats) -> Floats:
         if self._implied is not None:
             batch = self._implied.of_batch(batch)
@@ -187,11 +205,7 @@ ROUNDING = 1e-12
 
 def checked_threshold(subsumption: Any) -> float | None:
     """Return how often a value must occur to imply another, None where nothing is implied."""
-    if isinstance(subsumption, (bool, np.bool_)):
-        return THRESHOLD if subsumption else None
-    if isinstance(subsumption, (int, float, np.number)) and subsumption > 0:
-        return float(subsumption)
-    raise ValueError(f"subsumption={subsumption!r}: use False, True, or a number > 0")
+    return switch("subsumption", subsumption, on=THRESHOLD)
 
 
 class Subsumption:

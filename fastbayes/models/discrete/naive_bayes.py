@@ -28,7 +28,6 @@ from fastbayes.models.estimator.loo_base import (
     LooRows,
     LooScorer,
     Without,
-    light_rows,
     own_likelihood,
     rows_of,
 )
@@ -40,6 +39,7 @@ from fastbayes.models.estimator.parameters import (
     number,
     parameter,
     pseudo_count,
+    switch,
 )
 from fastbayes.models.estimator.sampling import drawn_values, value_codes
 from fastbayes.models.estimator.smoothing import (
@@ -395,14 +395,7 @@ def alpha_and_prior(model: Any, stats: Statistics) -> tuple[float, Floats]:
 
 def checked_chance(feature_averaging: Any) -> float | None:
     """Return the prior probability that a feature depends on the class, None without averaging."""
-    if isinstance(feature_averaging, (bool, np.bool_)):
-        return 0.5 if feature_averaging else None
-    number = isinstance(feature_averaging, (int, float, np.number))
-    if number and 0 < feature_averaging < 1:
-        return float(feature_averaging)
-    raise ValueError(
-        f"feature_averaging={feature_averaging!r}: use False, True, or a number between 0 and 1"
-    )
+    return switch("feature_averaging", feature_averaging, on=0.5, below=1.0)
 
 
 def averaged_log_likelihood(
@@ -688,8 +681,7 @@ class LooNaive(LooScorer):
         others.log_joint(codes, self._plain(rows.batch), out)
         own.log_joint(codes, (), column)
         mine = column[every, rows.y]
-        if len(light := light_rows(rows)):
-            assert rows.gone is not None
+        if rows.gone is not None and len(light := np.flatnonzero(rows.gone < 1)):
             at = code_rows(rows.batch, self.cells.offsets)[:, light]
             mine[light] = own_likelihood(self.cells, self.rule, at, rows.y[light], rows.gone[light])
         if self.gaussians is None:

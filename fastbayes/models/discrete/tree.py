@@ -126,7 +126,7 @@ def best_tree_alpha(cells: CountTables, parents: NDArray[np.int64], *, with_prio
     """
     terms = []
     for j, p in enumerate(parents.tolist()):
-        mine, choices = cells.rows[j], np.asarray(cells.choices[j])
+        mine, choices = slice(*cells.offsets[j : j + 2]), np.asarray(cells.choices[j])
         n, known = cells.n[mine], np.broadcast_to(cells.known[j], cells.n[mine].shape)
         alone = n
         if p >= 0:

@@ -136,11 +136,6 @@ class CountTables:
         self.known = np.where(as_value[:, None], values.class_counts, values.known).astype(float)
 
     @property
-    def rows(self) -> list[NDArray[np.int64]]:
-        """The rows of each feature."""
-        return [np.arange(a, b) for a, b in zip(self.offsets, self.offsets[1:], strict=False)]
-
-    @property
     def gaps(self) -> NDArray[np.int64]:
         """The code of each feature for what is no observation: missing, or else unseen, (m,)."""
         return self.sizes + ~self.hidden[self.offsets[1:] - 2]
@@ -212,20 +207,6 @@ class CountTables:
         result = np.zeros((m, m))
         result[layout.first, layout.second] = result[layout.second, layout.first] = total
         return result
-
-    def edge(self, p: int, j: int, smoothing: Smoothing) -> Floats:
-        """Return ln P(x_j = b | c, x_p = a), (S_p + 2, S_j + 2, K)."""
-        n = self.family(p, j)
-        table = smoothing.ratio(n, n.sum(axis=1, keepdims=True), self.choices[j])
-        table[:, self.hidden[self.offsets[j] : self.offsets[j + 1]]] = 1.0
-        return logs(table)
-
-    def root(self, j: int, smoothing: Smoothing) -> Floats:
-        """Return ln P(x_j = v | c), (1, S_j + 2, K)."""
-        rows = slice(self.offsets[j], self.offsets[j + 1])
-        table = smoothing.ratio(self.n[rows], self.known[j], self.choices[j])
-        table[self.hidden[rows]] = 1.0
-        return logs(table)[None]
 
 
 def logs(probabilities: Floats) -> Floats:

@@ -268,11 +268,7 @@ def split_target(X: Any, y: Any) -> tuple[Any, Any]:
     """
     if not isinstance(y, str):
         return X, y
-    import pyarrow as pa
-
     if isinstance(X, (str, os.PathLike, Mapping)):
-        from fastbayes.data.source import open_source
-
         source = open_source(X, columns=[y])
         pieces = [rows.column(y) for part in source.segments(ROWS) for rows in part.batches()]
         return X, pa.chunked_array(pieces, source.schema.field(y).type)
@@ -378,8 +374,6 @@ def _dense(X: Any, names: NDArray[np.object_] | None) -> NDArray[Any]:
         if not all(isinstance(kind, np.dtype) for kind in kinds):  # pandas' own types
             X = _numbers(X.to_numpy(dtype=object, na_value=np.nan), names)
     elif hasattr(X, "__arrow_c_stream__") and not hasattr(X, "__array__"):
-        import pyarrow as pa
-
         X = pa.table(X)
     array = np.asarray(X)
     if array.dtype.kind == "c":

@@ -192,11 +192,6 @@ def rows_of(batch: Batch) -> LooRows:
     return LooRows(batch, batch.classes.astype(np.intp), gone)
 
 
-def light_rows(rows: LooRows) -> NDArray[np.int64]:
-    """Return the positions of rows that weigh less than 1."""
-    return np.flatnonzero(rows.gone < 1) if rows.gone is not None else np.empty(0, np.int64)
-
-
 def own_likelihood(cells: CountTables, rule: Smoothing, at: Any, y: Any, gone: Floats) -> Floats:
     """Return ln P(x | class of the row) by the counts without each row, (n_rows,).
 
