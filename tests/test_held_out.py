@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastbayes as fb
-from fastbayes.models.discrete.tree import family_score, spode_scores
+from fastbayes.models.discrete.tree import spode_scores
 from fastbayes.models.estimator.count_tables import CountTables, Smoothing
-from fastbayes.models.estimator.smoothing import leave_one_out_log_joint
+from fastbayes.models.estimator.smoothing import leave_one_out_log_joint, left_out
 
 NAMES = ["a", "b", "c"]
 SIZES = [2, 3, 2]
@@ -147,6 +147,11 @@ def test_spode_scores__order_of_the_columns(order: list[int]) -> None:
 
 
 # One family
+
+
+def family_score(counts: Any, alpha: float) -> float:
+    n = np.asarray(counts, np.float64)
+    return left_out(n, n.sum(axis=1, keepdims=True), np.array(n.shape[1]), alpha)
 
 
 @given(

@@ -23,7 +23,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import fastbayes
 from fastbayes.core.errors import DataError, FastBayesWarning, SchemaError
-from fastbayes.models.estimator.input_checks import (
+from fastbayes.models.estimator.inputs import (
     check_features,
     check_labels,
     check_weight,

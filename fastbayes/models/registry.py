@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -46,12 +46,16 @@ class ModelEntry:
         What the command line and `compare` call it; empty for models of arrays and of models.
     candidates
         How it takes part in `compare`.
+    loo
+        What scores rows without themselves by a fitted model, with its module below
+        `fastbayes.models`; empty where nothing does.
     """
 
     cls: str
     where: Any
     name: str = ""
     candidates: tuple[Candidate, ...] = ()
+    loo: str = ""
 
     def make(self, candidate: Candidate) -> Any:
         """Return an unfitted model as it takes part in `compare`."""
@@ -63,15 +67,29 @@ class ModelEntry:
             return self.where
         return getattr(importlib.import_module(self.where), self.cls)
 
+    def loo_scorer(self) -> Callable[[Any], Any]:
+        """Return what makes the scorer of rows without themselves from a fitted model."""
+        module, _, name = self.loo.rpartition(".")
+        made: Callable[[Any], Any] = getattr(
+            importlib.import_module(f"fastbayes.models.{module}"), name
+        )
+        return made
+
 
 COMPARED = (Candidate(),)
 NAMED = (Candidate(when="named"),)
+
+FAMILIES = "discrete.family_model.LooFamilies"
 
 MODELS: dict[str, ModelEntry] = {}
 
 
 def register(
-    cls: str | type, where: str = "", name: str = "", candidates: tuple[Candidate, ...] = ()
+    cls: str | type,
+    where: str = "",
+    name: str = "",
+    candidates: tuple[Candidate, ...] = (),
+    loo: str = "",
 ) -> None:
     """Add a class of models.
 
@@ -81,7 +99,7 @@ def register(
         The class, or its name.
     where
         Where a name is given: the module that has it.
-    name, candidates
+    name, candidates, loo
         As in `ModelEntry`.
 
     Raises
@@ -89,10 +107,8 @@ def register(
     ValueError
         When another class has the name.
     """
-    if isinstance(cls, str):
-        entry = ModelEntry(cls, where, name, candidates)
-    else:
-        entry = ModelEntry(cls.__name__, cls, name, candidates)
+    name_of, at = (cls, where) if isinstance(cls, str) else (cls.__name__, cls)
+    entry = ModelEntry(name_of, at, name, candidates, loo)
     if entry.cls in MODELS or (name and name in by_name()):
         raise ValueError(f"a model {entry.cls!r} or {name!r} is registered already")
     MODELS[entry.cls] = entry
@@ -117,18 +133,32 @@ register(
         Candidate("-bins", bins=True, when="numeric"),
         Candidate("-auto", {"numeric": "auto"}, when="numeric"),
     ),
+    "discrete.naive_bayes.LooNaive",
 )
-register("SPODE", "fastbayes.models.discrete.spode", "spode", COMPARED)
-register("TAN", "fastbayes.models.discrete.tan", "tan", COMPARED)
-register("KDB", "fastbayes.models.discrete.kdb", "kdb", COMPARED)
-register("AODE", "fastbayes.models.discrete.aode", "aode", COMPARED)
+register("SPODE", "fastbayes.models.discrete.spode", "spode", COMPARED, FAMILIES)
+register("TAN", "fastbayes.models.discrete.tan", "tan", COMPARED, FAMILIES)
+register("KDB", "fastbayes.models.discrete.kdb", "kdb", COMPARED, FAMILIES)
+register(
+    "AODE",
+    "fastbayes.models.discrete.aode",
+    "aode",
+    COMPARED,
+    "discrete.aode.LooAverage",
+)
 register("A2DE", "fastbayes.models.discrete.a2de", "a2de", COMPARED)
-register("JointBayes", "fastbayes.models.joint.joint", "joint-bayes", COMPARED)
+register(
+    "JointBayes",
+    "fastbayes.models.joint.joint",
+    "joint-bayes",
+    COMPARED,
+    "leave_one_out.loo_joint.LooJoint",
+)
 register(
     "JointGaussian",
     "fastbayes.models.joint.joint_gaussian",
     "joint-gaussian",
     (Candidate(when="numeric"),),
+    "leave_one_out.loo_joint.LooJointGaussian",
 )
 register(
     "GaussianBayes",
@@ -138,6 +168,7 @@ register(
         Candidate(when="all_numeric"),
         Candidate("-tied", {"covariance": "tied"}, when="all_numeric"),
     ),
+    "leave_one_out.loo_quadratic.loo_gaussian_bayes",
 )
 register(
     "WeightedNaiveBayes",
@@ -146,7 +177,7 @@ register(
     NAMED,
 )
 register("LogisticRegression", "fastbayes.models.logistic.logistic", "logistic", NAMED)
-register("NetworkClassifier", "fastbayes.models.discrete.network", "network", NAMED)
+register("NetworkClassifier", "fastbayes.models.discrete.network", "network", NAMED, FAMILIES)
 register("Calibrated", "fastbayes.evaluation.calibrate.calibration")
 register("CategoricalNB", "fastbayes.models.sklearn.naive_bayes")
 register("MultinomialNB", "fastbayes.models.sklearn.naive_bayes")

@@ -26,15 +26,7 @@ Ints = NDArray[np.int64]
 
 
 class TripleTables:
-    """What pairs of values say of the class and of all other features.
-
-    Parameters
-    ----------
-    cells
-        Counts of values and pairs, S_j + 2 rows per feature.
-    triples
-        Counts of triples.
-    """
+    """What pairs of values say of the class and of all other features: counts of triples."""
 
     def __init__(self, cells: CountTables, triples: TripleCounts) -> None:
         self.cells, self.triples = cells, triples
@@ -66,13 +58,7 @@ class TripleTables:
         cells = self.cells
         n = cells.family(i, j)
         known, choices = n.sum(axis=(0, 1)), cells.choices[i] * cells.choices[j]
-        if prior is None:
-            return smoothing.ratio(n, known.sum(), cells.n_classes * choices)
-        mass = smoothing.mass(cells.n_classes * choices)
-        below = known + choices * mass
-        with np.errstate(divide="ignore", invalid="ignore"):
-            share = np.where(below > 0, (n + mass) / below, 1.0 / np.maximum(choices, 1))
-        return np.asarray(prior * share)
+        return smoothing.joint(n, known, known.sum(), choices, prior)
 
     def conditional(self, i: int, j: int, a: Ints, b: Ints, smoothing: Smoothing) -> Floats:
         """Return P(x_k = v | c, x_i = a, x_j = b), (n_states, n_rows, K), of some codes a and b.
@@ -309,9 +295,5 @@ class A2DE(Averaged):
             state = value_codes(some_of_each(own), codes[here], random)
             drawn[i, here], drawn[j, here] = a[state], b[state]
             table = self._triples.conditional(i, j, a, b, self._rule)
-            for f in told[(told != i) & (told != j)]:
-                rows = slice(cells.offsets[f], cells.offsets[f] + int(cells.choices[f]))
-                given = table[:, rows].transpose(1, 0, 2)
-                cell = state * cells.n_classes + codes[here]
-                drawn[f, here] = value_codes(given.reshape(given.shape[0], -1), cell, random)
+            self._draw_others(drawn, here, (i, j), state, table, codes[here], random)
         return list(drawn)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Self
@@ -12,11 +12,13 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from fastbayes.core.batch import Batch, Codes
+from fastbayes.core.errors import SchemaError
 from fastbayes.kernels import dispatch
+from fastbayes.kernels.shared.information import class_information
 from fastbayes.models.discrete.one_dependence import OneDependence, code_rows
 from fastbayes.models.estimator.count_tables import CountTables, Smoothing, logs
 from fastbayes.models.estimator.log_space import Floats
-from fastbayes.models.estimator.parameters import fitted, number, parameter, pseudo_count
+from fastbayes.models.estimator.parameters import fitted, number, parameter, pseudo_count, switch
 from fastbayes.models.estimator.sampling import value_codes
 from fastbayes.statistics.bundle import Statistics
 
@@ -160,6 +162,24 @@ class Averaged(OneDependence):
         weights, margins = self._models(self._even_prior())
         return value_codes(weights[:, None] * some_of_each(margins), codes, random)
 
+    def _draw_others(
+        self,
+        drawn: NDArray[np.int64],
+        here: NDArray[np.intp],
+        parents: tuple[int, ...],
+        state: NDArray[np.int64],
+        table: Floats,
+        codes: NDArray[np.intp],
+        random: np.random.Generator,
+    ) -> None:
+        """Draw features of rows `here`, by a (states, n_rows, K) table of their parents."""
+        cells = self._cells
+        cell = state * cells.n_classes + codes
+        for j in np.setdiff1d(np.flatnonzero(cells.choices > 0), parents):
+            rows = slice(cells.offsets[j], cells.offsets[j] + int(cells.choices[j]))
+            given = table[:, rows].transpose(1, 0, 2)
+            drawn[j, here] = value_codes(given.reshape(len(given), -1), cell, random)
+
     def _shares(self, batch: Batch, out: Floats) -> Floats:
         if self._implied is not None:
             batch = self._implied.of_batch(batch)
@@ -184,42 +204,22 @@ ROUNDING = 1e-12
 
 
 def checked_threshold(subsumption: Any) -> float | None:
-    """Return how often a value must occur to imply another, None where nothing is implied.
-
-    Raises
-    ------
-    ValueError
-        When it is neither a bool nor a number > 0.
-    """
-    if isinstance(subsumption, (bool, np.bool_)):
-        return THRESHOLD if subsumption else None
-    if isinstance(subsumption, (int, float, np.number)) and subsumption > 0:
-        return float(subsumption)
-    raise ValueError(f"subsumption={subsumption!r}: use False, True, or a number > 0")
+    """Return how often a value must occur to imply another, None where nothing is implied."""
+    return switch("subsumption", subsumption, on=THRESHOLD)
 
 
 class Subsumption:
     """Which values imply which, and rows without the implied ones.
 
-    Parameters
-    ----------
-    cells
-        Counts, in which a code that is no observation stands for what is left out.
-    names
-        Names of the features.
-    threshold
-        Rows, by weight, in which the implying value occurs at least.
+    Value a of feature i implies value b of j where every row that has a has b, and those are at
+    least `threshold` rows, by weight. What is implied says nothing new: it is left out. Of values
+    that imply each other the first by feature name stays. Implication is transitive, so that the
+    order of the rules does not matter.
 
     Attributes
     ----------
     rules
         (n_rules, 4) feature and code that imply, feature and code that are implied.
-
-    Notes
-    -----
-    Value a of feature i implies value b of j where every row that has a has b. What is implied
-    says nothing new: it is left out. Of values that imply each other the first by feature name
-    stays. Implication is transitive, so that the order of the rules does not matter.
     """
 
     def __init__(self, cells: CountTables, names: Sequence[str], threshold: float) -> None:
@@ -272,17 +272,7 @@ class Subsumption:
 
 
 class SubsumptionScorer:
-    """A scorer of rows from which implied values were taken out.
-
-    Parameters
-    ----------
-    scorer
-        What scores the rows that remain.
-    subsumption
-        What is implied.
-    cells
-        Cells of the job.
-    """
+    """A scorer of rows from which implied values were taken out, for a job of so many cells."""
 
     def __init__(self, scorer: Any, subsumption: Subsumption, cells: float) -> None:
         self._scorer = scorer
@@ -299,3 +289,49 @@ class SubsumptionScorer:
     def predict(self, batch_codes: Sequence[Codes], numeric: Any, out: NDArray[np.intp]) -> int:
         """Write the most probable class of every row; return how many rows took the prior."""
         return int(self._scorer.predict(self._resolved(batch_codes), numeric, out))
+
+
+RULES = ("uniform", "mutual_information")
+
+
+def check_weights(_: str, weights: Any) -> None:
+    """Raise ValueError where weights are no rule, nor finite numbers >= 0 with one > 0."""
+    if isinstance(weights, str):
+        if weights not in RULES:
+            raise ValueError(f"weights={weights!r}: use one of {RULES}, or a number per column")
+        return
+    given = list(weights.values()) if isinstance(weights, Mapping) else weights
+    try:
+        numbers = np.asarray(given, np.float64)
+    except (TypeError, ValueError):
+        numbers = np.full(1, np.nan)
+    if numbers.ndim != 1 or not (np.isfinite(numbers).all() and (numbers >= 0).all()):
+        raise ValueError(f"weights={weights!r}: use finite numbers >= 0, one per column")
+    if not (numbers > 0).any():
+        raise ValueError(f"weights={weights!r}: some column must weigh more than 0")
+
+
+def super_parent_weights(weights: Any, cells: CountTables, names: Sequence[str]) -> Floats:
+    """Return the weight u_p of each feature as a super-parent, (m,).
+
+    "uniform"; "mutual_information", I(X_p; C) in nats from unsmoothed counts, and 1 for all where
+    none tells anything of the class; a mapping from name to weight, 0 for the rest; or (m,)
+    weights.
+    """
+    m = len(names)
+    if isinstance(weights, str):
+        if weights == "uniform":
+            return np.ones(m)
+        values = cells.values
+        choices = cells.choices.astype(np.int64)
+        information = class_information(values.counts, values.offsets, choices)
+        return information if (information > 0).any() else np.ones(m)
+    if isinstance(weights, Mapping):
+        for name in weights:
+            if name not in names:
+                raise SchemaError(f"weights: no column {name!r}; there are {list(names)}")
+        return np.array([float(weights.get(name, 0.0)) for name in names])
+    given = np.asarray(weights, np.float64)
+    if len(given) != m:
+        raise SchemaError(f"weights has {len(given)} numbers, but there are {m} columns")
+    return given.copy()

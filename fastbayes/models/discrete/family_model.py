@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,19 +13,236 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import Batch, Codes
 from fastbayes.core.errors import SchemaError
-from fastbayes.models.discrete.families import Family, FamilyTables
 from fastbayes.models.discrete.hierarchical import backed_off
 from fastbayes.models.discrete.one_dependence import OneDependence, by_chain_rule, code_rows
-from fastbayes.models.discrete.structure import class_node, tree_dot
+from fastbayes.models.discrete.structure import Family, class_node, tree_dot
 from fastbayes.models.estimator.base import Classifier, Scans
-from fastbayes.models.estimator.count_tables import Smoothing
+from fastbayes.models.estimator.count_tables import CountTables, Smoothing, logs
 from fastbayes.models.estimator.log_space import Floats
+from fastbayes.models.estimator.loo_base import (
+    LooRows,
+    LooScorer,
+    Without,
+    without,
+)
 from fastbayes.models.estimator.parameters import fitted
 from fastbayes.models.estimator.sampling import drawn_codes, value_codes
-from fastbayes.networks.infer.scorer import Network, NetworkScorer
+from fastbayes.networks.graph.coded import Coded
+from fastbayes.networks.infer.inference import joint_posterior
+from fastbayes.networks.infer.scorer import ClassNetwork, Network, NetworkScorer
 from fastbayes.networks.network import BayesianNetwork
+from fastbayes.statistics import FamilyCounts
 from fastbayes.statistics.bundle import Statistics
-from fastbayes.statistics.family_counts import ABOVE
+from fastbayes.statistics.family_counts import ABOVE, APART, BELOW
+
+
+def with_families(
+    stats: Statistics,
+    families: Sequence[Family],
+    blocks: Sequence[NDArray[Any]],
+    missing: NDArray[np.bool_],
+    class_is: Sequence[int] | None = None,
+) -> Statistics:
+    """Return statistics with families of these counts; in some columns values may be missing."""
+    values, shape = stats.values, stats.values.shape
+    weighted = values.weighted
+    counts = FamilyCounts(shape, weighted=weighted, families=families, class_is=class_is)
+    counts.layout = counts.layout.resized(shape.sizes, missing, shape.n_classes)
+    none = np.zeros(0, values.counts.dtype)
+    counts.flat = np.concatenate([none, *(block.reshape(-1) for block in blocks)])
+    parts: dict[str, Any] = {**stats.parts, "families": counts.settled()}
+    return replace(stats, parts=parts, folds=(), fold_names=())
+
+
+def from_pairs(stats: Statistics, families: Sequence[Family]) -> Statistics:
+    """Return statistics with families of at most two features, from those of pairs."""
+    values, blocks = stats.values, list[NDArray[Any]]()
+    missing = np.asarray((values.missing != 0).any(axis=1))
+    for *_, j in families:
+        first = values.offsets[j]
+        blocks.append(values.counts[first : first + values.shape.sizes[j] + missing[j]])
+    pairs = [
+        block if len(f) == 1 else stats.pairs.block(*f)
+        for f, block in zip(families, blocks, strict=True)
+    ]
+    only: dict[str, Any] = {"values": values}
+    return with_families(replace(stats, parts=only), families, pairs, missing)
+
+
+class FamilyTables(CountTables):
+    """Value and family counts, with S_j + 2 codes per feature: its values, missing, unseen.
+
+    Parameters
+    ----------
+    stats
+        Statistics with values and families: these are the structure, in its order.
+    k
+        Most parents of a feature: the first ones are taken, the others summed over; None for all.
+    missing, unseen
+        As in `CountTables`.
+
+    Attributes
+    ----------
+    families
+        Parents and feature of each family, parents without a value left out.
+    class_is
+        What the class is in each of them, APART or ABOVE.
+    above
+        Parents of the class, those without a value left out.
+
+    Raises
+    ------
+    SchemaError
+        When a feature has two families, or a parent does not stand before it.
+    """
+
+    def __init__(
+        self, stats: Statistics, k: int | None = None, *, missing: str, unseen: str
+    ) -> None:
+        super().__init__(stats.values, missing=missing, unseen=unseen)
+        self._counts, names = stats.families, stats.schema.names
+        self.families: list[Family] = []
+        self.class_is = list[int]()
+        self.above: Family = ()
+        self._places, self._below = list[int](), -1
+        before: set[int] = set()
+        for q, (family, part) in enumerate(
+            zip(self._counts.families, self._counts.class_is, strict=True)
+        ):
+            *parents, j = family
+            of_class = part == BELOW
+            node = "the class" if of_class else f"column {names[j]!r}"
+            if self._below >= 0 if of_class else j in before:
+                raise SchemaError(f"{node} has two families; a network has one of it")
+            known = family if of_class else parents
+            if late := [names[p] for p in known if p not in before]:
+                of = "the class" if of_class else repr(names[j])
+                raise SchemaError(
+                    f"column {late[0]!r} is a parent of {of}, but has no family before it"
+                )
+            if of_class:
+                self._below, self.above = q, tuple(p for p in family if self.choices[p])
+                continue
+            before.add(j)
+            self.families.append((*(p for p in parents[:k] if self.choices[p]), j))
+            self.class_is.append(part)
+            self._places.append(q)
+        if under := self._under().intersection(self.above):
+            raise SchemaError(f"column {names[min(under)]!r} is both above and below the class")
+
+    def _under(self) -> set[int]:
+        """Return the features below the class."""
+        found: set[int] = set()
+        for (*parents, j), part in zip(self.families, self.class_is, strict=True):
+            if part == ABOVE or not found.isdisjoint(parents):
+                found.add(j)
+        return found
+
+    def over(self) -> set[int]:
+        """Return the features above the class."""
+        found = {*self.above}
+        for *parents, j in reversed(self.families):
+            if j in found:
+                found.update(parents)
+        return found
+
+    def counts(self, q: int, k: int | None = None) -> Floats:
+        """Return n(c, parents, x_j) of family q, (S_p + 2, ..., S_j + 2, K), of k parents at most.
+
+        0 where a code is not counted.
+        """
+        *parents, j = self.families[q]
+        return self._laid_out(self._places[q], (*parents[:k], j))
+
+    def class_counts(self) -> Floats:
+        """Return n(parents, c) of a class with parents, (S_p + 2, ..., K); 0 if not counted."""
+        return self._laid_out(self._below, self.above)
+
+    def _laid_out(self, place: int, kept: Family) -> Floats:
+        block = self._counts.group(place)
+        summed = tuple(a for a, f in enumerate(self._counts.features(place)) if f not in kept)
+        block = block.sum(axis=summed) if summed else block
+        result = np.zeros((*(self.sizes[list(kept)] + 2), self.n_classes))
+        result[tuple(slice(w) for w in block.shape[:-1])] = block
+        for axis, f in enumerate(kept):
+            if not self.as_value[f]:
+                result[(slice(None),) * axis + (self.sizes[f],)] = 0.0
+        return result
+
+    def ratio(self, q: int, smoothing: Smoothing, n: Floats, total: Floats) -> Floats:
+        """Return (n + mass) / (total + S_j mass) of cells of family q."""
+        *parents, j = self.families[q]
+        states = self.n_classes if self.class_is[q] == ABOVE else 1
+        return self._spread(smoothing, parents, states).ratio(n, total, self.choices[j])
+
+    def class_ratio(self, smoothing: Smoothing, n: Floats, total: Floats) -> Floats:
+        """Return (n + mass) / (total + K mass) of cells of the family of the class."""
+        return self._spread(smoothing, self.above).ratio(n, total, self.n_classes)
+
+    def _spread(self, smoothing: Smoothing, parents: Sequence[int], states: int = 1) -> Smoothing:
+        """Return the rule of each distribution: BDeu spreads its mass over all of them."""
+        if smoothing.kind != "bdeu":
+            return smoothing
+        rule = copy.copy(smoothing)
+        rule.m = smoothing.m / max(states * math.prod(self.choices[list(parents)].tolist()), 1.0)
+        return rule
+
+    def table(self, q: int, smoothing: Smoothing) -> Floats:
+        """Return ln P(x_j | parents, c), or ln P(x_j | parents) for all classes, of family q.
+
+        Shaped as its counts; 0 where x_j is no observation.
+        """
+        n, j = self.counts(q), self.families[q][-1]
+        whole = n.shape
+        if self.class_is[q] == APART:
+            n = n.sum(axis=-1, keepdims=True)
+        table = self.ratio(q, smoothing, n, n.sum(axis=-2, keepdims=True))
+        table[..., ~self.shown(j), :] = 1.0
+        return np.broadcast_to(logs(table), whole)
+
+    def of_class(self, smoothing: Smoothing) -> Floats:
+        """Return P(c | parents), (S_p + 2, ..., K)."""
+        n = self.class_counts()
+        return self.class_ratio(smoothing, n, n.sum(axis=-1, keepdims=True))
+
+    def shown(self, j: int) -> NDArray[np.bool_]:
+        """Return whether each code of a feature is an observation, (S_j + 2,)."""
+        return ~self.hidden[self.offsets[j] : self.offsets[j + 1]]
+
+    def network(
+        self,
+        tables: Sequence[Floats],
+        names: Sequence[str],
+        says: Floats | None = None,
+        summed: Sequence[Floats] | None = None,
+        says_summed: Floats | None = None,
+    ) -> Network:
+        """Return the network of tables of the families; `says` is of a class with parents."""
+        hidden = [~self.shown(j) for j in range(len(names))]
+        parts = self.families, tables, hidden, self.choices.astype(np.int64), names
+        if says is None:
+            return Network(*parts, summed)
+        return ClassNetwork(self.above, says, *parts, summed, says_summed)
+
+    def margin(self, tables: Sequence[Floats], of_class: Floats, names: Sequence[str]) -> Floats:
+        """Return P(c) of a class with parents, which are summed out of the tables of all families.
+
+        Raises
+        ------
+        MemoryLimitError
+            When that takes too large a table; the message names its nodes.
+        """
+        m, states = len(names), self.choices.astype(np.int64)
+        parents: list[Family] = [*[()] * m, self.above]
+        at: list[Any] = [slice(int(n)) for n in states]
+        dense = [np.zeros(0)] * m + [of_class[tuple(at[p] for p in self.above)]]
+        above = self.over()
+        for family, table in zip(self.families, tables, strict=True):
+            if family[-1] in above:
+                here = *(at[f] for f in family), 0
+                dense[family[-1]], parents[family[-1]] = np.exp(table[here]), family[:-1]
+        coded = Coded((*names, "the class"), np.append(states, self.n_classes), parents, dense)
+        return joint_posterior(coded, {}, [m])[0]
 
 
 class AsNetwork(Classifier):
@@ -242,3 +461,103 @@ class FamilyModel(AsNetwork, OneDependence):
             joint[:, v] = out[every, codes]
         top = joint.max(axis=1, keepdims=True)
         return np.asarray(np.exp(joint - np.where(np.isneginf(top), 0.0, top)))
+
+
+class _Together(Without):
+    """A rule of smoothing that finds one row less in each total: one that was in another cell."""
+
+    def ratio(self, n: NDArray[Any], total: NDArray[Any], cells: Any) -> Floats:
+        """Return (n + mass) / (total - 1 + cells mass); 0/0 is its limit 1/cells."""
+        return Smoothing.ratio(self, n, without(total), cells)
+
+
+class LooFamilies(LooScorer):
+    """A structure of features by the counts without each row.
+
+    A row was counted in a family if all of it is observed: the others, over which hidden parents
+    are summed out, are those of all rows. In families in which the class has no part the row is
+    missing whatever the class. Where the class has parents, P(c | parents) stands for P(c): the
+    row is missing in all classes of its parents' state.
+
+    Parameters
+    ----------
+    model
+        A fitted `FamilyModel`.
+
+    Raises
+    ------
+    SchemaError
+        When the class has parents, and P(c) matters: where it was given, or a row may be
+        impossible. It is then a sum over tables, all of which the row changes.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.cells: FamilyTables = model._cells
+        super().__init__(model, self.cells.values.class_counts, model._rule)
+        self.precision, self.names = model.precision, model.schema_.names
+        self.scorer = model._network_scorer
+        named = model.get_params(deep=False).get("super_parent") in self.names
+        learned = ("alpha",) if model.alpha == "loo" else ()
+        self.fixed = ("schema", *learned, *(() if named else ("structure",)))
+        self.tables = model._network.tables[: len(self.cells.families)]
+        if self.cells.above and (model.class_prior is not None or not self.rule.mass(1)):
+            names = [self.names[p] for p in self.cells.above]
+            raise SchemaError(
+                f"the class has parents in the network, {names}: with a class_prior, or without "
+                "smoothing, it does not come apart row by row; use k_fold, or alpha > 0 and "
+                "class_prior=None"
+            )
+        self.network = self._network(self.tables, self.rule)
+
+    def _network(self, tables: list[Floats], rule: Smoothing) -> Network:
+        """Return the network of some tables; where something is hidden, those of all rows hold."""
+        mine = self.cells
+        summed = None if tables is self.tables else self.tables
+        if not mine.above:
+            return mine.network(tables, self.names, summed=summed)
+        says, whole = logs(mine.of_class(rule)), logs(mine.of_class(self.rule))
+        return mine.network(tables, self.names, says, summed, whole)
+
+    def _scorers(self, cells: float) -> tuple[Any, Any]:
+        mine, rule = self.cells, Without(self.rule)
+        less = [mine.table(q, rule) for q in range(len(mine.families))]
+        others, prior = self.tables, np.zeros(mine.n_classes)
+        if APART in mine.class_is or mine.above:
+            pairs = zip(mine.class_is, less, others, strict=True)
+            others = [own if part == APART else whole for part, own, whole in pairs]
+        networks = self._network(others, _Together(self.rule)), self._network(less, rule)
+        of_others, own = (self.scorer(prior, n, self.precision, cells) for n in networks)
+        return of_others, own
+
+    def _joint(self, rows: LooRows, others: Any, own: Any, out: Floats) -> None:
+        super()._joint(rows, others, own, out)
+        if not self.cells.above:
+            out += self.prior(rows.y, rows.gone)
+
+    def _cell_by_cell(self, rows: LooRows, some: NDArray[np.int64], gone: Floats) -> Floats:
+        """Return ln P(x | c), or ln P(x, c) of a class with parents, of rows that weigh `gone`."""
+        mine = self.cells
+        codes = (code_rows(rows.batch, mine.offsets) - mine.offsets[:-1, None])[:, some]
+        taken = gone[:, None] * (rows.y[some][:, None] == np.arange(mine.n_classes))
+        total = np.zeros((len(some), mine.n_classes))
+        batch = [group._replace(codes=group.codes[:, some]) for group in rows.batch.codes]
+        self.network.add_hidden(batch, total)
+        shown = np.array(
+            [~mine.hidden[at + column] for at, column in zip(mine.offsets, codes, strict=False)]
+        )
+        for q, family in enumerate(mine.families):
+            whole = np.flatnonzero(shown[[*family]].all(axis=0))
+            *above, value = (codes[j, whole] for j in family)
+            n, less = mine.counts(q), taken[whole]
+            if mine.class_is[q] == APART:
+                n, less = n.sum(axis=-1, keepdims=True), gone[whole, None]
+            left = without(n[(*above, value)], less)
+            together = without(n.sum(axis=-2)[tuple(above)], less)
+            total[whole] += logs(mine.ratio(q, self.rule, left, together))
+        if mine.above:
+            whole = np.flatnonzero(shown[[*mine.above]].all(axis=0))
+            n = mine.class_counts()[tuple(codes[j, whole] for j in mine.above)]
+            together = without(n.sum(axis=-1), gone[whole])[:, None]
+            left = without(n, taken[whole])
+            total[whole] += logs(mine.class_ratio(self.rule, left, together))
+        return total

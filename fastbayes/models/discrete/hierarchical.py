@@ -68,11 +68,7 @@ class _Level:
     def settle(self, mean: Floats) -> tuple[Floats, float]:
         """Move the concentration towards that of largest likelihood, given the mean above.
 
-        Returns
-        -------
-        tuple
-            How many of each count were drawn from the node above, and how far the logarithm of the
-            concentration moved.
+        Return how many of each count were drawn from the node above, and how far ln a moved.
         """
         above, occupied = mean[self.parent], self.totals
         occupied = occupied[occupied > 0]
@@ -127,7 +123,7 @@ def backed_off(totals: Sequence[Floats], cells: CountTables, j: int, alpha: floa
 
 
 def hierarchical(totals: Sequence[Floats], choices: float, alpha: float) -> Floats:
-    """Return P(x | parents, c), smoothed towards fewer parents.
+    """Return P(x | parents, c), smoothed towards fewer parents, as the last of `totals`.
 
     Parameters
     ----------
@@ -139,11 +135,6 @@ def hierarchical(totals: Sequence[Floats], choices: float, alpha: float) -> Floa
         those of which nothing was seen.
     alpha
         Pseudo-count of each value at the root: P(x) = (t_x + alpha) / (t + choices alpha).
-
-    Returns
-    -------
-    numpy.ndarray
-        As the last of `totals`; it sums to 1 over the values that are counted among the choices.
     """
     levels, root = settled(totals, choices, alpha)
     return _whole(levels, root, totals[-1].shape)

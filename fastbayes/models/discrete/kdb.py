@@ -6,12 +6,11 @@ import logging
 from typing import Any, ClassVar
 
 from fastbayes.core.errors import MemoryLimitError, SchemaError
-from fastbayes.models.discrete.families import Family, FamilyTables, from_pairs
-from fastbayes.models.discrete.family_model import FamilyModel
+from fastbayes.models.discrete.family_model import FamilyModel, FamilyTables, from_pairs
 from fastbayes.models.discrete.hierarchical import check_smoothing
 from fastbayes.models.discrete.one_dependence import check_all_pairs
 from fastbayes.models.discrete.selective import CRITERIA, network_losses, reduced
-from fastbayes.models.discrete.structure import information_in_runs, k_dependent
+from fastbayes.models.discrete.structure import Family, information_in_runs, k_dependent
 from fastbayes.models.estimator.base import Scans
 from fastbayes.models.estimator.count_tables import CountTables
 from fastbayes.models.estimator.parameters import fitted, parameter, whole

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,9 +12,8 @@ from numpy.typing import ArrayLike
 
 from fastbayes.core.errors import MemoryLimitError, SchemaError
 from fastbayes.data.segments import Segment
-from fastbayes.models.discrete.families import Family, FamilyTables
-from fastbayes.models.discrete.family_model import FamilyModel
-from fastbayes.models.discrete.structure import class_node
+from fastbayes.models.discrete.family_model import FamilyModel, FamilyTables, with_families
+from fastbayes.models.discrete.structure import Family, class_node
 from fastbayes.models.estimator.base import Scans, check_learnable
 from fastbayes.models.estimator.count_tables import Smoothing, logs
 from fastbayes.models.estimator.log_space import Floats
@@ -28,7 +26,6 @@ from fastbayes.networks.network import BayesianNetwork
 from fastbayes.networks.search.score import ScoreRule
 from fastbayes.networks.search.structure_search import SEARCHES, learned
 from fastbayes.scan import engine
-from fastbayes.statistics import FamilyCounts
 from fastbayes.statistics.bundle import Statistics
 from fastbayes.statistics.family_counts import ABOVE, APART, BELOW
 
@@ -319,13 +316,7 @@ Structure = list[tuple[Family, int]]
 
 
 def given_parents(network: Any) -> Parents:
-    """Return the parents of the nodes of a graph, a mapping of parents, or edges.
-
-    Raises
-    ------
-    ValueError
-        When it is none of these, or goes round in a circle.
-    """
+    """Return the parents of the nodes of a graph, a mapping of parents, or edges."""
     parents = getattr(network, "parents", network)
     if isinstance(parents, Mapping):
         for node, above in parents.items():
@@ -340,24 +331,7 @@ def given_parents(network: Any) -> Parents:
 
 
 def learned_parents(model: Any, scans: Scans, found: Statistics) -> Parents:
-    """Return the parents of the nodes, as the search of the model finds them.
-
-    Parameters
-    ----------
-    model
-        The classifier, which says how to search.
-    scans
-        The source.
-    found
-        Counts of the values of all rows.
-
-    Raises
-    ------
-    DataError
-        When no row is complete.
-    MemoryLimitError
-        When the codes of the rows do not fit.
-    """
+    """Return the parents of the nodes, as the search of the model over the rows finds them."""
     names = found.schema.names
     # A column without a value has no neighbour, and no row that is complete.
     known = np.asarray((found.values.known != 0).any(axis=1))
@@ -487,19 +461,7 @@ def structure_of(
 ) -> Structure:
     """Return the families of a network, parents first, and what the class is in each.
 
-    Parameters
-    ----------
-    parents
-        Parents of the nodes; a feature that is not named has no neighbour.
-    names
-        The features.
-    target
-        The class.
-
-    Raises
-    ------
-    SchemaError
-        When a node is no column.
+    A feature that is not among the parents has no neighbour.
     """
     place = {name: j for j, name in enumerate(names)}
     graph = DAG({**dict.fromkeys((target, *names), ()), **parents})
@@ -538,19 +500,13 @@ def parents_of(stats: Statistics, target: str) -> dict[str, tuple[str, ...]]:
 
 
 def arranged(stats: Statistics, structure: Structure) -> Statistics:
-    """Return statistics with the families of a structure, from those that were counted.
-
-    Raises
-    ------
-    SchemaError
-        When the features of a family were not counted together; the message names them.
-    """
+    """Return statistics with the families of a structure, from those that were counted."""
     had, names = stats.families, stats.schema.names
     families, class_is = parted(structure)
     if had.families == families and [*had.class_is] == class_is:
         return stats
     where = {frozenset(family): q for q, family in enumerate(had.families)}
-    blocks = [np.zeros(0, had.flat.dtype)]
+    blocks = []
     for family in families:
         if frozenset(family) not in where:
             raise SchemaError(
@@ -559,11 +515,5 @@ def arranged(stats: Statistics, structure: Structure) -> Statistics:
             )
         q = where[frozenset(family)]
         axes = [had.features(q).index(f) for f in family]
-        blocks.append(had.group(q).transpose(*axes, len(axes)).reshape(-1))
-    shape, weighted = had.shape, had.weighted
-    counts = FamilyCounts(shape, weighted=weighted, families=families, class_is=class_is)
-    layout = had.layout
-    counts.layout = counts.layout.resized(layout.sizes, layout.missing, layout.n_classes)
-    counts.flat = np.concatenate(blocks)
-    parts: dict[str, Any] = {**stats.parts, "families": counts.settled()}
-    return replace(stats, parts=parts, folds=(), fold_names=())
+        blocks.append(had.group(q).transpose(*axes, len(axes)))
+    return with_families(stats, families, blocks, had.layout.missing, class_is)

@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from fastbayes.core.batch import Batch, Codes
 from fastbayes.core.errors import SchemaError
 from fastbayes.core.schema import Schema, labels
-from fastbayes.models.estimator.base import Classifier
+from fastbayes.models.discrete.structure import same_pairs
+from fastbayes.models.estimator.base import Classifier, Scans
 from fastbayes.models.estimator.count_tables import CountTables, Smoothing
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.parameters import (
@@ -58,6 +59,14 @@ class OneDependence(Classifier):
 
     def _smoothing(self) -> Smoothing:
         return Smoothing(alpha=float(self.alpha))
+
+    def _scanned(self, scans: Scans) -> Statistics:
+        known = None if scans.first else self.statistics_.parts.get("pairs")
+        if known is None or known.layout.complete:
+            return super()._scanned(scans)
+        # The pairs of the first batch are the structure.
+        pairs = same_pairs(self.statistics_, scans)
+        return scans.count(self, {"values": {}, "pairs": {"pairs": pairs}})
 
     def _suited(self, stats: Any) -> Statistics:
         stats = super()._suited(stats)

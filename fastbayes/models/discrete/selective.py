@@ -16,14 +16,14 @@ from fastbayes.data.segments import Segment
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.information import class_information
 from fastbayes.kernels.shared.nested import Averages, NestedRows, Networks
-from fastbayes.models.discrete.families import FamilyTables
+from fastbayes.models.discrete.averaged import super_parent_weights
+from fastbayes.models.discrete.family_model import FamilyTables, with_families
 from fastbayes.models.discrete.structure import by_relevance
-from fastbayes.models.discrete.super_parents import super_parent_weights
 from fastbayes.models.estimator.base import Scans
 from fastbayes.models.estimator.count_tables import CountTables
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.loo_base import PriorWithout
-from fastbayes.statistics import FamilyCounts, PairCounts
+from fastbayes.statistics import PairCounts
 from fastbayes.statistics.bundle import Statistics
 
 logger = logging.getLogger("fastbayes")
@@ -59,20 +59,9 @@ def losses(
     shape: tuple[int, ...],
     add: Callable[[Batch, Floats, Floats], None],
 ) -> NestedLosses:
-    """Return the losses that `add` adds up over all rows, in one scan.
+    """Return the losses that `add` adds up over all rows, in one more scan of what was counted.
 
-    Parameters
-    ----------
-    model
-        The classifier, for its threads.
-    scans
-        The source.
-    stats
-        What the rows were counted into.
-    shape
-        Shape of the losses.
-    add
-        Adds the losses of a batch, and the weight of its errors.
+    It adds the losses of a batch, and the weight of its errors, to arrays of this shape.
     """
 
     def score(_: Segment, blocks: Iterator[tuple[Any, Any]]) -> tuple[Floats, Floats, float]:
@@ -95,14 +84,7 @@ def losses(
 class RowsOf:
     """Batches as rows that are scored without themselves.
 
-    Parameters
-    ----------
-    cells
-        Says which codes are observations.
-    features
-        The features in the order in which models take them.
-    prior
-        The class prior without a row.
+    The features are those of models, in their order; the prior is that without a row.
     """
 
     def __init__(self, cells: CountTables, features: list[int], prior: PriorWithout) -> None:
@@ -168,32 +150,16 @@ def _networks(cells: FamilyTables, k: int, alpha: float) -> Networks:
 
 def reduced(stats: Statistics, k: int, n_features: int) -> Statistics:
     """Return statistics with the first families alone, and k parents in each at most."""
-    whole, schema = stats.families, stats.schema
-    families, blocks = [], [np.zeros(0, whole.flat.dtype)]
+    whole, families, blocks = stats.families, [], []
     for q, family in enumerate(whole.families[:n_features]):
         axes = tuple(range(k, len(family) - 1))
         families.append((*family[:-1][:k], family[-1]))
-        blocks.append(whole.group(q).sum(axis=axes, dtype=whole.flat.dtype).reshape(-1))
-    counts = FamilyCounts(schema.shape, weighted=whole.weighted, families=families)
-    layout = whole.layout
-    counts.layout = counts.layout.resized(layout.sizes, layout.missing, layout.n_classes)
-    counts.flat = np.concatenate(blocks)
-    parts: dict[str, Any] = {**stats.parts, "families": counts.settled()}
-    return replace(stats, parts=parts)
+        blocks.append(whole.group(q).sum(axis=axes, dtype=whole.flat.dtype))
+    return with_families(stats, families, blocks, whole.layout.missing)
 
 
 def best_average(model: Any, scans: Scans, stats: Statistics) -> Statistics:
-    """Return statistics with the pairs of the best features alone, two features at least.
-
-    Parameters
-    ----------
-    model
-        An `AODE`.
-    scans
-        The source.
-    stats
-        Counts of values and of all pairs.
-    """
+    """Return statistics with the pairs of the best features of an `AODE` alone, two at least."""
     cells, names = model._cells_of(stats), stats.schema.names
     features = ranked(cells, names)
     if not stats.n_rows or len(features) < 2:
@@ -275,11 +241,6 @@ def without_unpaired(cells: CountTables) -> CountTables:
     """Return cells in which a feature of no pair is as one without values: it takes no part.
 
     The pairs say which features were selected: all of them, unless some were not counted.
-
-    Raises
-    ------
-    SchemaError
-        When pairs among the features that were selected were not counted.
     """
     layout = cells.pairs.layout
     if not layout.complete:

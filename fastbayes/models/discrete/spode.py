@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from fastbayes.core.batch import Batch, taken
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.data.folds import FoldsByPlace
 from fastbayes.data.segments import Segment
-from fastbayes.models.discrete.loo_families import LooFamilies
+from fastbayes.models.discrete.family_model import LooFamilies
 from fastbayes.models.discrete.one_dependence import check_all_pairs
 from fastbayes.models.discrete.structure import by_relevance, dependence
 from fastbayes.models.discrete.tree import TreeClassifier, check_feature, spode_scores
@@ -71,6 +71,7 @@ class SPODE(TreeClassifier):
     )
     super_parent_: str = fitted("Name of the parent of all other features.")
 
+    _of_rows: ClassVar[tuple[str, ...]] = ("_chosen",)
     _chosen: str | None = None
     _named: str | None = None
 
@@ -189,12 +190,6 @@ class SPODE(TreeClassifier):
         return spode_scores(cells, Smoothing(alpha=best))
 
     # -- copies and files: the rows are not there, the choice is kept ----------------------------
-
-    def _copy_with(self, **params: Any) -> Self:
-        copy = type(self)(**{**self.get_params(deep=False), **params})
-        copy._set_features(vars(self).get("feature_names_in_"), self.n_features_in_)
-        copy._chosen = self._chosen
-        return copy._learned(self.statistics_)
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return a JSON-able header and named arrays from which `from_state` rebuilds.

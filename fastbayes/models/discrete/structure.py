@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from fastbayes.core.errors import MemoryLimitError
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.information import class_information
-from fastbayes.models.discrete.families import Family
 from fastbayes.models.estimator.base import Scans
 from fastbayes.models.estimator.count_tables import CountTables
 from fastbayes.models.estimator.log_space import Floats
@@ -27,6 +26,7 @@ from fastbayes.statistics.bundle import Statistics
 from fastbayes.statistics.pair_counts import all_pairs
 
 Integers = NDArray[np.int64]
+Family = tuple[int, ...]
 
 # Weights closer than this share of themselves are equal.
 TIE = 1e-12
@@ -37,35 +37,7 @@ def maximum_spanning_tree(
 ) -> Integers:
     """Return the parent of each feature in the tree of largest total weight.
 
-    Parameters
-    ----------
-    weights
-        (d, d) symmetric, -inf where there can be no edge (then there may be several trees, each
-        with its own root); the diagonal is not read.
-    names
-        The d names of the features, all different.
-    relevance
-        (d,) the most relevant feature is the root, of equals the first by name.
-    root
-        Name of the root to take instead.
-
-    Returns
-    -------
-    parents
-        (d,) index of each feature's parent, -1 for the root.
-
-    Raises
-    ------
-    ValueError
-        When `root` is not the name of a feature.
-
-    Notes
-    -----
-    O(d²) memory, O(d² log d) time.
-
-    References
-    ----------
-    Friedman, Geiger, Goldszmidt (1997), Bayesian network classifiers, section 4.1; Prim (1957).
+    As `maximum_spanning_forest`, but over all edges whose weight is not -inf.
 
     Examples
     --------
@@ -74,37 +46,26 @@ def maximum_spanning_tree(
     >>> maximum_spanning_tree(weights, ["a", "b", "c"], relevance=relevance).tolist()
     [1, 2, -1]
     """
-    wanted = _checked_root(root, names)
-    edges = _tree(_ordered_edges(weights, names))
-    possible = [(i, j) for i, j in edges if weights[i, j] > -np.inf]
-    return _rooted(possible, names, relevance, wanted)
+    return maximum_spanning_forest(weights, names, relevance=relevance, root=root, above=-np.inf)
 
 
 def maximum_spanning_forest(
-    weights: Floats, names: Sequence[str], *, relevance: Floats, root: str | None = None
+    weights: Floats,
+    names: Sequence[str],
+    *,
+    relevance: Floats,
+    root: str | None = None,
+    above: float = 0.0,
 ) -> Integers:
-    """Return the parent of each feature in the forest of largest total weight.
+    """Return the parent of each feature, -1 for a root, in the forest of largest total weight.
 
-    Parameters
+    Weights are (d, d), symmetric; only edges of more than `above` are taken. The most relevant
+    feature of each tree is its root, of equals the first by name; `root` is to be one, too. This
+    takes O(d²) memory and O(d² log d) time.
+
+    References
     ----------
-    weights
-        (d, d) symmetric; the diagonal is not read. Only edges of positive weight are taken.
-    names
-        The d names of the features, all different.
-    relevance
-        (d,) the most relevant feature of each tree is its root, of equals the first by name.
-    root
-        Name of a feature that is to be the root of its own tree.
-
-    Returns
-    -------
-    parents
-        (d,) index of each feature's parent, -1 for a root.
-
-    Raises
-    ------
-    ValueError
-        When `root` is not the name of a feature.
+    Friedman, Geiger, Goldszmidt (1997), Bayesian network classifiers, section 4.1; Prim (1957).
 
     Examples
     --------
@@ -113,24 +74,34 @@ def maximum_spanning_forest(
     >>> maximum_spanning_forest(weights, ["a", "b", "c"], relevance=relevance).tolist()
     [1, -1, -1]
     """
-    wanted = _checked_root(root, names)
-    # A spanning forest of the positive edges is what a spanning tree of all edges has of them.
-    edges = _tree(_ordered_edges(weights, names))
-    positive = [(i, j) for i, j in edges if weights[i, j] > 0]
-    return _rooted(positive, names, relevance, wanted)
+    if root is not None and root not in names:
+        raise ValueError(f"root={root!r} is not a feature; the features are {list(names)}")
+    # A spanning forest of those edges is what a spanning tree of all edges has of them.
+    edges = [(i, j) for i, j in _tree(_ordered_edges(weights, names)) if weights[i, j] > above]
+    neighbours: list[list[int]] = [[] for _ in names]
+    for i, j in edges:
+        neighbours[i].append(j)
+        neighbours[j].append(i)
+    parents = np.full(len(names), -1, np.int64)
+    reached = np.zeros(len(names), np.bool_)
+    first = [] if root is None else [list(names).index(root)]
+    for start in first + by_relevance(relevance, names).tolist():
+        waiting = [] if reached[start] else [start]
+        reached[start] = True
+        while waiting:
+            parent = waiting.pop()
+            for child in neighbours[parent]:
+                if not reached[child]:
+                    reached[child] = True
+                    parents[child] = parent
+                    waiting.append(child)
+    return parents
 
 
 def penalty(sizes: Integers, n_classes: int, unit: float) -> Floats:
     """Return what the parameters of each edge cost, (d, d): unit K (S_i - 1)(S_j - 1).
 
-    Parameters
-    ----------
-    sizes
-        (d,) number of values of each feature.
-    n_classes
-        K.
-    unit
-        Cost of one parameter in nats: ½ ln N for the Bayesian criterion, 1 for Akaike's.
+    A parameter costs ½ ln N nats by the Bayesian criterion, 1 by Akaike's.
     """
     free = np.maximum(sizes - 1, 0).astype(np.float64)
     return np.asarray(unit * n_classes * np.outer(free, free))
@@ -139,29 +110,11 @@ def penalty(sizes: Integers, n_classes: int, unit: float) -> Floats:
 def k_dependence(
     weights: Floats, relevance: Floats, names: Sequence[str], k: int
 ) -> tuple[Integers, list[Integers]]:
-    """Return the structure in which each feature has up to k feature parents.
+    """Return features by falling relevance, (d,), and the up to k parents of each feature.
 
-    Features are taken by falling relevance; the parents of each are the k earlier features of
-    largest weight with it.
-
-    Parameters
-    ----------
-    weights
-        (d, d) symmetric: I(X_i; X_j | C), -inf where there can be no edge. The diagonal is not
-        read.
-    relevance
-        (d,) I(X_j; C).
-    names
-        The d names of the features, all different; ties go by name.
-    k
-        Largest number of feature parents, 0 or more; with 0 the structure is naive Bayes.
-
-    Returns
-    -------
-    order
-        (d,) features by falling relevance.
-    parents
-        For each feature the indices of its parents, the one of largest weight first.
+    The parents are those of the k earlier features of largest weight, the largest first. Weights
+    are (d, d), symmetric: I(X_i; X_j | C), -inf where there can be no edge. The relevance is I(X_j;
+    C); ties go by name. With k = 0 the structure is naive Bayes.
 
     References
     ----------
@@ -247,39 +200,6 @@ def _tree(edges: Integers) -> list[tuple[int, int]]:
     return found
 
 
-def _rooted(
-    edges: Sequence[tuple[int, int]], names: Sequence[str], relevance: Floats, root: int | None
-) -> Integers:
-    """Return the parents that a forest has when each tree is hung up by its most relevant node."""
-    neighbours: list[list[int]] = [[] for _ in names]
-    for i, j in edges:
-        neighbours[i].append(j)
-        neighbours[j].append(i)
-    parents = np.full(len(names), -1, np.int64)
-    reached = np.zeros(len(names), np.bool_)
-    for start in ([] if root is None else [root]) + by_relevance(relevance, names).tolist():
-        if reached[start]:
-            continue
-        reached[start] = True
-        waiting = [start]
-        while waiting:
-            parent = waiting.pop()
-            for child in neighbours[parent]:
-                if not reached[child]:
-                    reached[child] = True
-                    parents[child] = parent
-                    waiting.append(child)
-    return parents
-
-
-def _checked_root(root: str | None, names: Sequence[str]) -> int | None:
-    if root is None:
-        return None
-    if root not in names:
-        raise ValueError(f"root={root!r} is not a feature; the features are {list(names)}")
-    return list(names).index(root)
-
-
 def tree_dot(target: str, parents: Mapping[str, Sequence[str]]) -> str:
     """Return the structure of a classifier as Graphviz text.
 
@@ -338,18 +258,8 @@ def k_dependent(
     """Return the families of the k-dependence structure, in the order of its features.
 
     A family is the parents of a feature, the one of most information first, and the feature.
-    Features without a value come last and have no part in it.
-
-    Parameters
-    ----------
-    cells
-        Counts of values and of all pairs.
-    names
-        Names of the features; they settle ties.
-    k
-        Most parents of a feature.
-    information
-        (n_features, n_features) I(X_i; X_j | C), where the cells do not hold all pairs.
+    Features without a value come last and have no part in it. `information` is that of all pairs,
+    where the cells do not hold them.
     """
     told = np.flatnonzero(cells.choices > 0)
     void = np.flatnonzero(cells.choices == 0)
@@ -370,20 +280,8 @@ def counts_of_tree(
 ) -> Statistics:
     """Return the counts of a tree's edges alone, found by counting some pairs in each scan.
 
-    Parameters
-    ----------
-    model
-        The classifier, for its threads, its memory limit and what it does with missing values.
-    scans
-        The source.
-    tree
-        Returns the parents, (n_features,), from statistics, cells, and for each pair of features
-        (n_features, n_features) its information and the rows in which both are observed.
-
-    Raises
-    ------
-    MemoryLimitError
-        When not even the pairs of one column fit.
+    `tree` returns the parents, (n_features,), from statistics, cells, and for each pair of features
+    (n_features, n_features) its information and the rows in which both are observed.
     """
     found, cells, information, together = information_in_runs(model, scans)
     parents = tree(found, cells, information, together)
@@ -396,16 +294,8 @@ def counts_of_tree(
 def information_in_runs(model: Any, scans: Scans) -> tuple[Statistics, CountTables, Floats, Floats]:
     """Return what all pairs tell, counting some of them in each scan.
 
-    Returns
-    -------
-    tuple
-        Statistics and cells with the counts of values, and for each pair of features
-        (n_features, n_features) its information and the rows in which both are observed.
-
-    Raises
-    ------
-    MemoryLimitError
-        When not even the pairs of one column fit.
+    That is statistics and cells with the counts of values, and for each pair of features
+    (n_features, n_features) its information and the rows in which both are observed.
     """
     values = scans.count(model, {"values": {}})
     m = len(values.schema.categorical)

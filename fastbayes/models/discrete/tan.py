@@ -19,7 +19,6 @@ from fastbayes.models.discrete.structure import (
     maximum_spanning_forest,
     maximum_spanning_tree,
     penalty,
-    same_pairs,
 )
 from fastbayes.models.discrete.tree import TreeClassifier, check_feature
 from fastbayes.models.estimator.base import Scans
@@ -105,13 +104,10 @@ class TAN(TreeClassifier):
         return stats
 
     def _scanned(self, scans: Scans) -> Statistics:
-        fitted = None if scans.first else self.statistics_
-        if fitted is not None and not fitted.pairs.layout.complete:
-            return scans.count(self, {"values": {}, "pairs": {"pairs": same_pairs(fitted, scans)}})
         try:
             return super()._scanned(scans)
         except MemoryLimitError as error:
-            if fitted is not None or not scans.source.rereadable:
+            if not (scans.first and scans.source.rereadable):
                 raise
             logger.info("%s; the tree is found in several scans", error)
             return counts_of_tree(self, scans, self._tree)

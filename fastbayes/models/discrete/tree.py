@@ -11,8 +11,7 @@ from fastbayes.core.errors import SchemaError
 from fastbayes.core.schema import Schema
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.scoring import children_first
-from fastbayes.models.discrete.families import FamilyTables, from_pairs
-from fastbayes.models.discrete.family_model import FamilyModel
+from fastbayes.models.discrete.family_model import FamilyModel, FamilyTables, from_pairs
 from fastbayes.models.estimator.count_tables import CountTables, Smoothing
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.parameters import fitted, parameter, pseudo_count
@@ -90,46 +89,12 @@ def check_feature(schema: Schema, name: str | None) -> None:
 ROUNDING = 1e-9
 
 
-def family_score(counts: NDArray[Any], alpha: float) -> float:
-    """Return the leave-one-out log likelihood of a feature given its parent and the class.
-
-    The sum over rows of ln P(v | u, c) with that row taken out of every count:
-    sum_cuv n_cuv ln((n_cuv - 1 + a)/(n_cu - 1 + S_v a)), n - 1 read as n - min(n, 1) and 0/0 as its
-    limit 1/S_v.
-
-    Parameters
-    ----------
-    counts
-        (S_u, S_v, n_classes) rows in which both the parent and the feature are known, by the
-        parent's value, the feature's value and the class.
-    alpha
-        Pseudo-count of each cell.
-
-    Returns
-    -------
-    float
-        Nats; -inf where alpha is 0 and a cell was counted once.
-    """
-    n = np.asarray(counts, dtype=np.float64)
-    choices = np.array(n.shape[1])
-    return left_out(n, n.sum(axis=1, keepdims=True), choices, alpha)
-
-
 def spode_scores(cells: CountTables, smoothing: Smoothing) -> Floats:
     """Return the leave-one-out log joint of the SPODE of every super-parent, (m,) in nats.
 
     For super-parent p the sum over rows of ln [P(c) P(x_p | c) prod_j P(x_j | c, x_p)] with that
     row taken out of every count. With complete data this is what refitting without each row gives.
 
-    Parameters
-    ----------
-    cells
-        The counts.
-    smoothing
-        What is added to each of them.
-
-    Notes
-    -----
     Super-parents are compared on the same cells of the data: each known cell of each row has one
     factor. In a row whose super-parent is missing that factor is the naive one, P(x_j | c) from
     all rows but this one; the model sums the super-parent out, for which there is no closed form.
@@ -155,23 +120,13 @@ def spode_scores(cells: CountTables, smoothing: Smoothing) -> Floats:
 def best_tree_alpha(cells: CountTables, parents: NDArray[np.int64], *, with_prior: bool) -> float:
     """Return the alpha in [1e-6, 1e4] that maximises the leave-one-out log joint of a forest.
 
-    Parameters
-    ----------
-    cells
-        The counts.
-    parents
-        (m,) the parent of each feature, -1 for none.
-    with_prior
-        Whether alpha smooths the class prior, too.
-
-    Notes
-    -----
     The sum over rows of ln [P(c) prod_j P(x_j | c, x_parent)] with that row taken out of every
-    count; where the parent is missing, of P(x_j | c), as in `spode_scores`.
+    count; where the parent is missing, of P(x_j | c), as in `spode_scores`. P(c) has no part in it
+    where alpha does not smooth it.
     """
     terms = []
     for j, p in enumerate(parents.tolist()):
-        mine, choices = cells.rows[j], np.asarray(cells.choices[j])
+        mine, choices = slice(*cells.offsets[j : j + 2]), np.asarray(cells.choices[j])
         n, known = cells.n[mine], np.broadcast_to(cells.known[j], cells.n[mine].shape)
         alone = n
         if p >= 0:

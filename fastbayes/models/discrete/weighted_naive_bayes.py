@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastbayes.core.batch import Batch
 from fastbayes.core.layout import Layout
-from fastbayes.core.schema import labels
 from fastbayes.core.warn import warn
 from fastbayes.kernels import dispatch
+from fastbayes.models.discrete.naive_bayes import alpha_and_prior
 from fastbayes.models.estimator.base import Classifier, Scans, check_learnable
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.parameters import (
@@ -26,12 +26,7 @@ from fastbayes.models.estimator.parameters import (
     pseudo_count,
     whole,
 )
-from fastbayes.models.estimator.smoothing import (
-    best_alpha,
-    checked_alpha,
-    log_likelihood,
-    log_prior,
-)
+from fastbayes.models.estimator.smoothing import log_likelihood
 from fastbayes.models.estimator.unavailable import unavailable
 from fastbayes.models.logistic.minimise import newton
 from fastbayes.scan import engine
@@ -152,6 +147,7 @@ class WeightedNaiveBayes(Classifier):
     _found: Weights = fitted()
 
     _statistics: ClassVar[tuple[str, ...]] = ("values",)
+    _of_rows: ClassVar[tuple[str, ...]] = ("_found",)
     _discretizes: ClassVar[bool] = True
     _reads_rows: ClassVar[bool] = True  # counts are not all that it learns from
 
@@ -220,18 +216,10 @@ class WeightedNaiveBayes(Classifier):
 
     def _naive(self, stats: Statistics) -> dict[str, Any]:
         """Return the parameters of naive Bayes."""
-        values, schema = stats.values, stats.schema
-        loo = self.alpha == "loo"
-        alpha = best_alpha(values, missing=self.missing) if loo else checked_alpha(self.alpha)
-        tables, offsets = log_likelihood(values, alpha, missing=self.missing, unseen=self.unseen)
-        return {
-            "alpha_": alpha,
-            "class_log_prior_": log_prior(
-                values.class_counts, alpha, self.class_prior, labels(schema.classes)
-            ),
-            "_tables": tables,
-            "_offsets": offsets,
-        }
+        alpha, prior = alpha_and_prior(self, stats)
+        options = {"missing": self.missing, "unseen": self.unseen}
+        tables, offsets = log_likelihood(stats.values, alpha, **options)
+        return {"alpha_": alpha, "class_log_prior_": prior, "_tables": tables, "_offsets": offsets}
 
     def _read(self, stats: Statistics) -> dict[str, Any]:
         found, naive = self._found, self._naive(stats)
@@ -248,12 +236,6 @@ class WeightedNaiveBayes(Classifier):
             "trace_": found.trace,
         }
 
-    def _copy_with(self, **params: Any) -> Self:
-        copy = type(self)(**{**self.get_params(deep=False), **params})
-        copy._set_features(vars(self).get("feature_names_in_"), self.n_features_in_)
-        copy._found = self._found
-        return copy._learned(self.statistics_)
-
     # -- answers -------------------------------------------------------------------------------
 
     @property
@@ -268,12 +250,6 @@ class WeightedNaiveBayes(Classifier):
 
     def _log_prior(self) -> Floats:
         return self.class_log_prior_
-
-    def _log_tables(self) -> Iterator[tuple[str, Floats]]:
-        for feature, table in zip(
-            self.schema_.categorical, np.split(self._tables, self._offsets[1:-1]), strict=True
-        ):
-            yield feature.name, table
 
     def _scorer(self, cells: float) -> Any:
         return dispatch.load("log_joint", cells).NaiveScorer(
@@ -340,18 +316,10 @@ class WeightedTables:
         offsets: NDArray[np.int64],
         sizes: NDArray[np.int64],
     ) -> WeightedTables:
-        """Return the tables of a naive Bayes model.
+        """Return the tables of a naive Bayes model, for rows with so many values of each column.
 
-        Parameters
-        ----------
-        log_prior
-            (n_classes,) nats.
-        tables
-            (n_slots, n_classes) log likelihoods, finite.
-        offsets
-            First row of each column in them.
-        sizes
-            (d,) rows of each column that training rows may have.
+        Its log likelihoods are (n_slots, n_classes), and finite; offsets are the columns' first
+        rows.
         """
         layout = Layout.of(sizes, len(log_prior))
         wide = np.zeros((layout.n_rows, len(log_prior)))
@@ -387,15 +355,6 @@ class Conditional:
     """-ln P(y | x) of rows, plus l2/2 times the squares by which weights are off 1.
 
     An objective for `minimise`: its coefficients are the weights, (d, 1).
-
-    Parameters
-    ----------
-    rows
-        The rows.
-    tables
-        What they say.
-    l2
-        Strength of the pull towards 1.
     """
 
     def __init__(self, rows: PackedRows, tables: WeightedTables, l2: float) -> None:

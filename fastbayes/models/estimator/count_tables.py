@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,6 +40,21 @@ class Smoothing:
         with np.errstate(divide="ignore", invalid="ignore"):
             limit = 1.0 / np.maximum(cells, 1)
             return np.asarray(np.where(below > 0, (n + mass) / below, limit))
+
+    def joint(self, n: Floats, known: Floats, total: Any, cells: Any, prior: Any) -> Floats:
+        """Return P(c, v) from n(c, v), with as many classes as the last axis has.
+
+        (n + mass) / (total + K cells mass), or of a given prior P(c) its product with (n + mass) /
+        (known + cells mass), the mass being that of one of all K cells.
+        """
+        k = n.shape[-1]
+        if prior is None:
+            return self.ratio(n, total, k * cells)
+        mass = self.mass(k * cells)
+        below = known + cells * mass
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = np.where(below > 0, (n + mass) / below, 1.0 / np.maximum(cells, 1))
+        return np.asarray(prior * share)
 
 
 class WithOthers(NamedTuple):
@@ -122,11 +136,6 @@ class CountTables:
         self.known = np.where(as_value[:, None], values.class_counts, values.known).astype(float)
 
     @property
-    def rows(self) -> list[NDArray[np.int64]]:
-        """The rows of each feature."""
-        return [np.arange(a, b) for a, b in zip(self.offsets, self.offsets[1:], strict=False)]
-
-    @property
     def gaps(self) -> NDArray[np.int64]:
         """The code of each feature for what is no observation: missing, or else unseen, (m,)."""
         return self.sizes + ~self.hidden[self.offsets[1:] - 2]
@@ -199,36 +208,8 @@ class CountTables:
         result[layout.first, layout.second] = result[layout.second, layout.first] = total
         return result
 
-    def edge(self, p: int, j: int, smoothing: Smoothing) -> Floats:
-        """Return ln P(x_j = b | c, x_p = a), (S_p + 2, S_j + 2, K)."""
-        n = self.family(p, j)
-        table = smoothing.ratio(n, n.sum(axis=1, keepdims=True), self.choices[j])
-        table[:, self.hidden[self.offsets[j] : self.offsets[j + 1]]] = 1.0
-        return logs(table)
-
-    def root(self, j: int, smoothing: Smoothing) -> Floats:
-        """Return ln P(x_j = v | c), (1, S_j + 2, K)."""
-        rows = slice(self.offsets[j], self.offsets[j + 1])
-        table = smoothing.ratio(self.n[rows], self.known[j], self.choices[j])
-        table[self.hidden[rows]] = 1.0
-        return logs(table)[None]
-
 
 def logs(probabilities: Floats) -> Floats:
     """Return logarithms; ln 0 is -inf."""
     with np.errstate(divide="ignore"):
         return np.log(probabilities)
-
-
-def checked_m(m: Any) -> float:
-    """Return the pseudo-count of an m-estimate as a float.
-
-    Raises
-    ------
-    ValueError
-        When it is not a finite number >= 0.
-    """
-    good = isinstance(m, (int, float, np.integer, np.floating)) and not isinstance(m, bool)
-    if not (good and math.isfinite(m) and m >= 0):
-        raise ValueError(f"m={m!r}: use a finite number >= 0")
-    return float(m)

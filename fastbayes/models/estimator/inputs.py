@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fastbayes.core.errors import DataError, SchemaError
+from fastbayes.core.batch import GREATEST
+from fastbayes.core.errors import DataError, FastBayesWarning, SchemaError
 from fastbayes.core.warn import warn
 from fastbayes.data.apply import as_at_fit, as_told
 from fastbayes.data.join import (
@@ -21,14 +24,6 @@ from fastbayes.data.join import (
     to_array,
 )
 from fastbayes.data.source import Source, open_source
-from fastbayes.models.estimator.input_checks import (
-    check_features,
-    check_labels,
-    check_length,
-    check_weight,
-    feature_names,
-    is_sparse,
-)
 
 
 class Training(NamedTuple):
@@ -59,17 +54,9 @@ def open_training(model: Any, X: Any, y: Any, sample_weight: Any, *, reset: bool
     domains = declared_domains(X)
     beside: dict[str, pa.Array] = {}
     named = [str(v) for v in (y, sample_weight) if is_name(v)]
-    if is_array(X):
-        if named:
-            raise SchemaError(f"{named[0]!r} names a column, but X is an array without names")
-        array = _cells(model, X, reset=reset)
-        source: Any = _renamed(model, open_source(array), fitted=not reset)
-    else:
-        if reset:
-            source = open_source(X, types=as_told(model.categorical, model.domains))
-        else:
-            source = _positioned(model, open_source(X, **as_at_fit(model.schema_)), named)
-        array = None
+    if is_array(X) and named:
+        raise SchemaError(f"{named[0]!r} names a column, but X is an array without names")
+    source = open_rows(model, X, reset=reset, labels=named)
 
     def beside_name(values: Any, default: str) -> str:
         if is_name(values):
@@ -87,8 +74,8 @@ def open_training(model: Any, X: Any, y: Any, sample_weight: Any, *, reset: bool
         beside[target] = _labels(model, target, y)
         if (declared := declared_values(y)) is not None:
             domains[target] = declared
-        if array is not None:
-            check_length(array, beside[target])
+        if is_array(X):
+            check_length(source.n_rows, beside[target])
     weight = None
     if sample_weight is not None:
         weight = beside_name(sample_weight, "weight")
@@ -186,13 +173,19 @@ def _column(cells: NDArray[Any], j: int) -> pa.Array | None:
     return pa.array(np.asarray(filled, dtype=np.str_), mask=missing)
 
 
+def open_rows(model: Any, X: Any, *, reset: bool = False, labels: Sequence[str] = ()) -> Any:
+    """Return the source of rows: as they are (`reset`), or with the names that the model knows."""
+    if is_array(X):
+        return _renamed(model, open_source(_cells(model, X, reset=reset)), fitted=not reset)
+    if reset:
+        return open_source(X, types=as_told(model.categorical, model.domains))
+    return _positioned(model, open_source(X, **as_at_fit(model.schema_)), labels)
+
+
 def open_features(model: Any, X: Any) -> Any:
     """Return the source of rows to be scored, with the names that the model knows."""
-    if is_array(X):
-        return _renamed(model, open_source(_cells(model, X, reset=False)), fitted=True)
-    source = open_source(X, **as_at_fit(model.schema_))
-    names = model.schema_.names
-    return _selected(model, X, _positioned(model, source, []), names)
+    source, names = open_rows(model, X), model.schema_.names
+    return source if is_array(X) else _selected(model, X, source, names)
 
 
 def _selected(model: Any, X: Any, source: Any, names: tuple[str, ...]) -> Any:
@@ -221,7 +214,7 @@ def _renamed(model: Any, source: Source, *, fitted: bool) -> Any:
     return Renamed(source, names)
 
 
-def _positioned(model: Any, source: Source, labels: list[str]) -> Any:
+def _positioned(model: Any, source: Source, labels: Sequence[str]) -> Any:
     """Match the columns of a frame by position where the model was fitted on a bare array."""
     if hasattr(model, "feature_names_in_") or set(model.schema_.names) <= set(source.schema.names):
         return source
@@ -234,3 +227,366 @@ def _positioned(model: Any, source: Source, labels: list[str]) -> Any:
     warn(f"X has feature names, but {type(model).__name__} was fitted without feature names")
     known = iter(model.schema_.names)
     return Renamed(source, [n if n in labels else next(known) for n in source.schema.names])
+
+
+ROWS = 65_536  # rows looked at together when a culprit is searched
+
+
+def is_sparse(X: Any) -> bool:
+    """Return whether X is a sparse matrix or array of scipy, which is not imported for that."""
+    scipy_sparse = sys.modules.get("scipy.sparse")
+    return scipy_sparse is not None and bool(scipy_sparse.issparse(X))
+
+
+def feature_names(X: Any) -> NDArray[np.object_] | None:
+    """Return the column names of a frame or table, (n_features,), if all of them are strings.
+
+    A frame is one of pandas, polars, pyarrow or anything with `columns`. Some names that are
+    strings and some that are not raise a TypeError.
+    """
+    if type(X).__module__.partition(".")[0] == "pyarrow":
+        columns = getattr(getattr(X, "schema", None), "names", None)
+    else:
+        columns = getattr(X, "columns", None)
+    if columns is None or isinstance(X, np.ndarray):
+        return None
+    names = np.asarray(list(columns), dtype=object)
+    kinds = sorted({type(name).__qualname__ for name in names})
+    if "str" in kinds and len(kinds) > 1:
+        raise TypeError(
+            "Feature names are only supported if all input features have string names, but your "
+            f"input has {kinds} as feature name / column name types; rename the columns, for "
+            "example by X.columns = X.columns.astype(str)"
+        )
+    return names if kinds == ["str"] else None
+
+
+def split_target(X: Any, y: Any) -> tuple[Any, Any]:
+    """Return features and target where y is the name of a column of X; else both as they came.
+
+    X is then without the column, or as it is where other columns are not read.
+    """
+    if not isinstance(y, str):
+        return X, y
+    if isinstance(X, (str, os.PathLike, Mapping)):
+        source = open_source(X, columns=[y])
+        pieces = [rows.column(y) for part in source.segments(ROWS) for rows in part.batches()]
+        return X, pa.chunked_array(pieces, source.schema.field(y).type)
+    if not hasattr(X, "__arrow_c_stream__"):
+        raise SchemaError(f"y={y!r} names a column, but X is a {type(X).__name__}, not a frame")
+    table = pa.table(X)
+    if y not in table.column_names:
+        raise SchemaError(f"no column {y!r} in X; its columns are {table.column_names}")
+    return table.drop_columns([y]), table.column(y)
+
+
+def check_features(estimator: Any, X: Any, *, reset: bool) -> Any:
+    """Return X as a two-dimensional array of numbers, checked for an `Estimator`.
+
+    Its class attributes say whether NaN and sparse matrices are welcome. `reset` says whether to
+    set `n_features_in_` and `feature_names_in_` (fit), or to check X against them. The array has
+    booleans, integers or floats, in any memory layout; sparse input becomes CSR.
+
+    Raises
+    ------
+    ValueError
+        For a wrong shape, no rows, no features, wrong names, complex or non-finite numbers, text;
+        the message names the column and row where there is one.
+    TypeError
+        For sparse input that is not welcome, and cells that are not numbers.
+    """
+    names = feature_names(X)
+    owner = type(estimator).__name__
+    if not reset:
+        _check_names(getattr(estimator, "feature_names_in_", None), names, owner)
+    array = _csr(estimator, X) if is_sparse(X) else _dense(X, names)
+    n_rows, n_features = array.shape
+    if n_rows == 0:
+        raise DataError(
+            f"Found array with 0 sample(s) (shape={array.shape}) while a minimum of 1 is required "
+            f"by {owner}."
+        )
+    if n_features == 0:
+        raise DataError(
+            f"Found array with 0 feature(s) (shape={array.shape}) while a minimum of 1 is "
+            f"required by {owner}."
+        )
+    if not reset and n_features != estimator.n_features_in_:
+        raise DataError(
+            f"X has {n_features} features, but {owner} is expecting {estimator.n_features_in_} "
+            "features as input."
+        )
+    _check_finite(array, names, estimator)
+    if reset:
+        estimator._set_features(names, n_features)
+    return array
+
+
+def _check_names(fitted: Any, names: NDArray[np.object_] | None, owner: str) -> None:
+    if fitted is None or names is None:
+        if names is not None:
+            warn(f"X has feature names, but {owner} was fitted without feature names")
+        elif fitted is not None:
+            warn(f"X does not have valid feature names, but {owner} was fitted with feature names")
+        return
+    if len(fitted) == len(names) and bool((fitted == names).all()):
+        return
+    message = "The feature names should match those that were passed during fit.\n"
+    unseen, gone = sorted(set(names) - set(fitted)), sorted(set(fitted) - set(names))
+    if unseen:
+        message += "Feature names unseen at fit time:\n" + _listed(unseen)
+    if gone:
+        message += "Feature names seen at fit time, yet now missing:\n" + _listed(gone)
+    if not unseen and not gone:
+        message += "Feature names must be in the same order as they were in fit.\n"
+    raise SchemaError(message)
+
+
+def _listed(names: list[str]) -> str:
+    return "".join(f"- {name}\n" for name in names[:5]) + ("- ...\n" if len(names) > 5 else "")
+
+
+def _csr(estimator: Any, X: Any) -> Any:
+    if not estimator._accept_sparse:
+        raise TypeError(
+            f"Sparse data was passed, but {type(estimator).__name__} needs dense data. Use "
+            "'.toarray()' to convert to a dense numpy array."
+        )
+    if X.dtype.kind == "c":
+        raise DataError(f"Complex data not supported: X has dtype {X.dtype}")
+    if X.ndim != 2:
+        raise DataError(
+            f"Expected 2D input, got input with shape {X.shape}. Reshape your data using "
+            "array.reshape(1, -1) if it contains a single sample."
+        )
+    X = X.tocsr()
+    if not X.has_canonical_format:  # cells given in parts are one number
+        X = X.copy()
+        X.sum_duplicates()
+    return X
+
+
+def _dense(X: Any, names: NDArray[np.object_] | None) -> NDArray[Any]:
+    if isinstance(X, np.ma.MaskedArray):
+        X = np.ma.filled(X.astype(np.float64), np.nan)
+    elif hasattr(X, "iloc") and hasattr(X, "dtypes"):
+        kinds = [X.dtype] if hasattr(X, "dtype") else list(X.dtypes)
+        if not all(isinstance(kind, np.dtype) for kind in kinds):  # pandas' own types
+            X = _numbers(X.to_numpy(dtype=object, na_value=np.nan), names)
+    elif hasattr(X, "__arrow_c_stream__") and not hasattr(X, "__array__"):
+        X = pa.table(X)
+    array = np.asarray(X)
+    if array.dtype.kind == "c":
+        raise DataError(f"Complex data not supported: X has dtype {array.dtype}")
+    if array.ndim < 2:
+        was = "scalar" if array.ndim == 0 else f"{array.ndim}D"
+        raise DataError(
+            f"Expected 2D array, got {was} array instead. Reshape your data either using "
+            "array.reshape(-1, 1) if your data has a single feature or array.reshape(1, -1) if "
+            "it contains a single sample."
+        )
+    if array.ndim > 2:
+        raise DataError(f"Found array with dim {array.ndim}, while dim <= 2 is required.")
+    if array.dtype.kind in "MmV":
+        raise DataError(f"X has dtype {array.dtype}, which is no number; cast it to one")
+    return array if array.dtype.kind in "buif" else _numbers(array, names)
+
+
+def _numbers(array: NDArray[Any], names: NDArray[np.object_] | None) -> NDArray[np.float64]:
+    try:
+        return array.astype(np.float64)
+    except ValueError:
+        for (row, column), cell in np.ndenumerate(array):
+            try:
+                float(cell)
+            except ValueError as error:
+                raise DataError(
+                    f"column {_called(names, column)}, row {row}: {cell!r} is not a number; "
+                    "encode text as numbers, or use fastbayes.NaiveBayes"
+                ) from error
+        raise
+
+
+def _called(names: NDArray[np.object_] | None, column: int) -> str:
+    return str(column) if names is None else repr(names[column])
+
+
+def _check_finite(array: Any, names: NDArray[np.object_] | None, estimator: Any) -> None:
+    sparse = is_sparse(array)
+    values = array.data if sparse else array
+    if values.dtype.kind != "f":
+        return
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(values.sum()):
+            return
+    for start in range(0, len(values), ROWS):
+        block = values[start : start + ROWS]
+        wrong = np.isinf(block) if estimator._allow_nan else ~np.isfinite(block)
+        if not wrong.any():
+            continue
+        if sparse:
+            place = start + int(wrong.argmax())
+            row = int(np.searchsorted(array.indptr, place, side="right")) - 1
+            column = int(array.indices[place])
+            value = values[place]
+        else:
+            at, column = (int(i) for i in np.argwhere(wrong)[0])
+            row, value = start + at, block[at, column]
+        where = f"column {_called(names, column)}, row {row}"
+        if np.isnan(value):
+            raise DataError(
+                f"Input X contains NaN: {where}. {type(estimator).__name__} does not accept "
+                "missing values; fill them in, or use fastbayes.NaiveBayes, which does."
+            )
+        raise DataError(
+            f"Input X contains infinity or a value too large for {values.dtype!r}: {where}; "
+            "replace it by a finite number."
+        )
+
+
+def check_labels(estimator: Any, y: Any) -> NDArray[Any]:
+    """Return y as a one-dimensional array of class labels.
+
+    They are booleans, integers, whole floats or strings; an array of objects holds nothing but
+    strings. A single column is flattened with scikit-learn's `DataConversionWarning`.
+    """
+    if y is None:
+        raise DataError(
+            f"This {type(estimator).__name__} estimator requires y to be passed, but the target y "
+            "is None."
+        )
+    array = np.asarray(y)
+    if array.ndim == 2 and array.shape[1] == 1:
+        modules = sys.modules.get("sklearn.exceptions")
+        warn(
+            "A column-vector y was passed when a 1d array was expected. Please change the shape "
+            "of y to (n_samples, ), for example using ravel().",
+            FastBayesWarning if modules is None else modules.DataConversionWarning,
+        )
+        array = array.reshape(-1)
+    if array.ndim != 1:
+        raise DataError(f"y should be a 1d array, got an array of shape {array.shape} instead.")
+    kind = array.dtype.kind
+    if kind in "buiU":
+        return array
+    if kind == "c":
+        raise DataError(f"Complex data not supported: y has dtype {array.dtype}")
+    if kind == "f":
+        wrong = ~np.isfinite(array)
+        if wrong.any():
+            row = int(wrong.argmax())
+            what = "NaN" if np.isnan(array[row]) else "infinity"
+            raise DataError(f"Input y contains {what}: row {row}; leave out rows without a class.")
+        if (array != np.trunc(array)).any():
+            raise DataError(
+                "Unknown label type: continuous. Maybe you are trying to fit a classifier, which "
+                "expects discrete classes on a regression target with continuous values."
+            )
+        return array
+    if kind == "O":
+        _check_strings(array)
+        return array
+    raise DataError(f"Unknown label type: y has dtype {array.dtype}; use integers or strings.")
+
+
+def _check_strings(labels: NDArray[Any]) -> None:
+    if set(map(type, labels)) <= {str, np.str_}:
+        return
+    for row, label in enumerate(labels):
+        if label is None or label != label:
+            raise DataError(f"Input y contains NaN: row {row}; leave out rows without a class.")
+        if not isinstance(label, str):
+            raise DataError(
+                f"Unknown label type: y has {label!r} of type {type(label).__name__} in row "
+                f"{row}; use integers or strings."
+            )
+
+
+def encode_labels(
+    labels: NDArray[Any], classes: NDArray[Any] | None = None
+) -> tuple[NDArray[Any], NDArray[np.unsignedinteger]]:
+    """Return the sorted classes, and the code of each label as uint8 or uint16.
+
+    `classes` are those that may occur, sorted; None takes those that do. A label that is not among
+    them, and more than 65,536 classes, are an error.
+    """
+    found, codes = _unique(labels)
+    if classes is not None and not np.array_equal(found, classes):
+        places = np.searchsorted(classes, found)
+        inside = places < len(classes)
+        inside[inside] = classes[places[inside]] == found[inside]
+        if not inside.all():
+            raise DataError(
+                f"The target label(s) {found[~inside]} in y do not exist in the initial classes "
+                f"{classes}"
+            )
+        codes = places[codes]
+    known = found if classes is None else classes
+    if len(known) > 65_536:
+        raise DataError(f"y has {len(known)} classes; at most 65536 are supported")
+    return known, codes.astype(np.uint8 if len(known) <= 256 else np.uint16, copy=False)
+
+
+def _unique(labels: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """Return what `np.unique(labels, return_inverse=True)` does, but without sorting the rows."""
+    if labels.dtype.kind in "OU":
+        encoded = pa.array(labels, type=pa.string()).dictionary_encode()
+        found = np.array(encoded.dictionary.to_pylist(), dtype=np.str_)
+        order = np.argsort(found)
+        rank = np.empty_like(order)
+        rank[order] = np.arange(len(order))
+        return found[order], rank[encoded.indices.to_numpy()]
+    if len(labels) and abs(float(labels.min())) < 1 << 52 and abs(float(labels.max())) < 1 << 52:
+        whole = labels.astype(np.int64, copy=False)
+        least, most = int(whole.min()), int(whole.max())
+        if most - least < max(256, min(len(labels), 1 << 20)):
+            shifted = whole - least
+            seen = np.bincount(shifted) > 0
+            found = (np.flatnonzero(seen) + least).astype(labels.dtype)
+            return found, (np.cumsum(seen) - 1)[shifted]
+    found, codes = np.unique(labels, return_inverse=True)
+    return found, codes
+
+
+def check_length(X: Any, y: Any) -> None:
+    """Raise DataError where rows, or so many of them, are not as many as labels or weights."""
+    n_rows = int(X) if np.ndim(X) == 0 else int(X.shape[0])
+    if n_rows != len(y):
+        raise DataError(
+            f"Found input variables with inconsistent numbers of samples: {[n_rows, len(y)]}"
+        )
+
+
+def check_weight(
+    sample_weight: Any, n_rows: int, *, allow_zero: bool = False
+) -> NDArray[np.float64] | None:
+    """Return (n_rows,) weights as float64, C-contiguous; None where every row weighs 1.
+
+    They are finite numbers that are not negative, or one number for all rows; not all of them may
+    be 0, unless `allow_zero` says so for a batch of many.
+    """
+    if sample_weight is None:
+        return None
+    weight = np.asarray(sample_weight)
+    if weight.ndim == 0:
+        weight = np.full(n_rows, weight)
+    if weight.ndim != 1:
+        raise DataError(
+            f"Sample weights must be 1D array or scalar, got {weight.ndim}D array. Expected "
+            f"either a scalar value or a 1D array of length {n_rows}."
+        )
+    if weight.shape != (n_rows,):
+        raise DataError(f"sample_weight.shape == {weight.shape}, expected {(n_rows,)}!")
+    weight = np.ascontiguousarray(weight, dtype=np.float64)
+    wrong = ~((weight >= 0) & (weight <= GREATEST))
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise DataError(
+            f"sample_weight: row {row} weighs {weight[row]}; weights must be finite and not "
+            f"negative, {GREATEST:g} at most"
+        )
+    if not allow_zero and not weight.any():
+        raise DataError(
+            "Sample weights must contain at least one non-zero number: every weight is zero"
+        )
+    return weight

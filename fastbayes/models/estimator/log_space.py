@@ -13,16 +13,9 @@ FEW_TO_COMPARE = 4
 
 
 def settle(joint: Floats, log_prior: Floats) -> None:
-    """Give every row of log joints a finite maximum, in place.
+    """Give every row of log joints, (n_rows, n_classes) nats, a finite maximum, in place.
 
     A row that is -inf in every class gets the prior; where classes are +inf they share it.
-
-    Parameters
-    ----------
-    joint
-        (n_rows, n_classes) nats.
-    log_prior
-        (n_classes,) nats.
     """
     top = row_max(joint)
     lost = ~np.isfinite(top)
@@ -32,33 +25,14 @@ def settle(joint: Floats, log_prior: Floats) -> None:
 
 
 def normalise(joint: Floats, log_prior: Floats) -> None:
-    """Turn log joints into log posteriors, in place; impossible rows get the prior.
-
-    Parameters
-    ----------
-    joint
-        (n_rows, n_classes) nats.
-    log_prior
-        (n_classes,) nats.
-    """
+    """Turn (n_rows, n_classes) log joints into log posteriors, in place; as in `settle`."""
     settle(joint, log_prior)
     joint -= row_max(joint)[:, None]
     joint -= np.log(row_sum(np.exp(joint)))[:, None]
 
 
 def log_sum_exp(joint: Floats) -> Floats:
-    """Return the log of the sum of the exponentials of each row, (n_rows,).
-
-    Parameters
-    ----------
-    joint
-        (n_rows, n_classes) nats, none +inf.
-
-    Returns
-    -------
-    numpy.ndarray
-        (n_rows,) nats; -inf where the whole row is.
-    """
+    """Return the log of the sum of the exponentials of each row, none +inf; -inf of -inf."""
     top = row_max(joint)
     safe = np.where(np.isneginf(top), 0.0, top)
     with np.errstate(divide="ignore"):

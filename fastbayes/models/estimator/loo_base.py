@@ -23,13 +23,7 @@ def without(n: NDArray[Any], gone: Any = 1.0) -> Floats:
 
 
 class Without(Smoothing):
-    """A rule of smoothing that finds one row less in each cell and in each total.
-
-    Parameters
-    ----------
-    rule
-        The rule to apply to what is left.
-    """
+    """A rule of smoothing that finds one row less in each cell and in each total."""
 
     def __init__(self, rule: Smoothing) -> None:
         super().__init__(rule.kind, rule.alpha, rule.m)
@@ -53,18 +47,9 @@ class LooRows(NamedTuple):
 
 
 class PriorWithout:
-    """ln P(c) by the counts without a row.
+    """ln P(c) by the (n_classes,) counts without a row, smoothed where no prior is given.
 
-    Parameters
-    ----------
-    counts
-        (n_classes,) rows of each class.
-    rule
-        How they are smoothed, where no prior is given.
-    class_prior
-        As the model has it.
-    fitted
-        (n_classes,) ln P(c) of all rows: a prior that is given stays.
+    `fitted` is ln P(c) of all rows: a prior that is given stays.
     """
 
     def __init__(
@@ -113,6 +98,15 @@ class LooScorer:
     of other classes as they were: two ordinary scorers, one of each kind, say all about it. Rows
     of which that is not true are scored cell by cell.
 
+    Parameters
+    ----------
+    model
+        The fitted model.
+    counts
+        (n_classes,) rows of each class.
+    rule
+        How counts are smoothed.
+
     Attributes
     ----------
     fixed
@@ -122,10 +116,11 @@ class LooScorer:
     """
 
     fixed: tuple[str, ...] = ("schema",)
-    prior: PriorWithout
 
-    def __init__(self) -> None:
+    def __init__(self, model: Any, counts: NDArray[Any], rule: Smoothing) -> None:
         self._made: dict[bool, Scorers] = {}
+        self.rule = rule
+        self.prior = PriorWithout(counts, rule, model.class_prior, model.class_log_prior_)
 
     def _scorers(self, cells: float) -> Scorers:
         """Return what scores the other classes, and what scores the class of the row."""
@@ -150,23 +145,24 @@ class LooScorer:
     def _joint(self, rows: LooRows, others: Any, own: Any, out: Floats) -> None:
         """Write ln P(c, x) of rows by the counts without them into `out`, (n_rows, n_classes).
 
-        Here: what the two scorers say, which holds for rows that weigh 1 or more.
+        Here: what the two scorers say, and of rows that weigh less than 1 `_cell_by_cell`.
         """
         codes, every = rows.batch.codes, np.arange(len(out))
         column = np.empty(out.shape)
         others.log_joint(codes, (), out)
         own.log_joint(codes, (), column)
         out[every, rows.y] = column[every, rows.y]
+        if rows.gone is not None and len(light := np.flatnonzero(rows.gone < 1)):
+            out[light] = self._cell_by_cell(rows, light, rows.gone[light])
+
+    def _cell_by_cell(self, rows: LooRows, some: NDArray[np.int64], gone: Floats) -> Floats:
+        """Return what `_joint` writes of some rows, (n_some, n_classes), which weigh `gone`."""
+        raise NotImplementedError
 
     def log_joint(self, batch: Batch, out: Floats) -> float:
         """Write ln P(c, x) into `out`, and return how close to each other two of them are equal.
 
-        Parameters
-        ----------
-        batch
-            Rows with their classes, encoded by the schema of the model, as they were counted.
-        out
-            (n_rows, n_classes) nats.
+        The rows have their classes, encoded by the schema of the model, as they were counted.
         """
         kind = dispatch.compiled(batch.cells)
         if kind not in self._made:
@@ -196,24 +192,11 @@ def rows_of(batch: Batch) -> LooRows:
     return LooRows(batch, batch.classes.astype(np.intp), gone)
 
 
-def light_rows(rows: LooRows) -> NDArray[np.int64]:
-    """Return the positions of rows that weigh less than 1."""
-    return np.flatnonzero(rows.gone < 1) if rows.gone is not None else np.empty(0, np.int64)
-
-
 def own_likelihood(cells: CountTables, rule: Smoothing, at: Any, y: Any, gone: Floats) -> Floats:
     """Return ln P(x | class of the row) by the counts without each row, (n_rows,).
 
-    Parameters
-    ----------
-    cells, rule
-        Counts, and how they are smoothed.
-    at
-        (m, n_rows) row (offset + code) of each cell.
-    y
-        (n_rows,) classes.
-    gone
-        (n_rows,) what each row takes out of the counts.
+    `at` is the row (offset + code) of each cell, (m, n_rows), y the classes, and `gone` what each
+    row takes out of the counts.
     """
     known = np.add.reduceat(cells.n, cells.offsets[:-1]) if len(at) else cells.known
     total = np.zeros(len(y))

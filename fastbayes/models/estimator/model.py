@@ -304,6 +304,7 @@ class Model(Prediction):
     """
 
     _prior_parameter: ClassVar[str] = "class_prior"
+    _of_rows: ClassVar[tuple[str, ...]] = ()  # what was learned from rows, beside statistics
 
     statistics_: Any = fitted("The `Statistics` that every parameter is read from.")
 
@@ -370,6 +371,8 @@ class Model(Prediction):
         """Return a model with some parameters changed, learned from the same statistics."""
         copy = type(self)(**{**self.get_params(deep=False), **params})
         copy._set_features(vars(self).get("feature_names_in_"), self.n_features_in_)
+        for name in self._of_rows:
+            setattr(copy, name, getattr(self, name))
         return copy._learned(self.statistics_)
 
     def adapt_prior(self, X: Any, *, tolerance: float = 1e-9, max_iter: int = 10_000) -> Self:
@@ -480,26 +483,9 @@ class Model(Prediction):
 def shifted_prior(posterior: Floats, prior: Floats, tolerance: float, max_iter: int) -> Floats:
     """Return the class prior under which the rows are most likely, by expectation maximisation.
 
-    Parameters
-    ----------
-    posterior
-        (n_rows, n_classes) P(c | x) under `prior`.
-    prior
-        (n_classes,) P(c); a class of probability 0 keeps it.
-    tolerance
-        Stop when no probability changes by more than this.
-    max_iter
-        Stop with an error after so many steps.
-
-    Returns
-    -------
-    numpy.ndarray
-        (n_classes,), sums to 1.
-
-    Raises
-    ------
-    DataError
-        When there are no rows, or the steps did not settle.
+    The posteriors, (n_rows, n_classes), are those under `prior`; a class of probability 0 keeps it.
+    Steps stop when no probability changes by more than `tolerance`, and with an error after
+    `max_iter`.
 
     References
     ----------

@@ -214,6 +214,17 @@ def pseudo_count(*, besides: tuple[Any, ...] = (), above: float | None = None) -
     return number(most=GREATEST, besides=besides, above=above)
 
 
+def switch(name: str, value: Any, *, on: float, below: float | None = None) -> float | None:
+    """Return the number of a parameter that is False (None), True (`on`), or a number above 0."""
+    if isinstance(value, (bool, np.bool_)):
+        return on if value else None
+    good = isinstance(value, (int, float, np.number)) and value > 0
+    if good and (below is None or value < below):
+        return float(value)
+    wanted = "number > 0" if below is None else f"number between 0 and {below:g}"
+    raise ValueError(f"{name}={value!r}: use False, True, or a {wanted}")
+
+
 # Parameters that several models share.
 CLASS_PRIOR = parameter(
     'None (smoothed by alpha), "empirical", "uniform", or (n_classes,) probabilities.',

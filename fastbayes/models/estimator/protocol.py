@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastbayes.core.errors import not_fitted
-from fastbayes.models.estimator.input_checks import (
+from fastbayes.models.estimator.inputs import (
     check_features,
     check_labels,
     check_length,

@@ -16,25 +16,9 @@ from fastbayes.models.estimator.log_space import Floats
 def class_codes(
     classes: NDArray[Any], log_prior: Floats, n: int, y: Any, random: np.random.Generator
 ) -> NDArray[np.intp]:
-    """Return the class code of each row to be drawn, (n,).
+    """Return the class code of each of n rows to be drawn: of the prior, in nats, or those of y.
 
-    Parameters
-    ----------
-    classes
-        (n_classes,) labels.
-    log_prior
-        (n_classes,) nats.
-    n
-        Number of rows.
-    y
-        One label for all rows, or (n,) labels; None to draw them from the prior.
-    random
-        Where chance comes from.
-
-    Raises
-    ------
-    DataError
-        When y is not of length n, or holds another label.
+    y is one label for all rows, or (n,) labels; another label is an error.
     """
     if y is None:
         prior = np.exp(log_prior)
@@ -54,16 +38,9 @@ def class_codes(
 def value_codes(
     likelihood: Floats, classes: NDArray[np.intp], random: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Return one code per row from the (S_j, n_classes) distributions of its class.
+    """Return one code per row, from the distribution of its class.
 
-    Parameters
-    ----------
-    likelihood
-        (S_j, n_classes) P(v | c), up to a factor per class.
-    classes
-        (n_rows,) class codes.
-    random
-        Where chance comes from.
+    The (S_j, n_classes) likelihoods are P(v | c), up to a factor per class.
     """
     uniform = random.random(len(classes))
     codes = np.zeros(len(classes), dtype=np.int64)
@@ -78,15 +55,7 @@ def value_codes(
 
 
 def drawn_codes(probabilities: Floats, random: np.random.Generator) -> NDArray[np.int64]:
-    """Return one code per row from its own distribution.
-
-    Parameters
-    ----------
-    probabilities
-        (n_rows, S_j) P(v) of each row, up to a factor.
-    random
-        Where chance comes from.
-    """
+    """Return one code per row from its own (n_rows, S_j) probabilities, up to a factor."""
     steps = np.cumsum(probabilities, axis=1)
     # A value of probability 0 has an empty step, which is never below the number.
     below = steps <= random.random(len(steps))[:, None] * steps[:, -1:]
@@ -112,19 +81,10 @@ def drawn_values(
 def numbers_in(
     cuts: Floats, codes: NDArray[np.int64], random: np.random.Generator
 ) -> NDArray[np.float64]:
-    """Return one number per row, uniform in the bin of its code.
+    """Return one number per row, uniform in the bin of its code; cut points ascend.
 
     The first and the last bin, which have no end, are taken as wide as their neighbours, and 1
     wide where there is but one cut. Without a cut there is nothing to go by: 0.
-
-    Parameters
-    ----------
-    cuts
-        (n_bins - 1,) cut points, ascending.
-    codes
-        (n_rows,) bins.
-    random
-        Where chance comes from.
     """
     uniform = random.random(len(codes))
     if not len(cuts):

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastbayes.core.batch import GREATEST
 from fastbayes.core.errors import DataError
+from fastbayes.models.estimator.count_tables import CountTables, Smoothing, logs
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.statistics import ClassMoments, ValueCounts
 
@@ -32,21 +32,9 @@ def log_prior(
 ) -> Floats:
     """Return ln P(c), (n_classes,) in nats.
 
-    Parameters
-    ----------
-    class_counts
-        (n_classes,) rows, or sums of weights, per class.
-    alpha
-        The pseudo-count added to each class when `class_prior` is None.
-    class_prior
-        None (smoothed), "empirical" (unsmoothed), "uniform" or (n_classes,) probabilities.
-    classes
-        Their labels: probabilities with an index, such as a pandas Series, must be in this order.
-
-    Raises
-    ------
-    ValueError
-        When given probabilities are negative, do not sum to 1 or do not fit the classes.
+    `class_prior` is None (alpha is added to each count), "empirical" (unsmoothed), "uniform" or
+    (n_classes,) probabilities; where these have an index, such as a pandas Series, it must be in
+    the order of the classes. Other values are a ValueError.
     """
     k = len(class_counts)
     total = float(class_counts.sum())
@@ -90,40 +78,8 @@ def log_likelihood(
     value (factor 1, or a value of its own under "category") and an unseen value (factor 1, or
     under "smooth" the mass of a value that was never counted). 0/0 is its limit 1/S_j.
     """
-    sizes = counts.shape.sizes
-    d, k = len(sizes), counts.shape.n_classes
-    offsets = np.concatenate(([0], np.cumsum(sizes + 2))).astype(np.int64)
-    table = np.zeros((offsets[-1], k))
-    if not d:
-        return table, offsets
-    # Row of the table for each slot: every feature before has one row more than slots.
-    rows = np.arange(counts.offsets[-1]) + np.repeat(np.arange(d), sizes + 1)
-    n = table.copy()
-    n[rows] = counts.counts
-    gaps = offsets[:-1] + sizes
-    known = counts.known.astype(np.float64)
-    choices = sizes.astype(np.float64)
-    as_value = np.zeros(d, dtype=np.bool_)
-    if missing == "category":
-        as_value = np.asarray((counts.missing != 0).any(axis=1))
-        known = np.where(as_value[:, None], counts.class_counts, known)
-        choices = choices + as_value
-    below = known + choices[:, None] * alpha
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = (n + alpha) / np.repeat(below, sizes + 2, axis=0)
-        limit = np.repeat(1.0 / choices[:, None], sizes + 2, axis=0)
-        table = np.log(np.where(np.repeat(below, sizes + 2, axis=0) > 0, ratio, limit))
-    ignored = unseen != "smooth"
-    if ignored:
-        table[gaps + 1] = 0.0
-    empty = choices == 0
-    table[gaps[~as_value]] = 0.0
-    if missing == "category" and not ignored:
-        # A missing value that was never counted is an unseen one.
-        table[gaps[~as_value]] = table[gaps[~as_value] + 1]
-    table[gaps[empty] + 1] = 0.0
-    table[gaps[empty]] = 0.0
-    return table, offsets
+    cells = CountTables(counts, missing=missing, unseen=unseen)
+    return logs(cells.likelihood(Smoothing(alpha=alpha))), cells.offsets
 
 
 def leave_one_out_log_joint(
@@ -153,16 +109,9 @@ def left_out(
 ) -> float:
     """Return the sum of rows ln((n - 1 + mass)/(known - 1 + choices mass)), in nats.
 
-    n - 1 is read as n - min(n, 1) and 0/0 as its limit 1/choices.
-
-    Parameters
-    ----------
-    n, known
-        Count of each cell, and of all the cells of its distribution.
-    choices, mass
-        How many these are, and the pseudo-count of each.
-    rows
-        Rows of each cell to be scored, at most n; None for all.
+    n is the count of each cell, `known` that of all the cells of its distribution, which are
+    `choices` many. n - 1 is read as n - min(n, 1) and 0/0 as its limit 1/choices. `rows` of each
+    cell are scored, at most n; None means all.
     """
     above, below = n - np.minimum(n, 1) + mass, known - np.minimum(known, 1) + choices * mass
     rows = n if rows is None else rows
@@ -194,21 +143,6 @@ def best_of(score_of: Callable[[float], float]) -> float:
         else:
             low = a
     return math.exp((low + high) / 2)
-
-
-def checked_alpha(alpha: Any, *, chosen: bool = False) -> float:
-    """Return alpha as a float; `chosen` says whether "loo" would be one, too.
-
-    Raises
-    ------
-    ValueError
-        When it is no number from 0 to `GREATEST`.
-    """
-    good = isinstance(alpha, (int, float, np.integer, np.floating)) and not isinstance(alpha, bool)
-    if not (good and 0 <= float(alpha) <= GREATEST):
-        other = ", or 'loo'" * chosen
-        raise ValueError(f"alpha={alpha!r}: use a finite number >= 0, {GREATEST:g} at most{other}")
-    return float(alpha)
 
 
 class Spread(NamedTuple):
@@ -243,13 +177,6 @@ def gaussians(
         "per_class", "shared" (over classes) or "single" (over classes and features).
     var_floor
         Least variance of a feature, as a share of its overall variance.
-
-    Raises
-    ------
-    ValueError
-        When an option is unknown.
-    DataError
-        When squares of the values overflow.
     """
     if isinstance(ddof, bool) or ddof not in (0, 1):
         raise ValueError(f"ddof={ddof!r}: use 0 or 1")

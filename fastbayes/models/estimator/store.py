@@ -91,20 +91,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 
 def made(told: Mapping[str, Any], source: str) -> Any:
-    """Return the unfitted model that `jsonable` described.
-
-    Parameters
-    ----------
-    told
-        Its class and its parameters.
-    source
-        Name of the file, for messages.
-
-    Raises
-    ------
-    FileFormatError
-        When its class is not known.
-    """
+    """Return the unfitted model that `jsonable` described; the file is named in messages."""
     name = told["class"]
     if name not in MODELS:
         raise FileFormatError(

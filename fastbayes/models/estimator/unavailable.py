@@ -9,19 +9,10 @@ from typing import Any
 
 
 def unavailable(reason: str) -> Any:
-    """Return what stands for an inherited method that a class cannot have.
+    """Return what stands for an inherited method that a class cannot have, in its body.
 
-    Asking for it, of the class or of a model, is an AttributeError that gives the reason.
-
-    Parameters
-    ----------
-    reason
-        Why there is no such method, and what to use instead.
-
-    Returns
-    -------
-    object
-        To be assigned to the method's name in the body of the class.
+    Asking for it, of the class or of a model, is an AttributeError that gives the reason, which
+    says what to use instead.
     """
     return _Absent(reason)
 
@@ -35,13 +26,7 @@ class _Absent:
 
 
 class when_fitted:
-    """A method that only a fitted model has; the class shows it as a function.
-
-    Parameters
-    ----------
-    method
-        The function.
-    """
+    """A method that only a fitted model has; the class shows it as a function."""
 
     def __init__(self, method: Callable[..., Any]) -> None:
         self._method = method

@@ -6,41 +6,18 @@ from collections.abc import Callable
 from typing import Any
 
 from fastbayes.core.errors import SchemaError
-from fastbayes.models.discrete.aode import AODE
-from fastbayes.models.discrete.family_model import FamilyModel
-from fastbayes.models.discrete.loo_families import LooFamilies
-from fastbayes.models.discrete.naive_bayes import NaiveBayes
 from fastbayes.models.estimator.base import Classifier
 from fastbayes.models.estimator.loo_base import LooScorer
-from fastbayes.models.joint.joint import JointBayes
-from fastbayes.models.joint.joint_gaussian import JointGaussian
-from fastbayes.models.leave_one_out.loo_average import LooAverage
-from fastbayes.models.leave_one_out.loo_joint import LooJoint, LooJointGaussian
-from fastbayes.models.leave_one_out.loo_naive import LooNaive
-from fastbayes.models.leave_one_out.loo_quadratic import check_apart, loo_gaussian_bayes
+from fastbayes.models.leave_one_out.loo_quadratic import check_apart
 from fastbayes.models.numeric.gaussian import GaussianBayes
+from fastbayes.models.registry import MODELS
 from fastbayes.statistics.bundle import Statistics
-
-# Model -> how its rows are scored without themselves.
-KINDS: tuple[tuple[type[Any], Callable[[Any], LooScorer]], ...] = (
-    (NaiveBayes, LooNaive),
-    (FamilyModel, LooFamilies),
-    (AODE, LooAverage),
-    (GaussianBayes, loo_gaussian_bayes),
-    (JointBayes, LooJoint),
-    (JointGaussian, LooJointGaussian),
-)
 
 
 def unfitted_loo_scorer(model: Any, stats: Statistics) -> LooScorer:
     """Return what scores rows without themselves, by a model with these parameters.
 
-    Parameters
-    ----------
-    model
-        The model; it need not be fitted, and is left as it is.
-    stats
-        The statistics of the rows.
+    The model need not be fitted, and is left as it is; the statistics are those of the rows.
 
     Raises
     ------
@@ -77,17 +54,7 @@ def _check_chosen(model: Any, how: str) -> None:
 def loo_scorer(fitted: Any, *, chosen: bool = False) -> LooScorer:
     """Return what scores the rows that a model was fitted to, each without itself.
 
-    Parameters
-    ----------
-    fitted
-        The model.
-    chosen
-        Whether its super-parent was chosen by these rows and then given.
-
-    Raises
-    ------
-    SchemaError
-        When there is no such thing for this model.
+    `chosen` says whether its super-parent was chosen by these rows and then given.
     """
     result: LooScorer = kind_of(fitted)(fitted)
     by_rows = getattr(fitted, "_reads_rows", False) or getattr(fitted, "select", None)
@@ -113,9 +80,10 @@ def kind_of(model: Any) -> Callable[[Any], LooScorer]:
         )
     if isinstance(model, GaussianBayes):
         check_apart(model)
-    for kind, made in KINDS:
-        if isinstance(model, kind):
-            return made
+    known = [entry for entry in MODELS.values() if entry.loo]
+    for entry in known:
+        if isinstance(model, entry.load()):
+            return entry.loo_scorer()
     name = type(model).__name__
     instead = (
         f"k_fold validates any classifier, {name} too"
@@ -123,6 +91,6 @@ def kind_of(model: Any) -> Callable[[Any], LooScorer]:
         else f"use scikit-learn's cross_val_predict for {name}"
     )
     raise SchemaError(
-        "leave_one_out takes counts apart: it knows NaiveBayes, SPODE, TAN, KDB, AODE, "
-        f"GaussianBayes, JointBayes, JointGaussian and NetworkClassifier; {instead}"
+        "leave_one_out takes counts apart: it knows "
+        f"{', '.join(entry.cls for entry in known[:-1])} and {known[-1].cls}; {instead}"
     )

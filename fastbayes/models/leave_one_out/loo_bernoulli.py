@@ -13,15 +13,8 @@ from fastbayes.models.sklearn.array_rows import LinearScorer
 
 
 class LooBernoulli:
-    """Posteriors by the sums without each row.
+    """Posteriors by the sums without each row, of a `BernoulliNB` with binarize=None.
 
-    Parameters
-    ----------
-    model
-        A fitted `BernoulliNB` with binarize=None.
-
-    Notes
-    -----
     A row changes the features of its own class alone, all rows of weight 1 and more alike: their
     log joints are linear in the row, too. Where the prior is learned, the total is one less.
     """
@@ -34,16 +27,9 @@ class LooBernoulli:
         self.all, self.log_prior = model._scorer(0), model.class_log_prior_
 
     def posterior(self, X: Floats, y: NDArray[np.intp], weight: Floats | None) -> Floats:
-        """Return P(c | x) of each row by the model without it, (n_rows, n_classes).
+        """Return P(c | x) of each row of 0 and 1 by the model without it, (n_rows, n_classes).
 
-        Parameters
-        ----------
-        X
-            (n_rows, n_features) of 0 and 1.
-        y
-            (n_rows,) classes.
-        weight
-            (n_rows,) above 0; a row of weight w takes min(w, 1) out of the sums. None: 1 each.
+        A row of weight w, above 0, takes min(w, 1) out of the sums.
         """
         gone = np.ones(len(y)) if weight is None else np.minimum(weight, 1.0)
         joint = np.empty((len(y), len(self.counts)))

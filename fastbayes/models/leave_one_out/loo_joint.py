@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import Batch, taken
 from fastbayes.core.errors import SchemaError
 from fastbayes.kernels.shared.arrays import Ints
-from fastbayes.kernels.shared.quadratic import patterns
 from fastbayes.models.discrete.one_dependence import code_rows
 from fastbayes.models.estimator.count_tables import Smoothing
 from fastbayes.models.estimator.log_space import Floats
@@ -18,7 +17,6 @@ from fastbayes.models.estimator.loo_base import (
     ROUNDING,
     LooRows,
     LooScorer,
-    PriorWithout,
     own_likelihood,
     without,
 )
@@ -34,30 +32,20 @@ from fastbayes.models.joint.cell_gaussians import (
     stretches,
     summed,
 )
-from fastbayes.models.joint.joint import Bools, JointTableScorer, distinct_codes
+from fastbayes.models.joint.joint import Bools, JointTableScorer, distinct_codes, patterns
 from fastbayes.models.numeric.covariance import ClassDensities, diagonal, normals_of
 from fastbayes.statistics.cell_scatter import GroupMoments
 from fastbayes.statistics.class_moments import LEAST_SHARE, two_sum
 
 
 class LooJoint(LooScorer):
-    """The joint table by the counts without each row, and its margins without it, too.
-
-    Parameters
-    ----------
-    model
-        A fitted `JointBayes`.
-    """
+    """A `JointBayes` by the counts without each row, and its margins without it, too."""
 
     def __init__(self, model: Any) -> None:
-        super().__init__()
         self.table = model._table
+        super().__init__(model, self.table.cells.values.class_counts, self.table.rule)
         if model.tau == "loo":
             self.fixed = ("schema", "tau")
-        counts = self.table.cells.values.class_counts
-        self.prior = PriorWithout(
-            counts, self.table.rule, model.class_prior, model.class_log_prior_
-        )
 
     def _scorers(self, cells: float) -> tuple[Any, Any]:
         scorer = JointTableScorer(np.zeros(self.table.cells.n_classes), self.table, cells)
@@ -110,8 +98,9 @@ class LooJointGaussian(LooScorer):
     """
 
     def __init__(self, model: Any) -> None:
-        super().__init__()
         self.mixture: CellMixture = model._mixture
+        counts = self.mixture.table.cells.values.class_counts
+        super().__init__(model, counts, Smoothing(alpha=0.0))
         gaussians = self.mixture.gaussians
         if len(gaussians.kept) and (gaussians.kappa == 0 or model.backed_off_ or gaussians.shrunk):
             why = "with backoff=0 a cell may have no density without some row"
@@ -121,9 +110,6 @@ class LooJointGaussian(LooScorer):
         if model.tau == "loo" and model.cells == "joint":
             self.fixed = ("schema", "tau")
         self.labels = model.classes_.tolist()
-        counts = self.mixture.table.cells.values.class_counts
-        rule = Smoothing(alpha=0.0)
-        self.prior = PriorWithout(counts, rule, model.class_prior, model.class_log_prior_)
 
     def _scorers(self, cells: float) -> tuple[Any, Any]:
         scorer = MixtureScorer(np.zeros(self.mixture.n_classes), self.mixture, cells)

@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import Batch, taken
 from fastbayes.core.errors import SchemaError
 from fastbayes.kernels import dispatch
-from fastbayes.models.discrete.naive_bayes import NaiveBayes
+from fastbayes.models.discrete.naive_bayes import LooNaive, NaiveBayes
 from fastbayes.models.estimator.count_tables import Smoothing
 from fastbayes.models.estimator.log_space import Floats
-from fastbayes.models.estimator.loo_base import LooRows, LooScorer, PriorWithout, rows_of, without
+from fastbayes.models.estimator.loo_base import LooRows, LooScorer, rows_of, without
 from fastbayes.models.estimator.smoothing import Spread
-from fastbayes.models.leave_one_out.loo_naive import LooNaive
 from fastbayes.models.numeric.conjugate import predictive, prior_of
 from fastbayes.models.numeric.covariance import (
     TOLERANCE,
@@ -66,7 +65,6 @@ class LooQuadratic(LooScorer):
     """
 
     def __init__(self, model: Any) -> None:
-        super().__init__()
         if model.singular_:
             label = model.singular_[0]
             raise SchemaError(
@@ -74,35 +72,33 @@ class LooQuadratic(LooScorer):
                 "with every row; use k_fold, or prior='niw'"
             )
         stats = model.statistics_
-        self.rule, self.sums = model._rule(stats), model._sums(stats)
+        # The class prior of such a model is not smoothed.
+        super().__init__(model, stats.values.class_counts, Smoothing(alpha=0.0))
+        self.options, self.sums = model._rule(stats), model._sums(stats)
         self.densities = model._densities
         self.weighted, self.shape = stats.values.weighted, stats.scatter.shape
         self.given = None
         n = self.sums.n
         if model.prior is None:
-            freedom = self._rows(n) - self.rule.ddof
+            freedom = self._rows(n) - self.options.ddof
             self.mass, self.factor = n, 1.0 / np.where(freedom > 0, freedom, 1.0)
             self.regular, self.bound, self.low = self._regular()
         else:
             if model.prior == "niw" or not {"mean", "scale"} <= set(model.prior):
                 self.fixed = ("schema", "prior")
-            self.given = prior_of(model.prior, self.sums, self.rule)
+            self.given = prior_of(model.prior, self.sums, self.options)
             self.mass = self.given.kappa + n
             self.factor = (self.mass + 1) / (self.mass * self.densities.dof)
             self.regular = np.ones(len(n), np.bool_)
-        empirical = "empirical" if model.class_prior is None else model.class_prior
-        self.prior = PriorWithout(
-            stats.values.class_counts, Smoothing(alpha=0.0), empirical, model.class_log_prior_
-        )
         self.others: ClassScatter | None = None
         self._scored: dict[bool, Any] = {}
 
     def _rows(self, n: Floats) -> Floats:
         """Return the rows of the covariance of each class, with ddof still to be taken off."""
-        if not self.rule.tied:
+        if not self.options.tied:
             return n
         more = (n > 0).sum() - 1
-        return np.full(len(n), n.sum() - self.rule.ddof * more)
+        return np.full(len(n), n.sum() - self.options.ddof * more)
 
     def _regular(self) -> tuple[NDArray[np.bool_], Floats, Floats]:
         """Return where a row changes the density of its own class alone, and what tells so.
@@ -111,29 +107,21 @@ class LooQuadratic(LooScorer):
         any floor, (p,); and what no eigenvalue of correlations is below, (n_classes,).
         """
         found, total = self.densities.found, self.sums.n.sum()
-        _, overall = spreads(self.sums, centre_of(self.sums), self.rule.names)
+        _, overall = spreads(self.sums, centre_of(self.sums), self.options.names)
         # Without a row a floor is at most so high.
-        bound = self.rule.var_floor * overall * total / max(total - 1, 1e-9) * (1 + 1e-9)
+        bound = self.options.var_floor * overall * total / max(total - 1, 1e-9) * (1 + 1e-9)
         above = (found.deviation**2 >= bound) | ~found.kept
         regular = (~found.floored & above).all(axis=1)
         n, shape = self.sums.n, self.sums.n.shape
-        if not self.rule.tied:
-            regular &= n > self.rule.ddof
+        if not self.options.tied:
+            regular &= n > self.options.ddof
         low = least_eigenvalue(found.correlation)
         return np.broadcast_to(regular, shape), bound, np.broadcast_to(low, shape)
 
     # -- scoring -------------------------------------------------------------------------------
 
     def log_joint(self, batch: Batch, out: Floats) -> float:
-        """Write ln P(c, x) into `out`, and return how close to each other two of them are equal.
-
-        Parameters
-        ----------
-        batch
-            Rows with their classes, encoded by the schema of the model, as they were counted.
-        out
-            (n_rows, n_classes) nats.
-        """
+        """Write ln P(c, x) into `out`, and return how close to each other two of them are equal."""
         rows, kind = rows_of(batch), dispatch.compiled(batch.cells)
         if kind not in self._scored:
             nothing = np.zeros(len(self.sums.n))
@@ -153,7 +141,7 @@ class LooQuadratic(LooScorer):
         """Put the densities of complete rows without themselves into `out`."""
         y, gone = rows.y, np.ones(len(x)) if rows.gone is None else rows.gone
         certain, changed = self._closed_form(x, y, gone)
-        if self.rule.tied:
+        if self.options.tied:
             out[at] = changed
         else:
             out[at, y] = changed[np.arange(len(x)), y]
@@ -161,7 +149,7 @@ class LooQuadratic(LooScorer):
         out[at[doubtful]] = 0.0  # until they are settled
         anew = ~certain & ~doubtful
         odd = np.flatnonzero(~self.regular)
-        if self.rule.tied:
+        if self.options.tied:
             self._put_anew(np.flatnonzero(anew), None, x, rows, at, out)
             return
         for c in np.unique(y).tolist():
@@ -206,7 +194,7 @@ class LooQuadratic(LooScorer):
             a = gone * mass / left
             t = 1 - a * h
             distance = np.empty((len(x), len(root)))
-            if self.rule.tied:
+            if self.options.tied:
                 total = self.sums.n.sum()
                 for c in range(len(root)):
                     apart = self.densities.whitened_by(x, c) * root[c]
@@ -226,7 +214,9 @@ class LooQuadratic(LooScorer):
             certain &= self.regular[y] & self._above(x, y, gone, factor)
             # Eigenvalues fall by no more than t, and correlations grow no larger than p.
             certain &= self.low[y] * t >= 2 * TOLERANCE * p
-            certain &= without(self.sums.n[y], gone) > (0 if self.rule.tied else self.rule.ddof)
+            certain &= without(self.sums.n[y], gone) > (
+                0 if self.options.tied else self.options.ddof
+            )
         return certain, result
 
     def _factors(self, y: NDArray[np.intp], gone: Floats) -> tuple[Floats, Floats | None]:
@@ -252,7 +242,7 @@ class LooQuadratic(LooScorer):
     def _scatters(self, x: Floats, y: NDArray[np.intp], gone: Floats) -> tuple[Floats, Floats]:
         """Return the sums of squares that variances are made of, with each row and without it."""
         before = diagonal(self.sums.scatter)
-        before = np.broadcast_to(before.sum(axis=0), before.shape) if self.rule.tied else before
+        before = np.broadcast_to(before.sum(axis=0), before.shape) if self.options.tied else before
         n = self.sums.n[y]
         left = without(n, gone)
         apart = (x - self.sums.mean[y]) - self.sums.rest[y]
@@ -303,8 +293,8 @@ class LooQuadratic(LooScorer):
 
     def _estimated(self, sums: MomentSums, only: NDArray[np.int64] | None) -> Normals:
         if self.given is None:
-            return normals(sums, self.rule, only)
-        return predictive(sums, self.given, self.rule)
+            return normals(sums, self.options, only)
+        return predictive(sums, self.given, self.options)
 
     # -- rows that take all others -------------------------------------------------------------
 
@@ -370,13 +360,7 @@ class LooSpheres(LooGaussians):
 
 
 def loo_gaussian_bayes(model: Any) -> LooScorer:
-    """Return what scores rows by a fitted `GaussianBayes` without them.
-
-    Raises
-    ------
-    SchemaError
-        When there is no such thing.
-    """
+    """Return what scores rows by a fitted `GaussianBayes` without them."""
     check_apart(model)
     if model.covariance in ("full", "tied"):
         return LooQuadratic(model)
