@@ -369,7 +369,7 @@ ROW = "(no) 0.5, 0.25, 0.25;"
         (f"probability ( rain ) {{\n  {TABLE}\n}}\n", "", "line 3: node 'rain' has no table"),
         (TABLE, "", "line 9: node 'rain': its table has 0 of 1 rows, and no `default`"),
         (TABLE, TABLE + TABLE, "line 10: node 'rain' has a second 'table'"),
-        (TABLE, TABLE + "() 0.75 0.25;", "line 9: node 'rain' has a table, and rows beside it"),
+        (TABLE, TABLE + "() 0.75 0.25;", "line 9: node 'rain' has a table, and rows besides it"),
         (TABLE, "table 0.75, 0.20, 0.05;", "line 10: node 'rain': its table has 3 numbers, "),
         (TABLE, "table 0.75, x;", "line 10: 'x' is no number"),
         (TABLE, "table 0.75,\n\n0_25;", "line 12: '0_25' is no number"),

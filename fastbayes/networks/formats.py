@@ -64,7 +64,7 @@ class FormatsMixin(NetworkTables):
         Rows of a table that miss 1 by 1e-6 or less are scaled, with one warning. A `table` counts
         the states of the node slowest, then those of the first parent. Properties are not kept.
         Time and memory are those of the text: where a `default` stands for over four million
-        numbers, only the rows that the file tells apart are kept (`SparseTable`).
+        numbers, only the rows that the file distinguishes are kept (`SparseTable`).
 
         References
         ----------
@@ -169,8 +169,8 @@ class FormatsMixin(NetworkTables):
         a search.
         """
         header, arrays = self.state()
-        told = {"kind": "model", "class": "BayesianNetwork", "params": {}, "state": header}
-        files.write(path, told, arrays, force=force)
+        model = {"kind": "model", "class": "BayesianNetwork", "params": {}, "state": header}
+        files.write(path, model, arrays, force=force)
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return a JSON-able header and named arrays from which `from_state` rebuilds."""

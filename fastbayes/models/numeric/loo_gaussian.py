@@ -165,7 +165,7 @@ class LooGaussians:
     ) -> tuple[Floats, Floats, Floats, Floats]:
         """Return x - mean, n, n without the row and scatter without it, of the row's class."""
         n, before = self.moments.count.T[y], self.moments.scatter.T[y]
-        less: Floats = known * (1.0 if gone is None else gone[:, None])
+        less = np.where(known, 1.0 if gone is None else gone[:, None], 0.0)
         apart = np.where(before > 0, apart, 0.0)
         left, after, single = self._left(n, before, apart, less)
         return apart, n, left, np.where(single & known, 0.0, np.maximum(after, 0.0))

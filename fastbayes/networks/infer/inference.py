@@ -47,12 +47,12 @@ def best_order(
     ----------
     Koller, Friedman (2009), Probabilistic graphical models, section 9.4.3.
     """
-    scopes, gone = list(scopes), sorted(eliminated)
+    scopes, nodes = list(scopes), sorted(eliminated)
     logs = {v: math.log2(size) for v, size in sizes.items()}
-    fewest = _greedy(scopes, logs, gone, lambda graph, v: (graph.fill[v], graph.bits(v)))
+    fewest = _greedy(scopes, logs, nodes, lambda graph, v: (graph.fill[v], graph.bits(v)))
     if fewest.cells < 1 << 12:
         return fewest
-    smallest = _greedy(scopes, logs, gone, lambda graph, v: (graph.bits(v), graph.fill[v]))
+    smallest = _greedy(scopes, logs, nodes, lambda graph, v: (graph.bits(v), graph.fill[v]))
     return min(fewest, smallest, key=lambda order: order.cells)
 
 
@@ -106,12 +106,12 @@ class _Graph:
 def _greedy(
     scopes: Sequence[Scope],
     logs: Mapping[int, float],
-    gone: Sequence[int],
+    nodes: Sequence[int],
     cost: Callable[[_Graph, int], tuple[float, float]],
 ) -> Order:
     graph, order = _Graph(scopes, logs), []
     most, widest, total = 0.0, Scope(), 0.0
-    waiting = {v: cost(graph, v) for v in gone}
+    waiting = {v: cost(graph, v) for v in nodes}
     heap = [(*price, v) for v, price in waiting.items()]
     heapq.heapify(heap)
     while waiting:

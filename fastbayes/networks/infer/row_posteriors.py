@@ -84,7 +84,7 @@ class RowPosteriors:
         self,
         columns: Mapping[int, Column],
         rows: Ints | None,
-        gone: frozenset[int],
+        missing: frozenset[int],
         out: Floats,
         cells: float,
     ) -> int:
@@ -93,21 +93,21 @@ class RowPosteriors:
         Only nodes that tell of the target in rows like these are looked at: what is missing
         elsewhere makes no difference.
         """
-        plan = self._plan(gone)
+        plan = self._plan(missing)
         chosen = {v: columns[v] if rows is None else columns[v][rows] for v in plan.columns}
         sizes = self.coded.sizes
         some = [v for v, column in chosen.items() if int(column.max()) >= sizes[v]]
         if not some:
-            return self._told(plan, chosen, rows, out, cells)
+            return self._observed(plan, chosen, rows, out, cells)
         lost = 0
         for bit, at in alike(np.array([chosen[v] >= sizes[v] for v in some])):
             here = at if rows is None else rows[at]
             if bit.any():
-                more = gone.union(v for v, b in zip(some, bit, strict=True) if b)
+                more = missing.union(v for v, b in zip(some, bit, strict=True) if b)
                 lost += self._answer(columns, here, more, out, cells)
             else:
                 known = {v: c[at] for v, c in chosen.items()}
-                lost += self._told(plan, known, here, out, cells)
+                lost += self._observed(plan, known, here, out, cells)
         return lost
 
     def _instead(self) -> Floats:
@@ -119,10 +119,10 @@ class RowPosteriors:
 
     # -- plans ---------------------------------------------------------------------------------
 
-    def _plan(self, gone: frozenset[int]) -> _Plan:
-        if gone not in self._plans:
-            self._plans[gone] = self._planned({v for v in self.nodes if v not in gone})
-        return self._plans[gone]
+    def _plan(self, missing: frozenset[int]) -> _Plan:
+        if missing not in self._plans:
+            self._plans[missing] = self._planned({v for v in self.nodes if v not in missing})
+        return self._plans[missing]
 
     def _planned(self, observed: set[int]) -> _Plan:
         coded = self.coded
@@ -154,7 +154,7 @@ class RowPosteriors:
 
     # -- answers -------------------------------------------------------------------------------
 
-    def _told(
+    def _observed(
         self,
         plan: _Plan,
         columns: Mapping[int, Column],

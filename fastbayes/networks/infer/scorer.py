@@ -25,7 +25,7 @@ Family = tuple[int, ...]
 LARGEST = 1 << 24
 # Numbers of a table for several rows at a time: they stay in cache.
 CELLS = 1 << 18
-# Cells of a table up to which rows are not told apart by which children are observed.
+# Cells of a table up to which rows are not distinguished by which children are observed.
 SMALL = 1 << 10
 
 
@@ -83,20 +83,22 @@ class Network:
                 flags = self.hidden[feature]
                 # Most columns hold no such code, which their largest one tells.
                 if feature in self._inner and n_rows and flags[: int(column.max()) + 1].any():
-                    return np.asarray(self._needed(self._gone(indices_of(batch_codes))).any(axis=0))
+                    return np.asarray(
+                        self._needed(self._missing(indices_of(batch_codes))).any(axis=0)
+                    )
         return np.zeros(n_rows, np.bool_)
 
-    def _gone(self, columns: dict[int, Ints]) -> Bools:
+    def _missing(self, columns: dict[int, Ints]) -> Bools:
         """Return which features of each row are no observations, (n_features, n_rows)."""
         return np.array([flags[columns[j]] for j, flags in enumerate(self.hidden)])
 
-    def _needed(self, gone: Bools) -> Bools:
+    def _needed(self, missing: Bools) -> Bools:
         """Return which of them must be summed out: those with something observed below."""
-        needed = np.zeros_like(gone)
+        needed = np.zeros_like(missing)
         for *parents, child in reversed(self.families):
-            told = ~gone[child] | needed[child]
+            observed = ~missing[child] | needed[child]
             for parent in parents:
-                needed[parent] |= gone[parent] & told
+                needed[parent] |= missing[parent] & observed
         return needed
 
     def add(self, batch_codes: Sequence[Codes], out: Floats) -> None:
@@ -106,18 +108,18 @@ class Network:
         """
         batch_codes = self._known(batch_codes, len(out))
         columns = indices_of(batch_codes)
-        gone = self._gone(columns)
+        missing = self._missing(columns)
         for family, table in zip(self.families, self.tables, strict=True):
-            whole = np.flatnonzero(~gone[[*family]].any(axis=0))
+            whole = np.flatnonzero(~missing[[*family]].any(axis=0))
             out[whole] += table[tuple(columns[feature][whole] for feature in family)]
         self.add_hidden(batch_codes, out)
 
     def add_hidden(self, batch_codes: Sequence[Codes], out: Floats) -> None:
         """Add what the families of which a parent is hidden say, as `add` does."""
         columns = indices_of(self._known(batch_codes, len(out)))
-        gone = self._gone(columns)
+        missing = self._missing(columns)
         k = out.shape[1]
-        for hidden, families, rows in self._parts(self._needed(gone), gone):
+        for hidden, families, rows in self._parts(self._needed(missing), missing):
             scopes, order = self._eliminated(hidden, families)
             cells = order.cells * k
             if cells > LARGEST:
@@ -153,10 +155,10 @@ class Network:
             index.append(values.reshape(shape))
         return self.summed[q][tuple(index)]
 
-    def _parts(self, needed: Bools, gone: Bools) -> Iterator[tuple[Family, list[int], Ints]]:
+    def _parts(self, needed: Bools, missing: Bools) -> Iterator[tuple[Family, list[int], Ints]]:
         """Yield hidden features that hang together, their families, and the rows where so."""
-        label = self._labels(needed, gone)
-        told = np.array([~gone[f[-1]] | needed[f[-1]] for f in self.families])
+        label = self._labels(needed, missing)
+        observed = np.array([~missing[f[-1]] | needed[f[-1]] for f in self.families])
         # Cells that are summed out, by the first of those that they hang together with: others,
         # which may be nearly all, cost nothing.
         features, at = (label >= 0).nonzero()
@@ -171,7 +173,7 @@ class Network:
             for pattern, equal in alike(part):
                 hidden, same = tuple(nodes[pattern].tolist()), rows[equal]
                 touched = sorted({q for h in hidden for q in self._with[h]})
-                says = told[touched][:, same]
+                says = observed[touched][:, same]
                 # A family whose child is not observed has factor 1: as long as nothing becomes
                 # large by it, it is taken along where other rows need it.
                 families = [q for q, some in zip(touched, says, strict=True) if some.any()]
@@ -181,15 +183,15 @@ class Network:
                 for chosen, these in alike(says):
                     yield hidden, [touched[i] for i in np.flatnonzero(chosen)], same[these]
 
-    def _labels(self, needed: Bools, gone: Bools) -> Ints:
+    def _labels(self, needed: Bools, missing: Bools) -> Ints:
         """Return for each hidden feature the first one that it hangs together with, else -1."""
-        none = len(gone)
+        none = len(missing)
         label = np.where(needed, np.arange(none)[:, None], none)
         while True:
             before = label.copy()
             for family in self.families:
                 members, child = [*family], family[-1]
-                least = np.where(~gone[child] | needed[child], label[members].min(axis=0), none)
+                least = np.where(~missing[child] | needed[child], label[members].min(axis=0), none)
                 for feature in members:
                     np.minimum(label[feature], least, out=label[feature], where=needed[feature])
             if np.array_equal(before, label):
@@ -330,11 +332,11 @@ class ClassNetwork(Network):
         summed: Sequence[Floats] | None = None,
         says_summed: Floats | None = None,
     ) -> None:
-        self.told = len(hidden)
+        self.class_feature = len(hidden)
         table = _as_child(says)
         last = table if says_summed is None else _as_child(says_summed)
         super().__init__(
-            [*families, (*above, self.told)],
+            [*families, (*above, self.class_feature)],
             [*tables, table],
             [*hidden, np.array([False, True, True])],
             np.append(states, 1),
@@ -349,10 +351,10 @@ class ClassNetwork(Network):
         return [*factors, (family[:-1], np.ascontiguousarray(table.reshape(-1, 3, k)[:, 0]))]
 
     def _known(self, batch_codes: Sequence[Codes], n_rows: int) -> Sequence[Codes]:
-        if any(self.told in group.features for group in batch_codes):
+        if any(self.class_feature in group.features for group in batch_codes):
             return batch_codes
         codes = np.zeros((1, n_rows), np.uint8)
-        return [*batch_codes, Codes(np.array([self.told]), codes, np.array([3]))]
+        return [*batch_codes, Codes(np.array([self.class_feature]), codes, np.array([3]))]
 
 
 def _as_child(says: Floats) -> Floats:

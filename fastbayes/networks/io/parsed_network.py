@@ -189,7 +189,7 @@ class NetworkBuilder:
         q = math.prod(self._sizes(family)[:-1])
         if family.table is not None:
             if family.rows or family.default:
-                raise self.fault(family.at, f"node {name} has a table, and rows beside it")
+                raise self.fault(family.at, f"node {name} has a table, and rows besides it")
             if len(family.table.numbers) != q * r:
                 raise self.fault(
                     family.table.at,
@@ -211,7 +211,7 @@ class NetworkBuilder:
         return 0
 
     def _made(self, family: Family, whole: bool) -> Made:
-        """Return the rows of a table: all of them, or those that are told apart."""
+        """Return the rows of a table: all of them, or those that the file distinguishes."""
         sizes = self._sizes(family)
         if family.table is not None:
             table = np.array(family.table.numbers, np.float64)

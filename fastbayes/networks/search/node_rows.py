@@ -198,7 +198,7 @@ class ReadOptions:
         try:
             return self.counted(data, nodes, families.values()), {}
         except MemoryLimitError as error:
-            # The data told how many values there are only by being read.
+            # Only reading the data says how many values there are.
             logger.info("%s; wide families are counted apart", error)
             sizes = {
                 n: len(values) for n, values in states_of(self.counted(data, nodes, [])).items()

@@ -352,12 +352,12 @@ class FamilyScores:
             for v in members(base):
                 self._beyond.setdefault(base ^ 1 << v, []).append(v)
         sums = self._beside[base]
-        gone = np.isnan(sums[0]).tolist()
+        missing = np.isnan(sums[0]).tolist()
         for v in members(base):
             core = base ^ 1 << v
             # The base and u are the core and u, and v.
             for u in self._beyond[core]:
-                if gone[u] and not base >> u & 1:
+                if missing[u] and not base >> u & 1:
                     sums[:, u] = self._beside[core | 1 << u][:, v]
         unknown: dict[int, None] = {}
         for u in us[np.isnan(sums[0, us])].tolist():
@@ -560,7 +560,7 @@ class Request(NamedTuple):
     """Tables n(base, other), one for each of some others.
 
     base    nodes that all tables have
-    others  the node that each has beside them
+    others  the node that each has besides them
     """
 
     base: tuple[int, ...]

@@ -24,7 +24,7 @@ Indices = NDArray[np.intp]
 # are equal.
 TIE = 1e-12
 # Moves without a better graph after which a tabu search ends, and moves for which an edge that
-# was touched is left alone.
+# was touched is left as it is.
 PATIENCE, TENURE = 20, 8
 
 
@@ -227,7 +227,7 @@ class Climber:
             self.stale |= (before != self.above).any(axis=0)
 
     def climb(self, watch: Watch) -> bool:
-        """Make the best move as long as one gains; return False when told to stop."""
+        """Make the best move as long as one gains; return False where `watch` says to stop."""
         while (move := self.best()) is not None and move.gain > self.rounding:
             self.make(move)
             if not watch(move, self.score):
