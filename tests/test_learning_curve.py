@@ -20,8 +20,7 @@ from sklearn.naive_bayes import GaussianNB
 import fastbayes as fb
 from fastbayes.core.errors import DataError, FastBayesError, SchemaError
 from fastbayes.data.draws import Draw, Drawn
-from fastbayes.evaluation.curves.curve_models import SampledRows
-from fastbayes.evaluation.curves.curve_runner import Sample, census_of
+from fastbayes.evaluation.curves.curve_runner import Sample, SampledRows, census_of
 from fastbayes.evaluation.curves.learning_curves import learning_curve
 from fastbayes.models.registry import candidates
 from fastbayes.scan import engine

@@ -89,25 +89,10 @@ class HeldOut(NamedTuple):
 def held_out(
     model: Any, source: Any, target: str, weight: str | None, validation: str, folds: int
 ) -> HeldOut:
-    """Return what scores rows by models like this one that had not seen them.
+    """Return what scores the rows of an open source by models like a fitted one without them.
 
-    Parameters
-    ----------
-    model
-        The model, fitted to the rows.
-    source
-        An open source of the rows.
-    target, weight
-        The columns of classes and of weights.
-    validation
-        "leave_one_out"; "k_fold"; or "auto", the first where the model has it.
-    folds
-        Number of folds.
-
-    Raises
-    ------
-    SchemaError
-        When leave-one-out is asked of a model that has none.
+    `validation` is "leave_one_out"; "k_fold"; or "auto", the first where the model has it. Raises
+    SchemaError when leave-one-out is asked of a model that has none.
     """
     if validation != "k_fold":
         try:
@@ -183,16 +168,9 @@ def scan_of(
 
 
 def held_out_of_arrays(model: Any, X: Any, y: Any, sample_weight: Any, folds: int) -> HeldOut:
-    """Return what scores each fold of an array by a model without it.
+    """Return what scores each fold of rows, as a drop-in's `fit` takes them, by a model without it.
 
-    Parameters
-    ----------
-    model
-        A drop-in, fitted to the rows.
-    X, y, sample_weight
-        The rows, as its `fit` takes them.
-    folds
-        Number of folds: each k rows in succession fall into k folds, in random order.
+    Each k rows in succession fall into k folds, in random order.
     """
     X, y = split_target(X, y)
     y, X = check_labels(model, y), check_features(model, X, reset=False)

@@ -11,8 +11,13 @@ from numpy.typing import NDArray
 
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.data.draws import Draw
-from fastbayes.evaluation.curves.curve_models import SampledRows, check_suits, learners
-from fastbayes.evaluation.curves.curve_runner import CurveRunner, census_of
+from fastbayes.evaluation.curves.curve_runner import (
+    CurveRunner,
+    SampledRows,
+    census_of,
+    check_suits,
+    learners,
+)
 from fastbayes.evaluation.curves.curve_table import METRICS, LearningCurve
 from fastbayes.evaluation.intervals import check_confidence
 from fastbayes.scan import engine

@@ -178,13 +178,7 @@ def swept(
 
 
 def method_of(evaluate: str | None, test: Any) -> str:
-    """Return which rows are scored by which models.
-
-    Raises
-    ------
-    ValueError
-        When it is unknown, or does not go with rows to test on, or their absence.
-    """
+    """Return which rows are scored by which models."""
     if evaluate is None:
         return "leave_one_out" if test is None else "held_out"
     if evaluate not in METHODS:
@@ -195,13 +189,7 @@ def method_of(evaluate: str | None, test: Any) -> str:
 
 
 def grid(name: str, values: ArrayLike) -> Floats:
-    """Return the values of a parameter, ascending and none twice.
-
-    Raises
-    ------
-    ValueError
-        When there are none, or one is no number, or none that is finite.
-    """
+    """Return the values of a parameter, ascending and none twice; finite numbers, one at least."""
     try:
         found = np.unique(np.asarray(values, dtype=np.float64).reshape(-1))
     except (TypeError, ValueError) as error:

@@ -259,21 +259,8 @@ def left_out_scores(
 ) -> tuple[list[Score], list[LooScorer], str]:
     """Score every row by each model without it, in one scan for all.
 
-    Parameters
-    ----------
-    models
-        Models that learn from the same statistics, as `leave_one_out` takes them.
-    stats, source, target, sample_weight, loss, proba
-        As in `leave_one_out`.
-    ranks
-        Whether to keep what the AUC needs.
-    filesystem, threads, progress
-        As in `leave_one_out`.
-
-    Returns
-    -------
-    scores, scorers, description
-        One of each for a model, and what the rows are called.
+    The models learn from the same statistics, as `leave_one_out` takes them; `ranks` is whether to
+    keep what the AUC needs. Returns a score and a scorer for each, and what the rows are called.
     """
     if not isinstance(stats, Statistics):
         raise SchemaError(

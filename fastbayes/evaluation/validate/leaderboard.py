@@ -110,23 +110,7 @@ class Comparison(ShortRepr):
         return self.entries[0]
 
     def __getitem__(self, name: str) -> Entry:
-        """Return the entry of a model.
-
-        Parameters
-        ----------
-        name
-            Its name in the leaderboard.
-
-        Returns
-        -------
-        Entry
-            The entry.
-
-        Raises
-        ------
-        KeyError
-            When there is none of this name.
-        """
+        """Return the entry of a model, by its name."""
         for entry in self.entries:
             if entry.name == name:
                 return entry

@@ -173,26 +173,9 @@ def scores(
 ) -> tuple[list[Score], Scanned]:
     """Score all rows by all models in one scan; return their scores, and of what rows.
 
-    Parameters
-    ----------
-    source
-        Where the rows come from.
-    parts
-        Encodes the blocks of a segment.
-    contestants
-        The models; all know the same classes.
-    loss
-        Loss matrix as in `decide`.
-    proba
-        Whether to keep the probabilities.
-    threads
-        Worker threads; they never change a bit of the result.
-    progress
-        Called with the number of rows done since the last call.
-    strict
-        Whether a model that cannot score a row ends it all, rather than itself.
-    ranks
-        Whether to keep what the AUC needs.
+    All models know the same classes. `proba` is whether to keep the probabilities, and `ranks` what
+    the AUC needs; `strict`, whether a model that cannot score a row ends it all, rather than
+    itself.
     """
     n_classes = len(contestants[0].classes)
 
@@ -279,17 +262,7 @@ def _settle(contestant: Contestant, mine: Score) -> None:
 class FoldScans:
     """Scans of all rows but those of a fold, in the classes and domains of all rows.
 
-    Parameters
-    ----------
-    opened
-        The rows.
-    whole
-        Counts of their values, by folds.
-
-    Raises
-    ------
-    DataError
-        When a fold holds all rows.
+    `whole` are counts of their values, by folds. Raises DataError when a fold holds all rows.
     """
 
     def __init__(self, opened: Opened, whole: Statistics) -> None:
@@ -378,14 +351,9 @@ def applying(opened: Opened, schema: Schema) -> Encoder:
 
 
 def learns_by_subtraction(model: Any, encoder: Encoder) -> bool:
-    """Return whether statistics of folds are all that a model learns from.
+    """Return whether statistics of folds are all that an unfitted classifier of tables learns from.
 
-    Parameters
-    ----------
-    model
-        An unfitted classifier of tables.
-    encoder
-        An encoder that learns, made without cut points.
+    The encoder learns, and is made without cut points.
     """
     by_rows = getattr(model, "_reads_rows", False) or getattr(model, "select", None)
     if "families" in model._statistics or by_rows:
@@ -411,17 +379,7 @@ def learned_cuts(encoder: Encoder, discretize: Any) -> bool:
 def fitted_without_folds(
     make: Callable[[], Any], opened: Opened, threads: int | None, memory_limit: int | None
 ) -> tuple[list[Any], tuple[str, ...], Parts]:
-    """Return a model fitted without each fold, names of the folds, and what splits blocks.
-
-    Parameters
-    ----------
-    make
-        Returns the model, unfitted.
-    opened
-        The rows, with folds.
-    threads, memory_limit
-        As in `fastbayes.count`.
-    """
+    """Return a model fitted without each fold, names of the folds, and what splits blocks."""
     model, encoder, folds = make(), opened.learning(), opened.folds
     assert folds is not None
     to_cut = model._to_cut(encoder)
