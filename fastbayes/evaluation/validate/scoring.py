@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import BLOCK_ROWS, Batch, joined, taken
 from fastbayes.core.errors import FastBayesError, MemoryLimitError
 from fastbayes.core.schema import Schema
-from fastbayes.data.encode import Encoded, Encoder, Place, filtered
+from fastbayes.data.encode import Encoded, Encoder, filtered
 from fastbayes.data.folds import Folds, WithoutFold
 from fastbayes.data.segments import Segment, Source
 from fastbayes.evaluation.validation import Evaluator
@@ -322,9 +322,7 @@ def parts_by_encoder(folds: Folds, order: Sequence[int], encoders: Sequence[Enco
         done = 0
         for block in segment.batches():
             codes = folds.of(segment, done, block)
-            place = Place(
-                segment.origin, segment.first_row + done if segment.first_row >= 0 else -1
-            )
+            place = segment.place(done)
             done += block.num_rows
             found = []
             for fold, rows in fold_positions(order, codes):
