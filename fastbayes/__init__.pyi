@@ -16,9 +16,9 @@ from fastbayes.evaluation.curves.curve_table import LearningCurve as LearningCur
 from fastbayes.evaluation.curves.curve_table import crossover as crossover
 from fastbayes.evaluation.curves.learning_curves import learning_curve as learning_curve
 from fastbayes.evaluation.curves.sweeps import Sweep as Sweep
+from fastbayes.evaluation.curves.sweeps import ThresholdSweep as ThresholdSweep
 from fastbayes.evaluation.curves.sweeps import alpha_sweep as alpha_sweep
-from fastbayes.evaluation.curves.thresholds import ThresholdSweep as ThresholdSweep
-from fastbayes.evaluation.curves.thresholds import threshold_sweep as threshold_sweep
+from fastbayes.evaluation.curves.sweeps import threshold_sweep as threshold_sweep
 from fastbayes.evaluation.environment import show_versions as show_versions
 from fastbayes.evaluation.environment import warmup as warmup
 from fastbayes.evaluation.validate.comparison import compare as compare

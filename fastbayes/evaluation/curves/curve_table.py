@@ -133,16 +133,17 @@ class LearningCurve(ShortRepr):
     @property
     def table(self) -> pa.Table:
         """The curves as an Arrow table, one row a model and size; null where it has no figure."""
-        found: dict[str, list[Any]] = {"model": [], "size": []}
-        found["model"] = [name for name in self.models for _ in self.sizes]
-        found["size"] = self.sizes.tolist() * len(self.models)
+        found = {
+            "model": pa.array(
+                np.repeat(np.array(self.models, object), len(self.sizes)), pa.string()
+            ),
+            "size": pa.array(np.tile(self.sizes, len(self.models)), pa.int64()),
+        }
         for metric in METRICS:
             for bound, values in self.interval(getattr(self, metric))._asdict().items():
                 name = metric if bound == "mean" else f"{metric}_{bound}"
-                found[name] = [_known(x) for x in values.reshape(-1).tolist()]
-        found["clipped"] = [_known(x) for x in self.clipped.mean(axis=2).reshape(-1).tolist()]
-        kinds = {"model": pa.string(), "size": pa.int64()}
-        return pa.table({n: pa.array(x, kinds.get(n, pa.float64())) for n, x in found.items()})
+                found[name] = _known(values)
+        return pa.table({**found, "clipped": _known(self.clipped.mean(axis=2))})
 
     @property
     def values(self) -> pa.Table:
@@ -153,10 +154,8 @@ class LearningCurve(ShortRepr):
             "size": pa.array(self.sizes[s], pa.int64()),
             "repeat": pa.array(r, pa.int64()),
         }
-        for name in (*METRICS, "clipped"):
-            told = [_known(x) for x in getattr(self, name).reshape(-1).tolist()]
-            found[name] = pa.array(told, pa.float64())
-        return pa.table(found)
+        names = (*METRICS, "clipped")
+        return pa.table({**found, **{name: _known(getattr(self, name)) for name in names}})
 
     def differences(self, metric: str = "log_loss") -> pa.Table:
         """Return how far models lie apart, paired: both learned from and were tested on one sample.
@@ -179,19 +178,18 @@ class LearningCurve(ShortRepr):
         """
         check_metric(metric)
         values = getattr(self, metric)
-        found: dict[str, list[Any]] = {
-            name: [] for name in ("model", "other", "size", "difference", "low", "high")
-        }
-        for i, name in enumerate(self.models):
-            for j in range(i + 1, len(self.models)):
-                found["model"] += [name] * len(self.sizes)
-                found["other"] += [self.models[j]] * len(self.sizes)
-                found["size"] += self.sizes.tolist()
-                told = self.interval(values[i] - values[j])
-                for column, part in zip(("difference", "low", "high"), told, strict=True):
-                    found[column] += [_known(x) for x in part.tolist()]
-        kinds = {"model": pa.string(), "other": pa.string(), "size": pa.int64()}
-        return pa.table({n: pa.array(x, kinds.get(n, pa.float64())) for n, x in found.items()})
+        first, second = np.triu_indices(len(self.models), 1)
+        told = self.interval(values[first] - values[second])
+        of_pairs = np.repeat(np.stack([first, second]), len(self.sizes), axis=1)
+        names = pa.array(self.models, pa.string())
+        return pa.table(
+            {
+                "model": names.take(pa.array(of_pairs[0])),
+                "other": names.take(pa.array(of_pairs[1])),
+                "size": pa.array(np.tile(self.sizes, len(first)), pa.int64()),
+                **dict(zip(("difference", "low", "high"), map(_known, told), strict=True)),
+            }
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the curves as plain values for JSON, None where there is no figure."""
@@ -295,8 +293,9 @@ def check_metric(metric: str) -> None:
         raise ValueError(f"metric={metric!r}: use one of {', '.join(map(repr, METRICS))}")
 
 
-def _known(x: float) -> float | None:
-    return None if math.isnan(x) else x
+def _known(values: Floats) -> pa.Array:
+    """Return figures as a column, null where there is none."""
+    return pa.array(values.reshape(-1), pa.float64(), mask=np.isnan(values.reshape(-1)))
 
 
 def _shown(mean: float, low: float, high: float) -> str:

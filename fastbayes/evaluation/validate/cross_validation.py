@@ -23,6 +23,7 @@ from fastbayes.evaluation.validate.scoring import (
     Fitted,
     Parts,
     Score,
+    check_rereadable,
     fitted_without_folds,
     parts_of,
     scores,
@@ -433,11 +434,7 @@ def k_fold(
         null_values=null_values,
         filesystem=filesystem,
     )
-    if not opened.source.rereadable:
-        raise SchemaError(
-            f"{opened.source.description} can be read only once, but k_fold counts and then "
-            "scores: pass a table or a path"
-        )
+    check_rereadable(opened.source, "k_fold counts and then scores")
     models, names, parts = fitted_without_folds(
         partial(type(model), **params), opened, told["threads"], told["memory_limit"]
     )

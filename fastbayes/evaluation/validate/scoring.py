@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS, Batch, joined, taken
-from fastbayes.core.errors import FastBayesError, MemoryLimitError
+from fastbayes.core.errors import FastBayesError, MemoryLimitError, SchemaError
 from fastbayes.core.schema import Schema
 from fastbayes.data.encode import Encoded, Encoder, filtered
 from fastbayes.data.folds import Folds, WithoutFold
@@ -337,6 +337,14 @@ def parts_by_encoder(folds: Folds, order: Sequence[int], encoders: Sequence[Enco
             yield ScoredBlock(block.num_rows, found)
 
     return parts
+
+
+def check_rereadable(source: Source, why: str) -> None:
+    """Raise SchemaError where rows that are read several times can be read only once."""
+    if not source.rereadable:
+        raise SchemaError(
+            f"{source.description} can be read only once, but {why}: pass a table or a path"
+        )
 
 
 def applying(opened: Opened, schema: Schema) -> Encoder:
