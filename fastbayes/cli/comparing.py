@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 import fastbayes as fb
-from fastbayes.cli.options import DISCRETIZE, FORCE, JSON, READING, ModelOption
+from fastbayes.cli.options import DISCRETIZE, FORCE, JSON, READING, ModelOption, defaulted
 from fastbayes.cli.show import bar, show
 from fastbayes.cli.values import names, of_columns
 from fastbayes.evaluation.curves.curve_table import METRICS
@@ -87,12 +87,11 @@ def rows_or_share(_: Any, __: Any, value: str | None) -> float | None:
 @click.command("learning-curve")
 @click.argument("data")
 @click.option("--target", required=True, help="Column that holds the class.")
-@click.option(
+@defaulted(
     "--models",
     cls=ModelOption,
     callback=names,
     default="naive-bayes,logistic",
-    show_default=True,
     metavar="A,B,...",
     help="Models: MODELS.",
 )
@@ -103,32 +102,24 @@ def rows_or_share(_: Any, __: Any, value: str | None) -> float | None:
     help="Rows to learn from, or shares up to 1.0 of those that are not tested on; default: eight, "
     "from 10 on.",
 )
-@click.option(
-    "--repeats",
-    type=click.IntRange(1),
-    default=10,
-    show_default=True,
-    help="How often rows are drawn anew.",
-)
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the drawing.")
+@defaulted("--repeats", type=click.IntRange(1), default=10, help="How often rows are drawn anew.")
+@defaulted("--seed", type=int, default=0, help="Seed of the drawing.")
 @click.option(
     "--test",
     callback=rows_or_share,
     metavar="N|SHARE",
     help="Rows to test on; default: a fifth, 100,000 at most.",
 )
-@click.option(
+@defaulted(
     "--confidence",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=0.95,
-    show_default=True,
     help="Of the intervals.",
 )
-@click.option(
+@defaulted(
     "--metric",
     type=click.Choice([*METRICS]),
     default="log_loss",
-    show_default=True,
     help="What is drawn, and where models are said to overtake each other.",
 )
 @click.option("--plot", type=click.Path(), help="File to draw: .png, .svg or .pdf.")

@@ -19,10 +19,13 @@ from fastbayes.cli.options import (
     MEMORY_LIMIT,
     THREADS,
     WEIGHT,
+    defaulted,
+    listing,
+    output,
     together,
 )
 from fastbayes.cli.show import bar, fields, listed, say, show, table
-from fastbayes.cli.values import method, names, of_columns
+from fastbayes.cli.values import method, of_columns
 from fastbayes.core.errors import DataError
 from fastbayes.core.files import check_target
 from fastbayes.networks.formats import format_of
@@ -31,21 +34,6 @@ from fastbayes.networks.search.structure_search import SEARCHES
 from fastbayes.scan.sink import format_of as rows_format
 
 MODEL_SUFFIX = ".fb"
-
-Callback = Callable[[click.Context, click.Parameter, Any], Any]
-
-
-def by_suffix(check: Callable[[str], object]) -> Callback:
-    """Return a callback that refuses an output whose name says no format."""
-
-    def apply(_: click.Context, __: click.Parameter, value: str) -> str:
-        try:
-            check(value)
-        except DataError as error:
-            raise click.BadParameter(str(error)) from error
-        return value
-
-    return apply
 
 
 def file_of_network(path: str) -> None:
@@ -89,7 +77,7 @@ EVIDENCE = click.option(
     metavar="NODE=STATE",
     help="What is observed; once for each node.",
 )
-SEED = click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+SEED = defaulted("--seed", type=click.IntRange(0), default=0)
 
 
 def network_from(path: str) -> fb.BayesianNetwork:
@@ -155,16 +143,9 @@ def network() -> None:
 
 @network.command()
 @click.argument("data")
-@click.option(
-    "-o",
-    "--output",
-    required=True,
-    type=click.Path(),
-    callback=by_suffix(file_of_network),
-    help="File to write: .bif, .xml, or .fb, which keeps numbers as numbers, too.",
-)
-@click.option("--score", type=click.Choice([*SCORES]), default="mdl", show_default=True)
-@click.option("--search", type=click.Choice([*SEARCHES]), default="hill_climb", show_default=True)
+@output("File to write: .bif, .xml, or .fb, which keeps numbers as numbers, too.", file_of_network)
+@defaulted("--score", type=click.Choice([*SCORES]), default="mdl")
+@defaulted("--search", type=click.Choice([*SEARCHES]), default="hill_climb")
 @click.option("--max-parents", type=click.IntRange(0), help="Most parents of a node.")
 @click.option(
     "--required",
@@ -180,17 +161,13 @@ def network() -> None:
     metavar="A->B",
     help="An edge that it must not have.",
 )
-@click.option(
-    "--order",
-    callback=names,
-    metavar="A,B,...",
-    help="All nodes: edges only go from earlier to later ones. --search k2 needs it.",
+@listing(
+    "--order", help="All nodes: edges only go from earlier to later ones. --search k2 needs it."
 )
-@click.option(
+@defaulted(
     "--restarts",
     type=click.IntRange(0),
     default=_default(fb.BayesianNetwork.learn, "restarts"),
-    show_default=True,
     help="Further climbs, from graphs near the best one.",
 )
 @SEED
@@ -200,52 +177,38 @@ def network() -> None:
     metavar="SECONDS",
     help="Stop climbing then.",
 )
-@click.option(
-    "--alpha",
-    type=click.FloatRange(0),
-    default=1.0,
-    show_default=True,
-    help="Pseudo-count of every cell of a table.",
+@defaulted(
+    "--alpha", type=click.FloatRange(0), default=1.0, help="Pseudo-count of every cell of a table."
 )
-@click.option(
+@defaulted(
     "--prior",
     type=click.Choice(["laplace", "bdeu"]),
     default="laplace",
-    show_default=True,
     help="Add alpha to every cell, or spread ess over the cells of each table.",
 )
-@click.option(
+@defaulted(
     "--ess",
     type=click.FloatRange(0, min_open=True),
     default=1.0,
-    show_default=True,
     help="Equivalent sample size of bdeu, as score and as prior.",
 )
-@click.option("--columns", callback=names, metavar="A,B,...", help="Columns to read: the nodes.")
-@click.option(
-    "--categorical",
-    callback=names,
-    metavar="A,B,...",
-    help="Columns whose fractions are states.",
-)
+@listing("--columns", help="Columns to read: the nodes.")
+@listing("--categorical", help="Columns whose fractions are states.")
 @click.option(
     "--discretize",
     callback=cuts,
     metavar="quantile[:N]|width[:N]|FILE",
     help="How other columns of fractions become bins.",
 )
-@click.option(
+@defaulted(
     "--missing",
     type=click.Choice(["complete", "category"]),
     default="complete",
-    show_default=True,
     help="Leave out rows with a missing value, or make it a state.",
 )
 @together(
     WEIGHT,
-    click.option(
-        "--null-values", callback=names, metavar="A,B,...", help="Texts that mean missing."
-    ),
+    listing("--null-values", help="Texts that mean missing."),
     MEMORY_LIMIT,
     THREADS,
     FORCE,
@@ -320,12 +283,11 @@ def _families(network: fb.BayesianNetwork) -> Iterator[str]:
     help="Each node by itself: the targets, or all nodes that are not observed.",
 )
 @EVIDENCE
-@click.option(
+@defaulted(
     "--method",
     "how",
     type=click.Choice(["exact", "gibbs", "likelihood_weighting"]),
     default="exact",
-    show_default=True,
 )
 @click.option(
     "--draws",
@@ -379,14 +341,7 @@ def query(
 @network.command()
 @NETWORK
 @click.option("--rows", type=click.IntRange(0), required=True, help="Number of rows.")
-@click.option(
-    "-o",
-    "--output",
-    required=True,
-    type=click.Path(),
-    callback=by_suffix(rows_format),
-    help="File to write: .parquet, .arrow or .csv.",
-)
+@output("File to write: .parquet, .arrow or .csv.", rows_format)
 @EVIDENCE
 @SEED
 @THREADS
