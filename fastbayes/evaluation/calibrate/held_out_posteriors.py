@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS, Batch
 from fastbayes.core.errors import DataError, FastBayesWarning, SchemaError
-from fastbayes.core.schema import Schema
 from fastbayes.data.encode import Encoder
 from fastbayes.data.folds import FoldsByPlace
 from fastbayes.evaluation.calibrate.posterior_maps import Scan
@@ -21,6 +20,7 @@ from fastbayes.evaluation.validate.scoring import (
     Contestant,
     Fitted,
     Parts,
+    domains_of,
     fitted_without_folds,
     parts_of,
     scores,
@@ -102,37 +102,24 @@ def held_out(
                 raise
             logger.info("held out by k-fold: %s", error)
         else:
-            return one_by_one(scorer, model.schema_, source, target, weight, model.threads)
+            schema, n_classes = model.schema_, len(model.schema_.classes)
+            encoder = Encoder.applying_to(schema, source.schema, target=target, weight=weight)
+            encoder.expect(source.n_rows)
+            alone = [LogPosteriors(scorer)]
+            scan = scan_of(source, parts_of(encoder), alone, n_classes, model.threads)
+            return HeldOut("leave_one_out", scorer.fixed, scan)
     return by_folds(model, source, target, weight, folds)
-
-
-def one_by_one(
-    scorer: Any,
-    schema: Schema,
-    source: Any,
-    target: str,
-    weight: str | None,
-    threads: int | None,
-) -> HeldOut:
-    """Return what scores each row without itself."""
-    encoder = Encoder.applying_to(schema, source.schema, target=target, weight=weight)
-    encoder.expect(source.n_rows)
-
-    alone = [LogPosteriors(scorer)]
-    scan = scan_of(source, parts_of(encoder), alone, len(schema.classes), threads)
-    return HeldOut("leave_one_out", scorer.fixed, scan)
 
 
 def by_folds(model: Any, source: Any, target: str, weight: str | None, folds: int) -> HeldOut:
     """Return what scores each fold by a model without it."""
     schema = model.schema_
-    domains = {f.name: f.values for f in schema.categorical if f.cuts is None and not f.void}
     learning = partial(
         Encoder.learning,
         source.schema,
         target,
         weight=weight,
-        domains={**domains, target: schema.classes},
+        domains=domains_of(schema, target),
         categorical=[f.name for f in schema.categorical if f.cuts is None],
         missing=model._counts_missing,
     )

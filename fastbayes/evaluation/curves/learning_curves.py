@@ -35,6 +35,7 @@ from fastbayes.evaluation.calibrate.calibration import Calibrated
 from fastbayes.evaluation.curves.curve_table import METRICS, LearningCurve
 from fastbayes.evaluation.curves.fit_source import fit_rows
 from fastbayes.evaluation.intervals import check_confidence
+from fastbayes.evaluation.validate.comparison import enter, named_models
 from fastbayes.evaluation.validate.scoring import (
     Contestant,
     Fitted,
@@ -42,6 +43,7 @@ from fastbayes.evaluation.validate.scoring import (
     ScoredBlock,
     applying,
     check_rereadable,
+    domains_of,
     learns_by_subtraction,
     scores,
 )
@@ -302,12 +304,8 @@ def learners(
     threads and memory that the caller sets. Raises ValueError when a model is unknown or stands
     twice, or has no probabilities.
     """
-    if isinstance(models, (str, bytes)) or hasattr(models, "fit"):
-        models = [models]
-    pairs = models.items() if isinstance(models, Mapping) else [(None, m) for m in models]
     found: dict[str, Learner] = {}
-    for given, model in pairs:
-        name = given
+    for name, model in named_models(models):
         if isinstance(model, str):
             if model not in (known := candidates()):
                 raise ValueError(f"models: {model!r} is not available; there are {list(known)}")
@@ -321,11 +319,7 @@ def learners(
             )
         ours = isinstance(model, (Classifier, Calibrated))
         name = str(name or (repr(model) if ours else type(model).__name__))
-        if name in found:
-            raise ValueError(f"models: {name!r} stands twice; give a dict with a name for each")
-        found[name] = _learner(name, model, opened, limits)
-    if not found:
-        raise ValueError("models: name one at least")
+        enter(found, name, _learner(name, model, opened, limits))
     return list(found.values())
 
 
@@ -396,8 +390,7 @@ class SampledRows(NamedTuple):
     @classmethod
     def declared(cls, opened: Opened, schema: Schema) -> SampledRows:
         """Return rows whose classes and domains are those of a schema, however few are read."""
-        domains = {f.name: f.values for f in schema.categorical if f.cuts is None and not f.void}
-        domains[str(opened.target)] = schema.classes
+        domains = domains_of(schema, str(opened.target))
         return cls(opened, schema, partial(opened.learning, domains=domains))
 
     def cut(self, model: Any) -> Callable[..., Encoder]:

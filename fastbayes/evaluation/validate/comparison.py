@@ -465,13 +465,11 @@ class ComparisonRunner:
         for runner in self._standing():
             runner.attempt(lambda r: [loo_scorer(r.model)])
 
-        def entry(one: tuple[Runner, Score]) -> Entry:
-            runner, score = one
-            figures = score.evaluators[0].result()
+        def figures(runner: Runner, score: Score) -> Validation:
             told = {"method": "leave-one-out", "fixed": runner.scorers[0].fixed}
-            return runner.entry(validation(figures, **told), score.seconds)
+            return validation(score.evaluators[0].result(), **told)
 
-        return self._at_once(entry, self._scored(parts, loss))
+        return self._entries(figures, self._scored(parts, loss))
 
     def by_folds(self, loss: Any) -> list[Entry]:
         """Score the rows of each fold by models of the other folds."""
@@ -495,12 +493,10 @@ class ComparisonRunner:
                 )
         described = self.opened.source.description
 
-        def entry(one: tuple[Runner, Score]) -> Entry:
-            runner, score = one
-            figures = of_folds(score, self.classes, names, loss, described)
-            return runner.entry(figures, score.seconds)
+        def figures(_: Runner, score: Score) -> Validation:
+            return of_folds(score, self.classes, names, loss, described)
 
-        return self._at_once(entry, self._scored(parts, loss))
+        return self._entries(figures, self._scored(parts, loss))
 
     def _learned_by_folds(self) -> list[Encoder]:
         """Fit every model without each fold, bins included; return the encoders of the folds."""
@@ -534,9 +530,12 @@ class ComparisonRunner:
         """The labels, (n_classes,)."""
         return self.stats.schema.class_labels
 
-    def _at_once(
-        self, entry: Callable[[tuple[Runner, Score]], Entry], scored: list[tuple[Runner, Score]]
+    def _entries(
+        self, figures: Callable[[Runner, Score], Validation], scored: list[tuple[Runner, Score]]
     ) -> list[Entry]:
+        def entry(one: tuple[Runner, Score]) -> Entry:
+            return one[0].entry(figures(*one), one[1].seconds)
+
         # Ranking millions of scores takes as long as making them.
         threads = engine.resolved_threads(self.told["threads"])
         return list(engine.in_order(entry, scored, threads))
@@ -715,11 +714,8 @@ def _wanted(
             "named": False,
         }
         models = [name for name, (_, candidate) in known.items() if takes_part[candidate.when]]
-    if isinstance(models, (str, Classifier)):
-        models = [models]
-    told = models.items() if isinstance(models, Mapping) else [(None, m) for m in models]
     found: dict[str, tuple[str, Callable[[], Any], bool]] = {}
-    for name, model in told:
+    for name, model in named_models(models):
         if isinstance(model, str):
             if model not in known:
                 raise ValueError(f"models: {model!r} is none of {list(known)}")
@@ -732,9 +728,22 @@ def _wanted(
             make = partial(type(model), **model.get_params(deep=False))
         else:
             raise ValueError(f"models: {model!r} is neither a name nor a classifier of tables")
-        if name in found:
-            raise ValueError(f"models: {name!r} stands twice; give a dict with a name for each")
-        found[name] = (str(name), make, bins)
+        enter(found, name, (str(name), make, bins))
+    return list(found.values())
+
+
+def named_models(models: Any) -> list[tuple[Any, Any]]:
+    """Return the names, None by default, and the models of one, several, or a dict of them."""
+    if isinstance(models, (str, bytes)) or hasattr(models, "fit"):
+        models = [models]
+    found = [*models.items()] if isinstance(models, Mapping) else [(None, m) for m in models]
     if not found:
         raise ValueError("models: name one at least")
-    return list(found.values())
+    return found
+
+
+def enter(found: dict[str, Any], name: Any, entry: Any) -> None:
+    """Add an entry to those of other models."""
+    if name in found:
+        raise ValueError(f"models: {name!r} stands twice; give a dict with a name for each")
+    found[name] = entry

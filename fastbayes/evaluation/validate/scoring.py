@@ -259,6 +259,12 @@ def _settle(contestant: Contestant, mine: Score) -> None:
         done += held.n_rows
 
 
+def domains_of(schema: Schema, target: str) -> dict[str, Any]:
+    """Return the domains of a schema, that of its classes among them, however few rows are read."""
+    found = {f.name: f.values for f in schema.categorical if f.cuts is None and not f.void}
+    return {**found, target: schema.classes}
+
+
 class FoldScans:
     """Scans of all rows but those of a fold, in the classes and domains of all rows.
 
@@ -272,9 +278,7 @@ class FoldScans:
         for fold, name in zip(whole.folds, whole.fold_names, strict=True):
             if fold.n_rows == whole.n_rows:
                 refuse(name)
-        schema = whole.schema
-        domains = {f.name: f.values for f in schema.categorical if f.cuts is None and not f.void}
-        domains[str(opened.target)] = schema.classes
+        domains = domains_of(whole.schema, str(opened.target))
         self.learning = partial(opened.learning, domains=domains)
 
     def of(self, fold: int) -> tuple[WithoutFold, Callable[..., Encoder]]:
