@@ -20,9 +20,12 @@ from sklearn.naive_bayes import GaussianNB
 import fastbayes as fb
 from fastbayes.core.errors import DataError, FastBayesError, SchemaError
 from fastbayes.data.draws import Draw, Drawn
-from fastbayes.evaluation.curves.curve_models import SampledRows
-from fastbayes.evaluation.curves.curve_runner import Sample, census_of
-from fastbayes.evaluation.curves.learning_curves import learning_curve
+from fastbayes.evaluation.curves.learning_curves import (
+    Sample,
+    SampledRows,
+    census_of,
+    learning_curve,
+)
 from fastbayes.models.registry import candidates
 from fastbayes.scan import engine
 from fastbayes.scan.counting import opened_to_learn
@@ -394,7 +397,7 @@ def test_samples_too_large_to_hold__are_read_again(
     pq.write_table(mixed, path, row_group_size=100)
     names = ["naive-bayes-bins", "tan"]
     held = learning_curve(names, str(path), "y", [50, 300], 2)
-    monkeypatch.setattr("fastbayes.evaluation.curves.curve_runner.HELD_CELLS", 0)
+    monkeypatch.setattr("fastbayes.evaluation.curves.learning_curves.HELD_CELLS", 0)
     again = learning_curve(names, str(path), "y", [50, 300], 2)
     np.testing.assert_allclose(again.log_loss, held.log_loss, rtol=1e-12)
 

@@ -17,8 +17,7 @@ from refitting import random_rows
 
 import fastbayes as fb
 from fastbayes.core.errors import DataError, SchemaError
-from fastbayes.evaluation.curves.sweeps import ALPHAS, alpha_sweep
-from fastbayes.evaluation.curves.thresholds import between, threshold_sweep
+from fastbayes.evaluation.curves.sweeps import ALPHAS, alpha_sweep, between, threshold_sweep
 from fastbayes.evaluation.validation import evaluate_probabilities
 
 # -- alpha -----------------------------------------------------------------------------------------

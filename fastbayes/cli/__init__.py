@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 import fastbayes as fb
-from fastbayes.cli import compare, learning_curve, models, network, statistics, tools
+from fastbayes.cli import comparing, models, network, statistics, tools
 from fastbayes.cli.show import remarks
 from fastbayes.cli.stopping import Stopped, stoppable
 from fastbayes.core.files import FULL
@@ -59,8 +59,7 @@ def main(verbose: bool, quiet: bool) -> None:
 
 for command in (
     *models.COMMANDS,
-    *compare.COMMANDS,
-    *learning_curve.COMMANDS,
+    *comparing.COMMANDS,
     *statistics.COMMANDS,
     *network.COMMANDS,
     *tools.COMMANDS,

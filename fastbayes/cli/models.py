@@ -18,14 +18,16 @@ from fastbayes.cli.options import (
     WEIGHT,
     ModelCommand,
     given,
+    listing,
     loss_from,
     model_from,
+    output,
     reading,
     statistics_from,
     unfitted,
 )
 from fastbayes.cli.show import MOST, bar, calibration, fields, learned, show
-from fastbayes.cli.values import names, of_columns
+from fastbayes.cli.values import of_columns
 from fastbayes.core.errors import SchemaError
 from fastbayes.core.files import check_target
 from fastbayes.evaluation.calibrate.posterior_maps import MAPS
@@ -53,7 +55,7 @@ COUNT_AGAIN = {
 @click.argument("data", required=False)
 @click.option("--target", help="Column that holds the class.")
 @click.option("--statistics", type=click.Path(), help="Fit what `count` or `merge` wrote instead.")
-@click.option("-o", "--output", required=True, type=click.Path(), help="Model file to write (.fb).")
+@output("Model file to write (.fb).")
 @click.option(
     "--calibrate",
     type=click.Choice(list(MAPS)),
@@ -146,35 +148,15 @@ def _holds(stats: fb.Statistics, needed: str, model: Any) -> bool:
     return needed in stats.parts or (one and "pairs" in stats.parts)
 
 
-def _predictions(_: click.Context, __: click.Parameter, value: str) -> str:
-    try:
-        format_of(value)
-    except SchemaError as error:
-        raise click.BadParameter(str(error)) from error
-    return value
-
-
 @click.command()
 @MODEL_FILE
 @click.argument("data")
-@click.option(
-    "-o",
-    "--output",
-    required=True,
-    type=click.Path(),
-    callback=_predictions,
-    help="File to write: .parquet, .arrow or .csv.",
-)
+@output("File to write: .parquet, .arrow or .csv.", format_of)
 @click.option("--proba", is_flag=True, help="Write the probability of each class.")
 @click.option("--explain", is_flag=True, help="Write which column speaks most for the prediction.")
 @LOSS
 @click.option("--reject", type=float, help="Cost of not deciding: such rows stay empty.")
-@click.option(
-    "--keys",
-    callback=names,
-    metavar="A,B,...",
-    help="Columns of DATA to copy; default: those the model does not know.",
-)
+@listing("--keys", help="Columns of DATA to copy; default: those the model does not know.")
 @THREADS
 @FORCE
 @JSON

@@ -4,41 +4,127 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from inspect import signature
+from pathlib import Path
 from typing import Any
 
 import click
 
 import fastbayes as fb
-from fastbayes.cli.network_options import (
-    EVIDENCE,
-    MODEL_SUFFIX,
-    NETWORK,
-    SEED,
-    by_suffix,
-    cuts,
-    edges,
-    file_of_network,
-    network_from,
-    node_of,
-    observed,
-)
 from fastbayes.cli.options import (
     FORCE,
     JSON,
     MEMORY_LIMIT,
     THREADS,
     WEIGHT,
+    defaulted,
+    listing,
+    output,
     together,
 )
 from fastbayes.cli.show import bar, fields, listed, say, show, table
-from fastbayes.cli.values import names, of_columns
+from fastbayes.cli.values import method, of_columns
+from fastbayes.core.errors import DataError
 from fastbayes.core.files import check_target
+from fastbayes.networks.formats import format_of
 from fastbayes.networks.search.score import SCORES
 from fastbayes.networks.search.structure_search import SEARCHES
 from fastbayes.scan.sink import format_of as rows_format
+
+MODEL_SUFFIX = ".fb"
+
+
+def file_of_network(path: str) -> None:
+    """Raise unless a network can be written to a file of this name."""
+    if Path(path).suffix.lower() != MODEL_SUFFIX:
+        format_of(path)
+
+
+def edges(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> list[Any]:
+    """Return a->b as (a, b)."""
+    found = []
+    for text in value:
+        ends = [end.strip() for end in text.split("->")]
+        if len(ends) != 2 or not all(ends):
+            raise click.BadParameter(f"{text!r} is no edge; write PARENT->CHILD, in quotes")
+        found.append((ends[0], ends[1]))
+    return found
+
+
+def cuts(ctx: click.Context, parameter: click.Parameter, value: str | None) -> Any:
+    """Return how to cut columns where there is no class."""
+    if value is not None and value.partition(":")[0] == "mdl":
+        raise click.BadParameter("mdl needs a class; write quantile, width or quantile:20")
+    return method(ctx, parameter, value)
+
+
+def evidence(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    """Refuse what is not NODE=STATE."""
+    for text in value:
+        if "=" not in text:
+            raise click.BadParameter(f"{text!r}: write NODE=STATE")
+    return value
+
+
+NETWORK = click.argument("network", type=click.Path())
+EVIDENCE = click.option(
+    "--evidence",
+    "-e",
+    multiple=True,
+    callback=evidence,
+    metavar="NODE=STATE",
+    help="What is observed; once for each node.",
+)
+SEED = defaulted("--seed", type=click.IntRange(0), default=0)
+
+
+def network_from(path: str) -> fb.BayesianNetwork:
+    """Return the network in a file, or that of a model, which may be one."""
+    if Path(path).suffix.lower() != MODEL_SUFFIX:
+        return fb.BayesianNetwork.read(path)
+    held = fb.load(path)
+    if isinstance(held, fb.BayesianNetwork):
+        return held
+    if not hasattr(held, "to_network"):
+        raise DataError(f"{path}: holds {type(held).__name__}, which is no network")
+    made: fb.BayesianNetwork = held.to_network()
+    return made
+
+
+def node_of(network: fb.BayesianNetwork, text: str) -> Any:
+    """Return the node of this name; names are text here, whatever they are in the network."""
+    found: dict[str, Any] = {str(node): node for node in network.nodes}
+    if text not in found:
+        raise DataError(f"there is no node {text!r}; there are {listed([*found])}")
+    return found[text]
+
+
+def _texts(network: fb.BayesianNetwork, node: Any) -> dict[str, Any]:
+    """Return the states of a node by what they are as text."""
+    return {str(state): state for state in network.states.get(node, ())}
+
+
+def observed(network: fb.BayesianNetwork, given: Sequence[str]) -> dict[Any, Any]:
+    """Return NODE=STATE as {node: state}; names and states may hold equals signs."""
+    found: dict[Any, Any] = {}
+    known = {str(node): node for node in network.nodes}
+    for text in given:
+        splits = [(text[:at], text[at + 1 :]) for at, sign in enumerate(text) if sign == "="]
+        splits += [(name.strip(), state.strip()) for name, state in splits]
+        named = [(name, state) for name, state in splits if name in known] or splits[:1]
+        name, wanted = next(
+            ((n, s) for n, s in named if n in known and s in _texts(network, known[n])), named[0]
+        )
+        node = node_of(network, name)
+        states = _texts(network, node)
+        if wanted not in states:
+            raise DataError(f"node {name!r} has no state {wanted!r}; it has {listed([*states])}")
+        if node in found:
+            raise DataError(f"node {name!r} is observed twice")
+        found[node] = states[wanted]
+    return found
 
 
 def _default(function: Any, option: str) -> Any:
@@ -57,16 +143,9 @@ def network() -> None:
 
 @network.command()
 @click.argument("data")
-@click.option(
-    "-o",
-    "--output",
-    required=True,
-    type=click.Path(),
-    callback=by_suffix(file_of_network),
-    help="File to write: .bif, .xml, or .fb, which keeps numbers as numbers, too.",
-)
-@click.option("--score", type=click.Choice([*SCORES]), default="mdl", show_default=True)
-@click.option("--search", type=click.Choice([*SEARCHES]), default="hill_climb", show_default=True)
+@output("File to write: .bif, .xml, or .fb, which keeps numbers as numbers, too.", file_of_network)
+@defaulted("--score", type=click.Choice([*SCORES]), default="mdl")
+@defaulted("--search", type=click.Choice([*SEARCHES]), default="hill_climb")
 @click.option("--max-parents", type=click.IntRange(0), help="Most parents of a node.")
 @click.option(
     "--required",
@@ -82,17 +161,13 @@ def network() -> None:
     metavar="A->B",
     help="An edge that it must not have.",
 )
-@click.option(
-    "--order",
-    callback=names,
-    metavar="A,B,...",
-    help="All nodes: edges only go from earlier to later ones. --search k2 needs it.",
+@listing(
+    "--order", help="All nodes: edges only go from earlier to later ones. --search k2 needs it."
 )
-@click.option(
+@defaulted(
     "--restarts",
     type=click.IntRange(0),
     default=_default(fb.BayesianNetwork.learn, "restarts"),
-    show_default=True,
     help="Further climbs, from graphs near the best one.",
 )
 @SEED
@@ -102,52 +177,38 @@ def network() -> None:
     metavar="SECONDS",
     help="Stop climbing then.",
 )
-@click.option(
-    "--alpha",
-    type=click.FloatRange(0),
-    default=1.0,
-    show_default=True,
-    help="Pseudo-count of every cell of a table.",
+@defaulted(
+    "--alpha", type=click.FloatRange(0), default=1.0, help="Pseudo-count of every cell of a table."
 )
-@click.option(
+@defaulted(
     "--prior",
     type=click.Choice(["laplace", "bdeu"]),
     default="laplace",
-    show_default=True,
     help="Add alpha to every cell, or spread ess over the cells of each table.",
 )
-@click.option(
+@defaulted(
     "--ess",
     type=click.FloatRange(0, min_open=True),
     default=1.0,
-    show_default=True,
     help="Equivalent sample size of bdeu, as score and as prior.",
 )
-@click.option("--columns", callback=names, metavar="A,B,...", help="Columns to read: the nodes.")
-@click.option(
-    "--categorical",
-    callback=names,
-    metavar="A,B,...",
-    help="Columns whose fractions are states.",
-)
+@listing("--columns", help="Columns to read: the nodes.")
+@listing("--categorical", help="Columns whose fractions are states.")
 @click.option(
     "--discretize",
     callback=cuts,
     metavar="quantile[:N]|width[:N]|FILE",
     help="How other columns of fractions become bins.",
 )
-@click.option(
+@defaulted(
     "--missing",
     type=click.Choice(["complete", "category"]),
     default="complete",
-    show_default=True,
     help="Leave out rows with a missing value, or make it a state.",
 )
 @together(
     WEIGHT,
-    click.option(
-        "--null-values", callback=names, metavar="A,B,...", help="Texts that mean missing."
-    ),
+    listing("--null-values", help="Texts that mean missing."),
     MEMORY_LIMIT,
     THREADS,
     FORCE,
@@ -222,12 +283,11 @@ def _families(network: fb.BayesianNetwork) -> Iterator[str]:
     help="Each node by itself: the targets, or all nodes that are not observed.",
 )
 @EVIDENCE
-@click.option(
+@defaulted(
     "--method",
     "how",
     type=click.Choice(["exact", "gibbs", "likelihood_weighting"]),
     default="exact",
-    show_default=True,
 )
 @click.option(
     "--draws",
@@ -281,14 +341,7 @@ def query(
 @network.command()
 @NETWORK
 @click.option("--rows", type=click.IntRange(0), required=True, help="Number of rows.")
-@click.option(
-    "-o",
-    "--output",
-    required=True,
-    type=click.Path(),
-    callback=by_suffix(rows_format),
-    help="File to write: .parquet, .arrow or .csv.",
-)
+@output("File to write: .parquet, .arrow or .csv.", rows_format)
 @EVIDENCE
 @SEED
 @THREADS

@@ -116,6 +116,31 @@ def together(*options: Command) -> Callable[[Command], Command]:
     return apply
 
 
+def listing(*flags: str, **attributes: Any) -> Command:
+    """Return an option that is a list of names."""
+    return click.option(*flags, callback=names, metavar="A,B,...", **attributes)
+
+
+def defaulted(*flags: str, **attributes: Any) -> Command:
+    """Return an option whose help shows its default."""
+    return click.option(*flags, show_default=True, **attributes)
+
+
+def output(help: str, check: Callable[[str], object] = str) -> Command:
+    """Return the option of a file to write, refused where the `check` of its name fails."""
+
+    def checked(_: click.Context, __: click.Parameter, value: str) -> str:
+        try:
+            check(value)
+        except DataError as error:
+            raise click.BadParameter(str(error)) from error
+        return value
+
+    return click.option(
+        "-o", "--output", required=True, type=click.Path(), callback=checked, help=help
+    )
+
+
 FORCE = click.option("--force", is_flag=True, help="Replace an output that exists.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 THREADS = click.option("--threads", type=click.IntRange(1), help="Worker threads; default: all.")
@@ -140,27 +165,14 @@ def reading(**missing: str) -> Callable[[Command], Command]:
     """Return the options of commands that count, with more of what a missing value may be."""
     also = "".join(f", or {what}" for what in missing.values())
     return together(
-        click.option(
-            "--columns",
-            callback=names,
-            metavar="A,B,...",
-            help="Features to read; the others are not decoded.",
-        ),
-        click.option(
-            "--categorical",
-            callback=names,
-            metavar="A,B,...",
-            help="Columns that are categories whatever their type.",
-        ),
+        listing("--columns", help="Features to read; the others are not decoded."),
+        listing("--categorical", help="Columns that are categories whatever their type."),
         WEIGHT,
-        click.option(
-            "--null-values", callback=names, metavar="A,B,...", help="Texts that mean missing."
-        ),
-        click.option(
+        listing("--null-values", help="Texts that mean missing."),
+        defaulted(
             "--missing",
             type=click.Choice(["marginalize", "category", *missing]),
             default="marginalize",
-            show_default=True,
             help=f"A missing value says nothing, or is a value of its own{also}.",
         ),
         MEMORY_LIMIT,

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 import fastbayes as fb
-from fastbayes.cli.options import FORCE, JSON
+from fastbayes.cli.options import FORCE, JSON, defaulted
 from fastbayes.cli.show import bar, fields, show, size, table
 from fastbayes.evaluation.environment import Check
 from fastbayes.evaluation.environment import doctor as examine
@@ -21,15 +21,13 @@ from fastbayes.evaluation.environment import doctor as examine
 @click.option("--rows", type=click.IntRange(0), help="Number of rows.")
 @click.option("-o", "--output", type=click.Path(), help="Directory to write.")
 @click.option("--list", "listing", is_flag=True, help="List the presets.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@defaulted("--seed", type=click.IntRange(0), default=0)
 @click.option(
     "--missing", type=click.FloatRange(0, 1), help="Share of missing values; default: the preset's."
 )
 @click.option("--files", type=click.IntRange(1), help="Number of files.")
 @click.option("--row-group-rows", type=click.IntRange(1), help="Rows of a row group.")
-@click.option(
-    "--format", type=click.Choice(["parquet", "ipc", "csv"]), default="parquet", show_default=True
-)
+@defaulted("--format", type=click.Choice(["parquet", "ipc", "csv"]), default="parquet")
 @FORCE
 @JSON
 @click.pass_context

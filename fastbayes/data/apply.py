@@ -25,32 +25,11 @@ def open_for(
 ) -> tuple[Source, list[str]]:
     """Open data for a schema, with its null values and its types where a file has none.
 
-    Parameters
-    ----------
-    schema
-        The schema of a model.
-    source
-        As in `open_source`.
-    also
-        Columns wanted beside the features.
-    rest
-        Whether the columns that the schema does not know are wanted too.
-    filesystem
-        As in `open_source`.
-
-    Returns
-    -------
-    source
-        Features, `also`, and the rest if wanted; a stream that is read once keeps all columns.
-    rest
-        Names of the columns that are neither in the schema nor in `also`.
-
-    Raises
-    ------
-    SchemaError
-        When a column is not there; the message names it and close ones.
-    DataError
-        When the source cannot be read.
+    Returns a source of the features and what is wanted `also`, and of the `rest`, columns that the
+    schema does not know, if these are wanted too; a stream that is read once keeps all columns.
+    With it, the names of the columns that are neither in the schema nor in `also`. Raises
+    SchemaError when a column is not there, which names it and close ones, and DataError when the
+    data cannot be read.
     """
     asked = [*dict.fromkeys([*schema.names, *also])]
     known = {*asked, schema.target}

@@ -205,13 +205,7 @@ class ColumnTypes:
         self.types = dict(zip(self.names, columns.types, strict=True))
 
     def of(self, name: str) -> pa.DataType:
-        """Return the type of a column.
-
-        Raises
-        ------
-        SchemaError
-            When it is not there, or more than once.
-        """
+        """Return the type of a column; SchemaError where it is not there, or more than once."""
         if self.times[name] != 1:
             how = "stands more than once" if self.times[name] else "is missing"
             raise SchemaError(

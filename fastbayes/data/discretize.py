@@ -38,25 +38,13 @@ def methods(
 ) -> dict[str, Method | Cuts]:
     """Return how each numeric column is to be cut, and each other one that has cut points.
 
-    Parameters
-    ----------
-    discretize
-        "mdl", "quantile", "width", ("quantile", n) or ("width", n) for all columns; or one of
-        these, or a list of cut points, by column name. Columns that it does not name: "mdl".
-    numeric
-        Names of the numeric columns.
-    others
-        Names of the categorical ones.
-    loose
-        Those of them that could be numbers as well, truth values and columns of nothing but
-        nulls: they may have cut points.
+    `discretize` is "mdl", "quantile", "width", ("quantile", n) or ("width", n) for all columns; or
+    one of these, or a list of cut points, by column name: columns that it does not name take "mdl".
+    Of the `others`, which are categorical, the `loose` could be numbers as well (truth values,
+    columns of nothing but nulls) and may have cut points.
 
-    Raises
-    ------
-    SchemaError
-        When a name is not that of a numeric column, or cut points are not ascending.
-    ValueError
-        When a method is not known.
+    Raises SchemaError when a name is not that of a numeric column, or cut points are not ascending,
+    and ValueError when a method is not known.
     """
     if not isinstance(discretize, Mapping):
         return dict.fromkeys(numeric, _method(discretize, "discretize"))
@@ -102,15 +90,8 @@ def _method(given: Any, what: str) -> Method:
 
 
 class CutLearner:
-    """Learns the cut points of several columns from one pass over their rows.
+    """Learns the cut points of several columns, each cut as `asked`, from one pass over their rows.
 
-    Parameters
-    ----------
-    asked
-        By column, how it is to be cut.
-
-    Notes
-    -----
     Several threads may update at once: a column is held by one of them at a time, and no sum
     depends on the order of rows. Learners of different rows merge.
     """
@@ -169,22 +150,11 @@ def between(lower: float, upper: float) -> float:
 def mdl_cuts(profile: Profile) -> list[float]:
     """Return the cut points that the minimum description length principle accepts, ascending.
 
-    Parameters
-    ----------
-    profile
-        Class weights of the values in ascending order.
-
-    Notes
-    -----
     A range of N rows is cut where the class entropy within both sides is least, the lowest such
     cut if there are several, if the gain exceeds (log2(N - 1) + D)/N with D = log2(3^k - 2) -
     (k E - k1 E1 - k2 E2), entropies E in bits and k the classes that occur; then both sides
-    likewise. N is the sum of weights.
-
-    References
-    ----------
-    Fayyad, Irani (1993), Multi-interval discretization of continuous-valued attributes for
-    classification learning, IJCAI, section 3.
+    likewise. N is the sum of weights (Fayyad, Irani 1993, Multi-interval discretization of
+    continuous-valued attributes for classification learning, IJCAI, section 3).
     """
     cumulated = np.concatenate([np.zeros((1, profile.weight.shape[1])), profile.weight])
     cumulated = cumulated.cumsum(axis=0)

@@ -11,9 +11,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS
-from fastbayes.data.encode import Encoder, Place, filtered
+from fastbayes.data.encode import Encoder, filtered
 from fastbayes.data.folds import Codes, Folds, scrambled
-from fastbayes.data.segments import Segment, Source, join, reblock
+from fastbayes.data.segments import Segment, Source, SourceView, join, reblock
 
 # Rounds of a Feistel network: four make it look random (Luby, Rackoff 1988), of few bits too.
 ROUNDS = 8
@@ -22,15 +22,6 @@ ROUNDS = 8
 class Draw:
     """A random order of rows, in which the place of a row is computed from its number.
 
-    Parameters
-    ----------
-    n_rows
-        Number of rows.
-    seed, repeat
-        What decides the order: whole numbers, of any sign.
-
-    Notes
-    -----
     A permutation of the numbers of as many bits, by a Feistel network whose halves may differ by a
     bit; a number that leads out of the range is led on until it comes back (cycle walking: Black,
     Rogaway 2002). Nothing is held, whatever the number of rows.
@@ -50,18 +41,7 @@ class Draw:
         self._keys = scrambled(np.arange(ROUNDS, dtype=np.uint64) ^ key)
 
     def places(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the places of rows in the order.
-
-        Parameters
-        ----------
-        rows
-            (n,) numbers of rows, from 0.
-
-        Returns
-        -------
-        numpy.ndarray
-            (n,) places, from 0 to n_rows - 1, no two alike.
-        """
+        """Return the places of rows in the order, from 0 to n_rows - 1, by their numbers."""
         found = self._led(rows.astype(np.uint64))
         while len(out := np.flatnonzero(found >= self.n_rows)):
             found[out] = self._led(found[out])
@@ -104,38 +84,14 @@ class Census:
 def takers(
     encoder: Encoder, segment: Segment, done: int, rows: pa.RecordBatch
 ) -> NDArray[np.int64] | None:
-    """Return the positions of rows with a class and a weight above 0; None where all are such.
-
-    Parameters
-    ----------
-    encoder
-        Of class and weight.
-    segment
-        Where the rows come from.
-    done
-        Rows of the segment before them.
-    rows
-        A block.
-    """
-    first = segment.first_row + done if segment.first_row >= 0 else -1
-    return encoder.encode(rows, Place(segment.origin, first)).kept
+    """Return the positions of rows with a class and a weight above 0; None where all are such."""
+    return encoder.encode(rows, segment.place(done)).kept
 
 
-class Drawn(Source):
-    """The rows of a source whose places in a random order lie in a range.
+class Drawn(SourceView):
+    """The rows of a source whose places in a random order lie in a range: least <= place < most.
 
-    Parameters
-    ----------
-    source
-        All rows; it can be read several times.
-    census
-        Which of them take part.
-    draw
-        The order of those.
-    least, most
-        The places: least <= place < most.
-    column
-        Name of a further column, the place of each row; None for none.
+    The source can be read several times; `column` names a further column, the place of each row.
     """
 
     def __init__(
@@ -147,14 +103,12 @@ class Drawn(Source):
         most: int,
         column: str | None = None,
     ) -> None:
-        self.source, self.census, self.draw = source, census, draw
+        super().__init__(source)
+        self.census, self.draw = census, draw
         self.least, self.most, self.column = least, most, column
-        schema = source.schema
-        self.schema = schema if column is None else schema.append(pa.field(column, pa.int64()))
-        self.available = self.schema.names
+        if column is not None:
+            self.schema = source.schema.append(pa.field(column, pa.int64()))
         self.n_rows = max(most - least, 0)
-        self.rereadable = source.rereadable
-        self.description = source.description
 
     def only(self, columns: Sequence[str]) -> Source:
         """Return the source with these of its columns, and those of class and weight."""
@@ -205,12 +159,7 @@ class Drawn(Source):
 class Increments(Folds):
     """Folds by ranges of a column of places: what each sample has beyond the one before.
 
-    Parameters
-    ----------
-    column
-        Name of the column.
-    sizes
-        (n,) ascending; fold i holds the places from sizes[i - 1] to sizes[i].
+    Fold i holds the places from sizes[i - 1] to sizes[i].
     """
 
     def __init__(self, column: str, sizes: NDArray[np.int64]) -> None:

@@ -27,24 +27,12 @@ from fastbayes.data.columns import (
     write_plain,
 )
 from fastbayes.data.infer import BinBook, Codebook, closed_book, open_book
+from fastbayes.data.segments import Place as Place
 from fastbayes.kernels import dispatch
 
 MAX_CLASSES = 65_535
 
 Book = Codebook | BinBook
-
-
-class Place(NamedTuple):
-    """Where a batch stands, for messages."""
-
-    origin: str
-    first_row: int
-
-    def row(self, index: int) -> str:
-        """Return the words for the row at `index` of the batch."""
-        known = self.first_row >= 0
-        row = f"row {self.first_row + index}" if known else f"row {index} of a batch"
-        return f"{row} of {self.origin}" if self.origin else row
 
 
 class Encoded(NamedTuple):
@@ -119,13 +107,9 @@ class Encoder:
         """Return an encoder that learns the domains of these columns.
 
         Numeric columns in `cuts` are cut into bins there. A column that is categorical by
-        `categorical` or `domains` is not.
-
-        Raises
-        ------
-        SchemaError
-            When the target is not among the columns, a name stands twice, a type cannot be used,
-            or `domains` or `cuts` names a column that is not there.
+        `categorical` or `domains` is not. Raises SchemaError when the target is not among the
+        columns, a name stands twice, a type cannot be used, or `domains` or `cuts` names a column
+        that is not there.
         """
         if missing not in ("marginalize", "category"):
             raise ValueError(f"missing={missing!r}: use 'marginalize' or 'category'")
@@ -187,12 +171,8 @@ class Encoder:
     ) -> Encoder:
         """Return an encoder that applies a schema to batches of these columns.
 
-        `target` names the column of the true classes, where they are wanted too.
-
-        Raises
-        ------
-        SchemaError
-            When a column is not there or its type does not fit; the message names it.
+        `target` names the column of the true classes, where they are wanted too. Raises SchemaError
+        when a column is not there or its type does not fit; the message names it.
         """
         if unseen not in ("ignore", "smooth", "error"):
             raise ValueError(f"unseen={unseen!r}: use 'ignore', 'smooth' or 'error'")
@@ -245,11 +225,8 @@ class Encoder:
     def encode(self, rows: pa.RecordBatch, place: Place) -> Encoded:
         """Return the encoded rows, without those that have no class or weigh 0.
 
-        Raises
-        ------
-        DataError
-            For an infinite number, a value outside a declared domain (or unseen, if that is an
-            error), a negative or non-finite weight; the message names column, value and row.
+        Raises DataError for an infinite number, a value outside a declared domain (or unseen, if
+        that is an error), a negative or non-finite weight; the message names column, value and row.
         """
         where, dropped, unlabelled = None, 0, None
         weight = self._weights(rows, place)

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fastbayes.core.errors import DataError, SchemaError
-from fastbayes.data.encode import Encoder, Place, filtered
-from fastbayes.data.segments import Segment, Source
+from fastbayes.data.encode import Encoder, filtered
+from fastbayes.data.segments import Segment, Source, SourceView
 
 Codes = NDArray[np.int64]
 
@@ -41,15 +41,7 @@ class Folds(ABC):
 
 
 class FoldsByPlace(Folds):
-    """Folds of equal size: every k rows in succession fall into k folds, in a random order.
-
-    Parameters
-    ----------
-    k
-        Number of folds.
-    seed
-        Seed of the order.
-    """
+    """Folds of equal size: every k rows in succession fall into k folds, in a random order."""
 
     def __init__(self, k: int, seed: int = 0) -> None:
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
@@ -74,15 +66,7 @@ class FoldsByPlace(Folds):
 
 
 class FoldsByColumn(Folds):
-    """A fold for each value of a column.
-
-    Parameters
-    ----------
-    columns
-        Arrow schema of the source.
-    column
-        Name of the column.
-    """
+    """A fold for each value of a column."""
 
     def __init__(self, columns: pa.Schema, column: str) -> None:
         if column not in columns.names:
@@ -92,7 +76,7 @@ class FoldsByColumn(Folds):
 
     def of(self, segment: Segment, done: int, rows: pa.RecordBatch) -> Codes:
         """Return the fold of each row of a block, `done` rows into its segment, (n_rows,)."""
-        place = Place(segment.origin, segment.first_row + done if segment.first_row >= 0 else -1)
+        place = segment.place(done)
         encoded = self._encoder.encode(rows, place)
         if encoded.dropped:
             null = rows.column(self.column).is_null(nan_is_null=True)
@@ -119,26 +103,12 @@ def scrambled(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return np.asarray(x ^ (x >> np.uint64(31)))
 
 
-class WithoutFold(Source):
-    """A source without the rows of one fold.
-
-    Parameters
-    ----------
-    source
-        All rows.
-    folds
-        Which fold a row belongs to.
-    fold
-        The fold to leave out, by its number.
-    """
+class WithoutFold(SourceView):
+    """A source without the rows of one fold."""
 
     def __init__(self, source: Source, folds: Folds, fold: int) -> None:
-        self.source, self.folds, self.fold = source, folds, fold
-        self.schema = source.schema
-        self.available = source.schema.names
-        self.n_rows = source.n_rows  # more than there are: whoever asks wants to know how big it is
-        self.rereadable = source.rereadable
-        self.description = source.description
+        super().__init__(source)  # of more rows than there are: `n_rows` tells how big it is
+        self.folds, self.fold = folds, fold
 
     def only(self, columns: Sequence[str]) -> Source:
         """Return the source with these of its columns."""

@@ -35,25 +35,13 @@ class Lookup(NamedTuple):
 
 
 class Codebook:
-    """The values of one categorical column and their codes.
+    """The values of one categorical column, of a canonical Arrow type, and their codes.
 
-    Parameters
-    ----------
-    name
-        Name of the column, for messages.
-    kind
-        Canonical Arrow type of the values.
-    values
-        Values known from the start, coded 0, 1, 2 …
-    fixed
-        Whether the book is closed: other values are then UNSEEN.
-    null_values
-        Strings that mean missing.
+    `values` are known from the start, coded 0, 1, 2 …; where the book is `fixed`, others are
+    UNSEEN.
 
-    Notes
-    -----
-    Several threads may look up at once. Codes only ever get added, so a code once handed out
-    stays right, whatever the threads' order; the final domain is sorted.
+    Several threads may look up at once. Codes only ever get added, so a code once handed out stays
+    right, whatever the threads' order; the final domain is sorted.
     """
 
     def __init__(
@@ -80,10 +68,7 @@ class Codebook:
     def widen(self, kind: pa.DataType) -> None:
         """Make room for values of another type: any after nulls, floats after integers.
 
-        Raises
-        ------
-        SchemaError
-            When values of that type cannot stand beside those known; a closed book only checks.
+        Raises SchemaError when they cannot stand beside those known; a closed book only checks.
         """
         if kind != self.kind:
             common = common_type(self.name, self.kind, kind)
@@ -158,14 +143,9 @@ class Codebook:
 
 
 class BinBook:
-    """The bins of a numeric column; a book that is closed from the start.
+    """The bins of a numeric column, a book that is closed from the start.
 
-    Parameters
-    ----------
-    name
-        Name of the column, for messages.
-    cuts
-        Ascending cut points: code k is the bin (cuts[k - 1], cuts[k]].
+    Code k is the bin (cuts[k - 1], cuts[k]]; cut points are ascending.
     """
 
     fixed = True
@@ -185,13 +165,7 @@ class BinBook:
 def open_book(
     name: str, kind: pa.DataType, declared: pa.Array | None, null_values: Iterable[str]
 ) -> Codebook:
-    """Return the codebook to learn a column of this type with, closed where values are declared.
-
-    Raises
-    ------
-    SchemaError
-        When the declared values cannot stand in such a column.
-    """
+    """Return the codebook to learn a column of this type with, closed where values are declared."""
     canonical = value_type(name, kind)
     if declared is None:
         return Codebook(name, canonical, null_values=null_values)
@@ -205,10 +179,7 @@ def closed_book(
 ) -> Codebook:
     """Return the codebook of a learned domain for a column of this type.
 
-    Raises
-    ------
-    SchemaError
-        When the column was of another type when it was learned.
+    Raises SchemaError when the column was of another type when it was learned.
     """
     own = value_type(name, kind)
     try:

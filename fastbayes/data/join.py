@@ -11,17 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from fastbayes.core.errors import DataError, SchemaError
-from fastbayes.data.segments import Segment, Source, combine
+from fastbayes.data.segments import Segment, Source, SourceView, combine
 
 
 def to_array(name: str, values: Any) -> pa.Array:
-    """Return labels or weights as one Arrow array, categories kept.
-
-    Raises
-    ------
-    SchemaError
-        When the values are of several types or cannot be held in one column.
-    """
+    """Return labels or weights as one Arrow array, categories kept."""
     if isinstance(values, pa.ChunkedArray):
         return combine(values.chunks) if values.num_chunks else pa.array([], values.type)
     if isinstance(values, pa.Array):
@@ -49,16 +43,8 @@ def to_array(name: str, values: Any) -> pa.Array:
         ) from error
 
 
-class Joined(Source):
-    """A source with further columns, given row by row from memory.
-
-    Parameters
-    ----------
-    source
-        A source held in memory, so that rows have a position.
-    columns
-        Arrow arrays by name, as long as the source.
-    """
+class Joined(SourceView):
+    """A source held in memory with further columns, Arrow arrays as long as it."""
 
     in_memory = True
 
@@ -68,21 +54,16 @@ class Joined(Source):
                 f"{source.description} is read as a stream: name a column of it instead of "
                 "passing an array of labels or weights"
             )
-        self.source = source
+        super().__init__(source)
         self.columns = dict(columns)
-        self.n_rows = source.n_rows
-        self.rereadable = source.rereadable
-        self.description = source.description
-        schema = source.schema
         for name, column in self.columns.items():
             if len(column) != self.n_rows:
                 raise DataError(
                     f"{name!r} has {len(column)} entries, but there are {self.n_rows} rows"
                 )
-            if name in schema.names:
+            if name in self.schema.names:
                 raise SchemaError(f"there is a column {name!r} already; rename the array")
-            schema = schema.append(pa.field(name, column.type))
-        self.schema = schema
+            self.schema = self.schema.append(pa.field(name, column.type))
 
     def segments(self, block_rows: int) -> Iterator[Segment]:
         """Return the segments of the source with the columns beside them."""
@@ -100,27 +81,16 @@ class Joined(Source):
             yield pa.RecordBatch.from_arrays([*batch.columns, *beside], names=names)
 
 
-class Renamed(Source):
-    """A source whose columns go by other names, position by position.
-
-    Parameters
-    ----------
-    source
-        The source.
-    names
-        As many names as it has columns.
-    """
+class Renamed(SourceView):
+    """A source whose columns go by other names, position by position."""
 
     def __init__(self, source: Source, names: Sequence[str]) -> None:
-        self.source = source
+        super().__init__(source)
         self.names = list(names)
         self.schema = pa.schema(
             [field.with_name(n) for field, n in zip(source.schema, self.names, strict=True)]
         )
-        self.n_rows = source.n_rows
         self.in_memory = source.in_memory
-        self.rereadable = source.rereadable
-        self.description = source.description
 
     def segments(self, block_rows: int) -> Iterator[Segment]:
         """Return the segments of the source under the new names."""

@@ -63,19 +63,10 @@ def find_files(
 ) -> tuple[list[DataFile], str]:
     """Return the files that `source` names, and a description for messages.
 
-    Parameters
-    ----------
-    source : str, os.PathLike or sequence of these
-        A file, a directory (searched through; names that begin with "." or "_" are ignored,
-        `key=value` directories are columns), a glob (`**` too), or a URI of one of these.
-    filesystem : pyarrow or fsspec file system, optional
-    on_error : callable, optional
-        Gets the error of each file that is empty or not recognised, which is left out then.
-
-    Raises
-    ------
-    DataError
-        Names the path that does not exist, is empty or matches nothing.
+    A path or a sequence of paths: a file, a directory (searched through; names that begin with "."
+    or "_" are ignored, `key=value` directories are columns), a glob (`**` too), or a URI of one of
+    these. `on_error` gets the error of each file that is empty or not recognised, which is left out
+    then. Raises DataError for a path that does not exist, is empty or matches nothing.
     """
     listed = [source] if isinstance(source, str | os.PathLike) else list(source)
     for item in listed:

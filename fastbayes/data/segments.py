@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,19 @@ Read = Callable[[], Iterator[pa.RecordBatch]]
 OnError = Callable[[DataError], object]
 
 
+class Place(NamedTuple):
+    """Where a batch stands, for messages."""
+
+    origin: str
+    first_row: int
+
+    def row(self, index: int) -> str:
+        """Return the words for the row at `index` of the batch."""
+        known = self.first_row >= 0
+        row = f"row {self.first_row + index}" if known else f"row {index} of a batch"
+        return f"{row} of {self.origin}" if self.origin else row
+
+
 @dataclass(frozen=True)
 class Segment:
     """A stretch of consecutive rows that one worker reads.
@@ -42,20 +55,17 @@ class Segment:
     n_rows: int | None
     read: Read = field(repr=False, compare=False)
 
+    def place(self, done: int) -> Place:
+        """Return where the rows stand that come after so many of the segment."""
+        return Place(self.origin, self.first_row + done if self.first_row >= 0 else -1)
+
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Decode the rows, in the calling thread; to be called once.
 
-        Returns
-        -------
-        iterator of RecordBatch
-            All but the last have exactly `block_rows` rows; none is empty. Dictionary indices of
-            a damaged Parquet file may lie outside the dictionary: who does not hand them to an
-            encoder, which checks them, calls `sound`.
-
-        Raises
-        ------
-        DataError
-            Names the file and, where known, column, row and remedy.
+        All batches but the last have exactly `block_rows` rows; none is empty. Dictionary indices
+        of a damaged Parquet file may lie outside the dictionary: who does not hand them to an
+        encoder, which checks them, calls `sound`. A DataError names the file and, where known,
+        column, row and remedy.
         """
         return self.read()
 
@@ -90,26 +100,29 @@ class Source(ABC):
     def segments(self, block_rows: int) -> Iterator[Segment]:
         """Return the segments in order; whoever iterates drives the reading.
 
-        Parameters
-        ----------
-        block_rows : int
-            Rows of every batch but the last of a segment.
-
-        Raises
-        ------
-        DataError
-            If a one-shot source is scanned a second time.
+        Every batch of a segment but the last has `block_rows` rows. Raises DataError where a
+        one-shot source is scanned a second time.
         """
 
     def only(self, columns: Sequence[str]) -> Source:
-        """Return a source of the same rows that has these of its columns, if not all of them.
-
-        Parameters
-        ----------
-        columns : sequence of str
-            Names of selected columns.
-        """
+        """Return a source of the same rows that has these of its columns, if not all of them."""
         return self
+
+
+class SourceView(Source):
+    """The rows of another source, some of them or changed; a subclass gives its segments."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.schema = source.schema
+        self.n_rows = source.n_rows
+        self.rereadable = source.rereadable
+        self.description = source.description
+
+    @property
+    def available(self) -> Sequence[str]:  # type: ignore[override]
+        """Names of all columns."""
+        return list(self.schema.names)
 
 
 @contextmanager

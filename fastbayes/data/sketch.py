@@ -38,19 +38,11 @@ class Profile(NamedTuple):
 class ValueSketch:
     """Class weights of the values of a numeric column, in bounded memory.
 
-    Parameters
-    ----------
-    limit
-        Entries (cell and class) to keep at most.
-    few
-        Entries to keep as long as all rows together weigh no more than that.
-
-    Notes
-    -----
-    The cells are as small as the limit allows: the values of a cell agree in all but the lowest
-    `shift` bits of their order-preserving integers, and `shift` is the least one for which there
-    are not too many entries. That depends on the rows as a set and on nothing else, so they
-    may come in any order and batches, and sketches add in any order, to the same bits.
+    At most `limit` entries (cell and class) are kept, or `few` as long as all rows together weigh
+    no more than that. The cells are as small as the limit allows: the values of a cell agree in all
+    but the lowest `shift` bits of their order-preserving integers, and `shift` is the least one for
+    which there are not too many entries. That depends on the rows as a set and on nothing else, so
+    they may come in any order and batches, and sketches add in any order, to the same bits.
     """
 
     def __init__(self, limit: int = LIMIT, few: int = FEW_ROWS) -> None:
@@ -67,16 +59,8 @@ class ValueSketch:
     ) -> None:
         """Add a block of rows; NaN is left out.
 
-        Parameters
-        ----------
-        values
-            (n_rows,) finite numbers or NaN.
-        labels
-            (n_rows,) class codes.
-        weight
-            (n_rows,) weights up to `GREATEST_WEIGHT`, as `split` gives them.
-        cells
-            Rows x columns of the whole job: whether compiling pays is decided at the first block.
+        Weights are as `split` gives them, up to `GREATEST_WEIGHT`. `cells` are the rows x columns
+        of the whole job: whether compiling pays is decided at the first block.
         """
         if self._cells is None:
             self._cells = dispatch.load("sketch", cells).SketchEntries(self.limit, self.few)
@@ -103,15 +87,8 @@ class ValueSketch:
         return int(self._cells.shift)
 
     def profile(self, classes: NDArray[np.intp]) -> Profile:
-        """Return the cells of the column with the weights of the classes.
+        """Return the cells of the column with the weights of these classes, by their codes.
 
-        Parameters
-        ----------
-        classes
-            (n_classes,) class codes in the order of the columns of the profile.
-
-        Notes
-        -----
         There are at most `MOST_WEIGHTS` weights: of hundreds of classes, the cells are larger.
         """
         whole = NONE if self._cells is None else self._cells.entries()

@@ -77,10 +77,8 @@ def check_names(names: Sequence[str], where: str) -> None:
 def select(schema: pa.Schema, columns: Sequence[str] | None, where: str) -> pa.Schema:
     """Return the schema of `columns`, in their order; None means all.
 
-    Raises
-    ------
-    SchemaError
-        For an unknown column (names close ones and those there are), or one named twice.
+    Raises SchemaError for an unknown column (names close ones and those there are), or one named
+    twice.
     """
     check_names(schema.names, where)
     if columns is None:
@@ -109,17 +107,9 @@ def unknown_column(name: str, names: Sequence[str], where: str) -> str:
 def unify_schemas(parts: Iterable[tuple[str, pa.Schema]], strict: bool) -> pa.Schema:
     """Unify the schemas of several files; the columns of the first are the contract.
 
-    Parameters
-    ----------
-    parts : iterable of (origin, schema)
-    strict : bool
-        Whether a column that only a later file has is an error, or ignored since the caller
-        named the columns it wants.
-
-    Raises
-    ------
-    SchemaError
-        Names the file and the column, or both files and both types.
+    A column that only a later file has is an error where that is `strict`, else ignored since the
+    caller named the columns it wants. A SchemaError names the file and the column, or both files
+    and both types.
     """
     iterator = iter(parts)
     first, schema = next(iterator)

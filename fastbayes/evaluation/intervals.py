@@ -23,33 +23,13 @@ class Interval(NamedTuple):
 
 
 def mean_interval(values: Floats, confidence: float, overlap: float = 0.0) -> Interval:
-    """Return the mean over the last axis, and its interval by Student's t.
+    """Return the mean over the last axis of (..., J) figures, and its interval by Student's t.
 
-    Parameters
-    ----------
-    values
-        (..., J) figures of J repeats; NaN makes the mean NaN.
-    confidence
-        Between 0 and 1.
-    overlap
-        Correlation of two repeats, below 1: of those that test on random rows of the same source,
-        the share of rows that are tested on.
-
-    Returns
-    -------
-    Interval
-        Each (...,). One repeat has no interval.
-
-    Notes
-    -----
-    Where two figures have the correlation r, the mean of J of them has the variance
-    s^2 (1/J + r/(1 - r)), s^2 being the variance seen among them, 1 - r of their own (Nadeau and
-    Bengio 2003, whose r is the share of test rows too). Without the correction repeats on the same
-    rows look surer than they are.
-
-    References
-    ----------
-    Nadeau, Bengio (2003), Inference for the generalization error, Machine Learning 52.
+    Figures of two repeats have the correlation `overlap`, below 1: of repeats that test on random
+    rows of the same source, the share of rows that are tested on. The mean of J figures then has
+    the variance s^2 (1/J + r/(1 - r)), s^2 being the variance seen among them, 1 - r of their own
+    (Nadeau and Bengio 2003, Inference for the generalization error, Machine Learning 52). Without
+    the correction repeats on the same rows look surer than they are. One repeat has no interval.
     """
     repeats = values.shape[-1]
     mean = values.mean(axis=-1)
@@ -61,13 +41,7 @@ def mean_interval(values: Floats, confidence: float, overlap: float = 0.0) -> In
 
 
 def check_confidence(confidence: Any) -> float:
-    """Return the confidence of an interval as a number.
-
-    Raises
-    ------
-    ValueError
-        When it does not lie between 0 and 1.
-    """
+    """Return the confidence of an interval, which lies between 0 and 1, as a number."""
     if isinstance(confidence, bool) or not isinstance(confidence, (int, float, np.number)):
         raise ValueError(f"confidence={confidence!r}: use a number between 0 and 1, such as 0.95")
     if not 0 < confidence < 1:
@@ -76,22 +50,8 @@ def check_confidence(confidence: Any) -> float:
 
 
 def t_quantile(p: float, df: float) -> float:
-    """Return the quantile of Student's t distribution.
+    """Return t with P(T <= t) = p, 1/2 <= p < 1, of Student's t distribution.
 
-    Parameters
-    ----------
-    p
-        Probability, 1/2 <= p < 1: the distribution is symmetric.
-    df
-        Degrees of freedom, above 0.
-
-    Returns
-    -------
-    float
-        t with P(T <= t) = p.
-
-    Notes
-    -----
     P(|T| <= t) = I_y(1/2, df/2) with y = t^2/(df + t^2), the incomplete beta function (Abramowitz,
     Stegun 1964, 26.7.1), which rises with y: y is found by halving.
     """
@@ -107,22 +67,8 @@ def t_quantile(p: float, df: float) -> float:
 
 
 def incomplete_beta(a: float, b: float, x: float) -> float:
-    """Return the regularised incomplete beta function I_x(a, b).
+    """Return the regularised incomplete beta function I_x(a, b), a and b above 0.
 
-    Parameters
-    ----------
-    a, b
-        Above 0.
-    x
-        From 0 to 1.
-
-    Returns
-    -------
-    float
-        From 0 to 1.
-
-    Notes
-    -----
     The continued fraction of Abramowitz, Stegun 1964, 26.5.8, by Lentz's method; it converges fast
     below (a + 1)/(a + b + 2), and I_x(a, b) = 1 - I_(1-x)(b, a) is used above.
     """

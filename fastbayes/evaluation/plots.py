@@ -14,15 +14,7 @@ from fastbayes.core.files import atomic, check_target
 def figure(instead: str) -> tuple[Any, Any]:
     """Return a new figure and its axes; no window, and no state of pyplot, is touched.
 
-    Parameters
-    ----------
-    instead
-        What to use without matplotlib.
-
-    Raises
-    ------
-    FastBayesError
-        When matplotlib is not installed; the message names the extra.
+    Without matplotlib FastBayesError names the extra, and what to use `instead`.
     """
     try:
         matplotlib: Any = importlib.import_module("matplotlib.figure")
@@ -37,21 +29,8 @@ def figure(instead: str) -> tuple[Any, Any]:
 def check_picture(path: str | os.PathLike[str], made: Any, *, force: bool) -> None:
     """Raise unless a figure may be written to a file: before long work, not after it.
 
-    Parameters
-    ----------
-    path
-        The file; its suffix says the format, such as .png, .svg or .pdf.
-    made
-        A figure.
-    force
-        Whether to replace a file that is there.
-
-    Raises
-    ------
-    DataError
-        When the file exists and `force` is not set, or it cannot be made.
-    ValueError
-        When matplotlib does not know the format.
+    The suffix says the format: ValueError where matplotlib does not know it, DataError where the
+    file exists without `force`, or cannot be made.
     """
     if Path(path).suffix[1:].lower() not in made.canvas.get_supported_filetypes():
         raise ValueError(
@@ -62,24 +41,7 @@ def check_picture(path: str | os.PathLike[str], made: Any, *, force: bool) -> No
 
 
 def written(made: Any, path: str | os.PathLike[str] | None, *, force: bool) -> Any:
-    """Return a figure, once it is written to a file where there is a path.
-
-    Parameters
-    ----------
-    made
-        The figure.
-    path
-        The file; its suffix says the format, such as .png, .svg or .pdf.
-    force
-        Whether to replace a file that is there.
-
-    Raises
-    ------
-    DataError
-        When the file exists and `force` is not set, or it cannot be written.
-    ValueError
-        When matplotlib does not know the format.
-    """
+    """Return a figure, once it is written to a file where there is a path; see `check_picture`."""
     if path is not None:
         check_picture(path, made, force=force)
         with atomic(path, force=force) as temporary:

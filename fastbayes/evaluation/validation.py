@@ -143,30 +143,10 @@ def evaluate_probabilities(
     loss: Any = None,
     weight: ArrayLike | None = None,
 ) -> Evaluation:
-    """Return how good probabilities are.
+    """Return how good probabilities are, (n_rows, n_classes), of rows of known class codes.
 
-    Parameters
-    ----------
-    proba
-        (n_rows, n_classes) probabilities that sum to 1.
-    y_codes
-        (n_rows,) positions of the true classes in `classes`.
-    classes
-        (n_classes,) labels.
-    loss
-        Whatever `decisions.loss_matrix` takes; None: every mistake costs 1.
-    weight
-        (n_rows,) finite and not negative; a row of weight w counts as w rows.
-
-    Returns
-    -------
-    evaluation
-        All figures at once.
-
-    Raises
-    ------
-    DataError
-        No rows, or a value that is no probability, class or weight; names the row.
+    `loss` and `weight` are those of `Evaluator`. Raises DataError when there are no rows, or a
+    value is no probability, class or weight; it names the row.
     """
     evaluator = Evaluator(classes, loss=loss)
     evaluator.update(proba, y_codes, weight)
@@ -176,14 +156,8 @@ def evaluate_probabilities(
 class Evaluator:
     """An evaluation in the making: update with batches, merge with others, read the result.
 
-    Parameters
-    ----------
-    classes
-        (n_classes,) labels.
-    loss
-        Whatever `decisions.loss_matrix` takes; None: every mistake costs 1.
-    ranks
-        Whether to keep what the AUC needs, which is then NaN otherwise.
+    `loss` is whatever `decisions.loss_matrix` takes, None: every mistake costs 1. Without `ranks`
+    the AUC is NaN.
 
     Examples
     --------
@@ -213,21 +187,10 @@ class Evaluator:
         return float(self._confusion.sum())
 
     def update(self, proba: ArrayLike, y: ArrayLike, weight: ArrayLike | None = None) -> None:
-        """Add a batch of rows.
+        """Add (n_rows, n_classes) probabilities, class codes and weights, each 1 by default.
 
-        Parameters
-        ----------
-        proba
-            (n_rows, n_classes) probabilities that sum to 1.
-        y
-            (n_rows,) positions of the true classes.
-        weight
-            (n_rows,) finite and not negative; None: 1 each.
-
-        Raises
-        ------
-        DataError
-            A value that is no probability, class or weight; names the row, and adds nothing.
+        Raises DataError at a value that is no probability, class or weight; it names the row, and
+        adds nothing.
         """
         p, truth, w = self._check(proba, y, weight)
         rows = np.arange(len(p))
@@ -260,18 +223,7 @@ class Evaluator:
             self._ranks.update(p, truth, w)
 
     def merge(self, other: Evaluator) -> None:
-        """Add the rows that another evaluator of the same classes and loss has seen.
-
-        Parameters
-        ----------
-        other
-            Left as it is.
-
-        Raises
-        ------
-        DataError
-            Its classes or its loss differ.
-        """
+        """Add the rows that another evaluator has seen, of the same classes and loss."""
         if not np.array_equal(self._classes, other._classes):
             raise DataError("evaluations of different classes do not merge: evaluate both anew")
         if not np.array_equal(self._loss, other._loss):
@@ -283,18 +235,7 @@ class Evaluator:
         self._ranks.merge(other._ranks)
 
     def result(self) -> Evaluation:
-        """Return the figures of all rows so far.
-
-        Returns
-        -------
-        evaluation
-            A value; further updates do not change it.
-
-        Raises
-        ------
-        DataError
-            There are no rows, or all weights are zero.
-        """
+        """Return the figures of all rows so far, a value; DataError where there are none."""
         total = self.n_rows
         if not total > 0:
             raise DataError("nothing to evaluate: there are no rows, or all weights are zero")

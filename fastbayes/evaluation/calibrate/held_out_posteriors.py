@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS, Batch
 from fastbayes.core.errors import DataError, FastBayesWarning, SchemaError
-from fastbayes.core.schema import Schema
 from fastbayes.data.encode import Encoder
 from fastbayes.data.folds import FoldsByPlace
 from fastbayes.evaluation.calibrate.posterior_maps import Scan
@@ -21,6 +20,7 @@ from fastbayes.evaluation.validate.scoring import (
     Contestant,
     Fitted,
     Parts,
+    domains_of,
     fitted_without_folds,
     parts_of,
     scores,
@@ -89,25 +89,10 @@ class HeldOut(NamedTuple):
 def held_out(
     model: Any, source: Any, target: str, weight: str | None, validation: str, folds: int
 ) -> HeldOut:
-    """Return what scores rows by models like this one that had not seen them.
+    """Return what scores the rows of an open source by models like a fitted one without them.
 
-    Parameters
-    ----------
-    model
-        The model, fitted to the rows.
-    source
-        An open source of the rows.
-    target, weight
-        The columns of classes and of weights.
-    validation
-        "leave_one_out"; "k_fold"; or "auto", the first where the model has it.
-    folds
-        Number of folds.
-
-    Raises
-    ------
-    SchemaError
-        When leave-one-out is asked of a model that has none.
+    `validation` is "leave_one_out"; "k_fold"; or "auto", the first where the model has it. Raises
+    SchemaError when leave-one-out is asked of a model that has none.
     """
     if validation != "k_fold":
         try:
@@ -117,37 +102,24 @@ def held_out(
                 raise
             logger.info("held out by k-fold: %s", error)
         else:
-            return one_by_one(scorer, model.schema_, source, target, weight, model.threads)
+            schema, n_classes = model.schema_, len(model.schema_.classes)
+            encoder = Encoder.applying_to(schema, source.schema, target=target, weight=weight)
+            encoder.expect(source.n_rows)
+            alone = [LogPosteriors(scorer)]
+            scan = scan_of(source, parts_of(encoder), alone, n_classes, model.threads)
+            return HeldOut("leave_one_out", scorer.fixed, scan)
     return by_folds(model, source, target, weight, folds)
-
-
-def one_by_one(
-    scorer: Any,
-    schema: Schema,
-    source: Any,
-    target: str,
-    weight: str | None,
-    threads: int | None,
-) -> HeldOut:
-    """Return what scores each row without itself."""
-    encoder = Encoder.applying_to(schema, source.schema, target=target, weight=weight)
-    encoder.expect(source.n_rows)
-
-    alone = [LogPosteriors(scorer)]
-    scan = scan_of(source, parts_of(encoder), alone, len(schema.classes), threads)
-    return HeldOut("leave_one_out", scorer.fixed, scan)
 
 
 def by_folds(model: Any, source: Any, target: str, weight: str | None, folds: int) -> HeldOut:
     """Return what scores each fold by a model without it."""
     schema = model.schema_
-    domains = {f.name: f.values for f in schema.categorical if f.cuts is None and not f.void}
     learning = partial(
         Encoder.learning,
         source.schema,
         target,
         weight=weight,
-        domains={**domains, target: schema.classes},
+        domains=domains_of(schema, target),
         categorical=[f.name for f in schema.categorical if f.cuts is None],
         missing=model._counts_missing,
     )
@@ -183,16 +155,9 @@ def scan_of(
 
 
 def held_out_of_arrays(model: Any, X: Any, y: Any, sample_weight: Any, folds: int) -> HeldOut:
-    """Return what scores each fold of an array by a model without it.
+    """Return what scores each fold of rows, as a drop-in's `fit` takes them, by a model without it.
 
-    Parameters
-    ----------
-    model
-        A drop-in, fitted to the rows.
-    X, y, sample_weight
-        The rows, as its `fit` takes them.
-    folds
-        Number of folds: each k rows in succession fall into k folds, in random order.
+    Each k rows in succession fall into k folds, in random order.
     """
     X, y = split_target(X, y)
     y, X = check_labels(model, y), check_features(model, X, reset=False)

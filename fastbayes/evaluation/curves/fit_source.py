@@ -27,21 +27,10 @@ def fit_source(
     filesystem: Any = None,
     progress: Progress | None = None,
 ) -> None:
-    """Fit a model as its `fit` does, in as many scans as that takes.
+    """Fit a model as its `fit` does, to data that are read as `count` reads them.
 
-    Parameters
-    ----------
-    model
-        A classifier of tables, or one that is `Calibrated`; it is fitted.
-    source, target, sample_weight, columns, null_values, filesystem, progress
-        As in `count`.
-
-    Raises
-    ------
-    ValueError
-        When a parameter of the model cannot be used.
-    DataError, MemoryLimitError
-        As `count` and the model's `fit` do.
+    The model is a classifier of tables, or one that is `Calibrated`. Raises what `count` and the
+    model's `fit` do.
     """
     model._check_parameters()
     calibrated, model = model, model.unfitted() if isinstance(model, Calibrated) else model
@@ -72,16 +61,7 @@ def fit_rows(
 ) -> Any:
     """Return a classifier of tables, once it is fitted to rows that are open.
 
-    Parameters
-    ----------
-    model
-        The classifier.
-    rows
-        A source of the rows.
-    learning
-        Gives an encoder of them, as `Encoder.learning` does; takes `cuts`.
-    progress
-        As in `count`.
+    `learning` gives an encoder of them, as `Encoder.learning` does; it takes `cuts`.
     """
     model._check_parameters()
     stats = model._scanned(model._scans(rows, learning, progress=progress))

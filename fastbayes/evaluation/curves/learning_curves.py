@@ -2,22 +2,59 @@
 
 from __future__ import annotations
 
+import copy
+import logging
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from itertools import accumulate
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from fastbayes.core.errors import DataError, SchemaError
-from fastbayes.data.draws import Draw
-from fastbayes.evaluation.curves.curve_models import SampledRows, check_suits, learners
-from fastbayes.evaluation.curves.curve_runner import CurveRunner, census_of
+from fastbayes.core.batch import BLOCK_ROWS
+from fastbayes.core.errors import (
+    DataError,
+    FastBayesError,
+    FastBayesWarning,
+    MemoryLimitError,
+    SchemaError,
+)
+from fastbayes.core.schema import Schema
+from fastbayes.data.columns import floats
+from fastbayes.data.draws import Census, Draw, Drawn, Increments, takers
+from fastbayes.data.encode import Encoder, Place
+from fastbayes.data.memory import TableSource
+from fastbayes.data.segments import Segment, Source, combine
+from fastbayes.evaluation.calibrate.calibration import Calibrated
 from fastbayes.evaluation.curves.curve_table import METRICS, LearningCurve
+from fastbayes.evaluation.curves.fit_source import fit_rows
 from fastbayes.evaluation.intervals import check_confidence
+from fastbayes.evaluation.validate.comparison import enter, named_models
+from fastbayes.evaluation.validate.scoring import (
+    Contestant,
+    Fitted,
+    Part,
+    ScoredBlock,
+    applying,
+    check_rereadable,
+    domains_of,
+    learns_by_subtraction,
+    scores,
+)
+from fastbayes.evaluation.validation import Evaluator
+from fastbayes.models.estimator.base import Classifier
+from fastbayes.models.registry import candidates
 from fastbayes.scan import engine
-from fastbayes.scan.counting import opened_to_learn
-from fastbayes.scan.engine import Progress
+from fastbayes.scan.counting import Opened, opened_to_learn
+from fastbayes.scan.discretization import numeric_cuts
+from fastbayes.scan.engine import Progress, encoded_blocks
+from fastbayes.statistics.bundle import Statistics
 
 # Rows kept to test on unless told: a fifth, but no more than say all that is to be said.
 TEST_SHARE, MOST_TEST_ROWS = 0.2, 100_000
@@ -136,11 +173,7 @@ def learning_curve(
         null_values=null_values,
         filesystem=filesystem,
     )
-    if not opened.source.rereadable:
-        raise SchemaError(
-            f"{opened.source.description} can be read only once, but learning_curve reads it for "
-            "every repeat: pass a table or a path"
-        )
+    check_rereadable(opened.source, "learning_curve reads it for every repeat")
     given: dict[str, Any] = {"threads": threads, "memory_limit": memory_limit}
     told = {"missing": missing, "discretize": discretize}
     limits = {name: value for name, value in given.items() if value is not None}
@@ -240,3 +273,483 @@ def _sizes(sizes: Any, n_rows: int, n_test: int) -> NDArray[np.int64]:
             )
         found.add(n)
     return np.array(sorted(found), np.int64)
+
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Learner:
+    """A model of a learning curve.
+
+    name   in the table
+    make   returns it unfitted
+    way    what it learns from: "counts", of which each size is the sum of the last and an
+           increment; "rows" of tables; or "arrays", as estimators of scikit-learn do
+    warm   whether it goes on from the coefficients of the size before
+    """
+
+    name: str
+    make: Callable[[], Any]
+    way: str
+    warm: bool = False
+
+
+def learners(
+    models: Any, opened: Opened, told: Mapping[str, Any], limits: Mapping[str, Any]
+) -> list[Learner]:
+    """Return the models that are to learn.
+
+    Those given by name have those parameters `told` that they know, and every model the `limits` of
+    threads and memory that the caller sets. Raises ValueError when a model is unknown or stands
+    twice, or has no probabilities.
+    """
+    found: dict[str, Learner] = {}
+    for name, model in named_models(models):
+        if isinstance(model, str):
+            if model not in (known := candidates()):
+                raise ValueError(f"models: {model!r} is not available; there are {list(known)}")
+            name, model = name or model, _named(model, told)
+        if isinstance(model, type) or not hasattr(model, "fit"):
+            raise ValueError(f"models: {model!r} is neither a name nor an unfitted model")
+        if not hasattr(model, "predict_proba"):
+            raise ValueError(
+                f"models: {type(model).__name__} has no predict_proba, which a log-loss takes: "
+                "give a model of probabilities"
+            )
+        ours = isinstance(model, (Classifier, Calibrated))
+        name = str(name or (repr(model) if ours else type(model).__name__))
+        enter(found, name, _learner(name, model, opened, limits))
+    return list(found.values())
+
+
+def _named(name: str, told: Mapping[str, Any]) -> Any:
+    """Return the unfitted model that goes by a name."""
+    entry, candidate = candidates()[name]
+    model = entry.make(candidate)
+    has = model.get_params(deep=False)
+    if candidate.bins and "discretize" not in has:
+        if not (told["discretize"] == "mdl" or isinstance(told["discretize"], Mapping)):
+            raise ValueError(
+                f"models: {name!r} is cut by discretize='mdl' or at points of your own, "
+                f"not by {told['discretize']!r}"
+            )
+        model.set_params(numeric=told["discretize"])
+    return model.set_params(**_those(model, told))
+
+
+def _those(model: Any, told: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of some parameters that a model has."""
+    has = model.get_params(deep=False)
+    return {name: value for name, value in told.items() if name in has}
+
+
+def _learner(name: str, model: Any, opened: Opened, limits: Mapping[str, Any]) -> Learner:
+    if isinstance(model, Calibrated):
+        model._check_parameters()
+        inner = _learner(name, model.unfitted(), opened, limits)
+        params = model.get_params(deep=False)
+        return Learner(name, lambda: Calibrated(**{**params, "model": inner.make()}), "rows")
+    if not isinstance(model, Classifier):
+        return Learner(name, partial(_unfitted, model), "arrays", _wants_warm(model))
+    more = _those(model, limits)
+    if warm := "warm_start" in model.get_params(deep=False):
+        more["warm_start"] = True  # the optimum is the same, and near
+    make = partial(type(model), **{**model.get_params(deep=False), **more})
+    make()._check_parameters()
+    by_counts = hasattr(model, "fit_statistics") and learns_by_subtraction(
+        make(), opened.learning()
+    )
+    return Learner(name, make, "counts" if by_counts else "rows", warm)
+
+
+def _unfitted(model: Any) -> Any:
+    """Return an estimator with the parameters of another, unfitted."""
+    if not hasattr(model, "get_params"):
+        return copy.deepcopy(model)
+    return type(model)(**copy.deepcopy(model.get_params(deep=False)))
+
+
+def _wants_warm(model: Any) -> bool:
+    # A warm forest would keep its old trees: only who asks for it gets it.
+    return bool(getattr(model, "warm_start", False))
+
+
+class SampledRows(NamedTuple):
+    """Rows of which models learn, and how they are read.
+
+    opened    all rows
+    schema    of all rows: classes and domains
+    learning  gives an encoder that learns, with the classes and domains of all rows declared
+    """
+
+    opened: Opened
+    schema: Schema
+    learning: Callable[..., Encoder]
+
+    @classmethod
+    def declared(cls, opened: Opened, schema: Schema) -> SampledRows:
+        """Return rows whose classes and domains are those of a schema, however few are read."""
+        domains = domains_of(schema, str(opened.target))
+        return cls(opened, schema, partial(opened.learning, domains=domains))
+
+    def cut(self, model: Any) -> Callable[..., Encoder]:
+        """Return what gives encoders for a model whose cut points are given, if it has any."""
+        if (to_cut := model._to_cut(self.learning())) is None:
+            return self.learning
+        return partial(self.learning, cuts=numeric_cuts(self.opened.source, *to_cut))
+
+
+def from_counts(model: Any, stats: Statistics) -> Any:
+    """Return a model fitted to statistics that hold what it needs, and may hold more."""
+    own = replace(stats, parts={name: stats.parts[name] for name in model._statistics})
+    return model.fit_statistics(own)
+
+
+def from_rows(model: Any, rows: SampledRows, source: Source) -> Any:
+    """Return a model fitted to rows, with the classes and domains of all rows."""
+    if isinstance(model, Calibrated):
+        model._check_parameters()
+        inner = from_rows(model.unfitted(), rows, source)
+        return model.calibrate(inner, source, str(rows.opened.target), rows.opened.weight)
+    return fit_rows(model, source, rows.learning)
+
+
+class Arrays(NamedTuple):
+    """Rows as estimators of scikit-learn take them.
+
+    X       (n_rows, n_features) float64 where all columns are numeric, else a pandas frame
+    y       (n_rows,) labels
+    codes   (n_rows,) their positions among the classes
+    weight  (n_rows,); None where every row weighs 1
+    """
+
+    X: Any
+    y: NDArray[Any]
+    codes: NDArray[np.int64]
+    weight: Floats | None
+
+    @classmethod
+    def of(cls, table: pa.Table, rows: SampledRows) -> Arrays:
+        """Return the rows of a table, all of which have a class."""
+        encoder = applying(rows.opened, replace(rows.schema, features=()))
+        batches = [
+            encoded.batch
+            for segment in TableSource(table).segments(BLOCK_ROWS)
+            for _, encoded in encoded_blocks(segment, encoder)
+        ]
+        codes = np.concatenate([np.asarray(b.classes, np.int64) for b in batches])
+        weights = [b.weight for b in batches if b.weight is not None]
+        X = table.select(rows.schema.names)
+        if rows.schema.categorical:
+            try:
+                X = X.to_pandas()
+            except ImportError as error:
+                raise FastBayesError(
+                    "an estimator of scikit-learn gets categorical columns in a pandas frame: "
+                    "install pandas, or give a model of fastbayes"
+                ) from error
+        else:
+            X = np.column_stack([floats(combine(column.chunks)) for column in X.columns])
+        labels = rows.schema.class_labels
+        return cls(X, labels[codes], codes, np.concatenate(weights) if weights else None)
+
+    def first(self, n: int) -> Arrays:
+        """Return the first rows."""
+        return Arrays(
+            self.X[:n], self.y[:n], self.codes[:n], None if self.weight is None else self.weight[:n]
+        )
+
+    def fitted(self, model: Any) -> Any:
+        """Return an estimator fitted to the rows."""
+        more = {} if self.weight is None else {"sample_weight": self.weight}
+        model.fit(self.X, self.y, **more)
+        return model
+
+    def scored(self, model: Any, classes: NDArray[Any]) -> Evaluator:
+        """Return what an estimator makes of the rows; classes it has not seen have no chance."""
+        place = {label: i for i, label in enumerate(classes.tolist())}
+        proba = np.zeros((len(self.codes), len(classes)))
+        proba[:, [place[label] for label in np.asarray(model.classes_).tolist()]] = (
+            model.predict_proba(self.X)
+        )
+        found = Evaluator(classes, ranks=False)
+        found.update(proba, self.codes, self.weight)
+        return found
+
+
+def by_schema(
+    learners: Sequence[Learner], rows: SampledRows
+) -> Iterator[tuple[Callable[..., Encoder], list[Learner]]]:
+    """Yield the models that learn from the same counts, with what gives their encoders."""
+    groups: list[tuple[Schema, Callable[..., Encoder], list[Learner]]] = []
+    for learner in learners:
+        learning = rows.cut(learner.make())
+        schema = learning().schema()
+        for known, _, members in groups:
+            if known == schema:
+                members.append(learner)
+                break
+        else:
+            groups.append((schema, learning, [learner]))
+    for _, learning, members in groups:
+        yield learning, members
+
+
+def check_suits(learner: Learner, stats: Statistics) -> None:
+    """Raise SchemaError where a model wants rows to be read otherwise than all others."""
+    if learner.way == "arrays":
+        return
+    model = learner.make()
+    try:
+        Classifier._check_suits(model.unfitted() if isinstance(model, Calibrated) else model, stats)
+    except SchemaError as error:
+        raise SchemaError(
+            f"{learner.name}: {error}; all models read the rows alike, as learning_curve is told"
+        ) from error
+
+
+logger = logging.getLogger("fastbayes")
+
+# Cells of a sample that are held in memory rather than read again for every size.
+HELD_CELLS = 1 << 26
+
+At = tuple[int, int]  # a model and a size, by their places
+
+
+def census_of(opened: Opened, threads: int | None) -> Census:
+    """Return which rows have a class and a weight above 0, from one scan."""
+    full = opened.learning()
+    encoder = Encoder([], full.target, template=full.template, weight=full.weight)
+    encoder.expect(opened.source.n_rows)
+
+    def count(segment: Segment) -> tuple[int, int]:
+        done, kept = 0, 0
+        for rows in segment.batches():
+            at = takers(encoder, segment, done, rows)
+            done += rows.num_rows
+            kept += rows.num_rows if at is None else len(at)
+        return done, kept
+
+    workers = engine.resolved_threads(threads)
+    found = list(engine.in_order(count, opened.source.segments(BLOCK_ROWS), workers))
+    n_rows, kept = np.array([(0, 0), *found], np.int64).T
+    return Census(encoder, np.cumsum(kept), bool((n_rows == kept).all()))
+
+
+class Sample:
+    """One random order of the rows: samples from its front, `n_test` test rows from its end.
+
+    `census` tells which rows take part; `sizes` are those of the samples, ascending.
+    """
+
+    def __init__(
+        self, rows: SampledRows, census: Census, draw: Draw, sizes: NDArray[np.int64], n_test: int
+    ) -> None:
+        self.rows, self.sizes = rows, sizes
+        source = rows.opened.source
+        self.most, self.n_rows = int(sizes[-1]), census.n_rows
+        self.place = "place"
+        while self.place in source.schema.names:
+            self.place += "_"
+        self._source, self._census, self._draw = source, census, draw
+        self.n_test = n_test
+
+    def _drawn(self, least: int, most: int, column: str | None = None) -> Drawn:
+        return Drawn(self._source, self._census, self._draw, least, most, column)
+
+    def _held(self, n_rows: int) -> bool:
+        width = len(self._source.schema.names)
+        return self._source.in_memory or n_rows * width <= HELD_CELLS
+
+    @cached_property
+    def train_table(self) -> pa.Table:
+        """The largest sample, in order: its first rows are those of the smaller ones."""
+        return self._drawn(0, self.most, self.place).table()
+
+    @cached_property
+    def test_table(self) -> pa.Table:
+        """The rows to test on."""
+        return self._drawn(self.n_rows - self.n_test, self.n_rows, self.place).table()
+
+    @cached_property
+    def train_arrays(self) -> Arrays:
+        """The largest sample as estimators of scikit-learn take it."""
+        return Arrays.of(self.train_table, self.rows)
+
+    @cached_property
+    def test_arrays(self) -> Arrays:
+        """The rows to test on as estimators of scikit-learn take them."""
+        return Arrays.of(self.test_table, self.rows)
+
+    def of(self, size: int) -> Source:
+        """Return the rows of a sample."""
+        if not self._held(self.most):
+            return self._drawn(0, size)
+        return TableSource(self.train_table.slice(0, size), description=self._source.description)
+
+    @cached_property
+    def test(self) -> Source:
+        """The rows to test on, as a source."""
+        if not self._held(self.n_test):
+            return self._drawn(self.n_rows - self.n_test, self.n_rows)
+        return TableSource(self.test_table, description=self._source.description)
+
+    def counted(
+        self,
+        learning: Callable[..., Encoder],
+        names: Iterable[str],
+        limits: Mapping[str, Any],
+        progress: Progress | None = None,
+    ) -> list[Statistics]:
+        """Return the statistics of every sample: those of the last and of the rows beyond it.
+
+        Raises MemoryLimitError when the counts of all increments at once exceed the limit.
+        """
+        stats = engine.scan(
+            self._drawn(0, self.most, self.place),
+            learning(),
+            names,
+            folds=Increments(self.place, self.sizes),
+            progress=progress,
+            **limits,
+        )
+        return list(accumulate(stats.folds))
+
+
+class CurveRunner:
+    """Models that are fitted and tested, one random order of the rows after the other."""
+
+    def __init__(
+        self,
+        rows: SampledRows,
+        census: Census,
+        entered: Sequence[Learner],
+        sizes: NDArray[np.int64],
+        n_test: int,
+        limits: Mapping[str, Any],
+        progress: Progress | None,
+    ) -> None:
+        self.rows, self.census, self.entered = rows, census, list(entered)
+        self.sizes, self.n_test = sizes, n_test
+        self.limits, self.progress = limits, progress
+        # Of each model: why it could not be fitted to some size; what it had to say of a fit, and
+        # of how many there was something to say.
+        self.reasons: dict[str, str] = {}
+        self.cautions: dict[str, tuple[str, int]] = {}
+        by_counts = [learner for learner in entered if learner.way == "counts"]
+        self.groups = list(by_schema(by_counts, rows))
+
+    def repeat(self, draw: Draw) -> dict[At, Evaluator]:
+        """Return what each model, by its place, made of the test rows from each size, by its."""
+        sample = Sample(self.rows, self.census, draw, self.sizes, self.n_test)
+        fitted: dict[At, Any] = {}
+        found: dict[At, Evaluator] = {}
+        for learning, members in self.groups:
+            fitted |= self._from_counts(sample, learning, members)
+        for m, learner in enumerate(self.entered):
+            if learner.way == "rows":
+                fitted |= self._from_rows(sample, m, learner)
+            elif learner.way == "arrays":
+                for at, model in self._from_arrays(sample, m, learner):
+                    found[at] = sample.test_arrays.scored(model, self._classes)
+        return found | self._scored(sample, fitted)
+
+    @property
+    def _classes(self) -> NDArray[Any]:
+        return self.rows.schema.class_labels
+
+    def _from_counts(
+        self, sample: Sample, learning: Callable[..., Encoder], members: Sequence[Learner]
+    ) -> dict[At, Any]:
+        """Fit models to counts of which each size is the sum of the last and an increment."""
+        needed = (name for learner in members for name in learner.make()._statistics)
+        names = [*dict.fromkeys(needed)]
+        try:
+            stats = sample.counted(learning, names, self.limits, self.progress)
+        except MemoryLimitError as error:
+            logger.info("%s; each size is counted by itself", error)
+            stats = []
+        fitted: dict[At, Any] = {}
+        for learner in members:
+            m = self.entered.index(learner)
+            if not stats:
+                fitted |= self._from_rows(sample, m, learner)
+            for s, counted in enumerate(stats):
+                with self._noting(learner, s):
+                    fitted[m, s] = from_counts(learner.make(), counted)
+        return fitted
+
+    def _from_rows(self, sample: Sample, m: int, learner: Learner) -> dict[At, Any]:
+        """Fit a model to the rows of each size, a warm one from the coefficients of the last."""
+        fitted: dict[At, Any] = {}
+        model = learner.make()
+        for s, size in enumerate(self.sizes.tolist()):
+            with self._noting(learner, s):
+                found = from_rows(model, self.rows, sample.of(size))
+                fitted[m, s] = copy.copy(found) if learner.warm else found
+            model = model if learner.warm else learner.make()
+        return fitted
+
+    def _from_arrays(self, sample: Sample, m: int, learner: Learner) -> Iterator[tuple[At, Any]]:
+        """Yield an estimator fitted to the rows of each size; one that is warm goes on."""
+        model, seen = learner.make(), 0
+        for s, size in enumerate(self.sizes.tolist()):
+            some = sample.train_arrays.first(size)
+            # Coefficients of fewer classes have another shape: it begins anew.
+            if not learner.warm or len(np.unique(some.codes)) != seen:
+                model, seen = learner.make(), len(np.unique(some.codes))
+            fitted = None
+            with self._noting(learner, s):
+                fitted = some.fitted(model)
+            if fitted is not None:
+                yield (m, s), fitted
+
+    @contextmanager
+    def _noting(self, learner: Learner, s: int) -> Iterator[None]:
+        """Take note of why a model cannot be fitted to a size, or of what it warns."""
+        n = int(self.sizes[s])
+        size = f"{n:,} row{'s' * (n > 1)}"
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always", FastBayesWarning)
+            try:
+                yield
+            except (FastBayesError, ValueError) as error:
+                self.reasons.setdefault(learner.name, f"{size}: {error}")
+        cautions = [one for one in said if issubclass(one.category, FastBayesWarning)]
+        if cautions:
+            first, fits = self.cautions.get(learner.name, (f"{size}: {cautions[0].message}", 0))
+            self.cautions[learner.name] = first, fits + 1
+        for one in said:
+            if one not in cautions:
+                warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+
+    def _scored(self, sample: Sample, fitted: Mapping[At, Any]) -> dict[At, Evaluator]:
+        """Score the test rows by all models of tables in one scan."""
+        if not fitted:
+            return {}
+        encoders: list[tuple[Schema, Encoder, list[int]]] = []
+        for i, model in enumerate(fitted.values()):
+            for schema, _, members in encoders:
+                if schema == model.schema_:
+                    members.append(i)
+                    break
+            else:
+                encoder = applying(self.rows.opened, model.schema_)
+                encoder.expect(sample.n_test)
+                encoders.append((model.schema_, encoder, [i]))
+
+        def parts(segment: Segment) -> Iterator[ScoredBlock]:
+            for rows in segment.batches():
+                for _, encoder, members in encoders:
+                    encoded = encoder.encode(rows, Place(segment.origin, -1))
+                    # The codes last until the next encoding: a block for each encoder.
+                    yield ScoredBlock(
+                        rows.num_rows, [Part(i, encoded.batch, None) for i in members]
+                    )
+
+        contestant = Contestant(self._classes, [Fitted(model) for model in fitted.values()])
+        (score,), _ = scores(
+            sample.test, parts, [contestant], threads=self.limits["threads"], ranks=False
+        )
+        return dict(zip(fitted, score.evaluators, strict=True))

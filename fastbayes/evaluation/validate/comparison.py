@@ -1,22 +1,590 @@
-"""`compare`: every model on the same rows, each judged on rows that it was not fitted with."""
+"""`compare`: every model on the same rows; one scan counts for all, one scores them all."""
 
 from __future__ import annotations
 
+import logging
+import math
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
-from fastbayes.core.errors import SchemaError
-from fastbayes.data.folds import FoldsByPlace
-from fastbayes.evaluation.validate.comparison_runner import ComparisonRunner
-from fastbayes.evaluation.validate.leaderboard import Comparison
-from fastbayes.models.estimator.base import Classifier
+from fastbayes.core.errors import DataError, FastBayesError, MemoryLimitError, SchemaError
+from fastbayes.core.schema import Schema
+from fastbayes.core.text_tables import ShortRepr, aligned
+from fastbayes.data.encode import Encoder
+from fastbayes.data.folds import Folds, FoldsByPlace
+from fastbayes.evaluation.validate.cross_validation import Validation, of_folds, validation
+from fastbayes.evaluation.validate.scoring import (
+    Contestant,
+    Fitted,
+    FoldScans,
+    Parts,
+    Score,
+    applying,
+    check_rereadable,
+    learned_cuts,
+    parts_by_encoder,
+    parts_of,
+    parts_of_folds,
+    scores,
+)
+from fastbayes.models.discrete.one_dependence import OneDependence
+from fastbayes.models.estimator.base import Classifier, Scans, check_learnable
 from fastbayes.models.estimator.inputs import is_array
+from fastbayes.models.leave_one_out.loo import kind_of, loo_scorer
 from fastbayes.models.registry import candidates
-from fastbayes.scan.counting import opened_to_learn
+from fastbayes.scan import engine
+from fastbayes.scan.counting import Opened, opened_to_learn
+from fastbayes.scan.data_warnings import remark
+from fastbayes.scan.discretization import cuts_without_folds, numeric_cuts
+from fastbayes.scan.dual_encoding import OF_NUMBERS, Views, dual_encoding
 from fastbayes.scan.engine import Progress
+from fastbayes.scan.fold_statistics import training
+from fastbayes.statistics.bundle import Statistics
+
+# Log-losses closer than this share of themselves are equal.
+SAME = 1e-12
+_HEAD = ("model", "accuracy", "log-loss", "Brier", "fit s", "predict s", "memory", "parameters")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Entry(ShortRepr):
+    """One model of a leaderboard.
+
+    Attributes
+    ----------
+    name
+        Its name.
+    reason
+        Why it could not be used, and then nothing else is known; "" where it could.
+    figures
+        How good it is on rows that it was not fitted with.
+    model
+        The model, fitted to all rows.
+    fit_seconds
+        Seconds from the counts to the model of all rows.
+    predict_seconds
+        Processor seconds, over all threads, that scoring took: leave-one-out scores each row twice.
+    memory
+        Bytes of the counts that it is made of.
+    parameters
+        Free parameters.
+    winner
+        Whether it has the lowest log-loss, of equals the fewest parameters.
+    """
+
+    name: str
+    reason: str = ""
+    figures: Validation | None = None
+    model: Any = field(default=None, repr=False)
+    fit_seconds: float = math.nan
+    predict_seconds: float = math.nan
+    memory: int = 0
+    parameters: int = 0
+    winner: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the entry as plain values for JSON, None for what is not known."""
+        f = self.figures
+        known = f is not None
+        told = ("accuracy", "log_loss", "brier", "auc", "expected_loss")
+        figures = {name: getattr(f, name, None) for name in told}
+        return {
+            "model": self.name,
+            "winner": self.winner,
+            **{n: None if x is None or math.isnan(x) else x for n, x in figures.items()},
+            "fit_seconds": self.fit_seconds if known else None,
+            "predict_seconds": self.predict_seconds if known else None,
+            "memory": self.memory if known else None,
+            "parameters": self.parameters if known else None,
+            "fixed": list(f.fixed) if f is not None else None,
+            "reason": self.reason or None,
+        }
+
+    def __str__(self) -> str:
+        f = self.figures
+        if f is None:
+            return f"<Entry {self.name}: {self.reason}>"
+        return f"<Entry {self.name}: accuracy {f.accuracy:.6f}, log-loss {f.log_loss:.6f}>"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison(ShortRepr):
+    """A leaderboard of models on the same rows.
+
+    Attributes
+    ----------
+    entries
+        The models, the best first, those that could not be used last.
+    validation
+        "leave-one-out", or "k-fold".
+    rows
+        Rows that took part, or the sum of their weights.
+    classes
+        (n_classes,) labels.
+    seconds
+        Seconds of the scans that all models share, by what was done in them.
+    """
+
+    entries: tuple[Entry, ...]
+    validation: str
+    rows: float
+    classes: NDArray[Any]
+    seconds: dict[str, float]
+
+    @property
+    def best(self) -> Entry:
+        """The winner."""
+        return self.entries[0]
+
+    def __getitem__(self, name: str) -> Entry:
+        """Return the entry of a model, by its name."""
+        for entry in self.entries:
+            if entry.name == name:
+                return entry
+        raise KeyError(name)
+
+    @property
+    def table(self) -> pa.Table:
+        """The leaderboard as an Arrow table, one row a model, null for what is not known."""
+        rows = [entry.to_dict() for entry in self.entries]
+        types = {
+            "model": pa.string(),
+            "winner": pa.bool_(),
+            **dict.fromkeys(
+                ("accuracy", "log_loss", "brier", "auc", "expected_loss"), pa.float64()
+            ),
+            **dict.fromkeys(("fit_seconds", "predict_seconds"), pa.float64()),
+            **dict.fromkeys(("memory", "parameters"), pa.int64()),
+            "fixed": pa.list_(pa.string()),
+            "reason": pa.string(),
+        }
+        return pa.table({n: pa.array([r[n] for r in rows], t) for n, t in types.items()})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the leaderboard as plain values for JSON."""
+        return {
+            "validation": self.validation,
+            "rows": self.rows,
+            "classes": self.classes.tolist(),
+            "seconds": self.seconds,
+            "models": [entry.to_dict() for entry in self.entries],
+        }
+
+    def __str__(self) -> str:
+        used = [entry for entry in self.entries if entry.figures is not None]
+        head = f"{self.validation} of {self.rows:,.10g} rows, {len(self.classes):,} classes"
+        lines = [head, "", *aligned([_HEAD, *map(_cells, used)], len(used[:1]))]
+        lines += [f"  {e.name}: {e.reason}" for e in self.entries if e.figures is None]
+        shared = ", ".join(f"{what} {seconds:.3g} s" for what, seconds in self.seconds.items())
+        return "\n".join([*lines, "", *_fixed(used), f"shared by all: {shared}"])
+
+
+def _cells(entry: Entry) -> tuple[str, ...]:
+    f = entry.figures
+    assert f is not None
+    return (
+        entry.name,
+        f"{f.accuracy:.6f}",
+        f"{f.log_loss:.6f}",
+        f"{f.brier:.6f}",
+        f"{entry.fit_seconds:.3g}",
+        f"{entry.predict_seconds:.3g}",
+        _size(entry.memory),
+        f"{entry.parameters:,}",
+    )
+
+
+def _fixed(used: Sequence[Entry]) -> list[str]:
+    """Return lines that say what was learned from all rows, those held out included."""
+    by_what: dict[str, list[str]] = {}
+    for entry in used:
+        assert entry.figures is not None
+        for what in entry.figures.fixed:
+            by_what.setdefault(what, []).append(entry.name)
+    every = [what for what, names in by_what.items() if len(names) == len(used)]
+    told = [f"{what} fixed" for what in every]
+    told += [f"{what} fixed: {', '.join(n)}" for what, n in by_what.items() if what not in every]
+    return ["; ".join(told)] if told else []
+
+
+def _size(n_bytes: int) -> str:
+    value, unit = float(n_bytes), "B"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if value < 1000:
+            break
+        value, unit = value / 1000, larger
+    return f"{value:,.0f} {unit}" if unit == "B" else f"{value:,.1f} {unit}"
+
+
+def ranked(entries: Sequence[Entry]) -> list[Entry]:
+    """Return the entries by log-loss, equals by parameters and then by name; unused ones last."""
+    used = sorted((e for e in entries if e.figures is not None), key=_loss)
+    result: list[Entry] = []
+    while used:
+        least = _loss(used[0])
+        equal = [e for e in used if _loss(e) <= least + SAME * max(abs(least), SAME)]
+        result += sorted(equal, key=lambda e: (e.parameters, e.name))
+        used = used[len(equal) :]
+    return result + [e for e in entries if e.figures is None]
+
+
+def _loss(entry: Entry) -> float:
+    assert entry.figures is not None
+    return float(np.nan_to_num(entry.figures.log_loss, nan=np.inf))
+
+
+logger = logging.getLogger("fastbayes")
+
+# Parameters that a column of the leaderboard can hold.
+MOST = (1 << 63) - 1
+
+
+@dataclass
+class CountedScans(Scans):
+    """Scans of rows of which much has been counted before.
+
+    have  what was: nothing in it is counted again
+    """
+
+    have: Statistics = field(kw_only=True)
+
+    def count(
+        self,
+        model: Classifier,
+        wanted: engine.Wanted,
+        known: Schema | None = None,
+        folds: Folds | None = None,
+    ) -> Statistics:
+        """Return what was counted, or scan once."""
+        had = self.have.parts
+        if folds is None and all(name in had and not wanted[name] for name in wanted):
+            told = {name: had[name] for name in wanted}
+            return replace(self.have, parts=told, folds=(), fold_names=())
+        found = super().count(model, wanted, known or self.have.schema, folds)
+        found = found.aligned(self.have.schema)
+        if found.values.allclose(self.have.values, 1e-12):
+            # Sums of weights, less those of a fold, are off by their rounding.
+            parts: dict[str, Any] = {**found.parts, "values": self.have.values}
+            found = replace(found, parts=parts)
+        return found
+
+
+@dataclass
+class Runner:
+    """A model on its way through the contest."""
+
+    name: str
+    make: Callable[[], Any]
+    bins: bool
+    reason: str = ""
+    model: Any = None
+    scorers: list[Any] = field(default_factory=list)
+    fit_seconds: float = 0.0
+    memory: int = 0
+
+    def attempt(self, make: Callable[[Runner], list[Any]]) -> None:
+        """Make scorers, or take note of why there are none."""
+        if self.reason:
+            return
+        try:
+            self.scorers = make(self)
+        except (FastBayesError, ValueError) as error:
+            self.reason = str(error)
+
+    def entry(self, figures: Validation, seconds: float) -> Entry:
+        """Return what the leaderboard says of the model."""
+        return Entry(
+            self.name,
+            figures=figures,
+            model=self.model,
+            fit_seconds=self.fit_seconds,
+            predict_seconds=seconds,
+            memory=self.memory,
+            parameters=min(self.model.n_parameters_, MOST),
+        )
+
+
+def needs_pairs(runner: Runner) -> bool:
+    """Return whether a model learns from counts of pairs."""
+    return isinstance(runner.make(), OneDependence)
+
+
+def comes_apart(runner: Runner) -> list[Any]:
+    """Raise SchemaError where a model cannot score rows without themselves; return no scorer."""
+    kind_of(runner.make())
+    return []
+
+
+class ComparisonRunner:
+    """Models on the same rows: counted together, scored together.
+
+    The rows are `opened` with folds if they are to be scored by these; `named` is whether their
+    columns have names, which those of an array have not.
+    """
+
+    def __init__(
+        self,
+        opened: Opened,
+        discretize: Any,
+        threads: int | None,
+        memory_limit: int | None,
+        progress: Progress | None,
+        *,
+        named: bool = True,
+    ) -> None:
+        self.opened, self.discretize = opened, discretize
+        self.named = named
+        self.limits = {} if memory_limit is None else {"memory_limit": memory_limit}
+        self.told: dict[str, Any] = {"threads": threads, "memory_limit": memory_limit}
+        self.progress = progress
+        self.seconds: dict[str, float] = {}
+        books = [book for _, book in opened.learning().features]
+        self.numeric = any(book is None for book in books)
+        self.categorical = any(book is not None for book in books)
+        self.pairs, self.of_numbers = False, list[str]()
+
+    # -- counting and fitting ------------------------------------------------------------------
+
+    def enter(self, wanted: Sequence[tuple[str, Callable[[], Any], bool]]) -> None:
+        """Count all rows and fit every model to them."""
+        opened = self.opened
+        self.runners = [Runner(*one) for one in wanted]
+        if opened.folds is None:
+            for runner in self.runners:
+                runner.attempt(comes_apart)
+        bins = self.numeric and any(runner.bins for runner in self.runners)
+        self.cuts: dict[str, Any] | None = None
+        start = time.perf_counter()
+        if any(runner.bins for runner in self.runners):
+            try:
+                self.cuts = numeric_cuts(
+                    *(opened.source, opened.learning(), self.discretize),
+                    progress=self.progress,
+                    **self.told,
+                )
+            except MemoryLimitError as error:
+                logger.info("%s; going on without bins", error)
+                for runner in self.runners:
+                    runner.reason = runner.reason or str(error) * runner.bins
+            if bins:
+                self.seconds["cut points"] = time.perf_counter() - start
+        self.pairs = any(needs_pairs(runner) for runner in self._standing())
+        needed = {name for r in self._standing() for name in r.make()._statistics}
+        self.of_numbers = [name for name in OF_NUMBERS if name in needed]
+        start = time.perf_counter()
+        self.stats = self._counted()
+        self.seconds["counting"] = time.perf_counter() - start
+        check_learnable(self.stats, self.opened.source.description)
+        remark(self.stats)
+        self.views = Views(self.stats.schema)
+        self.seen = {b: self.views.counted(self.stats, bins=b) for b in (False, True)}
+        for runner in self.runners:
+            self._fit(runner)
+
+    def _counted(self) -> Statistics:
+        try:
+            return self._scan(self.opened.source, self.opened.learning, self.cuts, whole=True)
+        except MemoryLimitError as error:
+            if not (self.pairs or self.of_numbers):
+                raise
+            self.pairs, self.of_numbers = False, []
+            logger.info("%s; models that need them count by themselves", error)
+            return self._scan(self.opened.source, self.opened.learning, self.cuts, whole=True)
+
+    def _scan(
+        self, source: Any, learning: Callable[..., Encoder], cuts: Any, *, whole: bool
+    ) -> Statistics:
+        return engine.scan(
+            source,
+            dual_encoding(learning, cuts),
+            ["values", "moments"] + ["pairs"] * self.pairs + self.of_numbers,
+            progress=self.progress,
+            folds=self.opened.folds if whole else None,
+            **self.told,
+        )
+
+    def _fit(self, runner: Runner) -> None:
+        if runner.reason:
+            return
+        start, have = time.perf_counter(), self.seen[runner.bins]
+        source, learning = self.opened.source, self.opened.learning
+        try:
+            runner.model = self._trained(runner, have, source, learning, self.cuts)
+        except (FastBayesError, ValueError) as error:
+            runner.reason = str(error)
+            return
+        runner.fit_seconds = time.perf_counter() - start
+        parts = runner.model.statistics_.parts
+        runner.memory = sum(parts[name].nbytes for name in runner.model._statistics)
+
+    def _trained(
+        self,
+        runner: Runner,
+        have: Statistics,
+        source: Any,
+        learning: Callable[..., Encoder],
+        cuts: Any,
+    ) -> Any:
+        """Return the model fitted to rows that were counted; it scans for what was not."""
+        model: Classifier = runner.make().set_params(**self.limits)
+        if runner.bins:
+            self._cut_alike(model)
+        model._check_parameters()
+        model._check_suits(have)
+        cuts = cuts if runner.bins else None
+        scans = CountedScans(source, learning, cuts, [], True, self.progress, have=have)
+        stats = model._scanned(scans)
+        model._learned(stats)
+        names, n_features = model._features_of(stats)
+        model._set_features(names if self.named else None, n_features)
+        return model
+
+    def _cut_alike(self, model: Classifier) -> None:
+        """Raise SchemaError where a model has columns cut otherwise than all others."""
+        if "discretize" not in model.get_params(deep=False):
+            return
+        if repr(model.discretize) not in (repr("mdl"), repr(self.discretize)):
+            raise SchemaError(
+                f"the model has discretize={model.discretize!r}, but columns are cut alike for "
+                f"all models: give it to compare, which has {self.discretize!r}"
+            )
+        model.set_params(discretize=self.discretize)
+
+    # -- scoring -------------------------------------------------------------------------------
+
+    def by_leaving_out(self, loss: Any) -> list[Entry]:
+        """Score every row by the counts without it."""
+        parts = parts_of(applying(self.opened, self.stats.schema))
+        for runner in self._standing():
+            runner.attempt(lambda r: [loo_scorer(r.model)])
+
+        def figures(runner: Runner, score: Score) -> Validation:
+            told = {"method": "leave-one-out", "fixed": runner.scorers[0].fixed}
+            return validation(score.evaluators[0].result(), **told)
+
+        return self._entries(figures, self._scored(parts, loss))
+
+    def by_folds(self, loss: Any) -> list[Entry]:
+        """Score the rows of each fold by models of the other folds."""
+        folds, names = self.opened.folds, self.stats.fold_names
+        assert folds is not None
+        order, _ = folds.names()
+        if self.cuts is not None and learned_cuts(self.opened.learning(), self.discretize):
+            parts = parts_by_encoder(folds, order, self._learned_by_folds())
+        else:
+            encoder = applying(self.opened, self.stats.schema)
+            parts = parts_of_folds(folds, order, encoder)
+            ways = {runner.bins for runner in self._standing()}
+            rests = {bins: training(self.seen[bins]) for bins in ways}
+            scans = FoldScans(self.opened, self.stats)
+            for runner in self._standing():
+                runner.attempt(
+                    lambda r: [
+                        Fitted(self._trained(r, rest, *scans.of(fold), self.cuts))
+                        for fold, rest in enumerate(rests[r.bins])
+                    ]
+                )
+        described = self.opened.source.description
+
+        def figures(_: Runner, score: Score) -> Validation:
+            return of_folds(score, self.classes, names, loss, described)
+
+        return self._entries(figures, self._scored(parts, loss))
+
+    def _learned_by_folds(self) -> list[Encoder]:
+        """Fit every model without each fold, bins included; return the encoders of the folds."""
+        start = time.perf_counter()
+        scans, folds = FoldScans(self.opened, self.stats), self.opened.folds
+        assert folds is not None
+        cuts = cuts_without_folds(
+            *(self.opened.source, self.opened.learning(), self.discretize, folds),
+            progress=self.progress,
+            **self.told,
+        )
+        encoders = []
+        for fold in range(len(scans.names)):
+            told = *scans.of(fold), cuts[fold]
+            rest = self._scan(*told, whole=False)
+            views = Views(rest.schema)
+            seen = {bins: views.counted(rest, bins=bins) for bins in (False, True)}
+            for runner in self._standing():
+                runner.attempt(
+                    lambda r, seen=seen, told=told: [  # type: ignore[misc]
+                        *r.scorers,
+                        Fitted(self._trained(r, seen[r.bins], *told)),
+                    ]
+                )
+            encoders.append(applying(self.opened, rest.schema))
+        self.seconds["counting folds"] = time.perf_counter() - start
+        return encoders
+
+    @property
+    def classes(self) -> NDArray[Any]:
+        """The labels, (n_classes,)."""
+        return self.stats.schema.class_labels
+
+    def _entries(
+        self, figures: Callable[[Runner, Score], Validation], scored: list[tuple[Runner, Score]]
+    ) -> list[Entry]:
+        def entry(one: tuple[Runner, Score]) -> Entry:
+            return one[0].entry(figures(*one), one[1].seconds)
+
+        # Ranking millions of scores takes as long as making them.
+        threads = engine.resolved_threads(self.told["threads"])
+        return list(engine.in_order(entry, scored, threads))
+
+    def _standing(self) -> list[Runner]:
+        return [runner for runner in self.runners if not runner.reason]
+
+    def _scored(self, parts: Parts, loss: Any) -> list[tuple[Runner, Score]]:
+        """Score all rows by all models in one scan."""
+        if not (standing := self._standing()):
+            told = "; ".join(f"{runner.name}: {runner.reason}" for runner in self.runners)
+            raise DataError(f"{self.opened.source.description}: no model can be used: {told}")
+        views = {bins: self.views.batches(bins=bins) for bins in (False, True)}
+        contestants = [
+            Contestant(self.classes, runner.scorers, views[runner.bins]) for runner in standing
+        ]
+        start = time.perf_counter()
+        found, _ = scores(
+            self.opened.source,
+            parts,
+            contestants,
+            loss=loss,
+            threads=self.told["threads"],
+            progress=self.progress,
+            strict=False,
+        )
+        self.seconds["scoring"] = time.perf_counter() - start
+        scored = []
+        for runner, contestant, score in zip(standing, contestants, found, strict=True):
+            if contestant.error is None:
+                scored.append((runner, score))
+            else:
+                runner.reason = str(contestant.error)
+        return scored
+
+    def result(self, how: str, entries: Sequence[Entry]) -> Comparison:
+        """Return the leaderboard."""
+        lost = [Entry(runner.name, runner.reason) for runner in self.runners if runner.reason]
+        if not entries:
+            told = "; ".join(f"{entry.name}: {entry.reason}" for entry in lost)
+            raise DataError(f"{self.opened.source.description}: no model can be used: {told}")
+        first, *others = ranked([*entries, *lost])
+        return Comparison(
+            (replace(first, winner=True), *others),
+            how,
+            self.stats.n_rows,
+            self.classes,
+            self.seconds,
+        )
 
 
 def compare(
@@ -124,11 +692,7 @@ def compare(
         null_values=null_values,
         filesystem=filesystem,
     )
-    if not opened.source.rereadable:
-        raise SchemaError(
-            f"{opened.source.description} can be read only once, but compare counts and then "
-            "scores: pass a table or a path"
-        )
+    check_rereadable(opened.source, "compare counts and then scores")
     named = not is_array(source)
     contest = ComparisonRunner(opened, discretize, threads, memory_limit, progress, named=named)
     contest.enter(_wanted(models, contest, missing))
@@ -150,11 +714,8 @@ def _wanted(
             "named": False,
         }
         models = [name for name, (_, candidate) in known.items() if takes_part[candidate.when]]
-    if isinstance(models, (str, Classifier)):
-        models = [models]
-    told = models.items() if isinstance(models, Mapping) else [(None, m) for m in models]
     found: dict[str, tuple[str, Callable[[], Any], bool]] = {}
-    for name, model in told:
+    for name, model in named_models(models):
         if isinstance(model, str):
             if model not in known:
                 raise ValueError(f"models: {model!r} is none of {list(known)}")
@@ -167,9 +728,22 @@ def _wanted(
             make = partial(type(model), **model.get_params(deep=False))
         else:
             raise ValueError(f"models: {model!r} is neither a name nor a classifier of tables")
-        if name in found:
-            raise ValueError(f"models: {name!r} stands twice; give a dict with a name for each")
-        found[name] = (str(name), make, bins)
+        enter(found, name, (str(name), make, bins))
+    return list(found.values())
+
+
+def named_models(models: Any) -> list[tuple[Any, Any]]:
+    """Return the names, None by default, and the models of one, several, or a dict of them."""
+    if isinstance(models, (str, bytes)) or hasattr(models, "fit"):
+        models = [models]
+    found = [*models.items()] if isinstance(models, Mapping) else [(None, m) for m in models]
     if not found:
         raise ValueError("models: name one at least")
-    return list(found.values())
+    return found
+
+
+def enter(found: dict[str, Any], name: Any, entry: Any) -> None:
+    """Add an entry to those of other models."""
+    if name in found:
+        raise ValueError(f"models: {name!r} stands twice; give a dict with a name for each")
+    found[name] = entry

@@ -23,6 +23,7 @@ from fastbayes.evaluation.validate.scoring import (
     Fitted,
     Parts,
     Score,
+    check_rereadable,
     fitted_without_folds,
     parts_of,
     scores,
@@ -259,21 +260,8 @@ def left_out_scores(
 ) -> tuple[list[Score], list[LooScorer], str]:
     """Score every row by each model without it, in one scan for all.
 
-    Parameters
-    ----------
-    models
-        Models that learn from the same statistics, as `leave_one_out` takes them.
-    stats, source, target, sample_weight, loss, proba
-        As in `leave_one_out`.
-    ranks
-        Whether to keep what the AUC needs.
-    filesystem, threads, progress
-        As in `leave_one_out`.
-
-    Returns
-    -------
-    scores, scorers, description
-        One of each for a model, and what the rows are called.
+    The models learn from the same statistics, as `leave_one_out` takes them; `ranks` is whether to
+    keep what the AUC needs. Returns a score and a scorer for each, and what the rows are called.
     """
     if not isinstance(stats, Statistics):
         raise SchemaError(
@@ -446,11 +434,7 @@ def k_fold(
         null_values=null_values,
         filesystem=filesystem,
     )
-    if not opened.source.rereadable:
-        raise SchemaError(
-            f"{opened.source.description} can be read only once, but k_fold counts and then "
-            "scores: pass a table or a path"
-        )
+    check_rereadable(opened.source, "k_fold counts and then scores")
     models, names, parts = fitted_without_folds(
         partial(type(model), **params), opened, told["threads"], told["memory_limit"]
     )

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS, Batch, joined, taken
-from fastbayes.core.errors import FastBayesError, MemoryLimitError
+from fastbayes.core.errors import FastBayesError, MemoryLimitError, SchemaError
 from fastbayes.core.schema import Schema
-from fastbayes.data.encode import Encoded, Encoder, Place, filtered
+from fastbayes.data.encode import Encoded, Encoder, filtered
 from fastbayes.data.folds import Folds, WithoutFold
 from fastbayes.data.segments import Segment, Source
 from fastbayes.evaluation.validation import Evaluator
@@ -173,26 +173,9 @@ def scores(
 ) -> tuple[list[Score], Scanned]:
     """Score all rows by all models in one scan; return their scores, and of what rows.
 
-    Parameters
-    ----------
-    source
-        Where the rows come from.
-    parts
-        Encodes the blocks of a segment.
-    contestants
-        The models; all know the same classes.
-    loss
-        Loss matrix as in `decide`.
-    proba
-        Whether to keep the probabilities.
-    threads
-        Worker threads; they never change a bit of the result.
-    progress
-        Called with the number of rows done since the last call.
-    strict
-        Whether a model that cannot score a row ends it all, rather than itself.
-    ranks
-        Whether to keep what the AUC needs.
+    All models know the same classes. `proba` is whether to keep the probabilities, and `ranks` what
+    the AUC needs; `strict`, whether a model that cannot score a row ends it all, rather than
+    itself.
     """
     n_classes = len(contestants[0].classes)
 
@@ -276,20 +259,16 @@ def _settle(contestant: Contestant, mine: Score) -> None:
         done += held.n_rows
 
 
+def domains_of(schema: Schema, target: str) -> dict[str, Any]:
+    """Return the domains of a schema, that of its classes among them, however few rows are read."""
+    found = {f.name: f.values for f in schema.categorical if f.cuts is None and not f.void}
+    return {**found, target: schema.classes}
+
+
 class FoldScans:
     """Scans of all rows but those of a fold, in the classes and domains of all rows.
 
-    Parameters
-    ----------
-    opened
-        The rows.
-    whole
-        Counts of their values, by folds.
-
-    Raises
-    ------
-    DataError
-        When a fold holds all rows.
+    `whole` are counts of their values, by folds. Raises DataError when a fold holds all rows.
     """
 
     def __init__(self, opened: Opened, whole: Statistics) -> None:
@@ -299,9 +278,7 @@ class FoldScans:
         for fold, name in zip(whole.folds, whole.fold_names, strict=True):
             if fold.n_rows == whole.n_rows:
                 refuse(name)
-        schema = whole.schema
-        domains = {f.name: f.values for f in schema.categorical if f.cuts is None and not f.void}
-        domains[str(opened.target)] = schema.classes
+        domains = domains_of(whole.schema, str(opened.target))
         self.learning = partial(opened.learning, domains=domains)
 
     def of(self, fold: int) -> tuple[WithoutFold, Callable[..., Encoder]]:
@@ -349,9 +326,7 @@ def parts_by_encoder(folds: Folds, order: Sequence[int], encoders: Sequence[Enco
         done = 0
         for block in segment.batches():
             codes = folds.of(segment, done, block)
-            place = Place(
-                segment.origin, segment.first_row + done if segment.first_row >= 0 else -1
-            )
+            place = segment.place(done)
             done += block.num_rows
             found = []
             for fold, rows in fold_positions(order, codes):
@@ -368,6 +343,14 @@ def parts_by_encoder(folds: Folds, order: Sequence[int], encoders: Sequence[Enco
     return parts
 
 
+def check_rereadable(source: Source, why: str) -> None:
+    """Raise SchemaError where rows that are read several times can be read only once."""
+    if not source.rereadable:
+        raise SchemaError(
+            f"{source.description} can be read only once, but {why}: pass a table or a path"
+        )
+
+
 def applying(opened: Opened, schema: Schema) -> Encoder:
     """Return an encoder of the rows, with their classes, by the schema of models."""
     encoder = Encoder.applying_to(
@@ -378,14 +361,9 @@ def applying(opened: Opened, schema: Schema) -> Encoder:
 
 
 def learns_by_subtraction(model: Any, encoder: Encoder) -> bool:
-    """Return whether statistics of folds are all that a model learns from.
+    """Return whether statistics of folds are all that an unfitted classifier of tables learns from.
 
-    Parameters
-    ----------
-    model
-        An unfitted classifier of tables.
-    encoder
-        An encoder that learns, made without cut points.
+    The encoder learns, and is made without cut points.
     """
     by_rows = getattr(model, "_reads_rows", False) or getattr(model, "select", None)
     if "families" in model._statistics or by_rows:
@@ -411,17 +389,7 @@ def learned_cuts(encoder: Encoder, discretize: Any) -> bool:
 def fitted_without_folds(
     make: Callable[[], Any], opened: Opened, threads: int | None, memory_limit: int | None
 ) -> tuple[list[Any], tuple[str, ...], Parts]:
-    """Return a model fitted without each fold, names of the folds, and what splits blocks.
-
-    Parameters
-    ----------
-    make
-        Returns the model, unfitted.
-    opened
-        The rows, with folds.
-    threads, memory_limit
-        As in `fastbayes.count`.
-    """
+    """Return a model fitted without each fold, names of the folds, and what splits blocks."""
     model, encoder, folds = make(), opened.learning(), opened.folds
     assert folds is not None
     to_cut = model._to_cut(encoder)

@@ -1,4 +1,4 @@
-"""The command that shows how good models become with more rows: learning-curve."""
+"""Commands that judge models on the same rows: compare, learning-curve."""
 
 from __future__ import annotations
 
@@ -8,11 +8,58 @@ from typing import Any
 import click
 
 import fastbayes as fb
-from fastbayes.cli.options import DISCRETIZE, FORCE, JSON, READING, ModelOption
+from fastbayes.cli.options import DISCRETIZE, FORCE, JSON, READING, ModelOption, defaulted
 from fastbayes.cli.show import bar, show
 from fastbayes.cli.values import names, of_columns
 from fastbayes.evaluation.curves.curve_table import METRICS
 from fastbayes.evaluation.plots import check_picture, figure
+
+
+@click.command()
+@click.argument("data")
+@click.option("--target", required=True, help="Column that holds the class.")
+@click.option(
+    "--models",
+    cls=ModelOption,
+    callback=names,
+    metavar="A,B,...",
+    help="Models: MODELS; default: all that the columns allow.",
+)
+@click.option(
+    "--folds",
+    metavar="K|COLUMN",
+    help="Judge by K folds of the rows, or one for each value of a column; default: leave-one-out.",
+)
+@click.option("--seed", type=int, help="Seed of the order in which K folds take rows; default: 0.")
+@DISCRETIZE
+@READING
+@JSON
+def compare(
+    data: str,
+    target: str,
+    models: list[str] | None,
+    folds: str | None,
+    seed: int | None,
+    discretize: Any,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Judge every model on DATA, each row by what was learned without it.
+
+    One scan counts for all models, one more scores them; numeric columns take one for cut points,
+    kdb, a2de and the joint models one each for what else they count.
+    """
+    if folds is not None:
+        options |= {"validation": "k_fold", "folds": int(folds) if folds.isdecimal() else folds}
+    if seed is not None:
+        if not isinstance(options.get("folds"), int):
+            raise click.UsageError("--seed goes with --folds K: other folds are as they are.")
+        options["seed"] = seed
+    if discretize is not None:
+        options["discretize"] = of_columns(discretize, options["columns"])
+    with bar("comparing", data) as progress:
+        result = fb.compare(data, target, models=models, progress=progress, **options)
+    show(result.to_dict(), as_json, str(result).splitlines())
 
 
 def sizes_of(_: Any, __: Any, value: str | None) -> list[float] | None:
@@ -40,12 +87,11 @@ def rows_or_share(_: Any, __: Any, value: str | None) -> float | None:
 @click.command("learning-curve")
 @click.argument("data")
 @click.option("--target", required=True, help="Column that holds the class.")
-@click.option(
+@defaulted(
     "--models",
     cls=ModelOption,
     callback=names,
     default="naive-bayes,logistic",
-    show_default=True,
     metavar="A,B,...",
     help="Models: MODELS.",
 )
@@ -56,32 +102,24 @@ def rows_or_share(_: Any, __: Any, value: str | None) -> float | None:
     help="Rows to learn from, or shares up to 1.0 of those that are not tested on; default: eight, "
     "from 10 on.",
 )
-@click.option(
-    "--repeats",
-    type=click.IntRange(1),
-    default=10,
-    show_default=True,
-    help="How often rows are drawn anew.",
-)
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the drawing.")
+@defaulted("--repeats", type=click.IntRange(1), default=10, help="How often rows are drawn anew.")
+@defaulted("--seed", type=int, default=0, help="Seed of the drawing.")
 @click.option(
     "--test",
     callback=rows_or_share,
     metavar="N|SHARE",
     help="Rows to test on; default: a fifth, 100,000 at most.",
 )
-@click.option(
+@defaulted(
     "--confidence",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=0.95,
-    show_default=True,
     help="Of the intervals.",
 )
-@click.option(
+@defaulted(
     "--metric",
     type=click.Choice([*METRICS]),
     default="log_loss",
-    show_default=True,
     help="What is drawn, and where models are said to overtake each other.",
 )
 @click.option("--plot", type=click.Path(), help="File to draw: .png, .svg or .pdf.")
@@ -124,4 +162,4 @@ def learning_curve(
     show(told, as_json, lines if lines[-1] else lines[:-1])
 
 
-COMMANDS = (learning_curve,)
+COMMANDS = (compare, learning_curve)
