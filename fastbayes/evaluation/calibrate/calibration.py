@@ -24,7 +24,7 @@ from fastbayes.models.estimator.store import made
 from fastbayes.models.estimator.table_rows import TableRows
 from fastbayes.models.estimator.unavailable import unavailable, when_fitted
 from fastbayes.models.leave_one_out.loo import kind_of
-from fastbayes.models.sklearn.drop_in_base import DropIn
+from fastbayes.models.sklearn.array_rows import DropIn
 
 MAPS: dict[str, type[Temperature] | type[Isotonic]] = {
     "temperature": Temperature,
