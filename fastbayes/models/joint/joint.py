@@ -55,7 +55,7 @@ class CellIndex:
         n, m = keys.shape
         number, room, start = np.zeros(n, np.int64), 1, 0
         while start < m:
-            # As many columns at a time as one number tells apart.
+            # As many columns at a time as one number can identify.
             stop = start
             while stop < m and (stop == start or room * self._widths[stop] <= MOST_CODES):
                 room *= self._widths[stop]
