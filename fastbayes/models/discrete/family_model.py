@@ -17,7 +17,6 @@ from fastbayes.models.discrete.hierarchical import backed_off
 from fastbayes.models.discrete.one_dependence import OneDependence, by_chain_rule, code_rows
 from fastbayes.models.discrete.structure import Family, class_node, tree_dot
 from fastbayes.models.estimator.base import Classifier, Scans
-from fastbayes.models.estimator.count_tables import CountTables, Smoothing, logs
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.loo_base import (
     LooRows,
@@ -27,6 +26,7 @@ from fastbayes.models.estimator.loo_base import (
 )
 from fastbayes.models.estimator.parameters import fitted
 from fastbayes.models.estimator.sampling import drawn_codes, value_codes
+from fastbayes.models.estimator.smoothing import CountTables, Smoothing, logs
 from fastbayes.networks.graph.coded import Coded
 from fastbayes.networks.infer.class_scorer import ClassNetwork
 from fastbayes.networks.infer.inference import joint_posterior

@@ -18,8 +18,8 @@ from fastbayes.core.errors import MemoryLimitError
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.numpy.information import class_information
 from fastbayes.models.estimator.base import Scans
-from fastbayes.models.estimator.count_tables import CountTables
 from fastbayes.models.estimator.log_space import Floats
+from fastbayes.models.estimator.smoothing import CountTables
 from fastbayes.networks.graph.dot import graph
 from fastbayes.scan import engine
 from fastbayes.statistics.bundle import Statistics
@@ -252,6 +252,11 @@ def dependence(cells: CountTables) -> Floats:
     return result
 
 
+def relevance(cells: CountTables) -> Floats:
+    """Return I(X_j; C) in nats of each feature, (n_features,)."""
+    return class_information(cells.n, cells.offsets, cells.sizes + cells.as_value)
+
+
 def k_dependent(
     cells: CountTables, names: Sequence[str], k: int, information: Floats | None = None
 ) -> list[Family]:
@@ -263,11 +268,11 @@ def k_dependent(
     """
     told = np.flatnonzero(cells.choices > 0)
     void = np.flatnonzero(cells.choices == 0)
-    relevance = class_information(cells.n, cells.offsets, cells.sizes + cells.as_value)
+    worth = relevance(cells)
     if information is None:
         information = dependence(cells) if k else np.zeros((len(names), len(names)))
     order, parents = k_dependence(
-        information[np.ix_(told, told)], relevance[told], [names[j] for j in told.tolist()], k
+        information[np.ix_(told, told)], worth[told], [names[j] for j in told.tolist()], k
     )
     families = [(*told[parents[j]].tolist(), int(told[j])) for j in order.tolist()]
     return families + [(int(j),) for j in sorted(void.tolist(), key=names.__getitem__)]

@@ -14,10 +14,9 @@ from fastbayes.kernels import dispatch
 from fastbayes.kernels.numpy.joint_codes import MOST_CODES
 from fastbayes.kernels.numpy.log_joint import EXACT, largest_sum
 from fastbayes.kernels.numpy.posterior import JointScorer, to_class, to_posterior
-from fastbayes.models.estimator.count_tables import CountTables, Smoothing, logs
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.loo_base import own_likelihood, without
-from fastbayes.models.estimator.smoothing import best_of
+from fastbayes.models.estimator.smoothing import CountTables, Smoothing, best_of, logs
 from fastbayes.statistics.bundle import Statistics
 
 Ints = NDArray[np.int64]

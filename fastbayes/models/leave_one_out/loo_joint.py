@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import Batch, taken
 from fastbayes.core.errors import SchemaError
 from fastbayes.models.discrete.one_dependence import code_rows
-from fastbayes.models.estimator.count_tables import Smoothing
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.loo_base import (
     ROUNDING,
@@ -19,6 +18,7 @@ from fastbayes.models.estimator.loo_base import (
     own_likelihood,
     without,
 )
+from fastbayes.models.estimator.smoothing import Smoothing
 from fastbayes.models.joint.cell_gaussians import (
     CHUNK,
     FLOOR,
