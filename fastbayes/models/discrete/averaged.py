@@ -1,4 +1,4 @@
-"""What AODE and A2DE share: a mean over super-parents, its parameters, and who spoke."""
+"""What AODE and A2DE share: a mean over super-parents, their weights, subsumption."""
 
 from __future__ import annotations
 

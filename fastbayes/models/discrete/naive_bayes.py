@@ -389,8 +389,8 @@ def alpha_and_prior(model: Any, stats: Statistics) -> tuple[float, Floats]:
     """Return the pseudo-count in use, and ln P(c)."""
     values, alpha = stats.values, model.alpha
     alpha = best_alpha(values, missing=model.missing) if alpha == "loo" else float(alpha)
-    classes = labels(stats.schema.classes)
-    return alpha, log_prior(values.class_counts, alpha, model.class_prior, classes)
+    told = alpha, model.class_prior, labels(stats.schema.classes)
+    return alpha, log_prior(values.class_counts, *told)
 
 
 def checked_chance(feature_averaging: Any) -> float | None:

@@ -1,9 +1,4 @@
-"""Which feature depends on which: trees, forests and k-dependence structures from weights.
-
-Nothing here depends on the order of the columns. Weights closer than 1e-12 of themselves are
-equal, and equal edges are ordered by the names of their ends, so that all edges stand in one
-order, in which the best tree is unique: it does not depend on the root either.
-"""
+"""Which features depend on which: trees, forests, k-dependence, and what they are chosen by."""
 
 from __future__ import annotations
 
@@ -291,8 +286,7 @@ def counts_of_tree(
     found, cells, information, together = information_in_runs(model, scans)
     parents = tree(found, cells, information, together)
     children = np.flatnonzero(parents >= 0)
-    edges = np.sort(np.stack((parents[children], children), axis=1), axis=1)
-    edges = edges[np.lexsort((edges[:, 1], edges[:, 0]))]
+    edges = _sorted_pairs(parents[children], children)
     return scans.count(model, {"values": {}, "pairs": {"pairs": edges}}, found.schema)
 
 
@@ -343,5 +337,9 @@ def same_pairs(stats: Statistics, scans: Scans) -> Ints:
     """Return the pairs of features of statistics, as they are numbered in another source."""
     where = np.array(scans.places([f.name for f in stats.schema.categorical]), np.int64)
     layout = stats.pairs.layout
-    pairs = np.sort(np.stack((where[layout.first], where[layout.second]), axis=1), axis=1)
+    return _sorted_pairs(where[layout.first], where[layout.second])
+
+
+def _sorted_pairs(first: Ints, second: Ints) -> Ints:
+    pairs = np.sort(np.stack((first, second), axis=1), axis=1)
     return np.asarray(pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))])

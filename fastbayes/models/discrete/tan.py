@@ -1,4 +1,4 @@
-"""TAN: naive Bayes whose features also hang on a tree."""
+"""Features that hang on a tree: what TAN and SPODE share, and TAN."""
 
 from __future__ import annotations
 
@@ -63,8 +63,7 @@ class TreeClassifier(FamilyModel):
         smoothing, above = Smoothing(alpha=alpha), parents.tolist()
         order = children_first(parents)[::-1]
         families = [(j,) if above[j] < 0 else (above[j], j) for j in order]
-        counted = from_pairs(stats, families)
-        cells = FamilyTables(counted, missing=self.missing, unseen=self.unseen)
+        cells = FamilyTables(from_pairs(stats, families), missing=self.missing, unseen=self.unseen)
         return found | {
             "alpha_": alpha,
             "class_log_prior_": self._prior_of(stats, smoothing),
@@ -222,8 +221,7 @@ class TAN(TreeClassifier):
     def _structure(self, stats: Statistics, cells: CountTables) -> dict[str, Any]:
         check_feature(stats.schema, self.root)
         information = dependence(cells)
-        layout = cells.pairs.layout
-        if layout.complete:
+        if cells.pairs.layout.complete:
             parents = self._tree(stats, cells, information, cells.known_together())
         else:
             parents = self._counted_tree(stats, cells)

@@ -1,4 +1,4 @@
-"""From what users hand to `fit` and `predict` to a source of named columns."""
+"""What users hand to `fit` and `predict`: checked arrays, labels, weights, and sources of rows."""
 
 from __future__ import annotations
 

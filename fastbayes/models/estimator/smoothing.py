@@ -1,4 +1,4 @@
-"""From counts and moments to log parameters: the one place where smoothing is applied."""
+"""From counts and moments to parameters: counts as scoring reads them, and all smoothing."""
 
 from __future__ import annotations
 

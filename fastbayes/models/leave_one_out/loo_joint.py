@@ -1,4 +1,4 @@
-"""Rows scored by JointBayes without them."""
+"""Rows scored by JointBayes and JointGaussian without them."""
 
 from __future__ import annotations
 
