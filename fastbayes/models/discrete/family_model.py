@@ -339,9 +339,8 @@ class FamilyModel(AsNetwork, OneDependence):
     ) -> Statistics:
         """Return the counts of families; `known` are statistics of the same rows."""
         told = {"families": families} | ({} if class_is is None else {"class_is": class_is})
-        counted = scans.count(
-            self, {"values": {}, "families": told}, None if known is None else known.schema
-        )
+        schema = known.schema if known is not None else None
+        counted = scans.count(self, {"values": {}, "families": told}, schema)
         scans.check_unchanged(known is None or counted.values == known.values)
         return counted
 
