@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from oracles import count as naive
 
 from fastbayes.kernels.compiled import count as compiled
-from fastbayes.kernels.compiled import count_plan
 from fastbayes.kernels.numpy import count as numpy_twin
 
 MODULES = [
@@ -109,20 +108,20 @@ def agree(codes, sizes, slots, y, n_slots, n_classes):
 
 
 def plan(sizes, n_classes, n, bytes_only=True):
-    return count_plan.choose(np.array(sizes).tobytes(), n_classes, n, bytes_only)
+    return compiled.choose(np.array(sizes).tobytes(), n_classes, n, bytes_only)
 
 
 @pytest.fixture
 def fresh_plans():
     """Plans made under changed constants must not outlive the test."""
-    count_plan.choose.cache_clear()
+    compiled.choose.cache_clear()
     yield
-    count_plan.choose.cache_clear()
+    compiled.choose.cache_clear()
 
 
 @pytest.mark.compiled
 def test_each_method_has_its_columns(monkeypatch, fresh_plans):
-    monkeypatch.setattr(count_plan, "MINIMA_STEP", 0.002)  # on any processor
+    monkeypatch.setattr(compiled, "MINIMA_STEP", 0.002)  # on any processor
     chosen = plan([2, 12, 12, 100, 250], 8, 8192)
     assert list(chosen.minima) == [0]
     assert (list(chosen.packed), list(chosen.borders)) == ([1, 2], [0, 2])
@@ -145,7 +144,7 @@ def test_methods_agree_with_the_numpy_twin__mixed_sizes(n, skew):
 @pytest.mark.compiled
 @pytest.mark.parametrize(("sizes", "n_classes"), [((2, 7, 4, 4), 3), ((25,), 10), ((256,), 1)])
 def test_minima__rows_that_fill_no_vector_lane_or_block(sizes, n_classes, monkeypatch, fresh_plans):
-    monkeypatch.setattr(count_plan, "MINIMA_STEP", 0.0)
+    monkeypatch.setattr(compiled, "MINIMA_STEP", 0.0)
     assert len(plan(sizes, n_classes, 8192).minima) == len(sizes)
     width, full = compiled.vector.WIDTH, compiled.vector.WIDTH * compiled.FULL
     for n in (1, width - 1, width, width + 1, full - 1, full, full + width, 2 * full + 1):
@@ -170,7 +169,7 @@ def test_private_counters_are_emptied_before_they_overflow(
     sizes, code, packed, monkeypatch, fresh_plans
 ):
     monkeypatch.setattr(compiled, "STRETCH", 1000)
-    monkeypatch.setattr(count_plan, "MINIMA_BASE", 9.0)
+    monkeypatch.setattr(compiled, "MINIMA_BASE", 9.0)
     chosen = plan(sizes, 2, 2048, code is np.uint8)
     assert list(chosen.packed) == packed
     assert bool(chosen.private) != bool(packed)
@@ -179,7 +178,7 @@ def test_private_counters_are_emptied_before_they_overflow(
 
 @pytest.mark.compiled
 def test_in_place__reading_ahead(monkeypatch, fresh_plans):
-    monkeypatch.setattr(count_plan, "FAR_CELLS", 1000)
+    monkeypatch.setattr(compiled, "FAR_CELLS", 1000)
     for n in (1, 31, 32, 33, 500):
         for code, size in ((np.uint8, 256), (np.uint16, 65_536), (np.uint32, 70_000)):
             assert plan([size], 5, n, False).in_place[0][0] > 0

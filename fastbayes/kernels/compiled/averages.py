@@ -17,7 +17,7 @@ from numba.extending import register_jitable
 
 from fastbayes.core.batch import Codes
 from fastbayes.kernels.compiled import lanes
-from fastbayes.kernels.compiled.average_model import AverageTables
+from fastbayes.kernels.compiled.average_plan import AverageTables
 from fastbayes.kernels.compiled.factor_plan import level_of, matrix
 from fastbayes.kernels.compiled.joint_tables import join
 from fastbayes.kernels.compiled.lift_tables import Kernels, Lifts
