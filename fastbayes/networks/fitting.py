@@ -204,8 +204,7 @@ class LearnMixin(NetworkTables):
             family = (*self.parents[node], node)
             if node not in wide:
                 counts = stats.families.group(next(groups))[..., 0]
-                grid = np.ix_(*(places[n] for n in family))
-                yield node, np.ascontiguousarray(counts[grid]), None
+                yield node, np.ascontiguousarray(counts[np.ix_(*(places[n] for n in family))]), None
                 continue
             columns = zip(wide[node].codes.T, family, strict=True)
             codes = np.stack([_placed(column, places[n]) for column, n in columns], axis=1)

@@ -398,8 +398,7 @@ class QueryMixin(NetworkTables):
         posteriors = RowPosteriors(self.coded(sparse=True), place, rows.nodes, max_cells, nothing)
 
         def score(batch: Batch, out: Floats) -> int:
-            codes = columns_of(batch.codes)
-            known = {rows.nodes[j]: c for j, c in codes.items()}
+            known = {rows.nodes[j]: c for j, c in columns_of(batch.codes).items()}
             return posteriors.posterior(known, out, batch.cells)
 
         found, lost = scored(rows, score, len(self.states[name]), unseen=unseen, threads=threads)

@@ -222,5 +222,4 @@ class SampleMixin(NetworkTables):
                     columns.append(known.take(indices))
             return pa.RecordBatch.from_arrays(columns, schema=schema)
 
-        chunks = range(-(-int(n) // CHUNK))
-        return engine.in_order(drawn, chunks, engine.resolved_threads(threads))
+        return engine.in_order(drawn, range(-(-int(n) // CHUNK)), engine.resolved_threads(threads))

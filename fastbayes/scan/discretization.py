@@ -245,8 +245,7 @@ def _scan(
 ) -> list[CutLearner]:
     """Return what the rows of each fold, in order, say of the columns; of all without folds."""
     encoder.expect(source.n_rows)
-    order = [0] if folds is None else folds.names()[0]
-    learners = {fold: CutLearner(learned) for fold in order}
+    learners = {fold: CutLearner(learned) for fold in ([0] if folds is None else folds.names()[0])}
     if on_error != "skip":  # otherwise the same segments must break off as when they are counted
         beside = [None if encoder.target is None else encoder.target.name, encoder.weight]
         beside.append(None if folds is None else folds.column)

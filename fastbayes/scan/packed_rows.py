@@ -156,8 +156,7 @@ class PackedRows:
         """Yield what a pass returns of each part of the rows, in order."""
         self.passes += 1.0
         if self.held is not None:
-            threads = self.threads if len(self.held) > 1 else 1
-            yield from engine.in_order(run, self.held, threads)
+            yield from engine.in_order(run, self.held, self.threads if len(self.held) > 1 else 1)
             return
         assert self.scan is not None
         yield from itertools.chain.from_iterable(self.scan(run))

@@ -14,6 +14,7 @@ from fastbayes.kernels import dispatch
 from fastbayes.statistics.base import (
     CLASSES,
     NUMERIC,
+    Classes,
     Floats,
     Need,
     Room,
@@ -104,13 +105,10 @@ class ClassScatter(Statistic):
 
     # -- counting ------------------------------------------------------------------------------
 
-    def update(self, batch: Batch) -> None:
-        """Add the rows of a batch, one block at a time."""
-        y, weight, columns = batch.classes, batch.weight, list(batch.numeric)
-        assert y is not None
+    def _add(self, batch: Batch, classes: Classes, weight: Floats | None) -> None:
         if not batch.n_rows:
             return
-        k = batch.n_classes
+        y, columns, k = classes, list(batch.numeric), batch.n_classes
         block = type(self)(self.shape._replace(n_classes=k))
         module = dispatch.load("scatter", batch.cells)
         arrays = None

@@ -180,8 +180,7 @@ def joint_block(
         np.subtract(sums[:, :p, :p], scatter, out=scatter)
     del sums, total
     mean, rest = two_sum(np.where(count > 0, centre[:, :, None], 0.0), offset)
-    none = np.einsum("cii->ci", scatter) <= 0
-    drop(scatter, none)
+    drop(scatter, np.einsum("cii->ci", scatter) <= 0)
     return JointMoments(count, mean, rest, scatter)
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import Batch
 from fastbayes.core.schema import Shape
 from fastbayes.kernels import dispatch
-from fastbayes.statistics.base import Ints, Need, Room
+from fastbayes.statistics.base import Floats, Ints, Need, Room
 from fastbayes.statistics.packed_counts import PackedCounts
 
 
@@ -60,9 +60,7 @@ class TripleCounts(PackedCounts):
 
     # -- groups --------------------------------------------------------------------------------
 
-    def _count(
-        self, columns: list[NDArray[Any]], batch: Batch, weight: NDArray[np.float64] | None
-    ) -> None:
+    def _count(self, columns: list[NDArray[Any]], batch: Batch, weight: Floats | None) -> None:
         layout = self.layout
         dispatch.load("triples", batch.cells).add_triple_counts(
             *(columns, layout.widths, batch.classes, weight, layout.n_classes),

@@ -379,8 +379,7 @@ class DAG:
     def _boundary(self, node: str, before: Iterable[str]) -> tuple[str, ...]:
         """Return the fewest of some nodes given which another one is independent of the rest."""
         closed = {*before}
-        reached = self._reached([node], closed, self._above([node, *closed]))
-        return self._sorted(reached & closed)
+        return self._sorted(self._reached([node], closed, self._above([node, *closed])) & closed)
 
     # -- size ----------------------------------------------------------------------------------
 

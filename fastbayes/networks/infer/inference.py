@@ -297,10 +297,8 @@ def joint_posterior(
     table, log_total = _table(coded, evidence, targets, free, largest)
     if log_total == -math.inf:
         raise impossible(coded, evidence)
-    at = sorted(free)
-    table = table.transpose([at.index(v) for v in free])
-    shape = [int(coded.sizes[v]) for v in targets]
-    result = np.zeros(shape)
+    table = table.transpose(np.argsort(np.argsort(free)))
+    result = np.zeros([int(coded.sizes[v]) for v in targets])
     place = tuple(evidence.get(v, slice(None)) for v in targets)
     result[place] = (table / table.sum()).reshape(result[place].shape)
     return result, log_total if evidence else 0.0
@@ -320,8 +318,7 @@ def _table(
 ) -> tuple[Floats, float]:
     """Return P(free, evidence) up to a factor, and ln of its total."""
     factors = factors_of(coded, evidence, coded.ancestral([*targets, *evidence]))
-    order = checked_order(coded, factors, free, largest)
-    return _summed(factors, order.nodes, tuple(sorted(free)))
+    return _summed(factors, checked_order(coded, factors, free, largest).nodes, tuple(sorted(free)))
 
 
 def impossible(coded: Coded, evidence: Mapping[int, int]) -> DataError:
@@ -453,8 +450,7 @@ def drawing(coded: Coded, evidence: Mapping[int, int], largest: float = LARGEST)
     """
     above = coded.ancestral(evidence) if evidence else []
     factors = factors_of(coded, evidence, above)
-    order = checked_order(coded, factors, (), largest)
-    steps, _ = conditionals(coded, evidence, factors, order)
+    steps, _ = conditionals(coded, evidence, factors, checked_order(coded, factors, (), largest))
     known = [
         DrawStep(v, (), certain(coded, evidence, v))
         for v in above
@@ -531,8 +527,7 @@ def marginals(
         others = tuple(axis for axis, v in enumerate(scope) if v not in step.given)
         given = joints[last].sum(axis=others)
         left = [v for v in scope if v in step.given]
-        given = given.transpose([left.index(v) for v in step.given])
-        joints.append(given[..., None] * step.table)
+        joints.append(given.transpose([left.index(v) for v in step.given])[..., None] * step.table)
     found = []
     for v in targets:
         if v not in place:

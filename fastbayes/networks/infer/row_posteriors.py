@@ -395,8 +395,7 @@ class RowEvidence:
         families, tables = [], []
         for v in coded.order:
             family = (*coded.parents[v], v)
-            shape = [int(coded.sizes[u]) + 2 for u in family]
-            cells = math.prod(map(float, shape))
+            cells = math.prod(map(float, [int(coded.sizes[u]) + 2 for u in family]))
             logs = self.logs[v]
             if cells > LARGEST or isinstance(logs, SparseTable):
                 raise MemoryLimitError(

@@ -271,8 +271,7 @@ class NetworkBuilder:
         for node, table in made.items():
             family, rows, r = self._families[node], table.rows, table.shape[-1]
             if not (np.isfinite(rows).all() and (rows >= 0).all()):
-                wrong = ~(np.isfinite(rows) & (rows >= 0))
-                row, state = np.argwhere(wrong)[0].tolist()
+                row, state = np.argwhere(~(np.isfinite(rows) & (rows >= 0)))[0].tolist()
                 place, number = table.place(row), float(rows[row, state])
                 message = f"{self._given(family, place)}: {number!r} is no probability"
                 raise self.fault(self._row_at(family, place), message)

@@ -128,8 +128,7 @@ def family_score(
     table = counts.reshape(-1, r)
     q = len(table) if configurations is None else configurations
     pair = [_sums(table, rule, q * r, r), _sums(table.sum(axis=1), rule, q, r)]
-    kind = 1 if rule.name == "k2" else 0
-    result = pair[0][0] - pair[1][kind]
+    result = pair[0][0] - pair[1][1 if rule.name == "k2" else 0]
     if rule.penalised:
         total = float(table.sum()) if total is None else total
         result -= rule.per_parameter(total) * q * (r - 1)
@@ -195,9 +194,8 @@ class FamilyScores:
     def __init__(self, rows: CompleteRows, rule: ScoreRule) -> None:
         self.rows, self.rule = rows, rule
         self.threads = engine.resolved_threads(rows.reading.threads)
-        limit = rows.reading.limit
         # Every worker has a set of tables, some wait to be added up, and one is the sum.
-        self.room = max(limit // 2 // (8 * (self.threads + 3)), 1)
+        self.room = max(rows.reading.limit // 2 // (8 * (self.threads + 3)), 1)
         self.sizes = rows.sizes.tolist()
         self.kinds = sorted({*self.sizes})
         self.price = rule.per_parameter(rows.total)

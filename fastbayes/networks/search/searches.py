@@ -293,8 +293,7 @@ class Climber:
 
     def _is_covered(self, parents: Sequence[int], v: int, u: int) -> bool:
         """Return whether an edge u -> v is covered, and may be reversed."""
-        same = parents[v] == parents[u] | 1 << u
-        return bool(same and self.free[u, v] and self.allowed[v, u])
+        return bool((parents[v] == parents[u] | 1 << u) and self.free[u, v] and self.allowed[v, u])
 
     def shaken(self, random: np.random.Generator) -> list[int]:
         """Return a graph that lacks an eighth to a half of the edges, in an equivalent one.
