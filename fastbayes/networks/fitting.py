@@ -213,7 +213,6 @@ class LearnMixin(NetworkTables):
             yield node, None, (shape, codes[known], wide[node].counts[known])
 
     def _known(self) -> dict[str, list[Any]]:
-        """Return the declared states of each node, without the one that stands for missing."""
         return {n: [v for v in s if v is not None] for n, s in self._declared.items()}
 
     def _as_states(self, categorical: Iterable[str] | None = None) -> list[str]:

@@ -242,8 +242,8 @@ class FormatsMixin(NetworkTables):
             network = cls._of(above)
         declared = zip(nodes, header["declared"], strict=True)
         network._declared = {node: tuple(known) for node, known in declared if known is not None}
-        cuts = {n: arrays[f"cuts.{i}"] for i, n in enumerate(nodes) if f"cuts.{i}" in arrays}
-        network._cuts = cuts or network._cuts
+        places = enumerate(nodes)
+        network._cuts = {n: arrays[f"cuts.{i}"] for i, n in places if f"cuts.{i}" in arrays}
         if "statistics" in header:
             mine = arrays_of(arrays, "statistics.")
             network.statistics_ = Statistics.from_state(header["statistics"], mine, source)

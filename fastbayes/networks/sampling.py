@@ -126,8 +126,9 @@ class SampleMixin(NetworkTables):
         >>> network.sample(1000, {"wet": "no"}, seed=1)["rain"].unique().to_pylist()
         ['no']
         """
-        batches = self._batches(n, evidence, seed, threads, max_cells)
-        return pa.Table.from_batches(batches, self._columns())
+        return pa.Table.from_batches(
+            self._batches(n, evidence, seed, threads, max_cells), self._columns()
+        )
 
     def sample_to(
         self,
@@ -181,7 +182,6 @@ class SampleMixin(NetworkTables):
                     progress(batch.num_rows)
 
     def _columns(self, *, plain: bool = False) -> pa.Schema:
-        """Return the columns of samples; with `plain`, text as it is."""
         fields = []
         for node in self.nodes:
             kind = as_column(self.states[node]).type

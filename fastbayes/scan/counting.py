@@ -51,10 +51,9 @@ def open_labelled(
     Labels and weights may be names of columns or arrays beside the data.
     """
     names = [n for n in (target, sample_weight) if is_name(n)]
-    wanted = None if columns is None else [*dict.fromkeys([*columns, *names])]
     opened = open_source(
         source,
-        columns=wanted,
+        columns=None if columns is None else [*dict.fromkeys([*columns, *names])],
         null_values=null_values,
         types=types,
         filesystem=filesystem,
@@ -417,7 +416,6 @@ def count(
 
 
 def _numbers(names: Iterable[str | int], books: Sequence[str]) -> list[int]:
-    """Return the places of named columns among the categorical ones."""
     if unknown := [name for name in names if name not in books]:
         raise SchemaError(
             f"cells: there is no categorical column {unknown[0]!r}; there are {books}"

@@ -124,15 +124,15 @@ def cuts_without_folds(
     cuts: list[dict[str, Any]] = [dict(given) for _ in order]
     threads = resolved_threads(threads)
     # There are sketches of each fold, and of those before and behind it.
-    limit = None if memory_limit is None else memory_limit // (3 * len(order))
-    for some in _groups(learned, source.n_rows, limit):
+    for some in _groups(
+        learned, source.n_rows, None if memory_limit is None else memory_limit // (3 * len(order))
+    ):
         own = _encoder(encoder, some)
         rests = _without_each(_scan(source, own, some, threads, "stop", progress, folds), some)
         classes = _classes(own)
         jobs = [(fold, name) for fold in range(len(order)) for name in some]
         points = [partial(rests[fold].cuts, name, classes) for fold, name in jobs]
-        found = in_order(_called, points, threads)
-        for (fold, name), at in zip(jobs, found, strict=True):
+        for (fold, name), at in zip(jobs, in_order(_called, points, threads), strict=True):
             cuts[fold][name] = at
     return [{name: of_fold[name] for name in asked} for of_fold in cuts]
 
@@ -140,7 +140,6 @@ def cuts_without_folds(
 def _asked(
     source: Source, encoder: Encoder, discretize: Any
 ) -> tuple[dict[str, Any], dict[str, Method]]:
-    """Return for each column how it is cut, and those whose cut points are to be learned."""
     numeric = [feature.name for feature, book in encoder.features if book is None]
     others = {f.name: book for f, book in encoder.features if book is not None}
     loose = [name for name, book in others.items() if isinstance(book, Codebook) and _loose(book)]
@@ -202,7 +201,6 @@ def _check(source: Source, encoder: Encoder, learned: dict[str, Method]) -> None
 
 
 def _encoder(encoder: Encoder, learned: dict[str, Method]) -> Encoder:
-    """Return an encoder of the columns to be cut, with a class codebook of its own."""
     book = encoder.target
     target = None
     if book is not None:

@@ -263,8 +263,7 @@ def scan(
         total.held = dict(start.aligned(encoder.schema()).parts)
         if progress is not None:
             progress(rows)
-    remaining = islice(source.segments(BLOCK_ROWS), done, None)
-    for counted in in_order(count, remaining, threads):
+    for counted in in_order(count, islice(source.segments(BLOCK_ROWS), done, None), threads):
         total.add(counted.parts)
         budget.check_held(total)
         done += 1

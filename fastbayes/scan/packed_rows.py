@@ -236,8 +236,9 @@ def read_rows(reading: Reading, n_rows: int, steps: Sequence[int] = ()) -> list[
     n, total, size = 0, 0.0, 0
     # Workers look whether the rows still fit: those that do not are not packed in vain.
     fits = [True]
-    segments = reading.source.segments(BLOCK_ROWS)
-    for part in engine.in_order(lambda s: read(s, fits[0]), segments, reading.threads):
+    for part in engine.in_order(
+        lambda s: read(s, fits[0]), reading.source.segments(BLOCK_ROWS), reading.threads
+    ):
         n, total = n + part.n_rows, total + part.total
         sample += part.sample
         size += sum(packed.nbytes for packed in part.packed)
@@ -281,7 +282,6 @@ def _samples(
     steps: Sequence[int],
     total: float,
 ) -> list[PackedRows]:
-    """Return nested samples, the sparsest first."""
     if not parts:
         return []
     batch = joined([part for part, _ in parts])

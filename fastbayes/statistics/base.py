@@ -271,7 +271,6 @@ class Statistic:
     # -- layout --------------------------------------------------------------------------------
 
     def _holding(self, arrays: Mapping[str, Any], shape: Shape | None = None) -> Self:
-        """Return a statistic of these arrays."""
         result = type(self).__new__(type(self))
         result.shape = self.shape if shape is None else shape
         for key in self._specs:
@@ -318,7 +317,6 @@ class Statistic:
         return self._holding({k: mine[k] - theirs[k] for k in mine})
 
     def _absorb(self, other: Self) -> None:
-        """Add another statistic of the same shape, in place."""
         vars(self).update(vars(self + other))
 
     def __mul__(self, factor: float) -> Self:

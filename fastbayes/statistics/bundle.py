@@ -132,8 +132,9 @@ class Statistics:
     @property
     def nbytes(self) -> int:
         """Bytes held by the arrays."""
-        folds = sum(fold.nbytes for fold in self.folds)
-        return folds + sum(part.nbytes for part in self.parts.values())
+        return sum(fold.nbytes for fold in self.folds) + sum(
+            part.nbytes for part in self.parts.values()
+        )
 
     def aligned(self, schema: Schema) -> Statistics:
         """Return the statistics with cells laid out as `schema` has them; new cells are empty.
@@ -166,10 +167,9 @@ class Statistics:
         if not isinstance(other, Statistics):
             return NotImplemented
         mine, theirs = self._matched(other)
-        parts = {name: mine.parts[name] + theirs.parts[name] for name in mine.parts}
         return Statistics(
             mine.schema,
-            parts,
+            {name: mine.parts[name] + theirs.parts[name] for name in mine.parts},
             self.dropped_rows + other.dropped_rows,
             self.provenance + other.provenance,
             **folds_together(mine, theirs, operator.add),

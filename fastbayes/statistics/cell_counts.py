@@ -84,7 +84,6 @@ class CellCounts(CellRuns):
         return Run(run.keys, (counts,))
 
     def _as(self, kind: type[Any]) -> Self:
-        """Return the statistic with counts of this type."""
         result = self._with(self._runs)
         result._kind = kind
         result._runs = [Run(r.keys, result._fitting(r.held)) for r in result._runs]

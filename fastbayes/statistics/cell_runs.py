@@ -40,8 +40,9 @@ def distinct(keys: Keys) -> tuple[NDArray[np.uint32], Ints]:
     if not width:
         return np.zeros(n, np.uint32), np.zeros(min(n, 1), np.int64)
     columns = [(keys[:, j] - MISSING).astype(np.uint32) for j in range(width)]
-    sizes = [int(column.max(initial=0)) + 1 for column in columns]
-    return dispatch.load("joint_codes", float(keys.size)).factorise(columns, sizes)
+    return dispatch.load("joint_codes", float(keys.size)).factorise(
+        columns, [int(column.max(initial=0)) + 1 for column in columns]
+    )
 
 
 def sorted_order(keys: Keys) -> Ints:
@@ -126,7 +127,6 @@ class CellRuns(Statistic):
     # -- what a subclass gives -----------------------------------------------------------------
 
     def _nothing(self, n: int) -> tuple[NDArray[Any], ...]:
-        """Return what is held of n cells before their first row."""
         raise NotImplementedError
 
     def _combined(
@@ -136,7 +136,6 @@ class CellRuns(Statistic):
         raise NotImplementedError
 
     def _occurs(self, held: Sequence[NDArray[Any]]) -> NDArray[np.bool_]:
-        """Return of which cells something is held."""
         raise NotImplementedError
 
     def _taken(self, run: Run, to: Alignment) -> Run:
@@ -154,7 +153,6 @@ class CellRuns(Statistic):
         return held, f"so far {cells:,} joint values of {columns}"
 
     def _push(self, run: Run) -> None:
-        """Add cells, in place."""
         if not len(run.keys):
             return
         self._is_settled = False
@@ -201,7 +199,6 @@ class CellRuns(Statistic):
         return held
 
     def _one_run(self) -> Run:
-        """Return all cells as one run."""
         if not self._runs:
             none = np.zeros((0, len(self.columns) + self._more), np.int32)
             return Run(none, self._fitting(self._nothing(0)))

@@ -207,5 +207,6 @@ class CellScatter(CellRuns):
     def __mul__(self, factor: float) -> Self:
         count, mean, rest, scatter = self._settled_run().held
         kept = float(factor != 0)
-        held = (count * factor, mean * kept, rest * kept, scatter * factor)
-        return self._with([Run(self.keys, held)])
+        return self._with(
+            [Run(self.keys, (count * factor, mean * kept, rest * kept, scatter * factor))]
+        )

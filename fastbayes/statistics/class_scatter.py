@@ -121,16 +121,17 @@ class ClassScatter(Statistic):
                 gaps |= np.isnan(x)
             rows = np.flatnonzero(gaps if weight is None else gaps & (weight > 0))
             if len(rows):
-                w = None if weight is None else weight[rows]
-                block.incomplete = np.bincount(y[rows], w, k).astype(np.float64)
+                block.incomplete = np.bincount(
+                    y[rows], None if weight is None else weight[rows], k
+                ).astype(np.float64)
                 block.joint = joint_block(columns, rows, y, k, weight, batch.cells)
-            complete = np.where(gaps, 0.0, 1.0 if weight is None else weight)
-            arrays = module.block_scatter(columns, y, k, complete)
+            arrays = module.block_scatter(
+                columns, y, k, np.where(gaps, 0.0, 1.0 if weight is None else weight)
+            )
         block.count, block.mean, block.rest, block.scatter = arrays
         self._absorb(block.grown(self.shape))
 
     def _complete(self) -> JointMoments:
-        """Return the moments of complete rows, as views."""
         axis = (slice(None), slice(None), None)
         return JointMoments(
             self.count[:, None, None], self.mean[axis], self.rest[axis], self.scatter
@@ -153,8 +154,9 @@ class ClassScatter(Statistic):
         elif joint is not None:
             # Merging makes new arrays otherwise: none is shared with either side.
             joint = joint.scaled(1.0)
-        complete = self._complete().merged(other._complete())
-        return self._of(complete, self.incomplete + other.incomplete, joint)
+        return self._of(
+            self._complete().merged(other._complete()), self.incomplete + other.incomplete, joint
+        )
 
     def __sub__(self, other: Self) -> Self:
         incomplete = counts_left(self.incomplete, other.incomplete, by_class)
@@ -192,8 +194,9 @@ class ClassScatter(Statistic):
         result, p = type(self)(self.shape), self.shape.n_numeric
         result.incomplete = self.count + self.incomplete
         if result.incomplete.any():
-            empty = JointMoments.empty(self.shape.n_classes, p)
-            result.joint = (self.joint or empty).merged(self._complete())
+            result.joint = (self.joint or JointMoments.empty(self.shape.n_classes, p)).merged(
+                self._complete()
+            )
         return result
 
     @classmethod

@@ -220,8 +220,9 @@ class ClassSketches(Statistic):
                 raise RetractionError(
                     "a value would occur fewer than 0 times; these rows were never added", *at
                 )
-            left = mine._replace(whole=whole, fraction=fraction)
-            result._cells[at] = _holding(_some(left, (whole | fraction) != 0), shift)
+            result._cells[at] = _holding(
+                _some(mine._replace(whole=whole, fraction=fraction), (whole | fraction) != 0), shift
+            )
         return result
 
     def __mul__(self, factor: float) -> ClassSketches:

@@ -87,5 +87,6 @@ def _sparse_sums(
     data = X.data if above is None else X.data > above
     if weight is not None:
         data = data * np.repeat(weight, per_row)
-    sums = np.asarray(np.bincount(cell, data, n_classes * d), dtype=np.float64)
-    return sums.reshape(n_classes, d)
+    return np.asarray(np.bincount(cell, data, n_classes * d), dtype=np.float64).reshape(
+        n_classes, d
+    )

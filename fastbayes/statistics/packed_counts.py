@@ -213,8 +213,9 @@ class PackedCounts(Statistic):
         wanted = type(old)(to.shape.sizes, old.missing[to.categorical], to.shape.n_classes, members)
         steps = np.take_along_axis(old.steps[origin], axes, axis=1)
         places = to.categorical, to.values, to.classes
-        flat = self._relaid(wanted, *places, old.starts[origin], steps)
-        return self._with(to.shape, wanted, flat)
+        return self._with(
+            to.shape, wanted, self._relaid(wanted, *places, old.starts[origin], steps)
+        )
 
     # -- arithmetic ----------------------------------------------------------------------------
 
@@ -295,8 +296,9 @@ class PackedCounts(Statistic):
     @classmethod
     def from_arrays(cls, shape: Shape, arrays: Mapping[str, NDArray[Any]], **options: Any) -> Self:
         """Return the statistic held by the arrays of `arrays()`."""
-        weighted = arrays["counts"].dtype == np.float64
-        return cls.zeros(shape, weighted=weighted, **options)._filled(arrays)
+        return cls.zeros(shape, weighted=arrays["counts"].dtype == np.float64, **options)._filled(
+            arrays
+        )
 
     def _filled(self, arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Return the statistic with the counts of `arrays()`; this one is as `zeros` made it."""

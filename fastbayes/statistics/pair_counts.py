@@ -162,8 +162,9 @@ class PairCounts(PackedCounts):
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the statistic as named arrays."""
-        pairs = {} if self.layout.complete else {"pairs": self.layout.members.copy()}
-        return super().arrays() | pairs
+        return super().arrays() | (
+            {} if self.layout.complete else {"pairs": self.layout.members.copy()}
+        )
 
     @classmethod
     def from_arrays(cls, shape: Shape, arrays: Mapping[str, NDArray[Any]], **options: Any) -> Self:

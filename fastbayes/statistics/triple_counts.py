@@ -50,8 +50,9 @@ class TripleCounts(PackedCounts):
         Missing values are included.
         """
         order = sorted((i, j, k))
-        group = self.group(place(*order, m=len(self.shape.sizes)))
-        return group.transpose(*(order.index(f) for f in (i, j, k)), 3)
+        return self.group(place(*order, m=len(self.shape.sizes))).transpose(
+            *(order.index(f) for f in (i, j, k)), 3
+        )
 
     def of(self, i: int, j: int, k: int) -> NDArray[Any]:
         """Return the (S_i, S_j, S_k, n_classes) counts of rows where all are known, a view."""

@@ -198,7 +198,6 @@ class DAG:
         return [(parent, node) for node, above in self.parents.items() for parent in above]
 
     def _named(self, what: Names) -> list[str]:
-        """Return names as a list, or raise where one is no node."""
         alone = isinstance(what, str) or not isinstance(what, Iterable)
         names: list[Any] = [what] if alone else [*dict.fromkeys(what)]
         for name in names:
@@ -207,7 +206,6 @@ class DAG:
         return names
 
     def _above(self, names: Iterable[str]) -> set[str]:
-        """Return nodes and all their ancestors."""
         return reachable(names, self.parents.__getitem__)
 
     def _sorted(self, names: Iterable[str]) -> tuple[str, ...]:

@@ -401,10 +401,12 @@ def _eliminated(
         scale += more
         axis = joint.scope.index(v)
         rest = tuple(u for u in joint.scope if u != v)
-        lost = joint.lost + math.log(joint.table.shape[axis])
-        buckets.add(Factor(rest, joint.table.sum(axis=axis), lost))
-    left = sorted(buckets.factors.values(), key=lambda factor: factor.table.size)
-    joint, more = _product(left, kept)
+        buckets.add(
+            Factor(rest, joint.table.sum(axis=axis), joint.lost + math.log(joint.table.shape[axis]))
+        )
+    joint, more = _product(
+        sorted(buckets.factors.values(), key=lambda factor: factor.table.size), kept
+    )
     return joint.table, scale + more, joint.lost
 
 
@@ -433,8 +435,9 @@ def most_probable(
     `joint_posterior` does.
     """
     factors = factors_of(coded, evidence, range(len(coded)))
-    order = checked_order(coded, factors, (), largest)
-    top, joints = _joints(coded, evidence, factors, order, largest=True)
+    top, joints = _joints(
+        coded, evidence, factors, checked_order(coded, factors, (), largest), largest=True
+    )
     states = [evidence.get(v, 0) for v in range(len(coded))]
     for v, given, joint in joints:
         states[v] = int(joint[tuple(states[u] for u in given)].argmax())

@@ -69,7 +69,6 @@ class Network:
         return result
 
     def _known(self, batch_codes: Sequence[Codes], n_rows: int) -> Sequence[Codes]:
-        """Return the codes of all features."""
         return batch_codes
 
     def rows(self, batch_codes: Sequence[Codes], n_rows: int) -> Bools:

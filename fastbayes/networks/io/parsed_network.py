@@ -110,14 +110,14 @@ class NetworkBuilder:
         return FileFormatError(f"{self._path}{where}: {message}")
 
     def _first(self, at: int) -> str:
-        """Return where something stood before."""
         return "" if self._line_of is None else f", first in line {self._line_of(at)}"
 
     def node(self, name: str, states: Sequence[str], at: int) -> None:
         """Add a node with its states."""
         if name in self._codes:
-            again = f"node {brief(name)} is declared again{self._first(self._at[name])}"
-            raise self.fault(at, again)
+            raise self.fault(
+                at, f"node {brief(name)} is declared again{self._first(self._at[name])}"
+            )
         codes = {state: code for code, state in enumerate(states)}
         if not states:
             raise self.fault(at, f"node {brief(name)} has no states")
@@ -238,7 +238,6 @@ class NetworkBuilder:
         return Made(sizes, table)
 
     def _place(self, family: Family, row: TableRow) -> int:
-        """Return which configuration of the parents a row is about."""
         if len(row.given) != len(family.parents):
             raise self.fault(
                 row.at,
@@ -305,7 +304,6 @@ class NetworkBuilder:
         return bool((np.abs(rows.sum(axis=1) - 1) <= WRITTEN).all())
 
     def _row_at(self, family: Family, place: int) -> int:
-        """Return where the numbers of a configuration stand."""
         for row in family.rows:
             if self._place(family, row) == place:
                 return row.at

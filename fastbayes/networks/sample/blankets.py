@@ -232,8 +232,9 @@ def thresholds(log_weights: Floats) -> NDArray[np.uint32]:
     that began at what is possible stays there.
     """
     highest = log_weights.max(axis=1, keepdims=True)
-    weights = np.exp(log_weights - np.where(np.isneginf(highest), 0.0, highest))
-    cumulated = np.cumsum(weights, axis=1)
+    cumulated = np.cumsum(
+        np.exp(log_weights - np.where(np.isneginf(highest), 0.0, highest)), axis=1
+    )
     total = cumulated[:, -1:]
     share = cumulated[:, :-1] / np.where(total > 0, total, 1.0)
     return np.minimum(np.rint(share * 2.0**32), 2.0**32 - 1).astype(np.uint32)

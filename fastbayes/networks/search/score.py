@@ -375,7 +375,6 @@ class FamilyScores:
         return False
 
     def _keep(self, base: tuple[int, ...], us: Sequence[int], sums: Floats) -> None:
-        """Keep the sums of a base and each of some nodes, (n_nodes, n_sums)."""
         mask = sum(1 << v for v in base)
         if mask in self._beside:
             self._beside[mask][:, list(us)] = sums.T
@@ -474,15 +473,15 @@ class FamilyScores:
         """Return tables, end to end, and where each stands."""
         places = Places.of(requests, [self._width(r.base) for r in requests], self.sizes)
         counts = np.zeros(places.bounds[-1], np.float64 if self.rows.weighted else np.int64)
-        one = partial(self._part, requests, places)
-        for some in engine.in_order(one, self._parts(len(counts)), self.threads):
+        for some in engine.in_order(
+            partial(self._part, requests, places), self._parts(len(counts)), self.threads
+        ):
             counts += some
         self.scans += 1
         self.tables += len(places.second)
         return places, counts
 
     def _count(self, requests: list[Request]) -> None:
-        """Count tables and take their sums."""
         places, counts = self._counted(requests)
         out = np.zeros((len(places.second), len(self._sums[0])))
         ends = np.cumsum([len(request.others) for request in requests])
@@ -529,7 +528,6 @@ class FamilyScores:
     def _coded(
         self, base: tuple[int, ...], width: int, columns: Columns, begin: int
     ) -> NDArray[np.unsignedinteger]:
-        """Return the joint code of some columns."""
         n = len(columns[0])
         cells = self._cells(base)
         if self._is_wide(base):
