@@ -124,9 +124,8 @@ class QueryMixin(NetworkTables):
             places = [self.nodes.index(name) for name in names]
             return self._answer(names, *inference.joint_posterior(coded, given, places, max_cells))
         options = {"draws": draws, "seed": seed, "threads": threads}
-        if method == "gibbs":
-            options |= {"burn_in": burn_in, "thin": thin, "chains": chains}
-            options |= {"blocks": blocks, "max_block": max_block}
+        chain = {"burn_in": burn_in, "thin": thin, "chains": chains, "blocks": blocks}
+        options |= {**chain, "max_block": max_block} if method == "gibbs" else {}
         return self._drawn([names], coded, given, method, options)[0]
 
     def marginals(
@@ -211,9 +210,8 @@ class QueryMixin(NetworkTables):
                 (self._answer([name], p, log_evidence) for name, p in pairs), log_evidence
             )
         options = {"draws": draws, "seed": seed, "threads": threads}
-        if method == "gibbs":
-            options |= {"burn_in": burn_in, "thin": thin, "chains": chains}
-            options |= {"blocks": blocks, "max_block": max_block}
+        chain = {"burn_in": burn_in, "thin": thin, "chains": chains, "blocks": blocks}
+        options |= {**chain, "max_block": max_block} if method == "gibbs" else {}
         drawn = self._drawn([[name] for name in names], coded, given, method, options)
         return QueryResults(drawn, drawn[0].log_evidence)
 

@@ -213,13 +213,13 @@ class SampleMixin(NetworkTables):
             codes: dict[int, Ints] = {}
             for draw in draws:
                 codes[draw.node] = draw.codes(codes, random.random(rows))
-            columns = []
-            for v, (known, field) in enumerate(zip(values, schema, strict=True)):
-                indices = pa.array(codes[v].astype(np.int32))
-                if pa.types.is_dictionary(field.type):
-                    columns.append(pa.DictionaryArray.from_arrays(indices, known))
-                else:
-                    columns.append(known.take(indices))
+            indices = [pa.array(codes[v].astype(np.int32)) for v in range(len(values))]
+            columns = [
+                pa.DictionaryArray.from_arrays(places, known)
+                if pa.types.is_dictionary(field.type)
+                else known.take(places)
+                for places, known, field in zip(indices, values, schema, strict=True)
+            ]
             return pa.RecordBatch.from_arrays(columns, schema=schema)
 
         return engine.in_order(drawn, range(-(-int(n) // CHUNK)), engine.resolved_threads(threads))

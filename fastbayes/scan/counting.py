@@ -136,11 +136,6 @@ def declared(source: Any, opened: Source | Joined, *others: str | None) -> dict[
     return declared_domains(source, set(opened.schema.names) - {*others})
 
 
-def _declared_classes(target: Any, name: str | None) -> dict[str, list[Any]]:
-    declared = declared_values(target)
-    return {} if declared is None or name is None else {name: declared}
-
-
 class Opened(NamedTuple):
     """Rows to be learned from.
 
@@ -185,6 +180,7 @@ def opened_to_learn(
         on_error=on_error,
     )
     opened, apart = with_folds(opened, folds, (target_name, weight_name))
+    classes = declared_values(target)
     learning = partial(
         Encoder.learning,
         without_folds(opened.schema, apart),
@@ -192,7 +188,7 @@ def opened_to_learn(
         weight=weight_name,
         domains={
             **declared(source, opened, weight_name, None if apart is None else apart.column),
-            **_declared_classes(target, target_name),
+            **({} if classes is None or target_name is None else {target_name: classes}),
             **(domains or {}),
         },
         categorical=categorical,

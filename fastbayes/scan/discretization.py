@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,8 +23,6 @@ from fastbayes.data.segments import Segment, Source
 from fastbayes.data.sketch import FEW_ROWS, GREATEST_WEIGHT
 from fastbayes.kernels.shared.sketch import bytes_needed
 from fastbayes.scan.engine import Progress, encoded_blocks, in_order, resolved_threads
-
-T = TypeVar("T")
 
 
 def numeric_cuts(
@@ -132,7 +130,9 @@ def cuts_without_folds(
         classes = _classes(own)
         jobs = [(fold, name) for fold in range(len(order)) for name in some]
         points = [partial(rests[fold].cuts, name, classes) for fold, name in jobs]
-        for (fold, name), at in zip(jobs, in_order(_called, points, threads), strict=True):
+        for (fold, name), at in zip(
+            jobs, in_order(lambda cut: cut(), points, threads), strict=True
+        ):
             cuts[fold][name] = at
     return [{name: of_fold[name] for name in asked} for of_fold in cuts]
 
@@ -155,10 +155,6 @@ def _classes(encoder: Encoder) -> NDArray[np.intp]:
     if encoder.target is None:
         return np.zeros(1, np.intp)
     return pc.array_sort_indices(encoder.target.values()).to_numpy().astype(np.intp)
-
-
-def _called(function: Callable[[], T]) -> T:
-    return function()
 
 
 def _without_each(learners: list[CutLearner], asked: dict[str, Method]) -> list[CutLearner]:

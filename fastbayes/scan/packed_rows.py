@@ -7,7 +7,8 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import partial, reduce
+from operator import add
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -163,15 +164,8 @@ class PackedRows:
 
     def sums(self, run: Callable[[Any], Any]) -> Any:
         """Return the sum of what a pass returns, an array or a loss and an array, in order."""
-        total: Any = None
-        for part in self.each(run):
-            if total is None:
-                total = part
-            elif isinstance(part, tuple):
-                total = (total[0] + part[0], total[1] + part[1])
-            else:
-                total = total + part
-        return total
+        parts = self.each(run)
+        return reduce(_added, parts, next(parts, None))
 
     def hessian(self, theta: Floats) -> Any:
         """Return the Hessian; of rows that are held it keeps what its products need of each."""
@@ -259,6 +253,10 @@ def _scan(reading: Reading, gradient: Any, run: Callable[[Any], Any]) -> Iterato
     """Yield what a pass returns of the blocks of each segment, which is read for it."""
     for parts in reading.each(gradient, run):
         yield [found for found, _, _ in parts]
+
+
+def _added(total: Any, part: Any) -> Any:
+    return tuple(map(add, total, part)) if isinstance(part, tuple) else total + part
 
 
 def _total(batch: Batch, weight: Floats | None) -> float:

@@ -94,8 +94,7 @@ class ClassScatter(Statistic):
             value is the mean of all known values of its feature in its class; 0 where none is.
         """
         if self.joint is None:
-            held = self.count, self.mean, self.rest, self.scatter
-            return held[0].copy(), held[1].copy(), held[2].copy(), held[3].copy()
+            return self.count.copy(), self.mean.copy(), self.rest.copy(), self.scatter.copy()
         return self.count + self.incomplete, *self.joint.merged(self._complete()).of_all()
 
     def known(self) -> Floats:
@@ -138,10 +137,9 @@ class ClassScatter(Statistic):
         )
 
     def _of(self, complete: JointMoments, incomplete: Floats, joint: JointMoments | None) -> Self:
-        result = type(self).__new__(type(self))
-        result.shape, result.incomplete = self.shape, incomplete
-        result.count, result.scatter = complete.count[:, 0, 0], complete.scatter
+        result = self._holding({"incomplete": incomplete, "scatter": complete.scatter})
         result.mean, result.rest = complete.mean[:, :, 0], complete.rest[:, :, 0]
+        result.count = complete.count[:, 0, 0]
         result.joint = joint if incomplete.any() else None
         return result
 
@@ -153,7 +151,7 @@ class ClassScatter(Statistic):
             joint = (joint or JointMoments.empty(*self.scatter.shape[:2])).merged(other.joint)
         elif joint is not None:
             # Merging makes new arrays otherwise: none is shared with either side.
-            joint = joint.scaled(1.0)
+            joint = JointMoments(*(held.copy() for held in joint.arrays()))
         return self._of(
             self._complete().merged(other._complete()), self.incomplete + other.incomplete, joint
         )

@@ -65,11 +65,6 @@ class JointMoments:
         n = counts_left(self.count, other.count, by_class)
         return _class_by_class(_without, self, other, replace(self, count=n))
 
-    def scaled(self, factor: float) -> JointMoments:
-        """Return the moments of rows that weigh so many times as much."""
-        mean, rest = self.mean.copy(), self.rest.copy()
-        return JointMoments(self.count * factor, mean, rest, self.scatter * factor)
-
     def of_all(self) -> tuple[Floats, Floats, Floats]:
         """Return mean, rest and scatter where a missing value is the mean of its class.
 

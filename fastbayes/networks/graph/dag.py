@@ -363,16 +363,13 @@ class DAG:
                 f"{n:,} nodes with up to {most:,} given make over {MOST_STATEMENTS:,} statements "
                 "of independence: set max_given, lower than that, or ask d_separated"
             )
-        return list(self._statements(most))
-
-    def _statements(self, most: int) -> Iterator[Independence]:
-        for k in range(most + 1):
-            for given in itertools.combinations(self.nodes, k):
-                z = frozenset(given)
-                rest = [node for node in self.nodes if node not in z]
-                for x, y in itertools.combinations(rest, 2):
-                    if self.d_separated(x, y, z):
-                        yield Independence(x, y, z)
+        return [
+            Independence(x, y, z)
+            for k in range(most + 1)
+            for z in map(frozenset, itertools.combinations(self.nodes, k))
+            for x, y in itertools.combinations([n for n in self.nodes if n not in z], 2)
+            if self.d_separated(x, y, z)
+        ]
 
     def _boundary(self, node: str, before: Iterable[str]) -> tuple[str, ...]:
         """Return the fewest of some nodes given which another one is independent of the rest."""

@@ -531,11 +531,13 @@ def marginals(
         given = joints[last].sum(axis=others)
         left = [v for v in scope if v in step.given]
         joints.append(given.transpose([left.index(v) for v in step.given])[..., None] * step.table)
-    found = []
-    for v in targets:
-        if v not in place:
-            found.append(certain(coded, evidence, v))
-            continue
-        share = joints[place[v]].reshape(-1, int(coded.sizes[v])).sum(axis=0)
-        found.append(share / share.sum())
+    # The node's own axis is the last one.
+    shares = {
+        v: joints[place[v]].reshape(-1, int(coded.sizes[v])).sum(axis=0)
+        for v in targets
+        if v in place
+    }
+    found = [
+        shares[v] / shares[v].sum() if v in shares else certain(coded, evidence, v) for v in targets
+    ]
     return found, log_total if evidence else 0.0
