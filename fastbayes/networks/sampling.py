@@ -182,13 +182,11 @@ class SampleMixin(NetworkTables):
                     progress(batch.num_rows)
 
     def _columns(self, *, plain: bool = False) -> pa.Schema:
-        fields = []
-        for node in self.nodes:
-            kind = as_column(self.states[node]).type
-            if pa.types.is_string(kind) and not plain:
-                kind = pa.dictionary(pa.int32(), kind)
-            fields.append(pa.field(str(node), kind))
-        return pa.schema(fields)
+        kinds = [as_column(self.states[node]).type for node in self.nodes]
+        if not plain:
+            coded = pa.dictionary(pa.int32(), pa.string())
+            kinds = [coded if pa.types.is_string(kind) else kind for kind in kinds]
+        return pa.schema(list(zip(map(str, self.nodes), kinds, strict=True)))
 
     def _batches(
         self,

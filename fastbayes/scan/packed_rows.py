@@ -140,7 +140,7 @@ class PackedRows:
     threads
         That go over the rows; they never change a bit of a result.
     scan
-        Calls a function with the packed rows of each segment, in order.
+        Reads the rows and yields what a function returns of them, as `Reading.each` does.
     passes
         Times that the rows have been gone over.
     """
@@ -150,7 +150,7 @@ class PackedRows:
     total: float
     n_rows: int
     threads: int
-    scan: Callable[[Callable[[Any], Any]], Iterator[list[Any]]] | None = None
+    scan: Callable[[Callable[[Any], Any]], Iterator[list[tuple[Any, int, float]]]] | None = None
     passes: float = field(default=0.0)
 
     def each(self, run: Callable[[Any], T]) -> Iterator[T]:
@@ -160,7 +160,7 @@ class PackedRows:
             yield from engine.in_order(run, self.held, self.threads if len(self.held) > 1 else 1)
             return
         assert self.scan is not None
-        yield from itertools.chain.from_iterable(self.scan(run))
+        yield from (found for parts in self.scan(run) for found, _, _ in parts)
 
     def sums(self, run: Callable[[Any], Any]) -> Any:
         """Return the sum of what a pass returns, an array or a loss and an array, in order."""
@@ -244,15 +244,9 @@ def read_rows(reading: Reading, n_rows: int, steps: Sequence[int] = ()) -> list[
     if held is None:
         logger.info("packed rows would take over %d bytes: they are read in every pass",
                     int(reading.limit))  # fmt: skip
-        scan = partial(_scan, reading, gradient)
+        scan = partial(reading.each, gradient)
     rows = PackedRows(gradient, held, total, n, reading.threads, scan)
     return [*_samples(reading, gradient, sample, steps, total), rows]
-
-
-def _scan(reading: Reading, gradient: Any, run: Callable[[Any], Any]) -> Iterator[list[Any]]:
-    """Yield what a pass returns of the blocks of each segment, which is read for it."""
-    for parts in reading.each(gradient, run):
-        yield [found for found, _, _ in parts]
 
 
 def _added(total: Any, part: Any) -> Any:
