@@ -204,8 +204,7 @@ class LearnMixin(NetworkTables):
             family = (*self.parents[node], node)
             if node not in wide:
                 counts = stats.families.group(next(groups))[..., 0]
-                grid = np.ix_(*(places[n] for n in family))
-                yield node, np.ascontiguousarray(counts[grid]), None
+                yield node, np.ascontiguousarray(counts[np.ix_(*(places[n] for n in family))]), None
                 continue
             columns = zip(wide[node].codes.T, family, strict=True)
             codes = np.stack([_placed(column, places[n]) for column, n in columns], axis=1)
@@ -214,7 +213,6 @@ class LearnMixin(NetworkTables):
             yield node, None, (shape, codes[known], wide[node].counts[known])
 
     def _known(self) -> dict[str, list[Any]]:
-        """Return the declared states of each node, without the one that stands for missing."""
         return {n: [v for v in s if v is not None] for n, s in self._declared.items()}
 
     def _as_states(self, categorical: Iterable[str] | None = None) -> list[str]:

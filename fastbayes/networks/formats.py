@@ -17,6 +17,7 @@ from fastbayes.networks.graph.coded import SparseTable
 from fastbayes.networks.graph.tables import NetworkTables
 from fastbayes.networks.io import bif, pyagrum_formats, xmlbif
 from fastbayes.statistics.bundle import Statistics
+from fastbayes.statistics.folded import arrays_of
 
 FORMATS: dict[str, ModuleType] = {
     ".bif": bif,
@@ -246,12 +247,10 @@ class FormatsMixin(NetworkTables):
             network = cls._of(above)
         declared = zip(nodes, header["declared"], strict=True)
         network._declared = {node: tuple(known) for node, known in declared if known is not None}
-        cuts = {n: arrays[f"cuts.{i}"] for i, n in enumerate(nodes) if f"cuts.{i}" in arrays}
-        if cuts:
-            network._cuts = cuts
+        places = enumerate(nodes)
+        network._cuts = {n: arrays[f"cuts.{i}"] for i, n in places if f"cuts.{i}" in arrays}
         if "statistics" in header:
-            prefix = "statistics."
-            mine = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
+            mine = arrays_of(arrays, "statistics.")
             network.statistics_ = Statistics.from_state(header["statistics"], mine, source)
         if "em_trace" in header:
             network.em_trace_ = list(header["em_trace"])

@@ -124,9 +124,8 @@ class QueryMixin(NetworkTables):
             places = [self.nodes.index(name) for name in names]
             return self._answer(names, *inference.joint_posterior(coded, given, places, max_cells))
         options = {"draws": draws, "seed": seed, "threads": threads}
-        if method == "gibbs":
-            options |= {"burn_in": burn_in, "thin": thin, "chains": chains}
-            options |= {"blocks": blocks, "max_block": max_block}
+        chain = {"burn_in": burn_in, "thin": thin, "chains": chains, "blocks": blocks}
+        options |= {**chain, "max_block": max_block} if method == "gibbs" else {}
         return self._drawn([names], coded, given, method, options)[0]
 
     def marginals(
@@ -203,23 +202,22 @@ class QueryMixin(NetworkTables):
                 raise inference.impossible(coded, given)
             return QueryResults([], log_evidence)
         if method == "exact":
-            nodes = [self.nodes.index(name) for name in names]
-            found, log_evidence = inference.marginals(coded, given, nodes, max_cells)
+            found, log_evidence = inference.marginals(
+                coded, given, [self.nodes.index(name) for name in names], max_cells
+            )
             pairs = zip(names, found, strict=True)
             return QueryResults(
                 (self._answer([name], p, log_evidence) for name, p in pairs), log_evidence
             )
         options = {"draws": draws, "seed": seed, "threads": threads}
-        if method == "gibbs":
-            options |= {"burn_in": burn_in, "thin": thin, "chains": chains}
-            options |= {"blocks": blocks, "max_block": max_block}
+        chain = {"burn_in": burn_in, "thin": thin, "chains": chains, "blocks": blocks}
+        options |= {**chain, "max_block": max_block} if method == "gibbs" else {}
         drawn = self._drawn([[name] for name in names], coded, given, method, options)
         return QueryResults(drawn, drawn[0].log_evidence)
 
     def _asked(
         self, evidence: Mapping[str, Any] | None, method: str
     ) -> tuple[dict[int, int], Coded]:
-        """Return the evidence and the network as numbers."""
         given = self._evidence(evidence)
         if method not in ("exact", "gibbs", "likelihood_weighting"):
             raise ValueError(f"method={method!r}: use 'exact', 'gibbs' or 'likelihood_weighting'")
@@ -398,8 +396,7 @@ class QueryMixin(NetworkTables):
         posteriors = RowPosteriors(self.coded(sparse=True), place, rows.nodes, max_cells, nothing)
 
         def score(batch: Batch, out: Floats) -> int:
-            codes = columns_of(batch.codes)
-            known = {rows.nodes[j]: c for j, c in codes.items()}
+            known = {rows.nodes[j]: c for j, c in columns_of(batch.codes).items()}
             return posteriors.posterior(known, out, batch.cells)
 
         found, lost = scored(rows, score, len(self.states[name]), unseen=unseen, threads=threads)
@@ -462,13 +459,15 @@ class QueryMixin(NetworkTables):
             When a row takes larger tables; the message names the nodes.
         """
         self._check_fitted()
-        options = {"null_values": null_values, "filesystem": filesystem}
-        rows = opened(data, self.states, self._cuts, **options)
+        rows = opened(
+            data, self.states, self._cuts, **{"null_values": null_values, "filesystem": filesystem}
+        )
         evidence = RowEvidence(self.coded(sparse=True), rows.nodes)
 
         def score(batch: Batch, out: Floats) -> int:
-            codes = columns_of(batch.codes)
-            evidence.log_evidence({rows.nodes[j]: c for j, c in codes.items()}, out[:, 0])
+            evidence.log_evidence(
+                {rows.nodes[j]: c for j, c in columns_of(batch.codes).items()}, out[:, 0]
+            )
             return 0
 
         found, _ = scored(rows, score, 1, unseen=unseen, threads=threads)
@@ -539,8 +538,9 @@ def opened(
         When no column is a node, or the states of a node are no column's.
     """
     whole = schema_for(states, cuts)
-    options = {**as_at_fit(whole), "null_values": null_values}
-    source = open_source(data, filesystem=filesystem, **options)
+    source = open_source(
+        data, filesystem=filesystem, **{**as_at_fit(whole), "null_values": null_values}
+    )
     names = [n for n in states if n in source.schema.names and n != without]
     if not names and without not in source.schema.names:
         raise SchemaError(

@@ -126,8 +126,9 @@ class SampleMixin(NetworkTables):
         >>> network.sample(1000, {"wet": "no"}, seed=1)["rain"].unique().to_pylist()
         ['no']
         """
-        batches = self._batches(n, evidence, seed, threads, max_cells)
-        return pa.Table.from_batches(batches, self._columns())
+        return pa.Table.from_batches(
+            self._batches(n, evidence, seed, threads, max_cells), self._columns()
+        )
 
     def sample_to(
         self,
@@ -181,14 +182,11 @@ class SampleMixin(NetworkTables):
                     progress(batch.num_rows)
 
     def _columns(self, *, plain: bool = False) -> pa.Schema:
-        """Return the columns of samples; with `plain`, text as it is."""
-        fields = []
-        for node in self.nodes:
-            kind = as_column(self.states[node]).type
-            if pa.types.is_string(kind) and not plain:
-                kind = pa.dictionary(pa.int32(), kind)
-            fields.append(pa.field(str(node), kind))
-        return pa.schema(fields)
+        kinds = [as_column(self.states[node]).type for node in self.nodes]
+        if not plain:
+            coded = pa.dictionary(pa.int32(), pa.string())
+            kinds = [coded if pa.types.is_string(kind) else kind for kind in kinds]
+        return pa.schema(list(zip(map(str, self.nodes), kinds, strict=True)))
 
     def _batches(
         self,
@@ -213,14 +211,13 @@ class SampleMixin(NetworkTables):
             codes: dict[int, Ints] = {}
             for draw in draws:
                 codes[draw.node] = draw.codes(codes, random.random(rows))
-            columns = []
-            for v, (known, field) in enumerate(zip(values, schema, strict=True)):
-                indices = pa.array(codes[v].astype(np.int32))
-                if pa.types.is_dictionary(field.type):
-                    columns.append(pa.DictionaryArray.from_arrays(indices, known))
-                else:
-                    columns.append(known.take(indices))
+            indices = [pa.array(codes[v].astype(np.int32)) for v in range(len(values))]
+            columns = [
+                pa.DictionaryArray.from_arrays(places, known)
+                if pa.types.is_dictionary(field.type)
+                else known.take(places)
+                for places, known, field in zip(indices, values, schema, strict=True)
+            ]
             return pa.RecordBatch.from_arrays(columns, schema=schema)
 
-        chunks = range(-(-int(n) // CHUNK))
-        return engine.in_order(drawn, chunks, engine.resolved_threads(threads))
+        return engine.in_order(drawn, range(-(-int(n) // CHUNK)), engine.resolved_threads(threads))

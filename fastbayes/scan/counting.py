@@ -51,10 +51,9 @@ def open_labelled(
     Labels and weights may be names of columns or arrays beside the data.
     """
     names = [n for n in (target, sample_weight) if is_name(n)]
-    wanted = None if columns is None else [*dict.fromkeys([*columns, *names])]
     opened = open_source(
         source,
-        columns=wanted,
+        columns=None if columns is None else [*dict.fromkeys([*columns, *names])],
         null_values=null_values,
         types=types,
         filesystem=filesystem,
@@ -137,11 +136,6 @@ def declared(source: Any, opened: Source | Joined, *others: str | None) -> dict[
     return declared_domains(source, set(opened.schema.names) - {*others})
 
 
-def _declared_classes(target: Any, name: str | None) -> dict[str, list[Any]]:
-    declared = declared_values(target)
-    return {} if declared is None or name is None else {name: declared}
-
-
 class Opened(NamedTuple):
     """Rows to be learned from.
 
@@ -186,6 +180,7 @@ def opened_to_learn(
         on_error=on_error,
     )
     opened, apart = with_folds(opened, folds, (target_name, weight_name))
+    classes = declared_values(target)
     learning = partial(
         Encoder.learning,
         without_folds(opened.schema, apart),
@@ -193,7 +188,7 @@ def opened_to_learn(
         weight=weight_name,
         domains={
             **declared(source, opened, weight_name, None if apart is None else apart.column),
-            **_declared_classes(target, target_name),
+            **({} if classes is None or target_name is None else {target_name: classes}),
             **(domains or {}),
         },
         categorical=categorical,
@@ -417,7 +412,6 @@ def count(
 
 
 def _numbers(names: Iterable[str | int], books: Sequence[str]) -> list[int]:
-    """Return the places of named columns among the categorical ones."""
     if unknown := [name for name in names if name not in books]:
         raise SchemaError(
             f"cells: there is no categorical column {unknown[0]!r}; there are {books}"

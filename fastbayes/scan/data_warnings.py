@@ -73,8 +73,9 @@ def _numbers(stats: Statistics) -> Iterator[tuple[int, Floats, Floats, Floats]]:
         yield from zip(range(len(m.count)), m.count, m.mean, m.scatter, strict=True)
     elif "scatter" in stats.parts:
         s = stats.scatter
-        squares = np.einsum("cii->ic", s.scatter)
-        for i, (mean, square) in enumerate(zip(s.mean.T, squares, strict=True)):
+        for i, (mean, square) in enumerate(
+            zip(s.mean.T, np.einsum("cii->ic", s.scatter), strict=True)
+        ):
             yield i, s.count, mean, square
 
 

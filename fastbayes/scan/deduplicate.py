@@ -33,11 +33,7 @@ def joint(columns: Columns, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def apart(codes: NDArray[np.int64], sizes: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     """Return the values that joint values are of."""
-    columns = []
-    for size in sizes.tolist()[::-1]:
-        columns.append(codes % size)
-        codes = codes // size
-    return columns[::-1]
+    return list(np.unravel_index(codes, sizes.tolist()))
 
 
 def summed(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,8 +23,6 @@ from fastbayes.data.segments import Segment, Source
 from fastbayes.data.sketch import FEW_ROWS, GREATEST_WEIGHT
 from fastbayes.kernels.shared.sketch import bytes_needed
 from fastbayes.scan.engine import Progress, encoded_blocks, in_order, resolved_threads
-
-T = TypeVar("T")
 
 
 def numeric_cuts(
@@ -124,15 +122,17 @@ def cuts_without_folds(
     cuts: list[dict[str, Any]] = [dict(given) for _ in order]
     threads = resolved_threads(threads)
     # There are sketches of each fold, and of those before and behind it.
-    limit = None if memory_limit is None else memory_limit // (3 * len(order))
-    for some in _groups(learned, source.n_rows, limit):
+    for some in _groups(
+        learned, source.n_rows, None if memory_limit is None else memory_limit // (3 * len(order))
+    ):
         own = _encoder(encoder, some)
         rests = _without_each(_scan(source, own, some, threads, "stop", progress, folds), some)
         classes = _classes(own)
         jobs = [(fold, name) for fold in range(len(order)) for name in some]
         points = [partial(rests[fold].cuts, name, classes) for fold, name in jobs]
-        found = in_order(_called, points, threads)
-        for (fold, name), at in zip(jobs, found, strict=True):
+        for (fold, name), at in zip(
+            jobs, in_order(lambda cut: cut(), points, threads), strict=True
+        ):
             cuts[fold][name] = at
     return [{name: of_fold[name] for name in asked} for of_fold in cuts]
 
@@ -140,7 +140,6 @@ def cuts_without_folds(
 def _asked(
     source: Source, encoder: Encoder, discretize: Any
 ) -> tuple[dict[str, Any], dict[str, Method]]:
-    """Return for each column how it is cut, and those whose cut points are to be learned."""
     numeric = [feature.name for feature, book in encoder.features if book is None]
     others = {f.name: book for f, book in encoder.features if book is not None}
     loose = [name for name, book in others.items() if isinstance(book, Codebook) and _loose(book)]
@@ -156,10 +155,6 @@ def _classes(encoder: Encoder) -> NDArray[np.intp]:
     if encoder.target is None:
         return np.zeros(1, np.intp)
     return pc.array_sort_indices(encoder.target.values()).to_numpy().astype(np.intp)
-
-
-def _called(function: Callable[[], T]) -> T:
-    return function()
 
 
 def _without_each(learners: list[CutLearner], asked: dict[str, Method]) -> list[CutLearner]:
@@ -202,7 +197,6 @@ def _check(source: Source, encoder: Encoder, learned: dict[str, Method]) -> None
 
 
 def _encoder(encoder: Encoder, learned: dict[str, Method]) -> Encoder:
-    """Return an encoder of the columns to be cut, with a class codebook of its own."""
     book = encoder.target
     target = None
     if book is not None:
@@ -245,8 +239,7 @@ def _scan(
 ) -> list[CutLearner]:
     """Return what the rows of each fold, in order, say of the columns; of all without folds."""
     encoder.expect(source.n_rows)
-    order = [0] if folds is None else folds.names()[0]
-    learners = {fold: CutLearner(learned) for fold in order}
+    learners = {fold: CutLearner(learned) for fold in ([0] if folds is None else folds.names()[0])}
     if on_error != "skip":  # otherwise the same segments must break off as when they are counted
         beside = [None if encoder.target is None else encoder.target.name, encoder.weight]
         beside.append(None if folds is None else folds.column)

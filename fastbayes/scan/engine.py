@@ -263,8 +263,7 @@ def scan(
         total.held = dict(start.aligned(encoder.schema()).parts)
         if progress is not None:
             progress(rows)
-    remaining = islice(source.segments(BLOCK_ROWS), done, None)
-    for counted in in_order(count, remaining, threads):
+    for counted in in_order(count, islice(source.segments(BLOCK_ROWS), done, None), threads):
         total.add(counted.parts)
         budget.check_held(total)
         done += 1
@@ -278,8 +277,7 @@ def scan(
         if progress is not None:
             progress(counted.rows)
         if checkpoint is not None and checkpoint.due():
-            so_far = _finished(encoder, total, dropped, provenance)
-            checkpoint.save(Progressed(done, rows, so_far))
+            checkpoint.save(Progressed(done, rows, _finished(encoder, total, dropped, provenance)))
     for parts in idle:
         total.add(parts)
         budget.check_held(total)
@@ -327,8 +325,7 @@ def _finished(
     rows = values.class_counts
     if crossing is not None:
         rows = crossing.counts_of_classes(rows, len(grown.classes))
-    kept = grown.only(marks, rows[: len(grown.classes)] != 0)
-    schema = encoder.sorted_schema(kept)
+    schema = encoder.sorted_schema(grown.only(marks, rows[: len(grown.classes)] != 0))
     to = schema.alignment(grown)
     if crossing is None:
         moved: dict[str, Any] = {"parts": {name: part.take(to) for name, part in parts.items()}}

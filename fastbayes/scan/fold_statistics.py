@@ -113,12 +113,11 @@ class Crossing:
             of_fold = to._replace(classes=here)
             folds.append({name: part.take(of_fold) for name, part in parts.items()})
         none = to._replace(classes=np.full(len(to.classes), -1))
-        whole = {
-            name: reduce(add, (fold[name] for fold in folds)) if folds else part.take(none)
-            for name, part in parts.items()
-        }
         return {
-            "parts": whole,
+            "parts": {
+                name: reduce(add, (fold[name] for fold in folds)) if folds else part.take(none)
+                for name, part in parts.items()
+            },
             "folds": tuple(Statistics(schema, fold) for fold in folds),
             "fold_names": names,
         }
@@ -173,7 +172,8 @@ def fold_positions(
     place[list(order)] = np.arange(len(order))
     folds = place[codes]
     sorted_ = np.argsort(folds, kind="stable")
-    ends = np.cumsum(np.bincount(folds, minlength=len(order)))
-    for fold, rows in enumerate(np.split(sorted_, ends[:-1])):
+    for fold, rows in enumerate(
+        np.split(sorted_, np.cumsum(np.bincount(folds, minlength=len(order)))[:-1])
+    ):
         if len(rows):
             yield fold, rows

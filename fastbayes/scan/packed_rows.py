@@ -7,7 +7,8 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import partial, reduce
+from operator import add
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -139,7 +140,7 @@ class PackedRows:
     threads
         That go over the rows; they never change a bit of a result.
     scan
-        Calls a function with the packed rows of each segment, in order.
+        Reads the rows and yields what a function returns of them, as `Reading.each` does.
     passes
         Times that the rows have been gone over.
     """
@@ -149,30 +150,22 @@ class PackedRows:
     total: float
     n_rows: int
     threads: int
-    scan: Callable[[Callable[[Any], Any]], Iterator[list[Any]]] | None = None
+    scan: Callable[[Callable[[Any], Any]], Iterator[list[tuple[Any, int, float]]]] | None = None
     passes: float = field(default=0.0)
 
     def each(self, run: Callable[[Any], T]) -> Iterator[T]:
         """Yield what a pass returns of each part of the rows, in order."""
         self.passes += 1.0
         if self.held is not None:
-            threads = self.threads if len(self.held) > 1 else 1
-            yield from engine.in_order(run, self.held, threads)
+            yield from engine.in_order(run, self.held, self.threads if len(self.held) > 1 else 1)
             return
         assert self.scan is not None
-        yield from itertools.chain.from_iterable(self.scan(run))
+        yield from (found for parts in self.scan(run) for found, _, _ in parts)
 
     def sums(self, run: Callable[[Any], Any]) -> Any:
         """Return the sum of what a pass returns, an array or a loss and an array, in order."""
-        total: Any = None
-        for part in self.each(run):
-            if total is None:
-                total = part
-            elif isinstance(part, tuple):
-                total = (total[0] + part[0], total[1] + part[1])
-            else:
-                total = total + part
-        return total
+        parts = self.each(run)
+        return reduce(_added, parts, next(parts, None))
 
     def hessian(self, theta: Floats) -> Any:
         """Return the Hessian; of rows that are held it keeps what its products need of each."""
@@ -237,8 +230,9 @@ def read_rows(reading: Reading, n_rows: int, steps: Sequence[int] = ()) -> list[
     n, total, size = 0, 0.0, 0
     # Workers look whether the rows still fit: those that do not are not packed in vain.
     fits = [True]
-    segments = reading.source.segments(BLOCK_ROWS)
-    for part in engine.in_order(lambda s: read(s, fits[0]), segments, reading.threads):
+    for part in engine.in_order(
+        lambda s: read(s, fits[0]), reading.source.segments(BLOCK_ROWS), reading.threads
+    ):
         n, total = n + part.n_rows, total + part.total
         sample += part.sample
         size += sum(packed.nbytes for packed in part.packed)
@@ -250,15 +244,13 @@ def read_rows(reading: Reading, n_rows: int, steps: Sequence[int] = ()) -> list[
     if held is None:
         logger.info("packed rows would take over %d bytes: they are read in every pass",
                     int(reading.limit))  # fmt: skip
-        scan = partial(_scan, reading, gradient)
+        scan = partial(reading.each, gradient)
     rows = PackedRows(gradient, held, total, n, reading.threads, scan)
     return [*_samples(reading, gradient, sample, steps, total), rows]
 
 
-def _scan(reading: Reading, gradient: Any, run: Callable[[Any], Any]) -> Iterator[list[Any]]:
-    """Yield what a pass returns of the blocks of each segment, which is read for it."""
-    for parts in reading.each(gradient, run):
-        yield [found for found, _, _ in parts]
+def _added(total: Any, part: Any) -> Any:
+    return tuple(map(add, total, part)) if isinstance(part, tuple) else total + part
 
 
 def _total(batch: Batch, weight: Floats | None) -> float:
@@ -282,7 +274,6 @@ def _samples(
     steps: Sequence[int],
     total: float,
 ) -> list[PackedRows]:
-    """Return nested samples, the sparsest first."""
     if not parts:
         return []
     batch = joined([part for part, _ in parts])

@@ -88,10 +88,9 @@ class PairPlan:
         if not dispatch.compiled(float(self.n_rows) * len(self.widths)):
             return ("numpy",), np.zeros(len(first), np.int64)
         rule = dispatch.load("pair_plan")
-        kinds = rule.methods(
+        return rule.NAMES, rule.methods(
             self.widths[first], self.widths[second], max(self.n_classes, 1), max(self.n_rows, 1)
         )
-        return rule.NAMES, kinds
 
 
 @dataclass(frozen=True)
@@ -235,8 +234,7 @@ def plan(
         to_cut = encoder, discretize
     cut = to_cut is not None and head is not None
     if to_cut is not None and head is not None:
-        cuts = numeric_cuts(open_source(pa.table(head)), *to_cut, threads=1)
-        encoder = learning(cuts=cuts)
+        encoder = learning(cuts=numeric_cuts(open_source(pa.table(head)), *to_cut, threads=1))
     missing, gaps = np.zeros(len(encoder.books), np.bool_), False
     if head is not None:
         batch = encoder.encode(head, place).batch

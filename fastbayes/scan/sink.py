@@ -274,8 +274,7 @@ class _Output:
             prior_rows = scorer.posterior(batch.codes, batch.numeric, posterior)
         if self._decides:
             decided = decide(posterior, model.classes_, self._loss, self._reject)
-            rejected = decided.index == -1
-            columns.append(self._labels.take(pa.array(decided.index, mask=rejected)))
+            columns.append(self._labels.take(pa.array(decided.index, mask=decided.index == -1)))
             columns.append(pa.array(decided.expected_loss))
         if self._explain or not self._decides:
             prior_rows = scorer.predict(batch.codes, batch.numeric, best)

@@ -141,8 +141,9 @@ class ArrayStatistics:
             its = "all classes" if name == OVERALL else f"class {mine.classes[label]}"
             return f"column {column}, {its}"
 
-        parts = without(mine.parts, theirs.parts, where)
-        return ArrayStatistics(mine.classes, parts, self.names, self.options)._pruned()
+        return ArrayStatistics(
+            mine.classes, without(mine.parts, theirs.parts, where), self.names, self.options
+        )._pruned()
 
     def _pruned(self) -> ArrayStatistics:
         """Return the statistics without the codes above the largest that occurs."""

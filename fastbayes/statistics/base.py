@@ -15,6 +15,7 @@ from fastbayes.core.schema import Alignment, Schema, Shape
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Classes = NDArray[np.unsignedinteger]
 
 
 class RetractionError(DataError):
@@ -151,9 +152,10 @@ class Need(NamedTuple):
 class Statistic:
     """A sufficient statistic: a value that adds, subtracts, scales, aligns, saves and ships.
 
-    A new one declares its arrays, says in `update` what a batch of rows adds to them, and is
-    registered (`fastbayes.statistics.registry`). All else follows from the declarations, and can
-    be replaced by a method where a statistic is more than its arrays.
+    A new one declares its arrays, says in `update` what a batch of rows adds to them (or in `_add`,
+    which gets classes and weights besides), and is registered (`fastbayes.statistics.registry`).
+    All else follows from the declarations, and can be replaced by a method where a statistic is
+    more than its arrays.
 
     Parameters
     ----------
@@ -175,6 +177,8 @@ class Statistic:
     comes_apart: ClassVar[bool] = True
     # What numeric columns are to be, where it matters: "bins", or "numbers" as they are.
     numeric_as: ClassVar[str] = ""
+    # Whether what it holds besides its arrays counts rows: whole numbers unless rows carry weights.
+    counts_rows: ClassVar[bool] = False
     # Statistics that are counted with it.
     companions: ClassVar[tuple[str, ...]] = ()
 
@@ -206,7 +210,7 @@ class Statistic:
         """Return whether the order in which rows are added changes no bit."""
         return all(
             spec.merge is not np.add or (spec.rows and not weighted) for spec in cls._specs.values()
-        )
+        ) and not (weighted and cls.counts_rows)
 
     @classmethod
     def need(cls, room: Room, **options: Any) -> Need:
@@ -228,6 +232,14 @@ class Statistic:
 
     def update(self, batch: Batch) -> None:
         """Add the rows of a batch, whose codes fit this shape or an earlier stage of it."""
+        assert batch.classes is not None
+        weight = batch.weight
+        if self.weighted and weight is None:
+            weight = np.ones(batch.n_rows)
+        self._add(batch, batch.classes, weight)
+
+    def _add(self, batch: Batch, classes: Classes, weight: Floats | None) -> None:
+        """Add the rows of a batch; without weights each one counts 1."""
         raise NotImplementedError
 
     @property
@@ -259,7 +271,6 @@ class Statistic:
     # -- layout --------------------------------------------------------------------------------
 
     def _holding(self, arrays: Mapping[str, Any], shape: Shape | None = None) -> Self:
-        """Return a statistic of these arrays."""
         result = type(self).__new__(type(self))
         result.shape = self.shape if shape is None else shape
         for key in self._specs:
@@ -306,7 +317,6 @@ class Statistic:
         return self._holding({k: mine[k] - theirs[k] for k in mine})
 
     def _absorb(self, other: Self) -> None:
-        """Add another statistic of the same shape, in place."""
         vars(self).update(vars(self + other))
 
     def __mul__(self, factor: float) -> Self:

@@ -7,7 +7,7 @@ import operator
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +29,18 @@ from fastbayes.statistics import (
 )
 from fastbayes.statistics.folded import arrays_of, folds_together, named_arrays, parts_from, without
 from fastbayes.statistics.table import from_table, to_table
+
+T = TypeVar("T", bound=Statistic)
+
+
+class StatisticsPart(property, Generic[T]):
+    """The property of `Statistics` that returns one of its parts, or says how to count it."""
+
+    def __init__(self, kind: type[T], doc: str) -> None:
+        super().__init__(lambda statistics: statistics._part(kind.name), doc=doc)
+
+    def __get__(self, statistics: Any, owner: type | None = None) -> T:  # type: ignore[override]
+        return super().__get__(statistics, owner)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,57 +96,28 @@ class Statistics:
             f"features, {self.nbytes:,} bytes>"
         )
 
-    @property
-    def values(self) -> ValueCounts:
-        """The counts of categorical values and of classes."""
-        return self._part(ValueCounts)
+    values = StatisticsPart(ValueCounts, "The counts of categorical values and of classes.")
+    moments = StatisticsPart(ClassMoments, "The moments of the numeric features.")
+    scatter = StatisticsPart(ClassScatter, "The scatter matrices of the numeric features.")
+    pairs = StatisticsPart(PairCounts, "The counts of pairs of values, with each class.")
+    triples = StatisticsPart(TripleCounts, "The counts of triples of values, with each class.")
+    families = StatisticsPart(
+        FamilyCounts,
+        "The counts of the values of features together with their parents', with each class.",
+    )
+    cells = StatisticsPart(CellCounts, "The counts of the joint values of categorical features.")
+    cell_scatter = StatisticsPart(
+        CellScatter,
+        "The moments of the numeric features in each joint value of the categorical ones.",
+    )
+    sketches = StatisticsPart(
+        ClassSketches, "The values of the numeric features within each class, in bounded memory."
+    )
 
-    @property
-    def moments(self) -> ClassMoments:
-        """The moments of the numeric features."""
-        return self._part(ClassMoments)
-
-    @property
-    def scatter(self) -> ClassScatter:
-        """The scatter matrices of the numeric features."""
-        return self._part(ClassScatter)
-
-    @property
-    def pairs(self) -> PairCounts:
-        """The counts of pairs of values, with each class."""
-        return self._part(PairCounts)
-
-    @property
-    def triples(self) -> TripleCounts:
-        """The counts of triples of values, with each class."""
-        return self._part(TripleCounts)
-
-    @property
-    def families(self) -> FamilyCounts:
-        """The counts of the values of features together with their parents', with each class."""
-        return self._part(FamilyCounts)
-
-    @property
-    def cells(self) -> CellCounts:
-        """The counts of the joint values of categorical features."""
-        return self._part(CellCounts)
-
-    @property
-    def cell_scatter(self) -> CellScatter:
-        """The moments of the numeric features in each joint value of the categorical ones."""
-        return self._part(CellScatter)
-
-    @property
-    def sketches(self) -> ClassSketches:
-        """The values of the numeric features within each class, in bounded memory."""
-        return self._part(ClassSketches)
-
-    def _part(self, kind: type[Any]) -> Any:
-        if kind.name not in self.parts:
-            raise SchemaError(
-                f"these statistics hold no {kind.name}; count again with {kind.name}=True"
-            )
-        return self.parts[kind.name]
+    def _part(self, name: str) -> Statistic:
+        if name not in self.parts:
+            raise SchemaError(f"these statistics hold no {name}; count again with {name}=True")
+        return self.parts[name]
 
     @property
     def weighted(self) -> bool:
@@ -149,8 +132,9 @@ class Statistics:
     @property
     def nbytes(self) -> int:
         """Bytes held by the arrays."""
-        folds = sum(fold.nbytes for fold in self.folds)
-        return folds + sum(part.nbytes for part in self.parts.values())
+        return sum(fold.nbytes for fold in self.folds) + sum(
+            part.nbytes for part in self.parts.values()
+        )
 
     def aligned(self, schema: Schema) -> Statistics:
         """Return the statistics with cells laid out as `schema` has them; new cells are empty.
@@ -183,10 +167,9 @@ class Statistics:
         if not isinstance(other, Statistics):
             return NotImplemented
         mine, theirs = self._matched(other)
-        parts = {name: mine.parts[name] + theirs.parts[name] for name in mine.parts}
         return Statistics(
             mine.schema,
-            parts,
+            {name: mine.parts[name] + theirs.parts[name] for name in mine.parts},
             self.dropped_rows + other.dropped_rows,
             self.provenance + other.provenance,
             **folds_together(mine, theirs, operator.add),
@@ -215,8 +198,7 @@ class Statistics:
         folds = folds_together(mine, theirs, lambda a, b: (a - b).aligned(mine.schema))
         result = Statistics(mine.schema, parts, dropped, self.provenance, **folds)
         # Differences of float sums may be off by rounding; counts of rows may not.
-        total = float(result.values.class_counts.sum())
-        least = 1e-9 * max(1.0, total) if result.weighted else 0
+        least = 1e-9 * max(1.0, float(result.values.class_counts.sum())) if result.weighted else 0
         for part in reversed(parts.values()):
             part.round_off(least, mine.schema)
         return result.pruned()
@@ -225,8 +207,7 @@ class Statistics:
         if not (isinstance(factor, (int, float, np.number)) and 0 <= float(factor) < math.inf):
             raise ValueError(f"statistics can be scaled by a finite number >= 0, not {factor!r}")
         parts = {name: part * float(factor) for name, part in self.parts.items()}
-        folds = tuple(fold * factor for fold in self.folds)
-        return replace(self, parts=parts, folds=folds)
+        return replace(self, parts=parts, folds=tuple(fold * factor for fold in self.folds))
 
     __rmul__ = __mul__
 

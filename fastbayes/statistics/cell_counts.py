@@ -12,7 +12,7 @@ from fastbayes.core.batch import Batch
 from fastbayes.core.errors import DataError
 from fastbayes.core.schema import Alignment, Schema
 from fastbayes.kernels import dispatch
-from fastbayes.statistics.base import close
+from fastbayes.statistics.base import Classes, Floats
 from fastbayes.statistics.cell_runs import CellRuns, Run, cells_of
 
 
@@ -35,12 +35,8 @@ class CellCounts(CellRuns):
 
     name = "cells"
     title = "cells"
+    counts_rows = True
     _arrays: ClassVar[tuple[str, ...]] = ("counts",)
-
-    @classmethod
-    def order_free(cls, weighted: bool) -> bool:
-        """Return whether sums are exact, so that the order of addition changes no bit."""
-        return not weighted
 
     @property
     def weighted(self) -> bool:
@@ -52,18 +48,13 @@ class CellCounts(CellRuns):
         """Rows of each cell and class, (n_cells, n_classes), beside `keys`."""
         return self._settled_run().held[0]
 
-    def update(self, batch: Batch) -> None:
-        """Count the rows of a batch whose codes fit this shape or an earlier stage of it."""
-        assert batch.classes is not None
+    def _add(self, batch: Batch, classes: Classes, weight: Floats | None) -> None:
         group, keys = cells_of(batch, self.columns)
-        weight = batch.weight
-        if self.weighted and weight is None:
-            weight = np.ones(batch.n_rows)
         counts = np.zeros((len(keys), self.shape.n_classes), self._kind)
         n = len(keys)
         codes = group.astype(np.uint8 if n <= 1 << 8 else np.uint16 if n <= 1 << 16 else np.uint32)
         dispatch.load("count", batch.cells).add_counts(
-            *(codes[None], np.array([n]), np.zeros(1, np.int64), batch.classes, weight, counts)
+            *(codes[None], np.array([n]), np.zeros(1, np.int64), classes, weight, counts)
         )
         self._push(Run(keys, (counts,)))
 
@@ -93,7 +84,6 @@ class CellCounts(CellRuns):
         return Run(run.keys, (counts,))
 
     def _as(self, kind: type[Any]) -> Self:
-        """Return the statistic with counts of this type."""
         result = self._with(self._runs)
         result._kind = kind
         result._runs = [Run(r.keys, result._fitting(r.held)) for r in result._runs]
@@ -124,8 +114,3 @@ class CellCounts(CellRuns):
                 "never added"
             )
         self._runs, self._is_settled = [Run(run.keys, (counts,))], False
-
-    def allclose(self, other: Self, rtol: float) -> bool:
-        """Return whether all numbers agree, relative to the largest of their array."""
-        _, a, b = self._side_by_side(other)
-        return close(a[0], b[0], rtol)

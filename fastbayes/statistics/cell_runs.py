@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -14,7 +15,7 @@ from fastbayes.core.errors import SchemaError
 from fastbayes.core.schema import Alignment, Shape
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.codes import MOST_CODES
-from fastbayes.statistics.base import Ints, Statistic, check_fit, union
+from fastbayes.statistics.base import Ints, Statistic, check_fit, close, union
 
 Keys = NDArray[np.int32]
 
@@ -39,8 +40,9 @@ def distinct(keys: Keys) -> tuple[NDArray[np.uint32], Ints]:
     if not width:
         return np.zeros(n, np.uint32), np.zeros(min(n, 1), np.int64)
     columns = [(keys[:, j] - MISSING).astype(np.uint32) for j in range(width)]
-    sizes = [int(column.max(initial=0)) + 1 for column in columns]
-    return dispatch.load("joint_codes", float(keys.size)).factorise(columns, sizes)
+    return dispatch.load("joint_codes", float(keys.size)).factorise(
+        columns, [int(column.max(initial=0)) + 1 for column in columns]
+    )
 
 
 def sorted_order(keys: Keys) -> Ints:
@@ -73,28 +75,21 @@ def cells_of(
     classes
         Whether the class is a column of the cell, too, the last one.
     """
-    codes: dict[int, NDArray[Any]] = {}
-    sizes: dict[int, int] = {}
-    for features, block, widths in batch.codes:
-        told = features.tolist(), block, widths.tolist()
-        for feature, column, width in zip(*told, strict=True):
-            codes[feature], sizes[feature] = column, width
+    codes: dict[int, tuple[Any, int]] = {}
+    for features, block, sizes in batch.codes:
+        codes |= zip(features.tolist(), zip(block, sizes.tolist(), strict=True), strict=True)
     wanted = [codes[j] for j in columns.tolist()]
-    widths_ = [sizes[j] for j in columns.tolist()]
-    gaps = [sizes[j] - 1 if batch.missing[j] else MISSING for j in columns.tolist()]
+    gaps = [codes[j][1] - 1 if batch.missing[j] else MISSING for j in columns.tolist()]
     if classes:
-        assert batch.classes is not None
-        wanted, widths_, gaps = (
-            [*wanted, batch.classes],
-            [*widths_, batch.n_classes],
-            [*gaps, MISSING],
-        )
+        wanted.append((batch.classes, batch.n_classes))
+        gaps.append(MISSING)
     if not wanted:
         n = batch.n_rows
         return np.zeros(n, np.uint32), np.zeros((min(n, 1), 0), np.int32)
-    group, first = dispatch.load("joint_codes", batch.cells).factorise(wanted, widths_)
-    keys = np.empty((len(first), len(wanted)), np.int32)
-    for j, (column, gap) in enumerate(zip(wanted, gaps, strict=True)):
+    made, widths = map(list, zip(*wanted, strict=True))
+    group, first = dispatch.load("joint_codes", batch.cells).factorise(made, widths)
+    keys = np.empty((len(first), len(made)), np.int32)
+    for j, (column, gap) in enumerate(zip(made, gaps, strict=True)):
         code = column[first].astype(np.int32)
         keys[:, j] = np.where(code == gap, MISSING, code) if gap != MISSING else code
     return group, keys
@@ -132,7 +127,6 @@ class CellRuns(Statistic):
     # -- what a subclass gives -----------------------------------------------------------------
 
     def _nothing(self, n: int) -> tuple[NDArray[Any], ...]:
-        """Return what is held of n cells before their first row."""
         raise NotImplementedError
 
     def _combined(
@@ -142,7 +136,6 @@ class CellRuns(Statistic):
         raise NotImplementedError
 
     def _occurs(self, held: Sequence[NDArray[Any]]) -> NDArray[np.bool_]:
-        """Return of which cells something is held."""
         raise NotImplementedError
 
     def _taken(self, run: Run, to: Alignment) -> Run:
@@ -160,7 +153,6 @@ class CellRuns(Statistic):
         return held, f"so far {cells:,} joint values of {columns}"
 
     def _push(self, run: Run) -> None:
-        """Add cells, in place."""
         if not len(run.keys):
             return
         self._is_settled = False
@@ -207,15 +199,11 @@ class CellRuns(Statistic):
         return held
 
     def _one_run(self) -> Run:
-        """Return all cells as one run."""
-        runs = list(self._runs)
-        if not runs:
+        if not self._runs:
             none = np.zeros((0, len(self.columns) + self._more), np.int32)
-            runs = [Run(none, self._fitting(self._nothing(0)))]
-        while len(runs) > 1:
-            b = runs.pop()
-            runs[-1] = self._merged(runs[-1], b)
-        return runs[0]
+            return Run(none, self._fitting(self._nothing(0)))
+        # The short ones at the end come first.
+        return reduce(lambda b, a: self._merged(a, b), reversed(self._runs))
 
     def settled(self) -> Self:
         """Return itself as one run of cells that occur, sorted by their keys."""
@@ -270,8 +258,7 @@ class CellRuns(Statistic):
         )
         result = copy.copy(self)
         result.shape, result.columns, result._is_settled = to.shape, columns[order], False
-        some = Run(keys[kept], tuple(array[kept] for array in run.held))
-        taken = self._taken(some, to)
+        taken = self._taken(Run(keys[kept], tuple(array[kept] for array in run.held)), to)
         if len(order) < len(self.columns):
             taken = result._once(taken)
         result._runs = [taken]
@@ -319,20 +306,12 @@ class CellRuns(Statistic):
             whole[group[len(a.keys) :]] = part
         return keys[first], mine, theirs
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, type(self)):
-            return NotImplemented
-        if not (
-            np.array_equal(self.shape.sizes, other.shape.sizes)
-            and self.shape.n_classes == other.shape.n_classes
-            and np.array_equal(self.columns, other.columns)
-        ):
-            return False
-        a, b = self._settled_run(), other._settled_run()
-        pairs = [(a.keys, b.keys), *zip(a.held, b.held, strict=True)]
-        return all(np.array_equal(x, y) for x, y in pairs)
-
-    __hash__ = None
+    def allclose(self, other: Self, rtol: float) -> bool:
+        """Return whether all numbers agree, relative to the largest of their array."""
+        _, mine, theirs = self._side_by_side(other)
+        # `rest` is the rounding of the mean: noise beside it.
+        held = zip(self._arrays, mine, theirs, strict=True)
+        return all(close(a, b, rtol) for name, a, b in held if name != "rest")
 
     # -- as arrays -----------------------------------------------------------------------------
 
@@ -359,8 +338,7 @@ class CellRuns(Statistic):
             columns[0] >= 0 and columns[-1] < m and (np.diff(columns) > 0).all()
         ):
             raise misfit("columns", f"{m} columns")
-        weighted = arrays[cls._arrays[0]].dtype == np.float64
-        self = cls(shape, weighted=weighted, columns=columns)
+        self = cls(shape, weighted=arrays[cls._arrays[0]].dtype == np.float64, columns=columns)
         width = len(columns) + self._more
         if keys.dtype != np.int32 or keys.ndim != 2 or keys.shape[1] != width:
             raise misfit("keys", f"{width} codes of a cell")
@@ -369,12 +347,10 @@ class CellRuns(Statistic):
             raise misfit("keys", "the domains of the schema")
         if len(distinct(keys)[1]) < len(keys):
             raise misfit("keys", "different cells")
-        held: list[NDArray[Any]] = []
         empty = self._fitting(self._nothing(len(keys)))
         for name, place in zip(self._arrays, empty, strict=True):
             check_fit(name, arrays[name], place.dtype, place.shape)
-            held.append(np.array(arrays[name]))
-        self._runs = [Run(np.array(keys), tuple(held))]
+        self._runs = [Run(np.array(keys), tuple(np.array(arrays[n]) for n in self._arrays))]
         return self
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import Batch, taken
 from fastbayes.core.schema import Alignment
 from fastbayes.kernels import dispatch
-from fastbayes.statistics.base import Floats, close
+from fastbayes.statistics.base import Classes, Floats
 from fastbayes.statistics.cell_runs import GONE, CellRuns, Run, cells_of
 from fastbayes.statistics.class_moments import by_class, counts_left, refuse_noise, two_sum
 
@@ -125,16 +125,13 @@ class CellScatter(CellRuns):
         """The moments of each cell and class, beside `keys`."""
         return GroupMoments(*self._settled_run().held)
 
-    def update(self, batch: Batch) -> None:
-        """Add the rows of a batch in which every numeric column is known, one block at a time."""
-        assert batch.classes is not None
+    def _add(self, batch: Batch, classes: Classes, weight: Floats | None) -> None:
+        # Only rows in which every numeric column is known.
         if not batch.numeric:
             return
-        gap = np.zeros(batch.n_rows, np.bool_)
+        gap = np.zeros(batch.n_rows, np.bool_) if weight is None else weight == 0
         for column in batch.numeric:
             gap |= np.isnan(column)
-        if batch.weight is not None:
-            gap |= batch.weight == 0
         if gap.any():
             batch = taken(batch, np.flatnonzero(~gap))
         if not batch.n_rows:
@@ -210,11 +207,6 @@ class CellScatter(CellRuns):
     def __mul__(self, factor: float) -> Self:
         count, mean, rest, scatter = self._settled_run().held
         kept = float(factor != 0)
-        held = (count * factor, mean * kept, rest * kept, scatter * factor)
-        return self._with([Run(self.keys, held)])
-
-    def allclose(self, other: Self, rtol: float) -> bool:
-        """Return whether all numbers agree, relative to the largest of their array."""
-        _, a, b = self._side_by_side(other)
-        # `rest` is the rounding of the mean: noise beside it.
-        return all(close(a[i], b[i], rtol) for i in (0, 1, 3))
+        return self._with(
+            [Run(self.keys, (count * factor, mean * kept, rest * kept, scatter * factor))]
+        )

@@ -13,6 +13,7 @@ from fastbayes.kernels import dispatch
 from fastbayes.statistics.base import (
     CLASSES,
     NUMERIC,
+    Classes,
     Floats,
     RetractionError,
     Statistic,
@@ -102,16 +103,14 @@ class ClassMoments(Statistic):
     rest: Floats = array(NUMERIC, CLASSES, scales=False, rounding=True)
     scatter: Floats = array(NUMERIC, CLASSES)
 
-    def update(self, batch: Batch) -> None:
-        """Add the rows of a batch, one block at a time."""
-        assert batch.classes is not None
+    def _add(self, batch: Batch, classes: Classes, weight: Floats | None) -> None:
         if not batch.numeric:
             return
         moments = dispatch.load("moments", batch.cells)
         block = type(self)(self.shape)
         k = batch.n_classes
         for j, values in enumerate(batch.numeric):
-            columns = moments.block_moments(values, batch.classes, k, batch.weight)
+            columns = moments.block_moments(values, classes, k, weight)
             for place, column in zip(block.arrays().values(), columns, strict=True):
                 place[j, :k] = column
         self._absorb(block)

@@ -14,6 +14,7 @@ from fastbayes.kernels import dispatch
 from fastbayes.statistics.base import (
     CLASSES,
     NUMERIC,
+    Classes,
     Floats,
     Need,
     Room,
@@ -93,8 +94,7 @@ class ClassScatter(Statistic):
             value is the mean of all known values of its feature in its class; 0 where none is.
         """
         if self.joint is None:
-            held = self.count, self.mean, self.rest, self.scatter
-            return held[0].copy(), held[1].copy(), held[2].copy(), held[3].copy()
+            return self.count.copy(), self.mean.copy(), self.rest.copy(), self.scatter.copy()
         return self.count + self.incomplete, *self.joint.merged(self._complete()).of_all()
 
     def known(self) -> Floats:
@@ -104,13 +104,10 @@ class ClassScatter(Statistic):
 
     # -- counting ------------------------------------------------------------------------------
 
-    def update(self, batch: Batch) -> None:
-        """Add the rows of a batch, one block at a time."""
-        y, weight, columns = batch.classes, batch.weight, list(batch.numeric)
-        assert y is not None
+    def _add(self, batch: Batch, classes: Classes, weight: Floats | None) -> None:
         if not batch.n_rows:
             return
-        k = batch.n_classes
+        y, columns, k = classes, list(batch.numeric), batch.n_classes
         block = type(self)(self.shape._replace(n_classes=k))
         module = dispatch.load("scatter", batch.cells)
         arrays = None
@@ -123,26 +120,26 @@ class ClassScatter(Statistic):
                 gaps |= np.isnan(x)
             rows = np.flatnonzero(gaps if weight is None else gaps & (weight > 0))
             if len(rows):
-                w = None if weight is None else weight[rows]
-                block.incomplete = np.bincount(y[rows], w, k).astype(np.float64)
+                block.incomplete = np.bincount(
+                    y[rows], None if weight is None else weight[rows], k
+                ).astype(np.float64)
                 block.joint = joint_block(columns, rows, y, k, weight, batch.cells)
-            complete = np.where(gaps, 0.0, 1.0 if weight is None else weight)
-            arrays = module.block_scatter(columns, y, k, complete)
+            arrays = module.block_scatter(
+                columns, y, k, np.where(gaps, 0.0, 1.0 if weight is None else weight)
+            )
         block.count, block.mean, block.rest, block.scatter = arrays
         self._absorb(block.grown(self.shape))
 
     def _complete(self) -> JointMoments:
-        """Return the moments of complete rows, as views."""
         axis = (slice(None), slice(None), None)
         return JointMoments(
             self.count[:, None, None], self.mean[axis], self.rest[axis], self.scatter
         )
 
     def _of(self, complete: JointMoments, incomplete: Floats, joint: JointMoments | None) -> Self:
-        result = type(self).__new__(type(self))
-        result.shape, result.incomplete = self.shape, incomplete
-        result.count, result.scatter = complete.count[:, 0, 0], complete.scatter
+        result = self._holding({"incomplete": incomplete, "scatter": complete.scatter})
         result.mean, result.rest = complete.mean[:, :, 0], complete.rest[:, :, 0]
+        result.count = complete.count[:, 0, 0]
         result.joint = joint if incomplete.any() else None
         return result
 
@@ -154,9 +151,10 @@ class ClassScatter(Statistic):
             joint = (joint or JointMoments.empty(*self.scatter.shape[:2])).merged(other.joint)
         elif joint is not None:
             # Merging makes new arrays otherwise: none is shared with either side.
-            joint = joint.scaled(1.0)
-        complete = self._complete().merged(other._complete())
-        return self._of(complete, self.incomplete + other.incomplete, joint)
+            joint = JointMoments(*(held.copy() for held in joint.arrays()))
+        return self._of(
+            self._complete().merged(other._complete()), self.incomplete + other.incomplete, joint
+        )
 
     def __sub__(self, other: Self) -> Self:
         incomplete = counts_left(self.incomplete, other.incomplete, by_class)
@@ -194,8 +192,9 @@ class ClassScatter(Statistic):
         result, p = type(self)(self.shape), self.shape.n_numeric
         result.incomplete = self.count + self.incomplete
         if result.incomplete.any():
-            empty = JointMoments.empty(self.shape.n_classes, p)
-            result.joint = (self.joint or empty).merged(self._complete())
+            result.joint = (self.joint or JointMoments.empty(self.shape.n_classes, p)).merged(
+                self._complete()
+            )
         return result
 
     @classmethod

@@ -25,7 +25,16 @@ from fastbayes.kernels.shared.sketch import (
     split,
 )
 from fastbayes.kernels.shared.sketch import room as slots_for
-from fastbayes.statistics.base import Need, RetractionError, Room, Statistic, check_fit, close
+from fastbayes.statistics.base import (
+    Classes,
+    Floats,
+    Need,
+    RetractionError,
+    Room,
+    Statistic,
+    check_fit,
+    close,
+)
 
 # Values of a feature within a class that are told apart: as many are held exactly.
 LIMIT = 4_096
@@ -138,24 +147,16 @@ class ClassSketches(Statistic):
             if len(entries.least):
                 yield at, entries, shift
 
-    def update(self, batch: Batch) -> None:
-        """Add the rows of a batch.
-
-        Raises
-        ------
-        DataError
-            When a row weighs more than `GREATEST_WEIGHT`.
-        """
-        assert batch.classes is not None
-        if batch.weight is not None and (most := batch.weight.max(initial=0)) > GREATEST_WEIGHT:
+    def _add(self, batch: Batch, classes: Classes, weight: Floats | None) -> None:
+        if weight is not None and (most := weight.max(initial=0)) > GREATEST_WEIGHT:
             raise DataError(
                 f"a row of weight {most:g} is too much for sums of weights to be exact; divide all "
                 "weights by a power of ten"
             )
         made = dispatch.load("sketch", batch.cells).SketchEntries
-        order = np.argsort(batch.classes, kind="stable")
-        ends = np.cumsum(np.bincount(batch.classes, minlength=self.shape.n_classes))
-        whole, fraction = (part[order] for part in split(batch.weight, batch.n_rows))
+        order = np.argsort(classes, kind="stable")
+        ends = np.cumsum(np.bincount(classes, minlength=self.shape.n_classes))
+        whole, fraction = (part[order] for part in split(weight, batch.n_rows))
         labels = np.zeros(batch.n_rows, np.uint16)
         for j, column in enumerate(batch.numeric):
             values = column[order]
@@ -219,8 +220,9 @@ class ClassSketches(Statistic):
                 raise RetractionError(
                     "a value would occur fewer than 0 times; these rows were never added", *at
                 )
-            left = mine._replace(whole=whole, fraction=fraction)
-            result._cells[at] = _holding(_some(left, (whole | fraction) != 0), shift)
+            result._cells[at] = _holding(
+                _some(mine._replace(whole=whole, fraction=fraction), (whole | fraction) != 0), shift
+            )
         return result
 
     def __mul__(self, factor: float) -> ClassSketches:

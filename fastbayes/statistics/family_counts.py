@@ -13,7 +13,7 @@ from fastbayes.core.batch import Batch
 from fastbayes.core.errors import SchemaError
 from fastbayes.core.schema import Alignment, Shape
 from fastbayes.kernels import dispatch
-from fastbayes.statistics.base import Ints, Need, Room
+from fastbayes.statistics.base import Floats, Ints, Need, Room
 from fastbayes.statistics.packed_counts import PackedCounts
 
 Family = tuple[int, ...]
@@ -117,9 +117,7 @@ class FamilyCounts(PackedCounts):
 
     # -- groups --------------------------------------------------------------------------------
 
-    def _count(
-        self, columns: list[NDArray[Any]], batch: Batch, weight: NDArray[np.float64] | None
-    ) -> None:
+    def _count(self, columns: list[NDArray[Any]], batch: Batch, weight: Floats | None) -> None:
         layout = self.layout
         dispatch.load("families", batch.cells).add_family_counts(
             *(columns, layout.widths, batch.classes, weight, layout.n_classes),
@@ -146,13 +144,6 @@ class FamilyCounts(PackedCounts):
         if self.class_is != other.class_is:
             raise SchemaError("the counts are of different structures; count both alike")
         return both
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, FamilyCounts) and self.class_is != other.class_is:
-            return False
-        return super().__eq__(other)
-
-    __hash__ = None
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the statistic as named arrays."""

@@ -53,8 +53,7 @@ class FeatureSums(Statistic):
         rows = max(64, BLOCK_CELLS // max(1, X.shape[1]))
         for start in range(0, len(y), rows):
             part = slice(start, start + rows)
-            chosen = X[part] if above is None else X[part] > above
-            block = np.asarray(chosen, dtype=np.float64)
+            block = np.asarray(X[part] if above is None else X[part] > above, dtype=np.float64)
             self.sums += class_sums(block, y[part], None if weight is None else weight[part], k)
 
 
@@ -88,5 +87,6 @@ def _sparse_sums(
     data = X.data if above is None else X.data > above
     if weight is not None:
         data = data * np.repeat(weight, per_row)
-    sums = np.asarray(np.bincount(cell, data, n_classes * d), dtype=np.float64)
-    return sums.reshape(n_classes, d)
+    return np.asarray(np.bincount(cell, data, n_classes * d), dtype=np.float64).reshape(
+        n_classes, d
+    )

@@ -57,8 +57,7 @@ def without(
         try:
             parts[name] = part - theirs[name]
         except RetractionError as error:
-            place = where(name, error.feature, error.label)
-            raise DataError(f"{place}: {error}") from error
+            raise DataError(f"{where(name, error.feature, error.label)}: {error}") from error
     return parts
 
 
@@ -74,8 +73,7 @@ def parts_from(
     """
     parts: dict[str, Statistic] = {}
     for name in names:
-        mine = arrays_of(arrays, f"{prefix}{name}.")
-        parts[name] = kind_of(name).from_arrays(schema.shape, mine)
+        parts[name] = kind_of(name).from_arrays(schema.shape, arrays_of(arrays, f"{prefix}{name}."))
     _check_counts(schema, parts)
     return parts
 

@@ -65,11 +65,6 @@ class JointMoments:
         n = counts_left(self.count, other.count, by_class)
         return _class_by_class(_without, self, other, replace(self, count=n))
 
-    def scaled(self, factor: float) -> JointMoments:
-        """Return the moments of rows that weigh so many times as much."""
-        mean, rest = self.mean.copy(), self.rest.copy()
-        return JointMoments(self.count * factor, mean, rest, self.scatter * factor)
-
     def of_all(self) -> tuple[Floats, Floats, Floats]:
         """Return mean, rest and scatter where a missing value is the mean of its class.
 
@@ -180,8 +175,7 @@ def joint_block(
         np.subtract(sums[:, :p, :p], scatter, out=scatter)
     del sums, total
     mean, rest = two_sum(np.where(count > 0, centre[:, :, None], 0.0), offset)
-    none = np.einsum("cii->ci", scatter) <= 0
-    drop(scatter, none)
+    drop(scatter, np.einsum("cii->ci", scatter) <= 0)
     return JointMoments(count, mean, rest, scatter)
 
 

@@ -192,8 +192,7 @@ class LossGradient:
         parts = []
         for row in rows.select(names).to_pylist():
             gradient = np.array(row["gradient"], np.float64).reshape(-1, row["n_outputs"])
-            told = row["n_rows"], row["weight"], row["loss"]
-            parts.append(cls(*told, gradient, at=row["at"]))
+            parts.append(cls(*(row["n_rows"], row["weight"], row["loss"]), gradient, at=row["at"]))
         total = parts[0]
         for part in parts[1:]:
             total = total + part

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import Batch
 from fastbayes.core.schema import Shape
 from fastbayes.kernels import dispatch
-from fastbayes.statistics.base import Ints, Need, Room
+from fastbayes.statistics.base import Floats, Ints, Need, Room
 from fastbayes.statistics.packed_counts import BlockLayout, PackedCounts
 
 
@@ -153,9 +153,7 @@ class PairCounts(PackedCounts):
 
     # -- groups --------------------------------------------------------------------------------
 
-    def _count(
-        self, columns: list[NDArray[Any]], batch: Batch, weight: NDArray[np.float64] | None
-    ) -> None:
+    def _count(self, columns: list[NDArray[Any]], batch: Batch, weight: Floats | None) -> None:
         layout = self.layout
         dispatch.load("pairs", batch.cells).add_pair_counts(
             *(columns, layout.widths, batch.classes, weight, layout.n_classes),
@@ -164,8 +162,9 @@ class PairCounts(PackedCounts):
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the statistic as named arrays."""
-        pairs = {} if self.layout.complete else {"pairs": self.layout.members.copy()}
-        return super().arrays() | pairs
+        return super().arrays() | (
+            {} if self.layout.complete else {"pairs": self.layout.members.copy()}
+        )
 
     @classmethod
     def from_arrays(cls, shape: Shape, arrays: Mapping[str, NDArray[Any]], **options: Any) -> Self:

@@ -128,10 +128,10 @@ def values_of(table: pa.Table) -> pa.Table:
         partner = 1 if j == 0 else 0
         for mine, other, value in ((0, 1, "value_a"), (1, 0, "value_b")):
             rows = np.flatnonzero((sides[mine] == j) & (sides[other] == partner))
-            part = table.select(["class", value, "n"]).take(pa.array(rows))
             pieces.append(
-                part.rename_columns(["class", "value", "n"]).append_column(
-                    "feature", pa.array([name] * len(rows), pa.string())
-                )
+                table.select(["class", value, "n"])
+                .take(pa.array(rows))
+                .rename_columns(["class", "value", "n"])
+                .append_column("feature", pa.array([name] * len(rows), pa.string()))
             )
     return pa.concat_tables(pieces)

@@ -29,10 +29,7 @@ class GrowingStatistics:
     def update(self, batch: Batch, shape: Shape) -> None:
         """Count a batch, growing to at least `shape` first."""
         for name in self.wanted:
-            part = self.held.get(name)
-            if part is None:
-                part = self.empty(name, shape)
-            part = part.grown(shape)
+            part = (self.held.get(name) or self.empty(name, shape)).grown(shape)
             part.update(batch)
             self.held[name] = part
 

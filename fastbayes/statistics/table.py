@@ -278,8 +278,9 @@ def _from_pairs(
     _, labels = _classes(table["class"], target, {**domains, target: schema.classes})
     kept = np.flatnonzero((labels >= 0) & (n > 0))
     sides = sides_of(table, kept, ("feature_a", "value_a"), ("feature_b", "value_b"))
-    weighted = parts["values"].weighted
-    parts["pairs"] = pairs_of(schema, labels[kept], sides, n[kept], weighted=weighted)
+    parts["pairs"] = pairs_of(
+        schema, labels[kept], sides, n[kept], weighted=parts["values"].weighted
+    )
     return schema, parts, dropped
 
 

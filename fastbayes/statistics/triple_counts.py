@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import Batch
 from fastbayes.core.schema import Shape
 from fastbayes.kernels import dispatch
-from fastbayes.statistics.base import Ints, Need, Room
+from fastbayes.statistics.base import Floats, Ints, Need, Room
 from fastbayes.statistics.packed_counts import PackedCounts
 
 
@@ -50,8 +50,9 @@ class TripleCounts(PackedCounts):
         Missing values are included.
         """
         order = sorted((i, j, k))
-        group = self.group(place(*order, m=len(self.shape.sizes)))
-        return group.transpose(*(order.index(f) for f in (i, j, k)), 3)
+        return self.group(place(*order, m=len(self.shape.sizes))).transpose(
+            *(order.index(f) for f in (i, j, k)), 3
+        )
 
     def of(self, i: int, j: int, k: int) -> NDArray[Any]:
         """Return the (S_i, S_j, S_k, n_classes) counts of rows where all are known, a view."""
@@ -60,9 +61,7 @@ class TripleCounts(PackedCounts):
 
     # -- groups --------------------------------------------------------------------------------
 
-    def _count(
-        self, columns: list[NDArray[Any]], batch: Batch, weight: NDArray[np.float64] | None
-    ) -> None:
+    def _count(self, columns: list[NDArray[Any]], batch: Batch, weight: Floats | None) -> None:
         layout = self.layout
         dispatch.load("triples", batch.cells).add_triple_counts(
             *(columns, layout.widths, batch.classes, weight, layout.n_classes),

@@ -12,7 +12,7 @@ from fastbayes.core.batch import Batch
 from fastbayes.core.errors import DataError
 from fastbayes.core.schema import Schema
 from fastbayes.kernels import dispatch
-from fastbayes.statistics.base import CLASSES, SLOTS, Ints, Statistic, array
+from fastbayes.statistics.base import CLASSES, SLOTS, Classes, Floats, Ints, Statistic, array
 
 
 class ValueCounts(Statistic):
@@ -51,15 +51,9 @@ class ValueCounts(Statistic):
         """Return the (S_j, n_classes) counts of one categorical feature, a view."""
         return self.counts[self.offsets[feature] : self.offsets[feature + 1] - 1]
 
-    def update(self, batch: Batch) -> None:
-        """Count the rows of a batch whose codes fit this shape or an earlier stage of it."""
-        assert batch.classes is not None
+    def _add(self, batch: Batch, classes: Classes, weight: Floats | None) -> None:
         count = dispatch.load("count", batch.cells)
-        if self.weighted and batch.weight is None:
-            weight: NDArray[np.float64] | None = np.ones(batch.n_rows)
-        else:
-            weight = batch.weight
-        count.add_class_counts(batch.classes, weight, self.class_counts)
+        count.add_class_counts(classes, weight, self.class_counts)
         for features, codes, sizes in batch.codes:
             slots = self.offsets[features]
             # A batch made while the codebooks still grew has its missing code at its own last
@@ -68,10 +62,9 @@ class ValueCounts(Statistic):
             rows = (slots + sizes - 1)[early]
             aside = self.counts[rows]
             self.counts[rows] = 0
-            count.add_counts(codes, sizes, slots, batch.classes, weight, self.counts)
+            count.add_counts(codes, sizes, slots, classes, weight, self.counts)
             if early.any():
-                home = self.offsets[features + 1][early] - 1
-                self.counts[home] += self.counts[rows]
+                self.counts[self.offsets[features + 1][early] - 1] += self.counts[rows]
                 self.counts[rows] = aside
 
     def round_off(self, least: float, schema: Schema) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from fastbayes.networks.graph.dag import reachable
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,11 +39,8 @@ class Coded:
     @property
     def children(self) -> list[tuple[int, ...]]:
         """Children of each node, ascending."""
-        below: list[list[int]] = [[] for _ in self.names]
-        for node, above in enumerate(self.parents):
-            for parent in above:
-                below[parent].append(node)
-        return [tuple(some) for some in below]
+        below = holding(enumerate(self.parents))
+        return [tuple(below.get(node, ())) for node in range(len(self))]
 
     def ancestral(self, nodes: Iterable[int]) -> list[int]:
         """Return nodes and all their ancestors: the others are barren, they sum to 1."""
@@ -59,6 +57,15 @@ class Coded:
                 if not waiting[child]:
                     order.append(child)
         return order
+
+
+def holding(scopes: Iterable[tuple[T, Iterable[int]]]) -> dict[int, list[T]]:
+    """Return for each node whose scopes hold it, in order, from pairs (whose, scope)."""
+    found: dict[int, list[T]] = {}
+    for whose, scope in scopes:
+        for node in scope:
+            found.setdefault(node, []).append(whose)
+    return found
 
 
 class SparseTable:
@@ -96,8 +103,7 @@ class SparseTable:
         for code, size in zip(codes, self.shape, strict=False):
             key = key * size + np.asarray(code, np.int64)
         at = np.searchsorted(self.keys, key)
-        found = np.append(self.keys, -1)[at] == key
-        return np.where(found, at, len(self.keys))
+        return np.where(np.append(self.keys, -1)[at] == key, at, len(self.keys))
 
     def gathered(self, index: Sequence[Any]) -> Floats:
         """Return the cells at codes of each parent and of the node, broadcast together."""

@@ -198,7 +198,6 @@ class DAG:
         return [(parent, node) for node, above in self.parents.items() for parent in above]
 
     def _named(self, what: Names) -> list[str]:
-        """Return names as a list, or raise where one is no node."""
         alone = isinstance(what, str) or not isinstance(what, Iterable)
         names: list[Any] = [what] if alone else [*dict.fromkeys(what)]
         for name in names:
@@ -207,7 +206,6 @@ class DAG:
         return names
 
     def _above(self, names: Iterable[str]) -> set[str]:
-        """Return nodes and all their ancestors."""
         return reachable(names, self.parents.__getitem__)
 
     def _sorted(self, names: Iterable[str]) -> tuple[str, ...]:
@@ -365,22 +363,18 @@ class DAG:
                 f"{n:,} nodes with up to {most:,} given make over {MOST_STATEMENTS:,} statements "
                 "of independence: set max_given, lower than that, or ask d_separated"
             )
-        return list(self._statements(most))
-
-    def _statements(self, most: int) -> Iterator[Independence]:
-        for k in range(most + 1):
-            for given in itertools.combinations(self.nodes, k):
-                z = frozenset(given)
-                rest = [node for node in self.nodes if node not in z]
-                for x, y in itertools.combinations(rest, 2):
-                    if self.d_separated(x, y, z):
-                        yield Independence(x, y, z)
+        return [
+            Independence(x, y, z)
+            for k in range(most + 1)
+            for z in map(frozenset, itertools.combinations(self.nodes, k))
+            for x, y in itertools.combinations([n for n in self.nodes if n not in z], 2)
+            if self.d_separated(x, y, z)
+        ]
 
     def _boundary(self, node: str, before: Iterable[str]) -> tuple[str, ...]:
         """Return the fewest of some nodes given which another one is independent of the rest."""
         closed = {*before}
-        reached = self._reached([node], closed, self._above([node, *closed]))
-        return self._sorted(reached & closed)
+        return self._sorted(self._reached([node], closed, self._above([node, *closed])) & closed)
 
     # -- size ----------------------------------------------------------------------------------
 

@@ -63,8 +63,7 @@ class Completed:
 
     def __init__(self, keys: NDArray[np.integer[Any]], weight: Floats) -> None:
         self.keys, self.weight = np.asarray(keys, np.int64), np.asarray(weight, np.float64)
-        gaps = self.keys < 0
-        patterns, which = np.unique(gaps, axis=0, return_inverse=True)
+        patterns, which = np.unique(self.keys < 0, axis=0, return_inverse=True)
         self.patterns = [
             (np.flatnonzero(pattern), np.flatnonzero(which.ravel() == p))
             for p, pattern in enumerate(patterns)
@@ -96,8 +95,7 @@ class Completed:
                 for node, above in enumerate(coded.parents):
                     shape = counts[node].shape
                     flat = np.ravel_multi_index(tuple(codes[[*above, node]]), shape).ravel()
-                    size = counts[node].size
-                    counts[node] += np.bincount(flat, share, size).reshape(shape)
+                    counts[node] += np.bincount(flat, share, counts[node].size).reshape(shape)
         return counts, likelihood
 
     def _filled(self, coded: Coded, hidden: Ints, rows: Ints) -> Iterator[tuple[Ints, Floats]]:
@@ -141,8 +139,7 @@ def by_expectation(
     sizes = np.array([table.shape[-1] for table in start], np.int64)
     tables, trace = list(start), list[float]()
     for _ in range(max_iter):
-        coded = Coded(tuple(names), sizes, list(parents), tables)
-        counts, likelihood = rows.expected(coded)
+        counts, likelihood = rows.expected(Coded(tuple(names), sizes, list(parents), tables))
         new = [prior.table(n) for n in counts]
         moved = max(np.abs(a - b).max() for a, b in zip(new, tables, strict=True))
         tables = new

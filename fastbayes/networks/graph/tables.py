@@ -303,7 +303,6 @@ class NetworkTables(DAG):
         return self._codes[node][value]
 
     def _evidence(self, evidence: Mapping[str, Any] | None) -> dict[int, int]:
-        """Return {place of a node: code of its state}, or raise where one is unknown."""
         self._check_fitted()
         if not isinstance(evidence, Mapping | None):
             raise ValueError(f"evidence={evidence!r}: use {{node: state}}")

@@ -297,10 +297,8 @@ def joint_posterior(
     table, log_total = _table(coded, evidence, targets, free, largest)
     if log_total == -math.inf:
         raise impossible(coded, evidence)
-    at = sorted(free)
-    table = table.transpose([at.index(v) for v in free])
-    shape = [int(coded.sizes[v]) for v in targets]
-    result = np.zeros(shape)
+    table = table.transpose(np.argsort(np.argsort(free)))
+    result = np.zeros([int(coded.sizes[v]) for v in targets])
     place = tuple(evidence.get(v, slice(None)) for v in targets)
     result[place] = (table / table.sum()).reshape(result[place].shape)
     return result, log_total if evidence else 0.0
@@ -320,8 +318,7 @@ def _table(
 ) -> tuple[Floats, float]:
     """Return P(free, evidence) up to a factor, and ln of its total."""
     factors = factors_of(coded, evidence, coded.ancestral([*targets, *evidence]))
-    order = checked_order(coded, factors, free, largest)
-    return _summed(factors, order.nodes, tuple(sorted(free)))
+    return _summed(factors, checked_order(coded, factors, free, largest).nodes, tuple(sorted(free)))
 
 
 def impossible(coded: Coded, evidence: Mapping[int, int]) -> DataError:
@@ -404,10 +401,12 @@ def _eliminated(
         scale += more
         axis = joint.scope.index(v)
         rest = tuple(u for u in joint.scope if u != v)
-        lost = joint.lost + math.log(joint.table.shape[axis])
-        buckets.add(Factor(rest, joint.table.sum(axis=axis), lost))
-    left = sorted(buckets.factors.values(), key=lambda factor: factor.table.size)
-    joint, more = _product(left, kept)
+        buckets.add(
+            Factor(rest, joint.table.sum(axis=axis), joint.lost + math.log(joint.table.shape[axis]))
+        )
+    joint, more = _product(
+        sorted(buckets.factors.values(), key=lambda factor: factor.table.size), kept
+    )
     return joint.table, scale + more, joint.lost
 
 
@@ -436,8 +435,9 @@ def most_probable(
     `joint_posterior` does.
     """
     factors = factors_of(coded, evidence, range(len(coded)))
-    order = checked_order(coded, factors, (), largest)
-    top, joints = _joints(coded, evidence, factors, order, largest=True)
+    top, joints = _joints(
+        coded, evidence, factors, checked_order(coded, factors, (), largest), largest=True
+    )
     states = [evidence.get(v, 0) for v in range(len(coded))]
     for v, given, joint in joints:
         states[v] = int(joint[tuple(states[u] for u in given)].argmax())
@@ -453,8 +453,7 @@ def drawing(coded: Coded, evidence: Mapping[int, int], largest: float = LARGEST)
     """
     above = coded.ancestral(evidence) if evidence else []
     factors = factors_of(coded, evidence, above)
-    order = checked_order(coded, factors, (), largest)
-    steps, _ = conditionals(coded, evidence, factors, order)
+    steps, _ = conditionals(coded, evidence, factors, checked_order(coded, factors, (), largest))
     known = [
         DrawStep(v, (), certain(coded, evidence, v))
         for v in above
@@ -531,13 +530,14 @@ def marginals(
         others = tuple(axis for axis, v in enumerate(scope) if v not in step.given)
         given = joints[last].sum(axis=others)
         left = [v for v in scope if v in step.given]
-        given = given.transpose([left.index(v) for v in step.given])
-        joints.append(given[..., None] * step.table)
-    found = []
-    for v in targets:
-        if v not in place:
-            found.append(certain(coded, evidence, v))
-            continue
-        share = joints[place[v]].reshape(-1, int(coded.sizes[v])).sum(axis=0)
-        found.append(share / share.sum())
+        joints.append(given.transpose([left.index(v) for v in step.given])[..., None] * step.table)
+    # The node's own axis is the last one.
+    shares = {
+        v: joints[place[v]].reshape(-1, int(coded.sizes[v])).sum(axis=0)
+        for v in targets
+        if v in place
+    }
+    found = [
+        shares[v] / shares[v].sum() if v in shares else certain(coded, evidence, v) for v in targets
+    ]
     return found, log_total if evidence else 0.0

@@ -106,8 +106,9 @@ class RowPosteriors:
                 more = missing.union(v for v, b in zip(some, bit, strict=True) if b)
                 lost += self._answer(columns, here, more, out, cells)
             else:
-                known = {v: c[at] for v, c in chosen.items()}
-                lost += self._observed(plan, known, here, out, cells)
+                lost += self._observed(
+                    plan, {v: c[at] for v, c in chosen.items()}, here, out, cells
+                )
         return lost
 
     def _instead(self) -> Floats:
@@ -178,8 +179,9 @@ class RowPosteriors:
             _, first, which = np.unique(joint, return_index=True, return_inverse=True)
         else:
             _, first, which = np.unique(codes, axis=1, return_index=True, return_inverse=True)
-        different = {v: columns[v][first] for v in plan.columns}
-        table, impossible = self._computed(plan, different, len(first))
+        table, impossible = self._computed(
+            plan, {v: columns[v][first] for v in plan.columns}, len(first)
+        )
         which = which.ravel()
         out[here] = table[which]
         return int(impossible[which].sum())
@@ -255,8 +257,9 @@ class RowPosteriors:
             table = np.zeros((*shape, k))
             table[tuple(slice(n - 2) for n in shape)] = inner
             factors.append((tuple(place[v] for v in seen), table.reshape(-1, k)))
-        sizes = self.coded.sizes[plan.columns]
-        return dispatch.load("factors", job).FactorScorer(prior, factors, sizes)
+        return dispatch.load("factors", job).FactorScorer(
+            prior, factors, self.coded.sizes[plan.columns]
+        )
 
     def _computed(
         self, plan: _Plan, columns: Mapping[int, Column], n: int
@@ -395,8 +398,7 @@ class RowEvidence:
         families, tables = [], []
         for v in coded.order:
             family = (*coded.parents[v], v)
-            shape = [int(coded.sizes[u]) + 2 for u in family]
-            cells = math.prod(map(float, shape))
+            cells = math.prod(map(float, [int(coded.sizes[u]) + 2 for u in family]))
             logs = self.logs[v]
             if cells > LARGEST or isinstance(logs, SparseTable):
                 raise MemoryLimitError(

@@ -15,7 +15,7 @@ from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.codes import indices_of
 from fastbayes.kernels.shared.posterior import JointScorer
 from fastbayes.kernels.shared.scoring import EXACT, largest_term
-from fastbayes.networks.graph.coded import Floats, Ints
+from fastbayes.networks.graph.coded import Floats, Ints, holding
 from fastbayes.networks.infer.inference import Factor, Order, best_order, log_eliminated
 
 Bools = NDArray[np.bool_]
@@ -56,10 +56,7 @@ class Network:
         self.hidden, self.states, self.names = list(hidden), states, names
         self._inner = {p for family in families for p in family[:-1]}
         # Families of each feature.
-        self._with: dict[int, list[int]] = {}
-        for q, family in enumerate(families):
-            for feature in family:
-                self._with.setdefault(feature, []).append(q)
+        self._with = holding(enumerate(families))
 
     def factors(self) -> list[tuple[Family, Floats]]:
         """Return the tables, (joint codes, n_classes), with 0 where a parent is no observation."""
@@ -72,7 +69,6 @@ class Network:
         return result
 
     def _known(self, batch_codes: Sequence[Codes], n_rows: int) -> Sequence[Codes]:
-        """Return the codes of all features."""
         return batch_codes
 
     def rows(self, batch_codes: Sequence[Codes], n_rows: int) -> Bools:

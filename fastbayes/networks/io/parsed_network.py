@@ -110,14 +110,14 @@ class NetworkBuilder:
         return FileFormatError(f"{self._path}{where}: {message}")
 
     def _first(self, at: int) -> str:
-        """Return where something stood before."""
         return "" if self._line_of is None else f", first in line {self._line_of(at)}"
 
     def node(self, name: str, states: Sequence[str], at: int) -> None:
         """Add a node with its states."""
         if name in self._codes:
-            again = f"node {brief(name)} is declared again{self._first(self._at[name])}"
-            raise self.fault(at, again)
+            raise self.fault(
+                at, f"node {brief(name)} is declared again{self._first(self._at[name])}"
+            )
         codes = {state: code for code, state in enumerate(states)}
         if not states:
             raise self.fault(at, f"node {brief(name)} has no states")
@@ -238,7 +238,6 @@ class NetworkBuilder:
         return Made(sizes, table)
 
     def _place(self, family: Family, row: TableRow) -> int:
-        """Return which configuration of the parents a row is about."""
         if len(row.given) != len(family.parents):
             raise self.fault(
                 row.at,
@@ -271,8 +270,7 @@ class NetworkBuilder:
         for node, table in made.items():
             family, rows, r = self._families[node], table.rows, table.shape[-1]
             if not (np.isfinite(rows).all() and (rows >= 0).all()):
-                wrong = ~(np.isfinite(rows) & (rows >= 0))
-                row, state = np.argwhere(wrong)[0].tolist()
+                row, state = np.argwhere(~(np.isfinite(rows) & (rows >= 0)))[0].tolist()
                 place, number = table.place(row), float(rows[row, state])
                 message = f"{self._given(family, place)}: {number!r} is no probability"
                 raise self.fault(self._row_at(family, place), message)
@@ -306,7 +304,6 @@ class NetworkBuilder:
         return bool((np.abs(rows.sum(axis=1) - 1) <= WRITTEN).all())
 
     def _row_at(self, family: Family, place: int) -> int:
-        """Return where the numbers of a configuration stand."""
         for row in family.rows:
             if self._place(family, row) == place:
                 return row.at

@@ -107,8 +107,7 @@ class Reader:
 
     def _end(self, name: str) -> None:
         self._stack.pop()
-        above = self._stack[-1] if self._stack else ""
-        if name in READ.get(above, ()) and self._text is not None:
+        if name in READ.get(self._stack[-1] if self._stack else "", ()) and self._text is not None:
             text = "".join(self._text)
             said = self._said.setdefault(name, [])
             said.append((text if self._kept else text.strip(), self._line))

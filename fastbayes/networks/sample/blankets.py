@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastbayes.core.errors import MemoryLimitError
 from fastbayes.kernels.dispatch import readonly
 from fastbayes.kernels.shared.gibbs import PRODUCT, TABLE, Program
-from fastbayes.networks.graph.coded import Coded, Floats, Ints
+from fastbayes.networks.graph.coded import Coded, Floats, Ints, holding
 
 # Nodes and a table over them, an axis for each.
 Factor = tuple[tuple[int, ...], Floats]
@@ -141,10 +141,7 @@ def _program(
     entries: int,
     all_entries: int,
 ) -> Program:
-    having: dict[int, list[int]] = {}
-    for f, (scope, _) in enumerate(factors):
-        for v in scope:
-            having.setdefault(v, []).append(f)
+    having = holding((f, scope) for f, (scope, _) in enumerate(factors))
     touching = [sorted({f for v in unit.nodes for f in having[v]}) for unit in units]
     outers = [
         sorted({v for f in its for v in factors[f][0]}.difference(unit.nodes))
@@ -235,8 +232,9 @@ def thresholds(log_weights: Floats) -> NDArray[np.uint32]:
     that began at what is possible stays there.
     """
     highest = log_weights.max(axis=1, keepdims=True)
-    weights = np.exp(log_weights - np.where(np.isneginf(highest), 0.0, highest))
-    cumulated = np.cumsum(weights, axis=1)
+    cumulated = np.cumsum(
+        np.exp(log_weights - np.where(np.isneginf(highest), 0.0, highest)), axis=1
+    )
     total = cumulated[:, -1:]
     share = cumulated[:, :-1] / np.where(total > 0, total, 1.0)
     return np.minimum(np.rint(share * 2.0**32), 2.0**32 - 1).astype(np.uint32)
@@ -298,10 +296,7 @@ def blocks_of(
     ties = [(nodes, factor) for factor in factors if (nodes := tied(factor))]
     # Small ties first: what does not fit should be as little as can be.
     ties.sort(key=lambda tie: (len(tie[0]), tie[0]))
-    having: dict[int, list[Factor]] = {}
-    for factor in factors:
-        for v in factor[0]:
-            having.setdefault(v, []).append(factor)
+    having = holding((factor, factor[0]) for factor in factors)
     block_of: dict[int, DeterministicBlock] = {}
     left = []
     for nodes, _ in ties:
@@ -320,8 +315,7 @@ def blocks_of(
 def _part(
     node: int, block_of: dict[int, DeterministicBlock], sizes: Sequence[int]
 ) -> DeterministicBlock:
-    alone = block_of.get(node)
-    return alone or DeterministicBlock((node,), np.arange(sizes[node])[:, None])
+    return block_of.get(node) or DeterministicBlock((node,), np.arange(sizes[node])[:, None])
 
 
 def _joined(
@@ -348,5 +342,4 @@ def _joined(
             values = values[possible[tuple(values[:, place[v]] for v in inside)]]
     if len(values) > max_block:
         return None
-    order = np.argsort(names)
-    return DeterministicBlock(nodes, values[:, order])
+    return DeterministicBlock(nodes, values[:, np.argsort(names)])

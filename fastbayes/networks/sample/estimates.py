@@ -108,7 +108,6 @@ def estimates(counts: Ints, lengths: Ints) -> Estimates:
 
 
 def _products(off: Floats, lag: int) -> Floats:
-    """Return the sum of products of batches so many apart, (n_cells,)."""
     return np.asarray(np.einsum("cjq,cjq->q", off[:, lag:], off[:, : off.shape[1] - lag]))
 
 
@@ -254,8 +253,9 @@ def gibbs_of_groups(
                 kernel.run(program.program, states, words, piece, thin, asked, batch)
         return counts.transpose(1, 0, 2)
 
-    lanes = range(0, chains, LANES)
-    counts = np.concatenate(list(engine.in_order(sampled, lanes, engine.resolved_threads(threads))))
+    counts = np.concatenate(
+        list(engine.in_order(sampled, range(0, chains, LANES), engine.resolved_threads(threads)))
+    )
     figures, hits = estimates(counts, lengths), counts.sum(axis=1)
     results = []
     for targets, first, last in zip(groups, asked.cell_at, asked.cell_at[1:], strict=False):

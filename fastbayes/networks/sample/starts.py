@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.errors import DataError
-from fastbayes.networks.graph.coded import Coded, Floats
+from fastbayes.networks.graph.coded import Coded, Floats, holding
 from fastbayes.networks.sample.blankets import free_factors
 
 States = NDArray[np.uint16]
@@ -97,10 +97,7 @@ def search(
     Depth first, next the node with fewest states left; None if there are none, or if the steps
     did not suffice, which is when all of them were taken.
     """
-    having: dict[int, list[Rule]] = {}
-    for rule in rules:
-        for v in rule[0]:
-            having.setdefault(v, []).append(rule)
+    having = holding((rule, rule[0]) for rule in rules)
     domains = {v: _Domain(np.ones(sizes[v], np.bool_), sizes[v]) for v in having}
     taken = 1
     if not _narrow(domains, having, rules):
@@ -112,8 +109,7 @@ def search(
         if not open_nodes:
             return {v: int(domain.allowed.argmax()) for v, domain in domains.items()}, taken
         _, v = min(open_nodes)
-        states = np.flatnonzero(domains[v].allowed)
-        levels.append((domains, v, rng.permutation(states).tolist()))
+        levels.append((domains, v, rng.permutation(np.flatnonzero(domains[v].allowed)).tolist()))
         while True:
             if not levels or taken >= steps:
                 return None, taken

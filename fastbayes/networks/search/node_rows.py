@@ -235,8 +235,9 @@ def held(data: Any) -> Any:
 
 
 def _table(source: Any) -> pa.Table:
-    parts = [block for part in source.segments(BLOCK_ROWS) for block in part.batches()]
-    return pa.Table.from_batches(parts, source.schema)
+    return pa.Table.from_batches(
+        [block for part in source.segments(BLOCK_ROWS) for block in part.batches()], source.schema
+    )
 
 
 def states_of(stats: Statistics) -> dict[str, list[Any]]:
@@ -335,9 +336,8 @@ def read_rows(data: Any, reading: ReadOptions | None = None) -> CompleteRows:
     columns = [np.empty(n_rows if fit else 0, kind) for kind in kinds]
     weight = np.empty(n_rows if fit else 0) if stats.weighted else None
     kept, heavy, total, left_out = 0, 0, 0.0, 0
-    threads = engine.resolved_threads(reading.threads)
     for some, its, incomplete in engine.in_order(
-        lambda read: read(), _scan(opened, schema), threads
+        lambda read: read(), _scan(opened, schema), engine.resolved_threads(reading.threads)
     ):
         n = len(some[0])
         total += n if its is None else float(its.sum())

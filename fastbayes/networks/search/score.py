@@ -128,8 +128,7 @@ def family_score(
     table = counts.reshape(-1, r)
     q = len(table) if configurations is None else configurations
     pair = [_sums(table, rule, q * r, r), _sums(table.sum(axis=1), rule, q, r)]
-    kind = 1 if rule.name == "k2" else 0
-    result = pair[0][0] - pair[1][kind]
+    result = pair[0][0] - pair[1][1 if rule.name == "k2" else 0]
     if rule.penalised:
         total = float(table.sum()) if total is None else total
         result -= rule.per_parameter(total) * q * (r - 1)
@@ -195,9 +194,8 @@ class FamilyScores:
     def __init__(self, rows: CompleteRows, rule: ScoreRule) -> None:
         self.rows, self.rule = rows, rule
         self.threads = engine.resolved_threads(rows.reading.threads)
-        limit = rows.reading.limit
         # Every worker has a set of tables, some wait to be added up, and one is the sum.
-        self.room = max(limit // 2 // (8 * (self.threads + 3)), 1)
+        self.room = max(rows.reading.limit // 2 // (8 * (self.threads + 3)), 1)
         self.sizes = rows.sizes.tolist()
         self.kinds = sorted({*self.sizes})
         self.price = rule.per_parameter(rows.total)
@@ -377,7 +375,6 @@ class FamilyScores:
         return False
 
     def _keep(self, base: tuple[int, ...], us: Sequence[int], sums: Floats) -> None:
-        """Keep the sums of a base and each of some nodes, (n_nodes, n_sums)."""
         mask = sum(1 << v for v in base)
         if mask in self._beside:
             self._beside[mask][:, list(us)] = sums.T
@@ -476,15 +473,15 @@ class FamilyScores:
         """Return tables, end to end, and where each stands."""
         places = Places.of(requests, [self._width(r.base) for r in requests], self.sizes)
         counts = np.zeros(places.bounds[-1], np.float64 if self.rows.weighted else np.int64)
-        one = partial(self._part, requests, places)
-        for some in engine.in_order(one, self._parts(len(counts)), self.threads):
+        for some in engine.in_order(
+            partial(self._part, requests, places), self._parts(len(counts)), self.threads
+        ):
             counts += some
         self.scans += 1
         self.tables += len(places.second)
         return places, counts
 
     def _count(self, requests: list[Request]) -> None:
-        """Count tables and take their sums."""
         places, counts = self._counted(requests)
         out = np.zeros((len(places.second), len(self._sums[0])))
         ends = np.cumsum([len(request.others) for request in requests])
@@ -531,7 +528,6 @@ class FamilyScores:
     def _coded(
         self, base: tuple[int, ...], width: int, columns: Columns, begin: int
     ) -> NDArray[np.unsignedinteger]:
-        """Return the joint code of some columns."""
         n = len(columns[0])
         cells = self._cells(base)
         if self._is_wide(base):

@@ -176,7 +176,6 @@ class Climber:
         return gains
 
     def _room(self) -> Flags:
-        """Return which nodes may have one more parent."""
         return np.array([mask.bit_count() < self.limits.max_parents for mask in self.parents])
 
     def _most_added(self, frozen: Flags | None, over: float) -> Floats:
@@ -292,9 +291,7 @@ class Climber:
         return parents
 
     def _is_covered(self, parents: Sequence[int], v: int, u: int) -> bool:
-        """Return whether an edge u -> v is covered, and may be reversed."""
-        same = parents[v] == parents[u] | 1 << u
-        return bool(same and self.free[u, v] and self.allowed[v, u])
+        return bool((parents[v] == parents[u] | 1 << u) and self.free[u, v] and self.allowed[v, u])
 
     def shaken(self, random: np.random.Generator) -> list[int]:
         """Return a graph that lacks an eighth to a half of the edges, in an equivalent one.
@@ -573,7 +570,6 @@ def _argmax(families: Floats, among: int, scores: FamilyScores) -> int:
 
 
 def _bits(n: int) -> NDArray[np.int8]:
-    """Return how many nodes each set holds."""
     counts = np.zeros(1, np.int8)
     for _ in range(n):
         counts = np.concatenate((counts, counts + np.int8(1)))

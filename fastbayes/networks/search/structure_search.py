@@ -235,7 +235,6 @@ class _Watch:
 
 
 def _limits(names: Sequence[str], asked: SearchOptions) -> tuple[Limits, list[int]]:
-    """Return what the graph may be, and the nodes in the order given."""
     must, not_ = (
         masks_of(_parents_of(edges, what), names)
         for what, edges in (("required", asked.required), ("forbidden", asked.forbidden))
@@ -277,12 +276,10 @@ def _named(masks: Sequence[int], names: Sequence[str]) -> dict[str, tuple[str, .
 
 
 def _start(start: Any, names: Sequence[str], limits: Limits) -> list[int]:
-    """Return the graph to begin with."""
     if start is None:
         return list(limits.required)
     given = getattr(start, "parents", start)
-    parents = given if isinstance(given, Mapping) else _parents_of(given, "start")
-    masks = masks_of(parents, names)
+    masks = masks_of(given if isinstance(given, Mapping) else _parents_of(given, "start"), names)
     for v, name in enumerate(names):
         if masks[v] & limits.forbidden[v]:
             raise ValueError(f"start: node {name!r} has a parent that is forbidden")
