@@ -23,8 +23,8 @@ from fastbayes.cli.values import (
     strength,
     super_parents,
 )
+from fastbayes.core.decisions import loss_matrix
 from fastbayes.core.errors import DataError
-from fastbayes.core.loss import loss_matrix
 from fastbayes.models.estimator.parameters import Parameter, is_number
 from fastbayes.models.registry import by_name, candidates
 from fastbayes.networks.search.score import SCORES

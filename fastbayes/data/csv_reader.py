@@ -11,9 +11,8 @@ import pyarrow as pa
 from fastbayes.core.errors import DataError, FileFormatError
 from fastbayes.data.filesource import open_all
 from fastbayes.data.paths import DataFile
-from fastbayes.data.rows import csv_header, cut_rows
 from fastbayes.data.segments import OnError, first_line
-from fastbayes.data.text import NOT_UTF8, TextReader, Types, infer_bytes
+from fastbayes.data.text import NOT_UTF8, TextReader, Types, csv_header, cut_rows, infer_bytes
 from fastbayes.data.unify import check_names
 
 _HEADER_BYTES = 1 << 20

@@ -18,15 +18,18 @@ from fastbayes.core.domains import default_kind, domain, sorted_domain
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.schema import Feature, Schema, chosen
 from fastbayes.data.columns import (
+    BinBook,
+    Codebook,
     ColumnTypes,
     Prepared,
     check_number,
+    closed_book,
     floats,
+    open_book,
     prepare,
     prepare_bins,
     write_plain,
 )
-from fastbayes.data.infer import BinBook, Codebook, closed_book, open_book
 from fastbayes.data.segments import Place as Place
 from fastbayes.kernels import dispatch
 

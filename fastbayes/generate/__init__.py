@@ -18,8 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from fastbayes.core.errors import DataError
-from fastbayes.generate.sampler import CHUNK, Sampler
-from fastbayes.generate.tables import PRESETS
+from fastbayes.generate.sampler import CHUNK, PRESETS, Sampler
 
 __all__ = ["Summary", "generate", "presets", "table"]
 
