@@ -120,7 +120,10 @@ def _parameters(model: Any, n_cells: int) -> tuple[Any, Any, tuple[Any, Any, Any
     every = np.repeat(np.arange(K)[None], n_cells, axis=0)
     at = mixture.found(np.repeat(codes, K, axis=1), every.ravel()).reshape(n_cells, K)
     at = np.where(at < 0, len(mixture.keys) + every, at)
-    mean, covariance = mixture.gaussians.mean[at], mixture.gaussians.covariance[at]
+    normals = mixture.gaussians.densities.found
+    deviation = normals.deviation[at]
+    mean = normals.mean[at] + normals.rest[at]
+    covariance = normals.correlation[at] * deviation[..., None] * deviation[..., None, :]
     whiten = np.linalg.inv(np.linalg.cholesky(covariance))
     level = np.log(np.diagonal(whiten, axis1=2, axis2=3)).sum(axis=2) - P / 2 * np.log(2 * np.pi)
     return model.class_log_prior_, mixture.table.log_likelihood(codes), (mean, whiten, level)

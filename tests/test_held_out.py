@@ -14,9 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastbayes as fb
-from fastbayes.models.discrete.tree import spode_scores
-from fastbayes.models.estimator.count_tables import CountTables, Smoothing
-from fastbayes.models.estimator.smoothing import leave_one_out_log_joint, left_out
+from fastbayes.models.discrete.spode import spode_scores
+from fastbayes.models.estimator.smoothing import (
+    CountTables,
+    Smoothing,
+    leave_one_out_log_joint,
+    left_out,
+)
 
 NAMES = ["a", "b", "c"]
 SIZES = [2, 3, 2]

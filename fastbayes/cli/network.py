@@ -68,6 +68,7 @@ def evidence(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> t
     return value
 
 
+EDGES: dict[str, Any] = {"multiple": True, "callback": edges, "metavar": "A->B"}
 NETWORK = click.argument("network", type=click.Path())
 EVIDENCE = click.option(
     "--evidence",
@@ -147,20 +148,8 @@ def network() -> None:
 @defaulted("--score", type=click.Choice([*SCORES]), default="mdl")
 @defaulted("--search", type=click.Choice([*SEARCHES]), default="hill_climb")
 @click.option("--max-parents", type=click.IntRange(0), help="Most parents of a node.")
-@click.option(
-    "--required",
-    multiple=True,
-    callback=edges,
-    metavar="A->B",
-    help="An edge that the graph must have.",
-)
-@click.option(
-    "--forbidden",
-    multiple=True,
-    callback=edges,
-    metavar="A->B",
-    help="An edge that it must not have.",
-)
+@click.option("--required", help="An edge that the graph must have.", **EDGES)
+@click.option("--forbidden", help="An edge that it must not have.", **EDGES)
 @listing(
     "--order", help="All nodes: edges only go from earlier to later ones. --search k2 needs it."
 )

@@ -17,6 +17,7 @@ import click
 import numpy as np
 
 from fastbayes.core.errors import FastBayesWarning
+from fastbayes.core.text_tables import size as size
 from fastbayes.data.source import open_source
 
 MOST = 12  # entries of a list that are shown
@@ -132,16 +133,6 @@ def calibration(model: Any) -> dict[str, Any]:
         "held_out_by": model.validation_,
         "log_loss": {"before": before, "after": after},
     }
-
-
-def size(n_bytes: int) -> str:
-    """Return a number of bytes as people read it."""
-    value, unit = float(n_bytes), "B"
-    for larger in ("kB", "MB", "GB", "TB"):
-        if value < 1000:
-            break
-        value, unit = value / 1000, larger
-    return f"{value:,.0f} {unit}" if unit == "B" else f"{value:,.1f} {unit}"
 
 
 def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:

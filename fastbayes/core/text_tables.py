@@ -19,6 +19,16 @@ def aligned(rows: Sequence[Sequence[str]], winners: int = 0) -> list[str]:
     return lines
 
 
+def size(n_bytes: int) -> str:
+    """Return a number of bytes as people read it."""
+    value, unit = float(n_bytes), "B"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if value < 1000:
+            break
+        value, unit = value / 1000, larger
+    return f"{value:,.0f} {unit}" if unit == "B" else f"{value:,.1f} {unit}"
+
+
 def brief(text: str) -> str:
     """Return at most 20 lines of 100 columns of a text: the first and the last of them."""
     lines = text.split("\n")

@@ -208,7 +208,19 @@ class FormatsMixin(NetworkTables):
     ) -> Self:
         """Return the network that `state` described.
 
-        `params` are none: networks have no parameters. `source` names the file, for messages.
+        Parameters
+        ----------
+        params
+            Empty: networks have no parameters.
+        header, arrays
+            From `state`.
+        source
+            Name of the file, for messages.
+
+        Returns
+        -------
+        Self
+            Equal to the one whose state it was.
 
         Raises
         ------

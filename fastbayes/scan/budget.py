@@ -67,7 +67,8 @@ class Budget:
             return
         self.missing = batch.missing if self.missing is None else self.missing | batch.missing
         known = np.array([len(book) for book in encoder.books], dtype=np.int64)
-        rows = math.inf if encoder.cells is None else encoder.cells / len(encoder.features)
+        columns = len(encoder.features)
+        rows = math.inf if encoder.cells is None or not columns else encoder.cells / columns
         room = Room(shape, known + self.missing, self.copies, rows)
         needs = needs_of(self.wanted, room)
         if total_of(needs) > self.limit:

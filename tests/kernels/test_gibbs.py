@@ -140,11 +140,6 @@ def test_tables_stay_within_their_limits():
         assert (np.diff(edges) <= entries).all()
 
 
-@pytest.mark.parametrize("name", ["LANES", "HIGHEST", "FAINT", "TABLE"])
-def test_twins_have_the_same_constants(name):
-    assert getattr(kernels, name) == getattr(numpy_twin, name)
-
-
 def test_generator__the_authors_first_numbers():
     # From the authors' C code, state 1, 2, 3, 4.
     streams = np.array([[1], [2], [3], [4]], np.uint64)

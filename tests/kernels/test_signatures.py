@@ -20,11 +20,12 @@ MODULES = [
 
 
 def dispatchers(module):
-    """Return what `kernel` compiled in this module itself."""
+    """Return what `kernel` compiled in this module itself, or in one that declares nothing."""
+    others = {f"fastbayes.kernels.compiled.{name}" for name in MODULES} - {module.__name__}
     return {
         name: value
         for name, value in vars(module).items()
-        if hasattr(value, "py_func") and value.__module__ == module.__name__
+        if hasattr(value, "py_func") and value.__module__ not in others
     }
 
 

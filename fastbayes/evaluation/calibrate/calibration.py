@@ -35,7 +35,7 @@ from fastbayes.models.estimator.parameters import fitted, parameter, whole
 from fastbayes.models.estimator.store import made
 from fastbayes.models.estimator.unavailable import unavailable, when_fitted
 from fastbayes.models.leave_one_out.loo import kind_of
-from fastbayes.models.sklearn.drop_in_base import DropIn
+from fastbayes.models.sklearn.array_rows import DropIn
 
 # What a calibrated classifier has from its model.
 FROM_MODEL = ("schema_", "statistics_", "unseen", "threads")

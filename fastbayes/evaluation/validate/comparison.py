@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.errors import DataError, FastBayesError, MemoryLimitError, SchemaError
 from fastbayes.core.schema import Schema
-from fastbayes.core.text_tables import ShortRepr, aligned
+from fastbayes.core.text_tables import ShortRepr, aligned, size
 from fastbayes.data.encode import Encoder
 from fastbayes.data.folds import Folds, FoldsByPlace
 from fastbayes.evaluation.validate.cross_validation import Validation, of_folds, validation
@@ -196,7 +196,7 @@ def _cells(entry: Entry) -> tuple[str, ...]:
         f"{f.brier:.6f}",
         f"{entry.fit_seconds:.3g}",
         f"{entry.predict_seconds:.3g}",
-        _size(entry.memory),
+        size(entry.memory),
         f"{entry.parameters:,}",
     )
 
@@ -212,15 +212,6 @@ def _fixed(used: Sequence[Entry]) -> list[str]:
     told = [f"{what} fixed" for what in every]
     told += [f"{what} fixed: {', '.join(n)}" for what, n in by_what.items() if what not in every]
     return ["; ".join(told)] if told else []
-
-
-def _size(n_bytes: int) -> str:
-    value, unit = float(n_bytes), "B"
-    for larger in ("kB", "MB", "GB", "TB"):
-        if value < 1000:
-            break
-        value, unit = value / 1000, larger
-    return f"{value:,.0f} {unit}" if unit == "B" else f"{value:,.1f} {unit}"
 
 
 def ranked(entries: Sequence[Entry]) -> list[Entry]:

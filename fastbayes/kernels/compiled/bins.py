@@ -145,13 +145,7 @@ def divide(values, low, scale, top, first, cuts, steps, nan, places, out):
     """Find the part of each number, and its bin in `steps` comparisons from there.
 
     The part grows with the number, roundings included: cuts of earlier parts are below it, those
-    of later ones are not.
-
-    values  IN   (n,) float64
-    low, scale, top, first, cuts, steps  IN  of `EvenGrid`
-    nan     IN   (1,) code of NaN
-    places  OUT  (block of rows,) int32   scratch
-    out     OUT  (n,) uint8 | uint16 | uint32
+    of later ones are not. low ... steps are of `EvenGrid`; places is scratch for a block of rows.
     """
     missing = nan[0]
     for start in range(0, values.size, places.size):
@@ -174,13 +168,9 @@ def divide(values, low, scale, top, first, cuts, steps, nan, places, out):
 
 @kernel
 def search(values, cuts, levels, nan, out):
-    """Count the cuts below each number by halves, without branches.
+    """Count the cuts below each number by halves, without branches; 2^levels - 1 cuts.
 
-    values  IN   (n,) float64
-    cuts    IN   (2^levels - 1,) float64
-    levels  IN   halvings
-    nan     IN   (1,) code of NaN
-    out     OUT  (n,) uint8 | uint16 | uint32
+    Other arguments as for `compare`.
     """
     missing = nan[0]
     for r in range(values.size):

@@ -243,15 +243,11 @@ def split_codes(
 ):  # fmt: skip
     """Make bit rows of columns: bytes of codes in order of class, then planes, then values.
 
-    addresses  IN   (m,) uint64   of (n,) uint8 codes of each column
-    sizes      IN   (m,) int64
+    addresses, sizes, rows, n, planes, out  as for `split_bits`
     columns    IN   which of them, the codes of columns[borders[g] : borders[g + 1]] in one byte
-    rows       IN   (m,) int64   first bit row of each column
     borders    IN   (n_groups + 1,) int64
     order, begins, n_class  as `order_rows` leaves them
     codes      OUT  (2, 64 * words) uint8   scratch
-    planes     OUT  (9, words) uint64   scratch
-    out        OUT  (n_rows, words) uint64   bit rows
     """
     words = begins[n_class.size]
     whole = n // 64 * 64

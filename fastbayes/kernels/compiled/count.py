@@ -230,16 +230,12 @@ def packed(
 ):
     """Count groups of columns by one increment a row, then add each joint table's margins.
 
-    codes    IN   (m, n) uint8
+    codes, sizes, slots, y, out  as for `minima`
     columns  IN   the columns of group g: columns[borders[g] : borders[g + 1]], two or more
     borders  IN   (n_groups + 1,) int64
     radices  IN   (columns,) uint16   n_classes times the sizes before it in its group
-    sizes    IN   (m,) int64
-    slots    IN   (m,) int64
-    y        IN   (n,) uint8
     code     OUT  (block of rows,) uint16   scratch
     counts   OUT  (4 * PACKED_CELLS,) int32   scratch
-    out      OUT  (n_slots * n_classes,) int64
     """
     one = np.int32(1)
     n = y.size
@@ -295,14 +291,9 @@ def packed(
 def private(codes, columns, sizes, slots, y, n_classes, copies, stretch, counts, out):
     """Count each column into private tables, then add them to out.
 
-    codes    IN   (m, n) uint8 | uint16 | uint32
-    columns  IN   which rows of codes to count
-    sizes    IN   (m,) int64
-    slots    IN   (m,) int64
-    y        IN   (n,) uint8 | uint16
+    codes, columns, sizes, slots, y, out  as for `minima`, of any width
     copies   IN   1, 2 or 4 tables, taken in turn
     counts   OUT  (copies * largest table,) int32   scratch
-    out      OUT  (n_slots * n_classes,) int64
     """
     one = np.int32(1)
     k = U(n_classes)
@@ -332,15 +323,7 @@ def private(codes, columns, sizes, slots, y, n_classes, copies, stretch, counts,
 
 @kernel
 def in_place(codes, columns, sizes, slots, y, n_classes, ahead, out):
-    """Count each column straight into out, reading `ahead` rows ahead.
-
-    codes    IN   (m, n) uint8 | uint16 | uint32
-    columns  IN   which rows of codes to count
-    sizes    IN   (m,) int64
-    slots    IN   (m,) int64
-    y        IN   (n,) uint8 | uint16
-    out      OUT  (n_slots * n_classes,) int64
-    """
+    """Count each column straight into out, reading `ahead` rows ahead; else as `private`."""
     k = U(n_classes)
     for t in range(columns.size):
         i = columns[t]

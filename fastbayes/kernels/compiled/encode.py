@@ -275,13 +275,11 @@ def narrow(indices, known, missing, out, largest):
 
 @kernel
 def take_block(addresses, entries, tables, rows, out, scratch, largest):
-    """Narrow columns of indices to bytes and replace each byte by its code.
+    """Narrow columns of indices to bytes and replace each byte by its code; see `take_columns`.
 
     addresses  IN   (n_columns,) uint64   of (n,) uint32 indices each
     entries    IN   (n_columns,) int64    entries of its table; 0: an index is its code
     tables     IN   (n_columns, FEW_ENTRIES) uint8
-    rows       IN   (n_columns,) int64    row of `out`
-    out        OUT  (>= n_columns, n) uint8
     scratch    OUT  (block of rows,) uint8
     largest    OUT  (n_columns,) uint32   raised to the largest index
     """

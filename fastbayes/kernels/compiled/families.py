@@ -99,11 +99,6 @@ def _join(
 
 @kernel
 def join(column, size, code):
-    """Make column the last digit of a code: code = code size + column.
-
-    column  IN   (n,) uint8 | uint16 | uint32
-    size    IN   uint8 | uint16 | uint32   the type of the code
-    code    OUT  (n,) uint8 | uint16 | uint32
-    """
+    """Make column the last digit of a code, in the type of the code: code = code size + column."""
     for r in range(code.size):
         code[r] = code.dtype.type(code[r] * size) + code.dtype.type(column[r])

@@ -16,17 +16,13 @@ from fastbayes.kernels.compiled.memory import borrow
 from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
 from fastbayes.kernels.shared.gibbs import FAINT, HIGHEST, LANES, TABLE, CountedGroups, Program
 
+_INT = reads("int64")
 _PROGRAM = (
-    *(reads("int64"),) * 5,
-    reads("uint16"),
-    *(reads("int64"),) * 2,
-    reads("uint16"),
-    reads("int64"),
-    reads("uint32"),
-    *(reads("int64"),) * 7,
-    reads("float64"),
+    *(*[_INT] * 5, reads("uint16"), _INT, _INT, reads("uint16"), _INT, reads("uint32")),
+    *(*[_INT] * 7, reads("float64")),
 )
-_ASKED = ("int64", "int64", *(reads("int64"),) * 4)
+_ASKED = ("int64", "int64", *[_INT] * 4)
+_WEIGHING = (writes("float64"), writes("int64"))
 
 SIGNATURES = {
     "sample_chain": [
@@ -36,26 +32,14 @@ SIGNATURES = {
             writes("uint64"),
             *_ASKED,
             writes("int64"),
-            writes("float64"),
-            writes("int64"),
+            *_WEIGHING,
         )
     ],
     "sample_lanes": [
         (
-            *_PROGRAM,
-            writes("uint16", 2),
-            writes("uint64", 2),
-            *_ASKED,
-            writes("uint16"),
-            writes("float64"),
-            writes("int64"),
-            writes("uint16"),
-            writes("uint32"),
-            writes("uint16"),
-            writes("uint64"),
-            writes("uint64"),
-            writes("float64"),
-            writes("float64", 2),
+            *(*_PROGRAM, writes("uint16", 2), writes("uint64", 2), *_ASKED, writes("uint16")),
+            *(*_WEIGHING, writes("uint16"), writes("uint32"), writes("uint16")),
+            *(writes("uint64"), writes("uint64"), writes("float64"), writes("float64", 2)),
         )
     ],
 }
@@ -269,16 +253,9 @@ def sample_lanes(
 
     counts[(cell_at + sum of step * x[target, lane]) * LANES + lane] += 1
 
-    kinds ... probabilities  IN  the fields of Program
-    x        IN, OUT  (n_nodes, LANES) uint16
-    streams  IN, OUT  (4, LANES) uint64
-    draws    IN       int64   at most COUNTED
-    thin     IN       int64
-    target_at ... cell_at  IN  the fields of Groups
+    As `sample_chain`, but x (n_nodes, LANES), streams (4, LANES), draws at most COUNTED, and
     counts   OUT      ((n_cells + 3) * LANES,) uint16   the last three cells stay empty
-    weights, exponents  scratch  (most states,) float64, int64
-    row, share, state, word  scratch  (LANES,) uint16, uint32, uint16, uint64
-    place, total  scratch  (LANES,) uint64, float64
+    row, share, state, word, place, total  scratch  (LANES,) of `_SCRATCH`
     joint    scratch  (most states, LANES) float64
     """
     s0, s1, s2, s3 = streams[0], streams[1], streams[2], streams[3]

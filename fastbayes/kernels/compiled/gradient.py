@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import Batch
 from fastbayes.core.layout import Layout
-from fastbayes.kernels.compiled import gradient_cells as cells
 from fastbayes.kernels.compiled import gradient_steps as steps
 from fastbayes.kernels.compiled import lanes
+from fastbayes.kernels.compiled.gradient_cells import fill_cells, take_apart
 from fastbayes.kernels.compiled.gradient_plan import (
     GradientPlan,
     Packed,
@@ -27,7 +27,7 @@ from fastbayes.kernels.compiled.gradient_plan import (
     padding,
     plan_of,
 )
-from fastbayes.kernels.compiled.joint_tables import aligned
+from fastbayes.kernels.compiled.joint_tables import aligned, look_up
 from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
 from fastbayes.kernels.shared.arrays import Floats, U
 from fastbayes.kernels.shared.codes import columns_of
@@ -70,19 +70,7 @@ SIGNATURES: dict[str, list[tuple[str, ...]]] = {
 
 
 class Gradient:
-    """Loss, gradient and Hessian of logistic regression over rows; immutable, thread-safe.
-
-    Parameters
-    ----------
-    layout
-        Where the coefficients stand.
-
-    Notes
-    -----
-    A pass is made for some coefficients and takes packed rows; many threads may use it at once.
-    With one output, the margin m is the log-odds of class 1 and a row's loss ln(1 + eᵐ) - y m.
-    With one output per class, it is ln Σ_k e^{m_k} - m_y. All sums are weighted and unpenalised.
-    """
+    """Loss, gradient and Hessian of logistic regression over rows; see the numpy twin."""
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
@@ -92,31 +80,13 @@ class Gradient:
         self._plan_of = lru_cache(PLANS)(partial(_planned, layout, self.width))
 
     def packed(self, batch: Batch, weight: Floats | None) -> Packed:
-        """Return a copy of a batch's rows, of these weights, for the passes.
-
-        Parameters
-        ----------
-        batch
-            Encoded rows; its own weights are not looked at.
-        weight
-            (n_rows,), or None where every row weighs 1.
-        """
+        """Return a copy of a batch's rows, of these weights, for the passes."""
         columns = columns_of(batch.codes)
         plan = self._plan_of(absent_in(self.layout, columns).tobytes())
         return packed_by(plan, self.layout, columns, batch, weight)
 
     def loss_gradient(self, theta: Floats) -> Callable[[Packed], tuple[float, Floats]]:
-        """Return the pass that gives the loss and its gradient (P, M).
-
-        Parameters
-        ----------
-        theta
-            (P, M) coefficients.
-
-        Notes
-        -----
-        All is float64: float32 measured hardly faster.
-        """
+        """Return the pass of the loss and its gradient: all float64, float32 is hardly faster."""
         sweep = _Sweep(self, RESIDUALS, theta)
 
         def run(packed: Packed) -> tuple[float, Floats]:
@@ -127,16 +97,7 @@ class Gradient:
         return run
 
     def hessian(self, theta: Floats, keep: bool = False) -> Hessian:
-        """Return the Hessian, for its products with one direction after the other.
-
-        Parameters
-        ----------
-        theta
-            (P, M) coefficients.
-        keep
-            Whether what products need of each row is kept for the next, 4 bytes of each output:
-            for rows that are packed once, not for those that come and go.
-        """
+        """Return the Hessian; 4 bytes of each output of each row are kept of rows that stay."""
         return Hessian(self, theta, keep)
 
     def hessian_product(self, theta: Floats, direction: Floats) -> Callable[[Packed], Floats]:
@@ -155,17 +116,7 @@ class Gradient:
 
 
 class Hessian:
-    """Second derivatives of the loss of rows at some coefficients; thread-safe.
-
-    Parameters
-    ----------
-    gradient
-        The passes.
-    theta
-        (P, M) coefficients.
-    keep
-        Whether the classes' shares are kept of each row.
-    """
+    """Second derivatives of the loss of rows at some coefficients; see the numpy twin."""
 
     def __init__(self, gradient: Gradient, theta: Floats, keep: bool) -> None:
         self._gradient, self._shares = gradient, _Sweep(gradient, SHARES, theta)
@@ -271,18 +222,6 @@ def _zeros(length: int) -> Floats:
 
 
 @kernel
-def fill_cells(theta, width, first, bounds, size, known, row, radix, pairs, start, table):
-    """Write sums of coefficients into cells: see `gradient_cells.fill`."""
-    cells.fill(theta, width, first, bounds, size, known, row, radix, pairs, start, table)
-
-
-@kernel
-def take_apart(acc, width, first, bounds, size, known, row, radix, pairs, start, out):
-    """Add cells up to each coefficient's sum: see `gradient_cells.take`."""
-    cells.take(acc, width, first, bounds, size, known, row, radix, pairs, start, out)
-
-
-@kernel
 def sweep_single(
     kind, codes, wide, start, table, numbers, slopes, intercepts, classes, weight, rows, shares,
     scratch, acc, sums, loss, out,
@@ -313,7 +252,7 @@ def sweep_single(
         n = min(most, rows - lo)
         m = scratch[0]
         m[: n + 7] = intercepts[0]
-        steps.add_single(codes, start, table, lo, m[:n])
+        look_up(codes, start, table, lo, m[:n])
         steps.add_wide(wide, start[narrow:], table, 1, lo, n, 1, scratch)
         steps.add_numbers(numbers, slopes, lo, n, 1, scratch)
         if kind == MARGINS:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from numba.extending import register_jitable
+from fastbayes.kernels.dispatch import kernel
 
 
-@register_jitable
-def fill(theta, width, first, bounds, size, known, row, radix, pairs, start, table):
+@kernel
+def fill_cells(theta, width, first, bounds, size, known, row, radix, pairs, start, table):
     """Write sums of coefficients: table[(start[g] + code) width + lane] = Σ theta[·, first + lane].
 
     theta  IN   (P, M) float64
@@ -39,15 +39,13 @@ def fill(theta, width, first, bounds, size, known, row, radix, pairs, start, tab
                     table[at + c] += theta[row_of + v * known[b] + w, first + c]
 
 
-@register_jitable
-def take(acc, width, first, bounds, size, known, row, radix, pairs, start, out):
+@kernel
+def take_apart(acc, width, first, bounds, size, known, row, radix, pairs, start, out):
     """Add cells up to each coefficient's sum: out[·, first + lane] += Σ acc[cell width + lane].
 
     acc    OUT  (cells * width,) float64   sums of the cells; overwritten
-    width  IN   lanes of a cell
-    first  IN   output of the first lane
-    bounds, size, known, row, radix, pairs, start  IN  the plan
     out    OUT  (P, M) float64
+    The others as for `fill_cells`.
     """
     used = min(out.shape[1] - first, width)
     for i in range(pairs.shape[0]):

@@ -14,36 +14,6 @@ from fastbayes.kernels.shared.arrays import U
 
 
 @register_jitable
-def add_single(codes, start, table, lo, m):
-    """Add one number per row and group: m[r] += Σ_g table[start[g] + codes[g, lo + r]].
-
-    codes  IN   (groups, >= lo + n) uint16
-    start  IN   (>= groups,) int64
-    table  IN   float64
-    m      OUT  (n,) float64
-    """
-    n = m.size
-    end = U(n)
-    groups = codes.shape[0]
-    g = 0
-    while g < groups:
-        c0 = codes[g, lo : lo + n]
-        t0 = table[start[g] :]
-        if g + 4 <= groups:
-            c1 = codes[g + 1, lo : lo + n]
-            c2 = codes[g + 2, lo : lo + n]
-            c3 = codes[g + 3, lo : lo + n]
-            t1, t2, t3 = table[start[g + 1] :], table[start[g + 2] :], table[start[g + 3] :]
-            for r in range(end):
-                m[r] += (t0[U(c0[r])] + t1[U(c1[r])]) + (t2[U(c2[r])] + t3[U(c3[r])])
-            g += 4
-        else:
-            for r in range(end):
-                m[r] += t0[U(c0[r])]
-            g += 1
-
-
-@register_jitable
 def scatter_single(codes, start, acc, lo, factor):
     """Add each row's factor to its cell in each group: acc[start[g] + codes[g, lo + r]] += ...
 

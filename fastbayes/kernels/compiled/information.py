@@ -1,8 +1,8 @@
 """Information between features, and of features about the class, from counts.
 
-The twin of `plain.information`, where the sum is given. Here no term of it takes a logarithm or a
-branch, so that the compiler works on many at once: with o and e the count and the expected count,
-both times n(c), and 2^k the power of two that brings e' = 2^k e next to o,
+The twin of `kernels.numpy.information`, where the sum is given. Here no term of it takes a
+logarithm or a branch, so that the compiler works on many at once: with o and e the count and the
+expected count, both times n(c), and 2^k the power of two that brings e' = 2^k e next to o,
 
     o ln(o/e) - (o - e) = d s (1 + (1 + s) s (1/3 + s²/5 + s⁴/7 + ...)) + o k ln 2 + (e - e'),
 

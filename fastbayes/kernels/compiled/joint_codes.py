@@ -133,14 +133,7 @@ def number(code, shift, slots, first, group, state):
 def distances(x, rows, at, mean, rest, whiten, scratch, out):
     """Measure pairs of a row and a Gaussian: out[i] = |whiten_g (x_r - mean_g - rest_g)|^2.
 
-    x        IN   (n_rows, p) float64
-    rows     IN   (n,) int64   r
-    at       IN   (n,) int64   g
-    mean     IN   (n_gaussians, p) float64
-    rest     IN   (n_gaussians, p) float64
-    whiten   IN   (n_gaussians, p, p) float64   lower triangular
-    scratch  OUT  (p,) float64
-    out      OUT  (n,) float64
+    Arguments as for `squared_distances`; scratch (p,) float64.
     """
     p = scratch.size
     for i in range(out.size):

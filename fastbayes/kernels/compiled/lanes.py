@@ -90,13 +90,6 @@ def store(block, array, index, vector):
     to.store_at(block, vector, array.data, index, _size(vector.type))
 
 
-@instruction(lambda array, a, b, c, d, four: types.void(array, *[types.uintp] * 4, four))
-def store_four(block, array, a, b, c, d, four):
-    """Write four vectors over their neighbours in a flat array from each of four indices on."""
-    for index, vector in zip((a, b, c, d), four, strict=True):
-        to.store_at(block, vector, array.data, index, _size(vector.type))
-
-
 def _each(operation: Callable[..., Any], *operands: Any) -> Any:
     """Return what an operation makes of vectors, or of each of several in turn."""
     if not isinstance(operands[0], list):

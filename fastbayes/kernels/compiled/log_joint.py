@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import Codes
 from fastbayes.kernels.compiled import lanes
 from fastbayes.kernels.compiled.density import add_curve
-from fastbayes.kernels.compiled.joint_tables import JointTablePlan, join, join_tables
+from fastbayes.kernels.compiled.joint_tables import JointTablePlan, join, join_tables, look_up
 from fastbayes.kernels.compiled.posterior import to_class, to_posterior, to_rows
 from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
 from fastbayes.kernels.shared.arrays import Floats, U
@@ -126,14 +126,14 @@ class BlockScorer:
     def log_joint(
         self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: Floats
     ) -> None:
-        """Write the log joint of every row and class into `out` (n_rows, n_classes)."""
+        """Write the log joint of every row and class; see `JointScorer`."""
         for lo, n, acc in self._joint.blocks(batch_codes, numeric, len(out)):
             to_rows(acc, out[lo : lo + n])
 
     def posterior(
         self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: Floats
     ) -> int:
-        """Write P(c | x) into `out` (n_rows, n_classes); return how many rows took the prior."""
+        """Write P(c | x); return how many rows took the prior; see `JointScorer`."""
         total = self._odds or self._joint
         return sum(
             to_posterior(acc, total.start, self._tie, out[lo : lo + n])
@@ -143,7 +143,7 @@ class BlockScorer:
     def predict(
         self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: NDArray[np.intp]
     ) -> int:
-        """Write the most probable class of every row; return how many rows took the prior."""
+        """Write the most probable classes; return how many rows took the prior."""
         total = self._odds or self._joint
         return sum(
             to_class(acc, total.start, self._tie, self._n_classes, out[lo : lo + n])
@@ -280,23 +280,12 @@ def add_single(codes, order, radix, bounds, start, table, code, lo, n, acc):
     groups = bounds.size - 1
     for b in range(0, n, code.shape[1]):
         w = min(code.shape[1], n - b)
-        end = U(w)
         a = acc[0, b : b + w]
-        c0, c1, c2, c3 = code[0, :w], code[1, :w], code[2, :w], code[3, :w]
-        g = 0
-        while g < groups:
-            together = 4 if g + 4 <= groups else 1
+        for g in range(0, groups, 4):
+            together = min(4, groups - g)
             for k in range(together):
                 join(codes, order, radix, bounds[g + k], bounds[g + k + 1], lo + b, code[k, :w])
-            t0 = table[start[g] :]
-            if together == 4:
-                t1, t2, t3 = table[start[g + 1] :], table[start[g + 2] :], table[start[g + 3] :]
-                for r in range(end):
-                    a[r] += (t0[U(c0[r])] + t1[U(c1[r])]) + (t2[U(c2[r])] + t3[U(c3[r])])
-            else:
-                for r in range(end):
-                    a[r] += t0[U(c0[r])]
-            g += together
+            look_up(code[:together], start[g:], table, 0, a)
 
 
 def _lanes_of(width: int) -> Any:

@@ -202,15 +202,10 @@ def weigh(
 
     Sums of one cell wait for each other; those of four pairs do not.
 
-    addresses  IN   (m,) uint64   of (n,) uint8 | uint16 | uint32 codes of each column
-    widths     IN   (m,) int64   bytes of a code
-    sizes      IN   (m,) int64
-    y          IN   (n,) uint16
-    first, second, starts  IN  (n_pairs,) int64
-    pairs      IN   which of them
-    weight     IN   (n,) float64
-    codes      OUT  (PAIRS_AT_ONCE, block of rows) uint16 | uint64   scratch, as for `count`
-    out        OUT  float64
+    weight  IN   (n,) float64
+    codes   OUT  (PAIRS_AT_ONCE, block of rows) uint16 | uint64   scratch, as for `count`
+    out     OUT  float64
+    The others as for `count`.
     """
     for t in range(0, pairs.size, PAIRS_AT_ONCE):
         four = pairs[t : t + PAIRS_AT_ONCE]

@@ -232,10 +232,7 @@ def put_panel(addresses, shift, weight, size, start, order, panel):
 
     addresses  IN   (p,) uint64   of the columns
     shift      IN   (n_groups, p) float64
-    weight     IN   (n,) float64 or None
-    size       IN   (n_groups,) int64
-    start      IN   (n_groups,) int64
-    order      IN   (rows,) int32
+    weight, size, start, order  IN  as for `sort_rows`
     panel      OUT  (> p, rows) float64   √w in the last row; 0 where groups are filled up
     """
     roots = panel[panel.shape[0] - 1]
@@ -302,12 +299,7 @@ def add_few(addresses, shift, weight, size, start, order, row, total, scatter):
 
     d = √w (x - shift[g]).
 
-    addresses  IN   (p,) uint64   of the columns
-    shift      IN   (n_groups, p) float64
-    weight     IN   (n,) float64 or None
-    size       IN   (n_groups,) int64
-    start      IN   (n_groups,) int64
-    order      IN   (rows,) int32
+    addresses ... order  IN  as for `put_panel`
     row        OUT  (>= p) float64   scratch
     total      OUT  (n_groups, p) float64   += Σ √w d
     scatter    OUT  (n_groups, p, p) float64
@@ -375,14 +367,7 @@ def from_sums(shift, wanted, count, total, mean, rest, scatter, far):
 
 @kernel
 def put_known(x, group, centre, deviation, known):
-    """Tell what is known: deviation[r] = x[r] - centre[group[r]], known[r] = 1; else both 0.
-
-    x          IN   (n,) float64   NaN where missing
-    group      IN   (n,) uint8 | uint16
-    centre     IN   (n_groups,) float64
-    deviation  OUT  (n,) float64
-    known      OUT  (n,) float64
-    """
+    """Write x[r] - centre[group[r]] and 1 where x[r] is known, else 0 and 0: see `known_parts`."""
     for r in range(U(x.size)):
         here = x[r] == x[r]
         deviation[r] = x[r] - centre[U(group[r])] if here else 0.0
@@ -391,10 +376,7 @@ def put_known(x, group, centre, deviation, known):
 
 @kernel
 def mirror(matrices):
-    """Make matrices symmetric: matrices[g, j, i] = matrices[g, i, j], j < i.
-
-    matrices  OUT  (n_groups, p, p) float64
-    """
+    """Make matrices symmetric: matrices[g, j, i] = matrices[g, i, j], j < i."""
     for g in range(matrices.shape[0]):
         for i in range(matrices.shape[1]):
             for j in range(i):

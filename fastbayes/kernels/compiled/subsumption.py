@@ -25,8 +25,7 @@ def leave_out(
 ) -> None:
     """Write gap where the value of one feature implies that of another: implied[x[r]] = y[r].
 
-    x        IN   (n,) uint8 | uint16 | uint32
-    y        IN   (n,) uint8 | uint16 | uint32
+    x, y     IN   (n,) uint8 | uint16 | uint32 each
     implied  IN   (codes of x,) int64   code that each value implies, -1 for none
     gap      IN   code of what is left out
     out      OUT  (n,) as y   elsewhere unchanged

@@ -13,7 +13,6 @@ from numba.core import cgutils, types
 from numba.extending import register_jitable
 
 from fastbayes.kernels.compiled import instructions as to
-from fastbayes.kernels.compiled import lane_functions as functions
 from fastbayes.kernels.compiled import lanes, vector
 from fastbayes.kernels.compiled.instructions import Block, instruction
 
@@ -204,10 +203,16 @@ def put_sum(columns, start, factors, n, array, row):
     """
     width = array.shape[1]
     for b in range(0, width, 4 * WIDTH):
-        four = lanes.four_zeros(array, WIDTH)
+        z0 = lanes.zero(array, WIDTH)
+        z1, z2, z3 = z0, z0, z0
         for j in range(min(n, b + 4 * WIDTH)):
             at, factor = (start + j) * width + b, factors[j]
-            more = lanes.load_four(columns, at, at + WIDTH, at + 2 * WIDTH, at + 3 * WIDTH, WIDTH)
-            four = lanes.multiply_add(more, functions.splat(factor, WIDTH), four)
+            z0 = add_scaled(z0, columns, at, factor)
+            z1 = add_scaled(z1, columns, at + WIDTH, factor)
+            z2 = add_scaled(z2, columns, at + 2 * WIDTH, factor)
+            z3 = add_scaled(z3, columns, at + 3 * WIDTH, factor)
         at = row * width + b
-        lanes.store_four(array, at, at + WIDTH, at + 2 * WIDTH, at + 3 * WIDTH, four)
+        lanes.store(array, at, z0)
+        lanes.store(array, at + WIDTH, z1)
+        lanes.store(array, at + 2 * WIDTH, z2)
+        lanes.store(array, at + 3 * WIDTH, z3)

@@ -1,9 +1,4 @@
-"""Entries of a sketch: how often, and between which extremes, values of a class fall into a cell.
-
-A finite number has a key, a uint64 in the order of the numbers. The cell of a key is what remains
-of it without its lowest `shift` bits: so cells nest, and which values share one depends on
-nothing but their keys and the shift.
-"""
+"""Entries of a sketch in numpy; what they mean stands in `kernels.shared.sketch`."""
 
 from __future__ import annotations
 

@@ -14,10 +14,10 @@ from fastbayes.kernels.shared.pair_averages import Pair
 from fastbayes.kernels.shared.scoring import tie_of
 from fastbayes.models.discrete.aode import AODE
 from fastbayes.models.discrete.averaged import Averaged, some_of_each
-from fastbayes.models.estimator.count_tables import CountTables, Smoothing, logs
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.parameters import fitted, number, parameter
 from fastbayes.models.estimator.sampling import value_codes
+from fastbayes.models.estimator.smoothing import CountTables, Smoothing, logs
 from fastbayes.scan import engine
 from fastbayes.statistics import TripleCounts
 from fastbayes.statistics.bundle import Statistics

@@ -18,7 +18,6 @@ from fastbayes.models.discrete.averaged import (
 from fastbayes.models.discrete.one_dependence import code_rows
 from fastbayes.models.discrete.selective import best_average, without_unpaired
 from fastbayes.models.estimator.base import Scans
-from fastbayes.models.estimator.count_tables import CountTables, Smoothing, logs
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.loo_base import (
     ROUNDING,
@@ -30,6 +29,7 @@ from fastbayes.models.estimator.loo_base import (
 )
 from fastbayes.models.estimator.parameters import fitted, number, parameter
 from fastbayes.models.estimator.sampling import value_codes
+from fastbayes.models.estimator.smoothing import CountTables, Smoothing, logs
 from fastbayes.statistics.bundle import Statistics
 
 

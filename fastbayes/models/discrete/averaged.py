@@ -1,4 +1,4 @@
-"""What AODE and A2DE share: a mean over super-parents, its parameters, and who spoke."""
+"""What AODE and A2DE share: a mean over super-parents, their weights, subsumption."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from fastbayes.core.errors import SchemaError
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.information import class_information
 from fastbayes.models.discrete.one_dependence import OneDependence, code_rows
-from fastbayes.models.estimator.count_tables import CountTables, Smoothing, logs
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.parameters import fitted, number, parameter, pseudo_count, switch
 from fastbayes.models.estimator.sampling import value_codes
+from fastbayes.models.estimator.smoothing import CountTables, Smoothing, logs
 from fastbayes.statistics.bundle import Statistics
 
 # Numbers that explaining a block of rows may take at a time: 32 MiB.

@@ -1,4 +1,4 @@
-"""What models have in common that multiply P(c) by a table P(x_j | parents, c) per feature."""
+"""Models that multiply P(c) by a table P(x_j | parents, c) for each feature."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from fastbayes.models.discrete.hierarchical import backed_off
 from fastbayes.models.discrete.one_dependence import OneDependence, by_chain_rule, code_rows
 from fastbayes.models.discrete.structure import Family, class_node, tree_dot
 from fastbayes.models.estimator.base import Classifier, Scans
-from fastbayes.models.estimator.count_tables import CountTables, Smoothing, logs
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.loo_base import (
     LooRows,
@@ -27,6 +26,7 @@ from fastbayes.models.estimator.loo_base import (
 )
 from fastbayes.models.estimator.parameters import fitted
 from fastbayes.models.estimator.sampling import drawn_codes, value_codes
+from fastbayes.models.estimator.smoothing import CountTables, Smoothing, logs
 from fastbayes.networks.graph.coded import Coded
 from fastbayes.networks.infer.inference import joint_posterior
 from fastbayes.networks.infer.scorer import ClassNetwork, Network, NetworkScorer
@@ -45,8 +45,7 @@ def with_families(
 ) -> Statistics:
     """Return statistics with families of these counts; in some columns values may be missing."""
     values, shape = stats.values, stats.values.shape
-    weighted = values.weighted
-    counts = FamilyCounts(shape, weighted=weighted, families=families, class_is=class_is)
+    counts = FamilyCounts(shape, weighted=values.weighted, families=families, class_is=class_is)
     counts.layout = counts.layout.resized(shape.sizes, missing, shape.n_classes)
     none = np.zeros(0, values.counts.dtype)
     counts.flat = np.concatenate([none, *(block.reshape(-1) for block in blocks)])
@@ -340,10 +339,9 @@ class FamilyModel(AsNetwork, OneDependence):
     ) -> Statistics:
         """Return the counts of families; `known` are statistics of the same rows."""
         told = {"families": families} | ({} if class_is is None else {"class_is": class_is})
-        wanted = {"values": {}, "families": told}
-        counted = scans.count(self, wanted, None if known is None else known.schema)
-        if known is not None:
-            scans.check_unchanged(counted.values == known.values)
+        schema = known.schema if known is not None else None
+        counted = scans.count(self, {"values": {}, "families": told}, schema)
+        scans.check_unchanged(known is None or counted.values == known.values)
         return counted
 
     def _same_families(self, scans: Scans) -> Statistics:
@@ -537,14 +535,12 @@ class LooFamilies(LooScorer):
     def _cell_by_cell(self, rows: LooRows, some: NDArray[np.int64], gone: Floats) -> Floats:
         """Return ln P(x | c), or ln P(x, c) of a class with parents, of rows that weigh `gone`."""
         mine = self.cells
-        codes = (code_rows(rows.batch, mine.offsets) - mine.offsets[:-1, None])[:, some]
+        at = code_rows(rows.batch, mine.offsets)[:, some]
+        codes, shown = at - mine.offsets[:-1, None], ~mine.hidden[at]
         taken = gone[:, None] * (rows.y[some][:, None] == np.arange(mine.n_classes))
         total = np.zeros((len(some), mine.n_classes))
-        batch = [group._replace(codes=group.codes[:, some]) for group in rows.batch.codes]
-        self.network.add_hidden(batch, total)
-        shown = np.array(
-            [~mine.hidden[at + column] for at, column in zip(mine.offsets, codes, strict=False)]
-        )
+        groups = rows.batch.codes
+        self.network.add_hidden([g._replace(codes=g.codes[:, some]) for g in groups], total)
         for q, family in enumerate(mine.families):
             whole = np.flatnonzero(shown[[*family]].all(axis=0))
             *above, value = (codes[j, whole] for j in family)

@@ -27,8 +27,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes.models.estimator.count_tables import CountTables, logs
 from fastbayes.models.estimator.log_space import Floats
+from fastbayes.models.estimator.smoothing import CountTables, logs
 
 Ints = NDArray[np.int64]
 

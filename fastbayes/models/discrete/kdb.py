@@ -12,8 +12,8 @@ from fastbayes.models.discrete.one_dependence import check_all_pairs
 from fastbayes.models.discrete.selective import CRITERIA, network_losses, reduced
 from fastbayes.models.discrete.structure import Family, information_in_runs, k_dependent
 from fastbayes.models.estimator.base import Scans
-from fastbayes.models.estimator.count_tables import CountTables
 from fastbayes.models.estimator.parameters import fitted, parameter, whole
+from fastbayes.models.estimator.smoothing import CountTables
 from fastbayes.statistics.bundle import Statistics
 from fastbayes.statistics.family_counts import ABOVE
 

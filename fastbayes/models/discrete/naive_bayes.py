@@ -22,7 +22,6 @@ from fastbayes.kernels import dispatch
 from fastbayes.models.discrete.family_model import AsNetwork
 from fastbayes.models.discrete.one_dependence import code_rows
 from fastbayes.models.estimator.base import Classifier
-from fastbayes.models.estimator.count_tables import CountTables, Smoothing, logs
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.loo_base import (
     LooRows,
@@ -43,11 +42,14 @@ from fastbayes.models.estimator.parameters import (
 )
 from fastbayes.models.estimator.sampling import drawn_values, value_codes
 from fastbayes.models.estimator.smoothing import (
+    CountTables,
     Gaussians,
+    Smoothing,
     best_alpha,
-    gaussians,
     log_likelihood,
     log_prior,
+    logs,
+    spread_of,
 )
 from fastbayes.models.logistic.to_logistic import LinearForm, logistic, of_naive_bayes
 from fastbayes.models.numeric.loo_gaussian import LooGaussians
@@ -242,7 +244,9 @@ class NaiveBayes(AsNetwork):
         moments = stats.moments
         if found.by_place:
             moments = some_columns(moments, np.flatnonzero(found.gaussian).tolist())
-        spread = gaussians(moments, names=names, **told)
+        spread = spread_of(
+            moments.count, moments.mean, moments.rest, moments.scatter, names=names, **told
+        )
         floored = np.asarray(spread.floored.any(axis=1))
         return {
             "alpha_": alpha,
@@ -286,10 +290,8 @@ class NaiveBayes(AsNetwork):
         return dict.fromkeys(self.schema_.names, ())
 
     def _log_tables(self) -> Iterator[tuple[str, Floats]]:
-        for feature, table in zip(
-            self.schema_.categorical, np.split(self._tables, self._offsets[1:-1]), strict=True
-        ):
-            yield feature.name, table
+        names = [feature.name for feature in self.schema_.categorical]
+        yield from zip(names, np.split(self._tables, self._offsets[1:-1]), strict=True)
 
     def to_logistic(self, **params: Any) -> LogisticRegression:
         """Return the model as a logistic regression: the same posteriors, missing values or not.
@@ -389,8 +391,8 @@ def alpha_and_prior(model: Any, stats: Statistics) -> tuple[float, Floats]:
     """Return the pseudo-count in use, and ln P(c)."""
     values, alpha = stats.values, model.alpha
     alpha = best_alpha(values, missing=model.missing) if alpha == "loo" else float(alpha)
-    classes = labels(stats.schema.classes)
-    return alpha, log_prior(values.class_counts, alpha, model.class_prior, classes)
+    told = alpha, model.class_prior, labels(stats.schema.classes)
+    return alpha, log_prior(values.class_counts, *told)
 
 
 def checked_chance(feature_averaging: Any) -> float | None:

@@ -15,9 +15,9 @@ from fastbayes.data.segments import Segment
 from fastbayes.models.discrete.family_model import FamilyModel, FamilyTables, with_families
 from fastbayes.models.discrete.structure import Family, class_node
 from fastbayes.models.estimator.base import Scans, check_learnable
-from fastbayes.models.estimator.count_tables import Smoothing, logs
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.parameters import fitted, parameter
+from fastbayes.models.estimator.smoothing import Smoothing, logs
 from fastbayes.networks.graph.dag import DAG
 from fastbayes.networks.graph.dot import graph
 from fastbayes.networks.graph.parameters import TablePrior

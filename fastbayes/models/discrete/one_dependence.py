@@ -13,7 +13,6 @@ from fastbayes.core.errors import SchemaError
 from fastbayes.core.schema import Schema, labels
 from fastbayes.models.discrete.structure import same_pairs
 from fastbayes.models.estimator.base import Classifier, Scans
-from fastbayes.models.estimator.count_tables import CountTables, Smoothing
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.parameters import (
     CLASS_PRIOR,
@@ -25,7 +24,7 @@ from fastbayes.models.estimator.parameters import (
     pseudo_count,
 )
 from fastbayes.models.estimator.sampling import drawn_values
-from fastbayes.models.estimator.smoothing import log_prior
+from fastbayes.models.estimator.smoothing import CountTables, Smoothing, log_prior
 from fastbayes.statistics.bundle import Statistics
 
 
@@ -95,11 +94,8 @@ class OneDependence(Classifier):
         return self.class_log_prior_
 
     def _drawn(self, codes: NDArray[np.intp], random: np.random.Generator) -> dict[str, Any]:
-        drawn = self._drawn_codes(codes, random)
-        columns: dict[str, Any] = {}
-        for feature, column in zip(self.schema_.features, drawn, strict=True):
-            columns[feature.name] = drawn_values(feature, column, random)
-        return columns
+        drawn = zip(self.schema_.features, self._drawn_codes(codes, random), strict=True)
+        return {feature.name: drawn_values(feature, column, random) for feature, column in drawn}
 
     def _drawn_codes(
         self, codes: NDArray[np.intp], random: np.random.Generator

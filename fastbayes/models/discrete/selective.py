@@ -14,15 +14,14 @@ from fastbayes.core.batch import Batch
 from fastbayes.core.errors import SchemaError
 from fastbayes.data.segments import Segment
 from fastbayes.kernels import dispatch
-from fastbayes.kernels.shared.information import class_information
 from fastbayes.kernels.shared.nested import Averages, NestedRows, Networks
 from fastbayes.models.discrete.averaged import super_parent_weights
 from fastbayes.models.discrete.family_model import FamilyTables, with_families
-from fastbayes.models.discrete.structure import by_relevance
+from fastbayes.models.discrete.structure import by_relevance, relevance
 from fastbayes.models.estimator.base import Scans
-from fastbayes.models.estimator.count_tables import CountTables
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.loo_base import PriorWithout
+from fastbayes.models.estimator.smoothing import CountTables
 from fastbayes.statistics import PairCounts
 from fastbayes.statistics.bundle import Statistics
 
@@ -90,11 +89,11 @@ class RowsOf:
     def __init__(self, cells: CountTables, features: list[int], prior: PriorWithout) -> None:
         self._place = {feature: at for at, feature in enumerate(features)}
         self._prior = prior
-        self._states = []
-        for j in range(len(cells.sizes)):
-            hidden = cells.hidden[cells.offsets[j] : cells.offsets[j + 1]]
-            # An unseen value, where it is not hidden, is a state of count 0, the last one.
-            self._states.append(np.where(hidden, -1, np.arange(len(hidden))).astype(np.int32))
+        # An unseen value, where it is not hidden, is a state of count 0, the last one.
+        self._states = [
+            np.where(hidden, -1, np.arange(len(hidden))).astype(np.int32)
+            for hidden in np.split(cells.hidden, cells.offsets[1:-1])
+        ]
 
     def __call__(self, batch: Batch) -> NestedRows:
         """Return the rows of a batch."""
@@ -177,8 +176,7 @@ def best_average(model: Any, scans: Scans, stats: Statistics) -> Statistics:
 def ranked(cells: CountTables, names: tuple[str, ...]) -> Ints:
     """Return the features that have a value by falling I(X_j; C), equals by name."""
     told = np.flatnonzero(cells.choices > 0)
-    relevance = class_information(cells.n, cells.offsets, cells.sizes + cells.as_value)[told]
-    return told[by_relevance(relevance, [names[j] for j in told.tolist()])]
+    return told[by_relevance(relevance(cells)[told], [names[j] for j in told.tolist()])]
 
 
 def average_losses(

@@ -16,12 +16,11 @@ from fastbayes.data.segments import Segment
 from fastbayes.models.discrete.family_model import LooFamilies
 from fastbayes.models.discrete.one_dependence import check_all_pairs
 from fastbayes.models.discrete.structure import by_relevance, dependence
-from fastbayes.models.discrete.tree import TreeClassifier, check_feature, spode_scores
+from fastbayes.models.discrete.tan import ROUNDING, TreeClassifier, check_feature
 from fastbayes.models.estimator.base import Scans
-from fastbayes.models.estimator.count_tables import CountTables, Smoothing
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.parameters import fitted, parameter
-from fastbayes.models.estimator.smoothing import best_of
+from fastbayes.models.estimator.smoothing import CountTables, Smoothing, best_of, left_out
 from fastbayes.scan.fold_statistics import fold_positions, training
 from fastbayes.statistics.bundle import Statistics
 
@@ -222,3 +221,31 @@ def _loss(posterior: Floats, classes: NDArray[np.unsignedinteger], weight: Float
     chosen = np.maximum(posterior[np.arange(len(posterior)), classes], CLIP)
     nats = -np.log(chosen)
     return float((nats if weight is None else weight * nats).sum())
+
+
+def spode_scores(cells: CountTables, smoothing: Smoothing) -> Floats:
+    """Return the leave-one-out log joint of the SPODE of every super-parent, (m,) in nats.
+
+    For super-parent p the sum over rows of ln [P(c) P(x_p | c) prod_j P(x_j | c, x_p)] with that
+    row taken out of every count. With complete data this is what refitting without each row gives.
+
+    Super-parents are compared on the same cells of the data: each known cell of each row has one
+    factor. In a row whose super-parent is missing that factor is the naive one, P(x_j | c) from
+    all rows but this one; the model sums the super-parent out, for which there is no closed form.
+    """
+    n_c = cells.values.class_counts.astype(np.float64)
+    k = np.array(len(n_c))
+    prior = left_out(n_c, n_c.sum(keepdims=True), k, smoothing.mass(k))
+    choices = cells.choices[cells.feature][:, None]
+    mass = smoothing.mass(choices)
+    known = cells.known[cells.feature]
+    scores = np.full(len(cells.sizes), prior)
+    for p in range(len(scores)):
+        rows, _, given = beside = cells.beside(p)
+        scores[p] += left_out(given, beside.together(), choices[rows], mass[rows])
+        # What no value of p explains: all of p itself, and the rows where p is missing.
+        alone = cells.n.copy()
+        alone[rows] -= given.sum(axis=0)
+        alone[alone <= ROUNDING * cells.n] = 0.0
+        scores[p] += left_out(cells.n, known, choices, mass, rows=alone)
+    return scores

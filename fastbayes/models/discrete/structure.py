@@ -1,9 +1,4 @@
-"""Which feature depends on which: trees, forests and k-dependence structures from weights.
-
-Nothing here depends on the order of the columns. Weights closer than 1e-12 of themselves are
-equal, and equal edges are ordered by the names of their ends, so that all edges stand in one
-order, in which the best tree is unique: it does not depend on the root either.
-"""
+"""Which features depend on which: trees, forests, k-dependence, and what they are chosen by."""
 
 from __future__ import annotations
 
@@ -18,8 +13,8 @@ from fastbayes.core.errors import MemoryLimitError
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.information import class_information
 from fastbayes.models.estimator.base import Scans
-from fastbayes.models.estimator.count_tables import CountTables
 from fastbayes.models.estimator.log_space import Floats
+from fastbayes.models.estimator.smoothing import CountTables
 from fastbayes.networks.graph.dot import graph
 from fastbayes.scan import engine
 from fastbayes.statistics.bundle import Statistics
@@ -252,6 +247,11 @@ def dependence(cells: CountTables) -> Floats:
     return result
 
 
+def relevance(cells: CountTables) -> Floats:
+    """Return I(X_j; C) in nats of each feature, (n_features,)."""
+    return class_information(cells.n, cells.offsets, cells.sizes + cells.as_value)
+
+
 def k_dependent(
     cells: CountTables, names: Sequence[str], k: int, information: Floats | None = None
 ) -> list[Family]:
@@ -263,11 +263,11 @@ def k_dependent(
     """
     told = np.flatnonzero(cells.choices > 0)
     void = np.flatnonzero(cells.choices == 0)
-    relevance = class_information(cells.n, cells.offsets, cells.sizes + cells.as_value)
+    worth = relevance(cells)
     if information is None:
         information = dependence(cells) if k else np.zeros((len(names), len(names)))
     order, parents = k_dependence(
-        information[np.ix_(told, told)], relevance[told], [names[j] for j in told.tolist()], k
+        information[np.ix_(told, told)], worth[told], [names[j] for j in told.tolist()], k
     )
     families = [(*told[parents[j]].tolist(), int(told[j])) for j in order.tolist()]
     return families + [(int(j),) for j in sorted(void.tolist(), key=names.__getitem__)]
@@ -286,8 +286,7 @@ def counts_of_tree(
     found, cells, information, together = information_in_runs(model, scans)
     parents = tree(found, cells, information, together)
     children = np.flatnonzero(parents >= 0)
-    edges = np.sort(np.stack((parents[children], children), axis=1), axis=1)
-    edges = edges[np.lexsort((edges[:, 1], edges[:, 0]))]
+    edges = _sorted_pairs(parents[children], children)
     return scans.count(model, {"values": {}, "pairs": {"pairs": edges}}, found.schema)
 
 
@@ -338,5 +337,9 @@ def same_pairs(stats: Statistics, scans: Scans) -> Ints:
     """Return the pairs of features of statistics, as they are numbered in another source."""
     where = np.array(scans.places([f.name for f in stats.schema.categorical]), np.int64)
     layout = stats.pairs.layout
-    pairs = np.sort(np.stack((where[layout.first], where[layout.second]), axis=1), axis=1)
+    return _sorted_pairs(where[layout.first], where[layout.second])
+
+
+def _sorted_pairs(first: Ints, second: Ints) -> Ints:
+    pairs = np.sort(np.stack((first, second), axis=1), axis=1)
     return np.asarray(pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))])

@@ -1,4 +1,4 @@
-"""TAN: naive Bayes whose features also hang on a tree."""
+"""Features that hang on a tree: what TAN and SPODE share, and TAN."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.errors import MemoryLimitError, SchemaError
-from fastbayes.kernels.shared.information import class_information
+from fastbayes.core.schema import Schema
+from fastbayes.kernels import dispatch
+from fastbayes.kernels.shared.scoring import children_first
+from fastbayes.models.discrete.family_model import FamilyModel, FamilyTables, from_pairs
 from fastbayes.models.discrete.hierarchical import check_smoothing
 from fastbayes.models.discrete.one_dependence import check_all_pairs
 from fastbayes.models.discrete.structure import (
@@ -19,13 +22,116 @@ from fastbayes.models.discrete.structure import (
     maximum_spanning_forest,
     maximum_spanning_tree,
     penalty,
+    relevance,
 )
-from fastbayes.models.discrete.tree import TreeClassifier, check_feature
 from fastbayes.models.estimator.base import Scans
-from fastbayes.models.estimator.count_tables import CountTables
 from fastbayes.models.estimator.log_space import Floats
-from fastbayes.models.estimator.parameters import fitted, parameter
+from fastbayes.models.estimator.parameters import fitted, parameter, pseudo_count
+from fastbayes.models.estimator.smoothing import CountTables, Smoothing, best_of, left_out
+from fastbayes.networks.infer.scorer import Network
 from fastbayes.statistics.bundle import Statistics
+
+
+class TreeClassifier(FamilyModel):
+    """A classifier whose features form a forest; a subclass chooses it (`_structure`)."""
+
+    alpha: float | str = parameter(
+        """
+        Pseudo-count of every cell: 1 is Laplace, 0 maximum likelihood, "loo" the value that
+        maximises the leave-one-out log joint.
+        """,
+        default=1.0,
+        check=pseudo_count(besides=("loo",)),
+    )
+
+    alpha_: float = fitted("The pseudo-count in use.")
+    parents_: dict[str, str | None] = fitted("{feature: the feature it depends on, or None}.")
+    _parents: NDArray[np.int64] = fitted()
+
+    def _structure(self, stats: Statistics, cells: CountTables) -> dict[str, Any]:
+        """Return fitted attributes with `_parents`, (n_features,), -1 for none."""
+        raise NotImplementedError
+
+    def _read(self, stats: Statistics) -> dict[str, Any]:
+        pairs, names = self._cells_of(stats), stats.schema.names
+        found = self._structure(stats, pairs)
+        parents = found["_parents"]
+        if self.alpha == "loo":
+            alpha = best_tree_alpha(pairs, parents, with_prior=self.class_prior is None)
+        else:
+            alpha = float(self.alpha)
+        smoothing, above = Smoothing(alpha=alpha), parents.tolist()
+        order = children_first(parents)[::-1]
+        families = [(j,) if above[j] < 0 else (above[j], j) for j in order]
+        cells = FamilyTables(from_pairs(stats, families), missing=self.missing, unseen=self.unseen)
+        return found | {
+            "alpha_": alpha,
+            "class_log_prior_": self._prior_of(stats, smoothing),
+            "parents_": {names[j]: None if p < 0 else names[p] for j, p in enumerate(above)},
+            "_cells": cells,
+            "_rule": smoothing,
+            "_network": cells.network(self._tables_of(cells, smoothing), names),
+        }
+
+    def _dependencies(self) -> dict[str, tuple[str, ...]]:
+        return {name: () if p is None else (p,) for name, p in self.parents_.items()}
+
+    def _network_scorer(
+        self, log_prior: Floats, network: Network, precision: str, cells: float
+    ) -> Any:
+        if network.summed is not network.tables:  # the tree's kernel knows one table of each family
+            return super()._network_scorer(log_prior, network, precision, cells)
+        parents = np.full(len(network.hidden), -1)
+        tables: list[Any] = [None] * len(parents)
+        for (*above, j), table in zip(network.families, network.tables, strict=True):
+            parents[j] = above[0] if above else -1
+            tables[j] = table if above else table[None]
+        kernel = dispatch.load("factors", cells).TreeScorer
+        return kernel(log_prior, parents, tables, network.hidden, precision)
+
+
+def check_feature(schema: Schema, name: str | None) -> None:
+    """Raise SchemaError where a feature that was named is not there."""
+    if name is not None and name not in schema.names:
+        raise SchemaError(f"there is no feature {name!r}; the features are {list(schema.names)}")
+
+
+# A difference of sums of weights below this share of them is their rounding.
+ROUNDING = 1e-9
+
+
+def best_tree_alpha(cells: CountTables, parents: NDArray[np.int64], *, with_prior: bool) -> float:
+    """Return the alpha in [1e-6, 1e4] that maximises the leave-one-out log joint of a forest.
+
+    The sum over rows of ln [P(c) prod_j P(x_j | c, x_parent)] with that row taken out of every
+    count; where the parent is missing, of P(x_j | c), as in `spode_scores`. P(c) has no part in it
+    where alpha does not smooth it.
+    """
+    terms = []
+    for j, p in enumerate(parents.tolist()):
+        mine, choices = slice(*cells.offsets[j : j + 2]), np.asarray(cells.choices[j])
+        n, known = cells.n[mine], np.broadcast_to(cells.known[j], cells.n[mine].shape)
+        alone = n
+        if p >= 0:
+            family = cells.family(p, j)
+            together = np.broadcast_to(family.sum(axis=1, keepdims=True), family.shape)
+            terms.append((family, together, choices, family))
+            alone = n - family.sum(axis=0)
+            alone = np.where(alone > ROUNDING * n, alone, 0.0)
+        terms.append((n, known, choices, alone))
+    if with_prior:
+        n_c = cells.values.class_counts.astype(np.float64)
+        terms.append((n_c, np.broadcast_to(n_c.sum(), n_c.shape), np.array(len(n_c)), n_c))
+    n, known, rows = (
+        np.concatenate([term[i].ravel() for term in terms]) if terms else np.empty(0)
+        for i in (0, 1, 3)
+    )
+    counted = np.flatnonzero(rows)
+    sizes = [np.full(term[0].size, term[2], np.float64) for term in terms]
+    choices = np.concatenate(sizes)[counted] if terms else np.empty(0)
+    n, known, rows = n[counted], known[counted], rows[counted]
+    return best_of(lambda alpha: left_out(n, known, choices, alpha, rows=rows))
+
 
 logger = logging.getLogger("fastbayes")
 
@@ -115,8 +221,7 @@ class TAN(TreeClassifier):
     def _structure(self, stats: Statistics, cells: CountTables) -> dict[str, Any]:
         check_feature(stats.schema, self.root)
         information = dependence(cells)
-        layout = cells.pairs.layout
-        if layout.complete:
+        if cells.pairs.layout.complete:
             parents = self._tree(stats, cells, information, cells.known_together())
         else:
             parents = self._counted_tree(stats, cells)
@@ -126,17 +231,17 @@ class TAN(TreeClassifier):
         self, stats: Statistics, cells: CountTables, information: Floats, together: Floats
     ) -> NDArray[np.int64]:
         """Return the parent of each feature, from the information of every pair."""
-        names, relevance = stats.schema.names, self._relevance(cells)
+        names, worth = stats.schema.names, relevance(cells)
         if self.prune is None:
             # Where a feature has no value at all, nothing depends on it.
             empty = cells.choices == 0
             weights = np.where(empty[:, None] | empty, -np.inf, information)
-            return maximum_spanning_tree(weights, names, relevance=relevance, root=self.root)
+            return maximum_spanning_tree(weights, names, relevance=worth, root=self.root)
         n = max(float(cells.values.class_counts.sum()), 1.0)
         unit = 0.5 * math.log(n) if self.prune == "bic" else 1.0
         cost = penalty(cells.sizes + cells.as_value, cells.n_classes, unit)
         return maximum_spanning_forest(
-            together * information - cost, names, relevance=relevance, root=self.root
+            together * information - cost, names, relevance=worth, root=self.root
         )
 
     def _counted_tree(self, stats: Statistics, cells: CountTables) -> NDArray[np.int64]:
@@ -145,7 +250,7 @@ class TAN(TreeClassifier):
         weights = np.full((len(cells.sizes),) * 2, -1.0)
         weights[layout.first, layout.second] = weights[layout.second, layout.first] = 1.0
         parents = maximum_spanning_forest(
-            weights, stats.schema.names, relevance=self._relevance(cells), root=self.root
+            weights, stats.schema.names, relevance=relevance(cells), root=self.root
         )
         if (parents >= 0).sum() < len(layout.members):
             raise SchemaError(
@@ -153,6 +258,3 @@ class TAN(TreeClassifier):
                 "tree; count again with pairs=True"
             )
         return parents
-
-    def _relevance(self, cells: CountTables) -> Floats:
-        return class_information(cells.n, cells.offsets, cells.sizes + cells.as_value)

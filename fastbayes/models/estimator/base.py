@@ -1,4 +1,4 @@
-"""How classifiers of tables learn: data in, statistics counted, parameters read off."""
+"""Classifiers of tables: how they learn from statistics, and how they score rows in order."""
 
 from __future__ import annotations
 

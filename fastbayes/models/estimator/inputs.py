@@ -1,4 +1,4 @@
-"""From what users hand to `fit` and `predict` to a source of named columns."""
+"""What users hand to `fit` and `predict`: checked arrays, labels, weights, and sources of rows."""
 
 from __future__ import annotations
 
@@ -104,9 +104,8 @@ def _set_names(model: Any, X: Any, names: list[str]) -> None:
 
 
 def _labels(model: Any, name: str, y: Any) -> pa.Array:
-    if hasattr(y, "__arrow_c_stream__") or hasattr(y, "__arrow_c_array__"):
-        return to_array(name, y)
-    if isinstance(y, (pa.Array, pa.ChunkedArray, np.ma.MaskedArray)):
+    arrow = hasattr(y, "__arrow_c_stream__") or hasattr(y, "__arrow_c_array__")
+    if arrow or isinstance(y, (pa.Array, pa.ChunkedArray, np.ma.MaskedArray)):
         return to_array(name, y)
     array = np.asarray(y)
     if array.dtype.kind == "U" and isinstance(y, (list, tuple)):

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import Batch
 from fastbayes.kernels import dispatch
-from fastbayes.models.estimator.count_tables import CountTables, Smoothing, logs
 from fastbayes.models.estimator.log_space import Floats
+from fastbayes.models.estimator.smoothing import CountTables, Smoothing, logs
 
 # What a subtraction leaves of a sum of weights below this share of it is rounding.
 ROUNDING = 1e-12

@@ -1,4 +1,4 @@
-"""A model: parameters read off a statistic, so that it can be copied, re-read and saved."""
+"""What every classifier answers, and models: parameters read off a statistic that is kept."""
 
 from __future__ import annotations
 

@@ -92,8 +92,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 def made(told: Mapping[str, Any], source: str) -> Any:
     """Return the unfitted model that `jsonable` described; the file is named in messages."""
-    name = told["class"]
-    if name not in MODELS:
+    if (name := told["class"]) not in MODELS:
         raise FileFormatError(
             f"{source}: holds a model of {name!r}, which this version does not know; read it with "
             "the version that wrote it"

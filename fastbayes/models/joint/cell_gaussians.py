@@ -42,7 +42,7 @@ FLOOR = 1e-9
 # A squared distance beyond this one is taken for it: log densities stay finite.
 FARTHEST = 1e300
 # Patterns of missing numbers whose densities are kept, and numbers in all covariances up to which
-# they are: else those that a block asks for are made anew.
+# they are: else those that a block asks for are made again.
 PATTERNS, KEPT = 64, 1 << 18
 # Correlation matrices are looked at so many numbers at a time.
 CHUNK = 1 << 20
@@ -130,7 +130,7 @@ class CellGaussians:
 
     groups          Moments of (cell, class), sorted.
     labels          (n,) class of each.
-    inside          (n,) whether each is a cell in which every column is observed; others tell of
+    inside          (n,) whether each is a cell in which every column is observed; others count in
                     their class.
     kappa           Pseudo-rows of the class in each cell.
     names, classes  Names of the numeric columns, and labels of the classes.

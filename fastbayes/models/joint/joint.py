@@ -18,7 +18,6 @@ from fastbayes.kernels.shared.posterior import JointScorer, to_class, to_posteri
 from fastbayes.kernels.shared.scoring import EXACT, largest_sum
 from fastbayes.models.discrete.one_dependence import by_chain_rule, code_rows
 from fastbayes.models.estimator.base import Classifier
-from fastbayes.models.estimator.count_tables import CountTables, Smoothing, logs
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.loo_base import own_likelihood, without
 from fastbayes.models.estimator.parameters import (
@@ -31,7 +30,7 @@ from fastbayes.models.estimator.parameters import (
     pseudo_count,
 )
 from fastbayes.models.estimator.sampling import drawn_values, value_codes
-from fastbayes.models.estimator.smoothing import best_of, log_prior
+from fastbayes.models.estimator.smoothing import CountTables, Smoothing, best_of, log_prior, logs
 from fastbayes.statistics.bundle import Statistics
 
 Ints = NDArray[np.int64]
@@ -55,7 +54,7 @@ class CellIndex:
         n, m = keys.shape
         number, room, start = np.zeros(n, np.int64), 1, 0
         while start < m:
-            # As many columns at a time as one number tells apart.
+            # As many columns at a time as one number can identify.
             stop = start
             while stop < m and (stop == start or room * self._widths[stop] <= MOST_CODES):
                 room *= self._widths[stop]

@@ -20,6 +20,7 @@ from fastbayes.models.estimator.sampling import drawn_values
 from fastbayes.models.estimator.smoothing import log_prior
 from fastbayes.models.joint.cell_gaussians import CellGaussians, CellMixture, MixtureScorer
 from fastbayes.models.joint.joint import JointTable, JointTableScorer, drawn_cells
+from fastbayes.models.numeric.gaussian import SHARES_PRIOR
 from fastbayes.statistics.bundle import Statistics
 
 
@@ -89,13 +90,7 @@ class JointGaussian(Classifier):
         default=1.0,
         check=pseudo_count(),
     )
-    class_prior: str | ArrayLike | None = parameter(
-        """
-        None or "empirical" (shares of the rows, not smoothed), "uniform", or (n_classes,)
-        probabilities.
-        """,
-        default=None,
-    )
+    class_prior: str | ArrayLike | None = SHARES_PRIOR
     missing: str = parameter(
         '"marginalize": a missing category is summed out; "category": it is a value of its own.',
         default="marginalize",

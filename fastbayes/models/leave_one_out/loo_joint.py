@@ -1,4 +1,4 @@
-"""Rows scored by JointBayes without them."""
+"""Rows scored by JointBayes and JointGaussian without them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from fastbayes.core.batch import Batch, taken
 from fastbayes.core.errors import SchemaError
 from fastbayes.kernels.shared.arrays import Ints
 from fastbayes.models.discrete.one_dependence import code_rows
-from fastbayes.models.estimator.count_tables import Smoothing
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.loo_base import (
     ROUNDING,
@@ -20,6 +19,7 @@ from fastbayes.models.estimator.loo_base import (
     own_likelihood,
     without,
 )
+from fastbayes.models.estimator.smoothing import Smoothing
 from fastbayes.models.joint.cell_gaussians import (
     CHUNK,
     FLOOR,

@@ -14,10 +14,9 @@ from fastbayes.core.batch import Batch, taken
 from fastbayes.core.errors import SchemaError
 from fastbayes.kernels import dispatch
 from fastbayes.models.discrete.naive_bayes import LooNaive, NaiveBayes
-from fastbayes.models.estimator.count_tables import Smoothing
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.loo_base import LooRows, LooScorer, rows_of, without
-from fastbayes.models.estimator.smoothing import Spread
+from fastbayes.models.estimator.smoothing import Smoothing, Spread
 from fastbayes.models.numeric.conjugate import predictive, prior_of
 from fastbayes.models.numeric.covariance import (
     TOLERANCE,

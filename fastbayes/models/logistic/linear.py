@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -16,6 +17,25 @@ from fastbayes.kernels.shared.scoring import on_line, with_pairs
 from fastbayes.models.estimator.log_space import Floats
 
 ARRAYS = ("prior", "tables", "offsets", "center", "slope", "level", "absent", "common", "pairs")
+
+
+def offsets_of(sizes: Any, pairs: Sequence[tuple[int, int]]) -> NDArray[np.int64]:
+    """Return the first row of each feature and each pair in tables, and where the last one ends."""
+    rows = [size + 2 for size in sizes]
+    return np.cumsum([0, *rows, *(rows[a] * rows[b] for a, b in pairs)], dtype=np.int64)
+
+
+def known_values(
+    tables: Floats,
+    offsets: NDArray[np.int64],
+    sizes: Any,
+    pairs: Sequence[tuple[int, int]],
+) -> list[Floats]:
+    """Return views of the rows of known values in tables, (S_j, k), and of pairs, (S_a, S_b, k)."""
+    wide = [(size + 2,) for size in sizes] + [(sizes[a] + 2, sizes[b] + 2) for a, b in pairs]
+    parts = zip(offsets[:-1], offsets[1:], wide, strict=True)
+    blocks = [tables[at:end].reshape(*shape, tables.shape[1]) for at, end, shape in parts]
+    return [block[(slice(-2),) * (block.ndim - 1)] for block in blocks]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,8 +55,8 @@ class Coefficients:
                           missing one absent.
     pairs                 Places of the categorical features whose values together have a row: that
                           of code a and code b is a (S_b + 2) + b.
-    common                (1 + n_numeric,) intercept and slopes that all classes have beside these,
-                          of which no posterior depends and no score is told; of more than two
+    common                (1 + n_numeric,) intercept and slopes that all classes have besides these,
+                          which no posterior depends on and no score holds; of more than two
                           classes.
     """
 
@@ -91,21 +111,15 @@ class Coefficients:
         theta   (n_rows, n_outputs).
         layout  Where they stand; missing and unseen values add nothing.
         """
-        m, d = layout.n_outputs, len(layout.sizes)
-        wide = np.zeros((len(theta), 2)) if m == 1 else theta
-        if m == 1:
-            wide[:, 1] = theta[:, 0]
-        rows = layout.rows
-        sizes = layout.sizes + 2
-        heights = [*sizes, *(sizes[a] * sizes[b] for a, b in layout.pairs)]
-        offsets = np.cumsum([0, *heights], dtype=np.int64)
+        wide = theta
+        if layout.n_outputs == 1:
+            wide = np.concatenate([np.zeros_like(theta), theta], axis=1)
+        offsets = offsets_of(layout.sizes, layout.pairs)
         tables = np.zeros((offsets[-1], wide.shape[1]))
-        for j, (at, size) in enumerate(zip(rows.values, layout.sizes, strict=True)):
-            tables[offsets[j] : offsets[j] + size] = wide[at : at + size]
-        for i, ((a, b), at) in enumerate(zip(layout.pairs, rows.pairs, strict=True), d):
-            known = wide[at : at + layout.sizes[a] * layout.sizes[b]]
-            cells = tables[offsets[i] : offsets[i + 1]].reshape(sizes[a], sizes[b], wide.shape[1])
-            cells[:-2, :-2] = known.reshape(layout.sizes[a], layout.sizes[b], wide.shape[1])
+        starts = [*layout.rows.values, *layout.rows.pairs]
+        known = known_values(tables, offsets, layout.sizes, layout.pairs)
+        for at, block in zip(starts, known, strict=True):
+            block[...] = wide[at : at + math.prod(block.shape[:-1])].reshape(block.shape)
         slope = wide[layout.numeric] / layout.scale[:, None]
         return cls.of(wide[0], tables, offsets, layout.center, slope, pairs=layout.pairs)
 
@@ -159,7 +173,7 @@ class Coefficients:
         return np.concatenate([intercept[None], values, numbers, pairs])
 
     def shared(self, layout: Layout) -> Floats:
-        """Return what all classes have beside their parameters, (n_rows, 1).
+        """Return what all classes have besides their parameters, (n_rows, 1).
 
         layout  As in `theta`.
         """
@@ -170,21 +184,12 @@ class Coefficients:
 
     def _blocks(self, *, common: bool = True) -> tuple[Floats, Floats, Floats]:
         """Return coefficients of values, numbers and pairs, each (any, n_outputs)."""
-        # Of nothing, numpy splits off one part all the same.
-        tables = np.split(self.tables, self.offsets[1:-1])[: len(self.offsets) - 1]
-        d = len(self.sizes)
-        nothing = np.empty((0, len(self.prior)))
-        values = [nothing, *(table[:-2] for table in tables[:d])]
-        cells = [nothing]
-        for (a, b), table in zip(self.pairs, tables[d:], strict=True):
-            grid = table.reshape(self.sizes[a] + 2, self.sizes[b] + 2, len(self.prior))
-            cells.append(grid[:-2, :-2].reshape(-1, len(self.prior)))
+        d, nothing = len(self.sizes), np.empty((0, len(self.prior)))
+        known = known_values(self.tables, self.offsets, self.sizes, self.pairs)
+        flat = [block.reshape(-1, len(self.prior)) for block in known]
+        values, pairs = (np.concatenate([nothing, *some]) for some in (flat[:d], flat[d:]))
         numbers = self.slope + self.common[1:, None] if common else self.slope
-        return (
-            self._outputs(np.concatenate(values)),
-            self._outputs(numbers),
-            self._outputs(np.concatenate(cells)),
-        )
+        return self._outputs(values), self._outputs(numbers), self._outputs(pairs)
 
     def _outputs(self, scores: Floats) -> Floats:
         return scores[..., 1:] if len(self.prior) == 2 else scores

@@ -22,7 +22,7 @@ from fastbayes.models.estimator.log_space import Floats, log_sum_exp
 from fastbayes.models.estimator.model import shifted_prior
 from fastbayes.models.estimator.parameters import fitted, number, parameter, whole
 from fastbayes.models.estimator.unavailable import unavailable
-from fastbayes.models.logistic.linear import Coefficients
+from fastbayes.models.logistic.linear import Coefficients, offsets_of
 from fastbayes.models.logistic.logistic_fit import (
     Memory,
     layout_of,
@@ -45,7 +45,7 @@ STANDS = ("sizes", "center", "scale")
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """What a fit left behind, beside statistics.
+    """What a fit left behind, besides statistics.
 
     coefficients  what scores rows
     layout        where the coefficients stood when they were fitted; None of a converted model
@@ -73,10 +73,8 @@ class Fit:
 
     @classmethod
     def of_one_class(cls, stats: Statistics, pairs: Sequence[tuple[int, int]]) -> Self:
-        """Return the fit to rows of a single class: there is nothing to tell apart."""
-        heights = np.array([f.size + 2 for f in stats.schema.categorical], np.int64)
-        rows = [*heights, *(heights[a] * heights[b] for a, b in pairs)]
-        offsets = np.cumsum([0, *rows], dtype=np.int64)
+        """Return the fit to rows of a single class: there is nothing to separate."""
+        offsets = offsets_of([f.size for f in stats.schema.categorical], pairs)
         p = len(stats.schema.numeric)
         nothing = np.zeros((int(offsets[-1]), 1))
         told = np.zeros(1), nothing, offsets, np.zeros(p), np.zeros((p, 1))

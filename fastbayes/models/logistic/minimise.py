@@ -14,7 +14,7 @@ from fastbayes.models.estimator.log_space import Floats
 
 # A step must bring at least this share of the decrease that its slope promises (Armijo).
 PROMISE = 1e-4
-# Sums of losses are off by some units in the last place: differences below this are none.
+# Sums of losses are off by some units in the last place: smaller differences do not count.
 NOISE = 64 * 2.0**-52
 # Steps of conjugate gradients, and halvings of a step, at most.
 MOST_PRODUCTS, MOST_HALVINGS = 250, 40
@@ -293,7 +293,7 @@ def line_search(
         if not math.isfinite(reached):
             length *= 0.1
             continue
-        # So near the minimum that values differ by rounding, the gradient tells.
+        # So near the minimum that values differ by rounding, the gradient decides.
         if -slope * length <= 100 * noise and reached <= value + noise:
             closer = sized(steepest(tried, there, absolute), scale) < now / 2
             return (tried, smooth, there) if closer else None
@@ -346,7 +346,7 @@ def descent(
     return Found(theta, value, norm, not reason, n_iter, tuple(recorder.steps), reason)
 
 
-# Steps after which scipy's methods begin anew, in other units.
+# Steps after which scipy's methods begin again, in other units.
 ROUND = 200
 SCIPY = {"lbfgs": "L-BFGS-B", "conjugate_gradient": "CG"}
 

@@ -263,7 +263,7 @@ def contrasts(
 
     def lines(some: tuple[int, ...]) -> Iterator[Contrast]:
         name = ":".join(features[j].name for j in some)
-        shown = [told(features[j], int(layout.sizes[j])) for j in some]
+        shown = [texts_of(features[j], int(layout.sizes[j])) for j in some]
         base = None if references is None else [references[j] for j in some]
         for codes in itertools.product(*(range(len(texts)) for texts in shown)):
             if base is None or all(v != own for v, own in zip(codes, base, strict=True)):
@@ -285,7 +285,7 @@ def contrasts(
         yield from lines(pair)
 
 
-def told(feature: Feature, size: int) -> list[str]:
+def texts_of(feature: Feature, size: int) -> list[str]:
     """Return what has a coefficient as text: the values, and a missing one where that is one."""
     assert feature.values is not None
     found = feature.intervals or [str(value) for value in feature.values.to_pylist()]

@@ -69,7 +69,7 @@ def prior_of(given: Any, sums: MomentSums, rule: CovarianceRule) -> NormalInvers
            scale the diagonal of the pooled covariance, which then is the expectation of Σ.
     rule   Names of the features, and the divisor of the pooled variances.
 
-    Raises ValueError when a part does not fit the features, or is none of a distribution.
+    Raises ValueError when a part does not fit the features, or no distribution has it.
     """
     told: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
     size, centre = len(rule.names), centre_of(sums)
@@ -101,7 +101,7 @@ def _array(name: str, value: Any, shape: tuple[int, ...]) -> Floats:
 
 
 def _check_scale(scale: Floats) -> None:
-    """Raise ValueError where a scale is none; 0 in a row and a column leaves a feature out."""
+    """Raise ValueError where a scale is not valid; 0 in a row and a column leaves a feature out."""
     kept = scale.any(axis=0) | scale.any(axis=1)
     some = scale[kept][:, kept]
     root = np.sqrt(np.abs(diagonal(some)))

@@ -152,7 +152,7 @@ def normals(
 
 
 def centre_of(sums: MomentSums) -> Centre:
-    """Return the mean of all rows, told from that of the largest class, which keeps all digits."""
+    """Return the mean of all rows, from that of the largest class, which keeps all digits."""
     n, total = sums.n, sums.n.sum(axis=-1)[..., None]
     largest = n.argmax(axis=-1)[..., None, None]
     mean, rest = (np.take_along_axis(part, largest, axis=-2) for part in (sums.mean, sums.rest))

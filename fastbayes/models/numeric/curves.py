@@ -27,7 +27,7 @@ DOUBLINGS = 22
 class Curve(NamedTuple):
     """The log densities of a column in all classes, in pieces; arrays as `add_curve` takes them.
 
-    place   (2,) float64   centre, 1/scale: pieces are told in t = (x - centre)/scale
+    place   (2,) float64   centre, 1/scale: pieces are functions of t = (x - centre)/scale
     bounds  (4 * buckets,) uint32
     ends    (n_pieces,) float64
     rows    (n_pieces * (1 + 4 * n_classes),) float64
@@ -127,7 +127,7 @@ def tabulated(classes: Sequence[Bumps], log_sums: LogSums) -> tuple[Floats, Floa
         depth = peak - np.maximum(np.maximum(left[1], right[1]), exact[0])
         allowed = CLOSE + LOOSE * np.maximum(depth - DEEP, 0.0)
         off = np.maximum(np.abs(value - exact[0]), np.abs(slope - exact[1]) * length / 8)
-        # Where halves are no longer told apart there is nothing to halve.
+        # Where halves no longer differ there is nothing to halve.
         wide = (middle > left[0]) & (middle < right[0])
         split = (off > allowed).any(axis=0) & wide
         new = (middle[split], exact[0][:, split], exact[1][:, split])

@@ -36,6 +36,13 @@ from fastbayes.scan import engine
 from fastbayes.statistics.bundle import Statistics
 
 MOST = 5  # names that are listed
+SHARES_PRIOR = parameter(
+    """
+    None or "empirical" (shares of the rows, not smoothed), "uniform", or (n_classes,)
+    probabilities.
+    """,
+    default=None,
+)
 
 
 def refuse(feature: Feature, *, void: bool) -> None:
@@ -281,13 +288,7 @@ class GaussianBayes(Discriminant, Classifier):
         default=None,
         check=check_prior,
     )
-    class_prior: str | ArrayLike | None = parameter(
-        """
-        None or "empirical" (shares of the rows, not smoothed), "uniform", or (n_classes,)
-        probabilities.
-        """,
-        default=None,
-    )
+    class_prior: str | ArrayLike | None = SHARES_PRIOR
     var_floor: float = parameter(
         "Least variance of a column within a class, as a share of its overall variance.",
         default=1e-9,

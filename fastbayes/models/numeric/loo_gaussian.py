@@ -38,7 +38,7 @@ class LooGaussians:
 
     def __init__(self, moments: ClassMoments, *, weighted: bool, **options: Any) -> None:
         self.moments, self.weighted, self.options = moments, weighted, options
-        # Means are told from that of a class that has one: their differences keep all digits.
+        # Means are differences from that of a class that has one: they keep all digits.
         first = (moments.count > 0).argmax(axis=1)[:, None]
         self.origin = np.take_along_axis(moments.mean, first, axis=1)
         self.mean = (moments.mean - self.origin) + moments.rest
@@ -95,7 +95,7 @@ class LooGaussians:
                 apart *= apart
                 apart *= factor
                 variance = (scatter[j, c] - less * apart) / (left - ddof)
-                # Below what is sure not to be a floor, or too little to be told from rounding.
+                # Below what is sure not to be a floor, or too little to differ from rounding.
                 bad |= variance < max(self.bound[j], LEAST_SHARE * scatter[j, c] / (n[j, c] - ddof))
                 apart *= factor
                 with np.errstate(divide="ignore", invalid="ignore"):
@@ -171,7 +171,7 @@ class LooGaussians:
         return apart, n, left, np.where(single & known, 0.0, np.maximum(after, 0.0))
 
     def _left(
-        self, n: Floats, scatter: Floats, apart: Floats, less: Floats
+        self, n: Floats, scatter: Floats, apart: Floats, less: Any
     ) -> tuple[Floats, Floats, NDArray[np.bool_]]:
         """Return what rows leave of n and of the scatter, and where that is one row or none."""
         left = without(n, less)
@@ -195,7 +195,7 @@ class LooGaussians:
             known = ~np.isnan(x)
             apart = np.where(known, (x - mean[y]) - rest[y], 0.0)
             n, scatter = self.moments.count[j][y], self.moments.scatter[j][y]
-            less: Floats = known * (1.0 if gone is None else gone)
+            less = known * (1.0 if gone is None else gone)
             _, after, single = self._left(n, scatter, apart, less)
             found |= known & ~single & (scatter > 0) & (after < LEAST_SHARE * scatter)
         return np.flatnonzero(found)

@@ -34,7 +34,7 @@ PAIRS = 20
 class ColumnValues:
     """The values of a numeric column in every class, as far as its sketch has them.
 
-    points    For each class (n,) values, ascending; a range is told by its middle.
+    points    For each class (n,) values, ascending; a range stands as its middle.
     least     For each class (n,) the least value that each of them stands for.
     weight    For each class (n,) rows, or the sum of their weights.
     ranges    The values of all classes, in ranges that they have in common.
@@ -117,7 +117,7 @@ class ColumnValues:
 
     @property
     def silent(self) -> bool:
-        """Whether there is nothing to tell: one value at most."""
+        """Whether all values are one, or there is none."""
         return len(self.pooled[0]) < 2
 
     def cell(self, label: int, x: Floats) -> NDArray[np.int64]:
@@ -136,7 +136,7 @@ def quantile(values: Floats, weight: Floats, share: float) -> float:
 def silverman(values: Floats, weight: Floats, variance: float) -> float:
     """Return 0.9 min(deviation, range between the quartiles / 1.34) n^(-1/5).
 
-    Where the quartiles are one value, the deviation alone tells.
+    Where the quartiles are one value, the deviation alone counts.
 
     References
     ----------
@@ -207,7 +207,7 @@ class HistogramDensity:
         if self.values.silent:
             return flat(self.counts.shape[1])
         centre, scale = self.values.place
-        # As numbers are told when they are looked up, to the same bits.
+        # As numbers are scaled when they are looked up, to the same bits.
         knots = (self.edges - centre) * (1 / scale)
         # The greatest value lies in the last inner bin.
         knots[-1] = np.nextafter(knots[-1], np.inf)
@@ -486,7 +486,7 @@ class KernelDensity:
 
 
 def _flat(values: ColumnValues) -> bool:
-    """Return whether values are alike, or too near to each other for their squares to tell."""
+    """Return whether values are alike, or too near to each other for their squares to differ."""
     return values.silent or values.overall == 0
 
 
@@ -584,7 +584,7 @@ def best_kind(
 
     place   Of the column among the numeric ones.
     values  What the statistics say of it.
-    made    The densities beside the Gaussian one, by kind.
+    made    The densities besides the Gaussian one, by kind.
     told    ddof, variance and var_floor of the Gaussian one.
 
     The sum over rows of ln f(x | c), the row taken out of the moments, the kernels or the counts of

@@ -28,16 +28,14 @@ from fastbayes.models.logistic.to_logistic import (
 from fastbayes.models.numeric.covariance import MomentSums, centre_of
 from fastbayes.models.sklearn.array_rows import (
     BLOCK_CELLS,
+    ArrayRowsBlock,
+    DropIn,
     GaussianScorer,
     LinearScorer,
+    code_counts,
     column_codes,
     columns,
     indicators,
-)
-from fastbayes.models.sklearn.drop_in_base import (
-    ArrayRowsBlock,
-    DropIn,
-    code_counts,
     is_real,
     numeric_moments,
 )
@@ -112,7 +110,7 @@ class DiscreteDropIn(DropIn):
 
     @property
     def _facts(self) -> ClassFacts:
-        """What a linear model is told of classes."""
+        """What a linear model is given of classes."""
         told = self._feature_names(), self.classes_, self.class_count_, self._explained_prior()
         return ClassFacts(*told, smoothed=not self.force_alpha or bool(np.min(self.alpha) > 0))
 
@@ -411,7 +409,7 @@ class CategoricalNB(DiscreteDropIn):
     min_categories: int | ArrayLike | None = parameter(
         """
         Least number of categories of each feature, or (n_features,) of them; None for as many
-        as the largest code tells.
+        as the largest code implies.
         """,
         default=None,
     )

@@ -112,7 +112,12 @@ class NetworkTables(DAG):
             raise not_fitted("BayesianNetwork")
 
     def coded(self, *, sparse: bool = False) -> Coded:
-        """Return the network as numbers, nodes in the order of `nodes`; tables may be `sparse`.
+        """Return the network as numbers, nodes in the order of `nodes`.
+
+        Parameters
+        ----------
+        sparse
+            Whether tables may be `SparseTable`.
 
         Raises
         ------
