@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastbayes.core.errors import DataError
+from fastbayes.core.errors import DataError, refuse
 
 
 def loss_matrix(loss: Any, classes: ArrayLike) -> tuple[NDArray[np.float64], NDArray[Any]]:
@@ -92,19 +92,19 @@ def plain_matrix(loss: Any, n_classes: int) -> NDArray[np.float64]:
     DataError
         The shape does not fit, a cost is not a finite number, or there are labels.
     """
-    if _labelled(loss) is not None:
-        raise DataError(
-            "this loss has labels, which need the classes: pass loss_matrix(loss, classes)[0]"
-        )
+    refuse(
+        _labelled(loss) is not None,
+        "this loss has labels, which need the classes: pass loss_matrix(loss, classes)[0]",
+    )
     try:
         matrix = np.array(loss, np.float64)
     except (TypeError, ValueError) as error:
         raise DataError(f"a loss must be a matrix of numbers: {error}") from error
-    if matrix.ndim != 2 or matrix.shape[1] != n_classes or not len(matrix):
-        raise DataError(
-            f"a loss for {n_classes} classes is (n_decisions, {n_classes}), this one has shape "
-            f"{matrix.shape}"
-        )
+    refuse(
+        matrix.ndim != 2 or matrix.shape[1] != n_classes or not len(matrix),
+        f"a loss for {n_classes} classes is (n_decisions, {n_classes}), this one has shape "
+        f"{matrix.shape}",
+    )
     if not np.isfinite(matrix).all():
         decision, truth = np.argwhere(~np.isfinite(matrix))[0].tolist()
         raise DataError(
@@ -126,21 +126,24 @@ def _labelled(loss: Any) -> tuple[list[Any], list[Any], Sequence[Sequence[Any]]]
         names, columns = list(loss.columns), [column.to_list() for column in loss.get_columns()]
     else:
         return None
-    if not names:
-        raise DataError("the loss is an empty table: name the decisions in its first column")
+    refuse(not names, "the loss is an empty table: name the decisions in its first column")
     return columns[0], names[1:], list(zip(*columns[1:], strict=True))
 
 
 def _from_dicts(loss: Mapping[Any, Any]) -> tuple[list[Any], list[Any], list[list[Any]]]:
     rows = list(loss)
     for row in rows:
-        if not isinstance(loss[row], Mapping):
-            raise DataError(f"the loss of decision {row!r} must map each truth to its cost")
+        refuse(
+            not isinstance(loss[row], Mapping),
+            f"the loss of decision {row!r} must map each truth to its cost",
+        )
     columns = list(dict.fromkeys(truth for row in rows for truth in loss[row]))
     for row in rows:
         for truth in columns:
-            if truth not in loss[row]:
-                raise DataError(f"the loss has no cost for decision {row!r} under truth {truth!r}")
+            refuse(
+                truth not in loss[row],
+                f"the loss has no cost for decision {row!r} under truth {truth!r}",
+            )
     return rows, columns, [[loss[row][truth] for truth in columns] for row in rows]
 
 
@@ -155,16 +158,17 @@ def _positions(names: Sequence[Any], labels: NDArray[Any], axis: str) -> list[in
         position = exact.get(name)
         if position is None and isinstance(name, str):
             position = texts.get(name)
-        if position in found and position is not None:
-            raise DataError(f"the loss names {axis} {name!r} twice: keep one")
+        refuse(
+            position in found and position is not None,
+            f"the loss names {axis} {name!r} twice: keep one",
+        )
         found.append(position)
     return found
 
 
 def _order(rows: list[Any], labels: NDArray[Any]) -> tuple[list[int], NDArray[Any]]:
     """Return the order of the rows of a labelled loss, and their labels in that order."""
-    if not rows:
-        raise DataError("the loss has no decisions: add at least one row")
+    refuse(not rows, "the loss has no decisions: add at least one row")
     positions = _positions(rows, labels, "decision")
     classes, others = (
         [p for p in positions if p is not None],
@@ -198,11 +202,11 @@ def _number(cost: Any, decision: Any, truth: Any) -> float:
         number = float(cost)
     except (TypeError, ValueError):
         number = math.nan
-    if not math.isfinite(number):
-        raise DataError(
-            f"the cost of decision {decision!r} under truth {truth!r} is {cost!r}: a cost must be "
-            "a finite number"
-        )
+    refuse(
+        not math.isfinite(number),
+        f"the cost of decision {decision!r} under truth {truth!r} is {cost!r}: a cost must be "
+        "a finite number",
+    )
     return number
 
 
@@ -316,8 +320,7 @@ def bayes_risk(
     0.375
     """
     probabilities = check_proba(proba)
-    if not len(probabilities):
-        raise DataError("the Bayes risk of no rows is undefined: pass at least one row")
+    refuse(not len(probabilities), "the Bayes risk of no rows is undefined: pass at least one row")
     return float(np.mean(_decide(probabilities, _loss(loss, probabilities), _cost(reject))[1]))
 
 
@@ -395,10 +398,10 @@ def decide(
     """
     probabilities = check_proba(proba)
     labels = np.asarray(classes)
-    if len(labels) != probabilities.shape[1]:
-        raise DataError(
-            f"{probabilities.shape[1]} columns of probabilities for {len(labels)} classes"
-        )
+    refuse(
+        len(labels) != probabilities.shape[1],
+        f"{probabilities.shape[1]} columns of probabilities for {len(labels)} classes",
+    )
     if loss is None:
         matrix, names = _loss(None, probabilities), labels
     else:
@@ -434,10 +437,10 @@ def check_proba(proba: ArrayLike) -> NDArray[np.float64]:
         probabilities = np.asarray(proba, np.float64)
     except (TypeError, ValueError) as error:
         raise DataError(f"probabilities must be a matrix of numbers: {error}") from error
-    if probabilities.ndim != 2 or probabilities.shape[1] == 0:
-        raise DataError(
-            f"probabilities must be (n_rows, n_classes), these have shape {probabilities.shape}"
-        )
+    refuse(
+        probabilities.ndim != 2 or probabilities.shape[1] == 0,
+        f"probabilities must be (n_rows, n_classes), these have shape {probabilities.shape}",
+    )
     # A sum of many probabilities may exceed 1 by rounding.
     wrong = ~((probabilities >= 0) & (probabilities <= 1 + 1e-9))
     if wrong.any():
@@ -455,8 +458,10 @@ def _loss(loss: Any, proba: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _cost(reject: float | None) -> float | None:
-    if reject is not None and not math.isfinite(reject):
-        raise DataError(f"the cost of rejecting is {reject}: it must be finite, or None")
+    refuse(
+        reject is not None and not math.isfinite(reject),
+        f"the cost of rejecting is {reject}: it must be finite, or None",
+    )
     return reject
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fastbayes.core.errors import DataError, SchemaError
+from fastbayes.core.errors import DataError, SchemaError, refuse
 from fastbayes.data.segments import (
     SEGMENT_BLOCKS,
     Segment,
@@ -134,11 +134,11 @@ class StreamSource(Source):
 
     def segments(self, block_rows: int) -> Iterator[Segment]:
         """Return the stream in pieces of a few blocks."""
-        if self._used and not self.rereadable:
-            raise DataError(
-                f"{self.description} can be read only once and has been; pass a table, a path or "
-                "a function's result anew for a second scan"
-            )
+        refuse(
+            self._used and not self.rereadable,
+            f"{self.description} can be read only once and has been; pass a table, a path or "
+            "a function's result anew for a second scan",
+        )
         self._used = True
         return self._segments(block_rows)
 
@@ -178,11 +178,11 @@ def table_of(columns: dict[str, Any], description: str) -> pa.Table:
     arrays = {str(name): arrow_array(values, str(name)) for name, values in columns.items()}
     first = next(iter(arrays))
     for name, array in arrays.items():
-        if len(array) != len(arrays[first]):
-            raise DataError(
-                f"column {name!r} has {len(array)} rows but column {first!r} has "
-                f"{len(arrays[first])}; all columns must be equally long"
-            )
+        refuse(
+            len(array) != len(arrays[first]),
+            f"column {name!r} has {len(array)} rows but column {first!r} has "
+            f"{len(arrays[first])}; all columns must be equally long",
+        )
     return pa.table(arrays)
 
 
@@ -192,8 +192,10 @@ def arrow_array(values: Any, name: str) -> pa.Array | pa.ChunkedArray:
         return values
     if isinstance(values, np.ndarray) and values.ndim != 1:
         raise DataError(f"column {name!r} has shape {values.shape}; a column has one dimension")
-    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise DataError(f"column {name!r} is {type(values).__name__}, not an array or list")
+    refuse(
+        isinstance(values, str | bytes) or not isinstance(values, Iterable),
+        f"column {name!r} is {type(values).__name__}, not an array or list",
+    )
     if type(getattr(values, "dtype", None)).__name__ == "SparseDtype":
         values = np.asarray(values)  # of pandas, which Arrow does not know
     try:
@@ -254,12 +256,16 @@ def to_array(name: str, values: Any) -> pa.Array:
         return to_array(name, pa.chunked_array(values))
     if hasattr(values, "__arrow_c_array__"):
         return pa.array(values)
-    if not isinstance(values, Iterable):
-        raise SchemaError(
-            f"{name!r} is {type(values).__name__}: give a column name, or one value per row"
-        )
-    if len(shape := getattr(values, "shape", (0,))) != 1:
-        raise SchemaError(f"{name!r} has shape {shape}: give one value per row")
+    refuse(
+        not isinstance(values, Iterable),
+        f"{name!r} is {type(values).__name__}: give a column name, or one value per row",
+        SchemaError,
+    )
+    refuse(
+        len(shape := getattr(values, "shape", (0,))) != 1,
+        f"{name!r} has shape {shape}: give one value per row",
+        SchemaError,
+    )
     if isinstance(values, np.ndarray):
         kind = np.float64 if values.dtype.char == "g" else values.dtype.newbyteorder("=")
         values = values.astype(kind, copy=False)  # extended precision, foreign byte order
@@ -279,20 +285,24 @@ class Joined(SourceView):
     in_memory = True
 
     def __init__(self, source: Source, columns: Mapping[str, pa.Array]) -> None:
-        if not source.in_memory or source.n_rows is None:
-            raise SchemaError(
-                f"{source.description} is read as a stream: name a column of it instead of "
-                "passing an array of labels or weights"
-            )
+        refuse(
+            not source.in_memory or source.n_rows is None,
+            f"{source.description} is read as a stream: name a column of it instead of "
+            "passing an array of labels or weights",
+            SchemaError,
+        )
         super().__init__(source)
         self.columns = dict(columns)
         for name, column in self.columns.items():
-            if len(column) != self.n_rows:
-                raise DataError(
-                    f"{name!r} has {len(column)} entries, but there are {self.n_rows} rows"
-                )
-            if name in self.schema.names:
-                raise SchemaError(f"there is a column {name!r} already; rename the array")
+            refuse(
+                len(column) != self.n_rows,
+                f"{name!r} has {len(column)} entries, but there are {self.n_rows} rows",
+            )
+            refuse(
+                name in self.schema.names,
+                f"there is a column {name!r} already; rename the array",
+                SchemaError,
+            )
             self.schema = self.schema.append(pa.field(name, column.type))
 
     def view(self, segment: Segment) -> Iterator[pa.RecordBatch]:
