@@ -402,10 +402,8 @@ def decide(
         len(labels) != probabilities.shape[1],
         f"{probabilities.shape[1]} columns of probabilities for {len(labels)} classes",
     )
-    if loss is None:
-        matrix, names = _loss(None, probabilities), labels
-    else:
-        matrix, names = loss_matrix(loss, labels)
+    plain = _loss(None, probabilities), labels
+    matrix, names = plain if loss is None else loss_matrix(loss, labels)
     cost = _cost(reject)
     index, expected = _decide(probabilities, matrix, cost)
     runner_up = _runner_up(probabilities, matrix, cost, index)

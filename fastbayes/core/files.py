@@ -45,6 +45,13 @@ ARROW_TYPES = {
 # lie that can be refused before anything is allocated.
 ZSTD_RATIO = 2**15
 
+UNREADABLE: dict[type[Exception], str] = {
+    FileNotFoundError: "no such file; check the name",
+    IsADirectoryError: "is a directory; name a file in it",
+    PermissionError: "no permission to read it; ask its owner",
+}
+# What reading a damaged file may raise, besides what Arrow and struct do.
+DAMAGE = (ValueError, TypeError, LookupError, ArithmeticError, MemoryError, RecursionError, OSError)
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -112,14 +119,14 @@ def read(
     """
     try:
         return _decode(_contents(path))
-    except MemoryLimitError as error:
-        raise MemoryLimitError(f"{os.fspath(path)}: {error}") from error
-    except FileFormatError as error:
-        raise FileFormatError(f"{os.fspath(path)}: {error}") from error
-    except (ValueError, TypeError, LookupError, ArithmeticError) as error:
-        raise _damaged(path, error) from error
-    except (pa.ArrowException, struct.error, MemoryError, RecursionError, OSError) as error:
-        raise _damaged(path, error) from error
+    except (MemoryLimitError, FileFormatError) as error:
+        raise type(error)(f"{os.fspath(path)}: {error}") from error
+    except (*DAMAGE, pa.ArrowException, struct.error) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise FileFormatError(
+            f"{os.fspath(path)}: damaged, or not a file of fastbayes ({reason}); take another "
+            "copy, or write it again"
+        ) from error
 
 
 @contextlib.contextmanager
@@ -290,14 +297,6 @@ def _digest(blob: bytes, place: bytes) -> bytes:
     return hashlib.sha256(blob.replace(place, bytes(len(place)))).hexdigest().encode()
 
 
-def _damaged(path: str | os.PathLike[str], error: BaseException) -> FileFormatError:
-    reason = (str(error).splitlines() or [type(error).__name__])[0]
-    return FileFormatError(
-        f"{os.fspath(path)}: damaged, or not a file of fastbayes ({reason}); take another copy, "
-        "or write it again"
-    )
-
-
 def _contents(path: str | os.PathLike[str]) -> bytes:
     """Return the bytes of a regular file."""
     try:
@@ -308,12 +307,8 @@ def _contents(path: str | os.PathLike[str]) -> bytes:
                 FileFormatError,
             )
             return file.read()
-    except FileNotFoundError:
-        raise FileFormatError("no such file; check the name") from None
-    except IsADirectoryError:
-        raise FileFormatError("is a directory; name a file in it") from None
-    except PermissionError:
-        raise FileFormatError("no permission to read it; ask its owner") from None
+    except tuple(UNREADABLE) as error:
+        raise FileFormatError(UNREADABLE[type(error)]) from None
 
 
 def _decode(blob: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any] | pa.Array]]:

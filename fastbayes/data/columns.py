@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.domains import cast_domain, common_type, value_type
 from fastbayes.core.errors import DataError, SchemaError
+from fastbayes.data.unify import is_number
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.codes import FEW_ENTRIES
 
@@ -370,29 +370,20 @@ def _prepare_integers(
     return Prepared(len(book), validity is not None, unseen, write)
 
 
-class ColumnTypes:
-    """The types of the data's columns, for a model that needs some of them."""
-
-    def __init__(self, columns: pa.Schema) -> None:
-        self.names = columns.names
-        self.times = Counter(self.names)
-        self.types = dict(zip(self.names, columns.types, strict=True))
-
-    def of(self, name: str) -> pa.DataType:
-        """Return the type of a column; SchemaError where it is not there, or more than once."""
-        if self.times[name] != 1:
-            how = "stands more than once" if self.times[name] else "is missing"
-            raise SchemaError(
-                f"column {name!r} {how}; the model needs it and the data have {self.names}"
-            )
-        return self.types[name]
+def needed_type(columns: pa.Schema, name: str) -> pa.DataType:
+    """Return the type of a column; SchemaError where it is not there, or more than once."""
+    found = columns.get_all_field_indices(name)
+    if len(found) != 1:
+        how = "stands more than once" if found else "is missing"
+        raise SchemaError(
+            f"column {name!r} {how}; the model needs it and the data have {columns.names}"
+        )
+    return columns.field(found[0]).type
 
 
 def check_number(name: str, kind: pa.DataType) -> None:
     """Raise SchemaError where a column does not hold numbers."""
-    t = pa.types
-    number = t.is_integer(kind) or t.is_floating(kind) or t.is_decimal(kind)
-    if not (number or t.is_boolean(kind) or t.is_null(kind)):
+    if not (is_number(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind)):
         value_type(name, kind)
         raise SchemaError(
             f"column {name!r} is {kind}, but numbers are needed there; cast it to a number"

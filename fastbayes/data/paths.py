@@ -240,16 +240,14 @@ def _with_format(file: DataFile) -> DataFile:
 def _sniff(file: DataFile, compression: str | None) -> tuple[str, str | None]:
     with file.filesystem.open_input_stream(file.path, compression=compression) as stream:
         start = stream.read(4096)
-    for magic, kind in _MAGIC.items():
-        if start.startswith(magic):
-            return kind, compression
-    if compression is None:
-        for magic, packed in _PACKED.items():
-            if start.startswith(magic):
-                return _sniff(file, packed)
-    if start.lstrip().startswith(b"{"):
-        return "json", compression
-    raise FileFormatError(
+    kind = next((kind for magic, kind in _MAGIC.items() if start.startswith(magic)), None)
+    packed = next((name for magic, name in _PACKED.items() if start.startswith(magic)), None)
+    if kind is None and packed is not None and compression is None:
+        return _sniff(file, packed)
+    refuse(
+        kind is None and not start.lstrip().startswith(b"{"),
         f"{file.origin}: not recognised as Parquet, Arrow IPC, ORC or JSON lines; text needs a "
-        "name that ends in .csv or .tsv"
+        "name that ends in .csv or .tsv",
+        FileFormatError,
     )
+    return kind or "json", compression

@@ -20,7 +20,6 @@ from fastbayes.data.unify import Projection, is_text, select, unify_types
 # worker busy and little is held. One number for all: floating-point sums are formed per segment,
 # so the same rows give the same bits however they arrive.
 SEGMENT_BLOCKS = 2
-STREAM_BLOCKS = SEGMENT_BLOCKS
 
 Read = Callable[[], Iterator[pa.RecordBatch]]
 # Takes note of what is wrong with a file, which is then left out.
@@ -295,8 +294,8 @@ def stream_segments(
     first, held = 0, []
     for batch in reblock(batches, block_rows):
         held.append(batch)
-        if len(held) == STREAM_BLOCKS:
+        if len(held) == SEGMENT_BLOCKS:
             yield first, held
-            first, held = first + STREAM_BLOCKS * block_rows, []
+            first, held = first + SEGMENT_BLOCKS * block_rows, []
     if held:
         yield first, held

@@ -13,12 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from fastbayes.core.domains import domain
-from fastbayes.core.errors import DataError, SchemaError
+from fastbayes.core.errors import DataError, SchemaError, refuse
 from fastbayes.core.schema import Schema
-from fastbayes.data.csv_reader import open_csv
-from fastbayes.data.filesource import FileSource
-from fastbayes.data.formats import dictionary_type, open_ipc, open_orc, open_parquet
-from fastbayes.data.json_reader import open_json
+from fastbayes.data.filesource import FileSource, open_all
+from fastbayes.data.formats import OrcReader, dictionary_type, open_ipc, open_parquet
 from fastbayes.data.memory import (
     ArraySource,
     CellTypeError,
@@ -29,6 +27,7 @@ from fastbayes.data.memory import (
 )
 from fastbayes.data.paths import find_files
 from fastbayes.data.segments import OnError, Segment, Source, first_line, reading
+from fastbayes.data.text import open_csv, open_json
 from fastbayes.data.unify import check_names, unknown_column
 
 __all__ = ["CellTypeError", "Segment", "Source", "open_source"]
@@ -38,7 +37,7 @@ _RECOMPUTED = {"duckdb", "_duckdb", "datafusion", "ibis"}
 _OPENERS: dict[str, Callable[..., Sequence[Any]]] = {
     "parquet": open_parquet,
     "ipc": open_ipc,
-    "orc": open_orc,
+    "orc": lambda files, on_error: open_all(files, OrcReader, on_error),
 }
 _ACCEPTED = (
     "a path, glob, directory or URI (or a list of paths), an Arrow table or stream, a pandas or "
@@ -92,8 +91,7 @@ def open_source(
     """
     options: dict[str, Any] = {"columns": columns, "null_values": null_values}
     module = type(source).__module__.partition(".")[0]
-    if isinstance(source, Source):
-        raise DataError("the source is open already; pass what it was opened from")
+    refuse(isinstance(source, Source), "the source is open already; pass what it was opened from")
     if isinstance(source, str | os.PathLike):
         return _open_files(source, source, options, filesystem, types, on_error)
     if isinstance(source, pa.Table | pa.RecordBatch):
@@ -118,10 +116,14 @@ def open_source(
         with reading(name):
             batch = pa.record_batch(source)
         return TableSource(_table(batch), description=name, native=source, **options)
-    if hasattr(source, "toarray") and hasattr(source, "nnz"):
-        raise DataError("a sparse matrix: sparse data are not supported here; use X.toarray()")
-    if isinstance(source, bytes | bytearray | memoryview):
-        raise DataError(f"{type(source).__name__} cannot be read; pass {_ACCEPTED}")
+    refuse(
+        hasattr(source, "toarray") and hasattr(source, "nnz"),
+        "a sparse matrix: sparse data are not supported here; use X.toarray()",
+    )
+    refuse(
+        isinstance(source, bytes | bytearray | memoryview),
+        f"{type(source).__name__} cannot be read; pass {_ACCEPTED}",
+    )
     if isinstance(source, Iterable) and not hasattr(source, "__array__"):
         return _open_iterable(source, options, filesystem, types, on_error)
     return _open_array(source, options)
@@ -244,8 +246,10 @@ def _open_iterable(
 
     def stream() -> Iterator[pa.RecordBatch]:
         for item in chain([first], iterator) if once else source:
-            if not isinstance(item, pa.RecordBatch | pa.Table):
-                raise DataError(f"{name}: found a {type(item).__name__} among them")
+            refuse(
+                not isinstance(item, pa.RecordBatch | pa.Table),
+                f"{name}: found a {type(item).__name__} among them",
+            )
             yield from _table(item).to_batches()
 
     opened = StreamSource(
@@ -259,8 +263,10 @@ def _open_iterable(
 
 def _open_array(source: Any, options: dict[str, Any]) -> Source:
     """Open numpy arrays, what turns into one, and lists of rows."""
-    if not hasattr(source, "__array__") and not isinstance(source, Sequence):
-        raise DataError(f"{type(source).__name__} cannot be read; pass {_ACCEPTED}")
+    refuse(
+        not hasattr(source, "__array__") and not isinstance(source, Sequence),
+        f"{type(source).__name__} cannot be read; pass {_ACCEPTED}",
+    )
     try:
         array = source if isinstance(source, np.ndarray) else np.asarray(source)
     except ValueError as error:
@@ -270,18 +276,20 @@ def _open_array(source: Any, options: dict[str, Any]) -> Source:
     if array.dtype.names is not None and array.ndim == 1:
         table = table_of({name: array[name] for name in array.dtype.names}, "structured array")
         return TableSource(table, description="structured array", native=source, **options)
-    if array.ndim != 2:
-        raise DataError(
-            f"Expected 2D array (n_rows, n_columns), got {array.ndim}D array of shape "
-            f"{array.shape} instead. Reshape your data: array.reshape(-1, 1) if it is one column, "
-            "array.reshape(1, -1) if it is one row"
-        )
-    if array.shape[1] == 0:
-        raise DataError(
-            f"Found array with 0 feature(s) (shape={array.shape}) while a minimum of 1 is required."
-        )
-    if array.dtype.kind == "c":
-        raise DataError("Complex data not supported; pass real and imaginary parts as two columns")
+    refuse(
+        array.ndim != 2,
+        f"Expected 2D array (n_rows, n_columns), got {array.ndim}D array of shape "
+        f"{array.shape} instead. Reshape your data: array.reshape(-1, 1) if it is one column, "
+        "array.reshape(1, -1) if it is one row",
+    )
+    refuse(
+        array.shape[1] == 0,
+        f"Found array with 0 feature(s) (shape={array.shape}) while a minimum of 1 is required.",
+    )
+    refuse(
+        array.dtype.kind == "c",
+        "Complex data not supported; pass real and imaginary parts as two columns",
+    )
     if array.dtype.kind in "fiub" and not isinstance(array, np.ma.MaskedArray):
         return ArraySource(array, columns=options["columns"])
     columns = {f"x{j}": arrow_array(array[:, j], f"x{j}") for j in range(array.shape[1])}
