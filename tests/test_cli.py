@@ -16,8 +16,8 @@ from commands import answer, fails, parquet, run, tennis
 
 import fastbayes as fb
 from fastbayes.cli import main
+from fastbayes.cli.options import n_bytes, names
 from fastbayes.cli.show import plain, size
-from fastbayes.cli.values import n_bytes, names
 
 
 @pytest.fixture

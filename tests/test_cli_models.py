@@ -23,9 +23,8 @@ from test_cli_stopping import on_terminal, shown
 import fastbayes as fb
 from fastbayes.cli import models, statistics
 from fastbayes.cli.models import fit
-from fastbayes.cli.options import takers
+from fastbayes.cli.options import method, super_parents, takers
 from fastbayes.cli.show import size
-from fastbayes.cli.values import method, super_parents
 from fastbayes.models.estimator.store import jsonable
 from fastbayes.models.registry import by_name
 
@@ -378,7 +377,7 @@ def test_count__leaves_damaged_files_out_of_both_scans(tmp_path: Path) -> None:
 def test_count__says_once_what_breaks_off_in_both_scans(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fastbayes.data.csv_reader.infer_bytes", lambda _: 4096)
+    monkeypatch.setattr("fastbayes.data.text.infer_bytes", lambda _: 4096)
     whole, text = trips().drop_columns("w"), io.BytesIO()
     pyarrow.csv.write_csv(whole, text)
     (tmp_path / "0.csv").write_bytes(text.getvalue())

@@ -18,9 +18,11 @@ from oracles import discretize as naive
 import fastbayes as fb
 from fastbayes.core.errors import DataError, MemoryLimitError, SchemaError
 from fastbayes.core.schema import Feature, Schema, from_header, to_header
-from fastbayes.data.apply import as_at_fit
 from fastbayes.data.discretize import (
+    FEW_ROWS,
     Method,
+    Profile,
+    ValueSketch,
     between,
     mdl_cuts,
     methods,
@@ -29,8 +31,7 @@ from fastbayes.data.discretize import (
 )
 from fastbayes.data.encode import Encoder, Place
 from fastbayes.data.segments import Segment
-from fastbayes.data.sketch import FEW_ROWS, Profile, ValueSketch
-from fastbayes.data.source import open_source
+from fastbayes.data.source import as_at_fit, open_source
 from fastbayes.kernels.shared.sketch import bytes_needed, split
 from fastbayes.models.estimator.sampling import drawn_values
 from fastbayes.scan import engine

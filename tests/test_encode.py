@@ -18,8 +18,8 @@ from making import cells, cells_of, known
 
 import fastbayes as fb
 from fastbayes.core.errors import DataError, SchemaError
+from fastbayes.data.columns import Codebook
 from fastbayes.data.encode import Encoder, Place
-from fastbayes.data.infer import Codebook
 
 HERE = Place("here.parquet", 1000)
 VALUES = ["q", None, "p", "é", "q", "", None, "p", "q", "r", "p", "q", None]

@@ -16,8 +16,7 @@ import pytest
 import fastbayes.generate as module
 from fastbayes.core.errors import DataError
 from fastbayes.generate import generate, presets, table
-from fastbayes.generate.sampler import CHUNK, Sampler
-from fastbayes.generate.tables import PRESETS, Categorical, Identifier, Number
+from fastbayes.generate.sampler import CHUNK, PRESETS, Categorical, Identifier, Number, Sampler
 
 
 def read(folder: Path) -> pa.Table:

@@ -19,7 +19,7 @@ from sklearn.naive_bayes import GaussianNB
 
 import fastbayes as fb
 from fastbayes.core.errors import DataError, FastBayesError, SchemaError
-from fastbayes.data.draws import Draw, Drawn
+from fastbayes.data.folds import Draw, Drawn
 from fastbayes.evaluation.curves.learning_curves import (
     Sample,
     SampledRows,

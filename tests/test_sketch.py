@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastbayes.data.sketch import FEW_ROWS, LIMIT, ValueSketch
+from fastbayes.data.discretize import FEW_ROWS, LIMIT, ValueSketch
 from fastbayes.kernels.shared.sketch import split
 
 pytestmark = pytest.mark.usefixtures("kernels")
@@ -150,7 +150,7 @@ def test_profile__classes_in_another_order():
 
 
 def test_profile__of_many_classes_has_larger_cells(monkeypatch):
-    monkeypatch.setattr("fastbayes.data.sketch.MOST_WEIGHTS", 1_000)
+    monkeypatch.setattr("fastbayes.data.discretize.MOST_WEIGHTS", 1_000)
     rng = np.random.default_rng(6)
     values, labels = rng.normal(size=500), rng.integers(0, 40, 500)
     least, greatest, weight = sketch_of(values, labels).profile(np.arange(40))

@@ -32,9 +32,9 @@ from hypothesis import strategies as st
 
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.data import text
-from fastbayes.data.rows import blocks, cut_rows
-from fastbayes.data.segments import SEGMENT_BLOCKS, STREAM_BLOCKS, reblock
+from fastbayes.data.segments import SEGMENT_BLOCKS, reblock
 from fastbayes.data.source import Source, open_source
+from fastbayes.data.text import blocks, cut_rows
 
 BLOCK = 3
 TABLE = pa.table(
@@ -483,7 +483,7 @@ def test_stream_is_pulled_as_segments_are_asked_for() -> None:
     assert pulled == 1  # the schema
     next(segments)
     next(segments)
-    assert pulled == 2 * STREAM_BLOCKS
+    assert pulled == 2 * SEGMENT_BLOCKS
     assert threads == {threading.get_ident()}
 
 

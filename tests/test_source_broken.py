@@ -24,7 +24,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fastbayes.core.errors import DataError, FileFormatError, SchemaError
-from fastbayes.data import rows as rows_module
 from fastbayes.data import text
 from fastbayes.data.segments import reading, sound
 from fastbayes.data.source import open_source
@@ -230,7 +229,7 @@ class TestCsv:
             read("t.csv")
 
     def test_a_row_without_end(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(rows_module, "LONGEST_ROW", 1000)
+        monkeypatch.setattr(text, "LONGEST_ROW", 1000)
         monkeypatch.setattr(text, "BLOCK_BYTES", 100)
         Path("t.csv").write_text('a,b\n1,2\n3,"' + "x" * 5000 + '"\n')
         with says(FileFormatError, "t.csv: a row of more than"):

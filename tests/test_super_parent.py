@@ -14,8 +14,8 @@ from comparing import close
 from refitting import TARGET, WEIGHT, counted, random_rows
 
 import fastbayes as fb
-from fastbayes.data.apply import open_for
 from fastbayes.data.encode import Encoder, Place
+from fastbayes.data.source import open_for
 from fastbayes.models.leave_one_out.loo import unfitted_loo_scorer
 
 pytestmark = pytest.mark.usefixtures("kernels")

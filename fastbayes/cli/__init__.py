@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 import fastbayes as fb
-from fastbayes.cli import comparing, models, network, statistics, tools
+from fastbayes.cli import models, network, statistics, tools
 from fastbayes.cli.show import remarks
 from fastbayes.cli.stopping import Stopped, stoppable
 from fastbayes.core.files import FULL
@@ -59,7 +59,6 @@ def main(verbose: bool, quiet: bool) -> None:
 
 for command in (
     *models.COMMANDS,
-    *comparing.COMMANDS,
     *statistics.COMMANDS,
     *network.COMMANDS,
     *tools.COMMANDS,

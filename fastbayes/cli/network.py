@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 
@@ -21,12 +21,14 @@ from fastbayes.cli.options import (
     WEIGHT,
     defaulted,
     listing,
+    method,
+    of_columns,
     output,
+    reader,
     together,
 )
 from fastbayes.cli.show import bar, fields, listed, say, show, table
-from fastbayes.cli.values import method, of_columns
-from fastbayes.core.errors import DataError
+from fastbayes.core.errors import refuse
 from fastbayes.core.files import check_target
 from fastbayes.networks.formats import format_of
 from fastbayes.networks.search.score import SCORES
@@ -47,24 +49,27 @@ def edges(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> list
     found = []
     for text in value:
         ends = [end.strip() for end in text.split("->")]
-        if len(ends) != 2 or not all(ends):
-            raise click.BadParameter(f"{text!r} is no edge; write PARENT->CHILD, in quotes")
+        refuse(
+            len(ends) != 2 or not all(ends),
+            f"{text!r} is no edge; write PARENT->CHILD, in quotes",
+            click.BadParameter,
+        )
         found.append((ends[0], ends[1]))
     return found
 
 
-def cuts(ctx: click.Context, parameter: click.Parameter, value: str | None) -> Any:
+@reader
+def cuts(value: str) -> Any:
     """Return how to cut columns where there is no class."""
-    if value is not None and value.partition(":")[0] == "mdl":
-        raise click.BadParameter("mdl needs a class; write quantile, width or quantile:20")
-    return method(ctx, parameter, value)
+    without_class = "mdl needs a class; write quantile, width or quantile:20"
+    refuse(value.partition(":")[0] == "mdl", without_class, click.BadParameter)
+    return method(None, None, value)
 
 
 def evidence(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
     """Refuse what is not NODE=STATE."""
     for text in value:
-        if "=" not in text:
-            raise click.BadParameter(f"{text!r}: write NODE=STATE")
+        refuse("=" not in text, f"{text!r}: write NODE=STATE", click.BadParameter)
     return value
 
 
@@ -88,17 +93,17 @@ def network_from(path: str) -> fb.BayesianNetwork:
     held = fb.load(path)
     if isinstance(held, fb.BayesianNetwork):
         return held
-    if not hasattr(held, "to_network"):
-        raise DataError(f"{path}: holds {type(held).__name__}, which is no network")
-    made: fb.BayesianNetwork = held.to_network()
-    return made
+    refuse(
+        not hasattr(held, "to_network"),
+        f"{path}: holds {type(held).__name__}, which is no network",
+    )
+    return cast(fb.BayesianNetwork, held.to_network())
 
 
 def node_of(network: fb.BayesianNetwork, text: str) -> Any:
     """Return the node of this name; names are text here, whatever they are in the network."""
     found: dict[str, Any] = {str(node): node for node in network.nodes}
-    if text not in found:
-        raise DataError(f"there is no node {text!r}; there are {listed([*found])}")
+    refuse(text not in found, f"there is no node {text!r}; there are {listed([*found])}")
     return found[text]
 
 
@@ -120,10 +125,11 @@ def observed(network: fb.BayesianNetwork, given: Sequence[str]) -> dict[Any, Any
         )
         node = node_of(network, name)
         states = _texts(network, node)
-        if wanted not in states:
-            raise DataError(f"node {name!r} has no state {wanted!r}; it has {listed([*states])}")
-        if node in found:
-            raise DataError(f"node {name!r} is observed twice")
+        refuse(
+            wanted not in states,
+            f"node {name!r} has no state {wanted!r}; it has {listed([*states])}",
+        )
+        refuse(node in found, f"node {name!r} is observed twice")
         found[node] = states[wanted]
     return found
 
@@ -420,8 +426,6 @@ def describe(held: fb.BayesianNetwork, as_json: bool) -> None:
 
 
 def _nodes(network: fb.BayesianNetwork) -> Iterator[str]:
-    if not network.nodes:
-        return
     told = any(network.parents.values())
     yield from table(
         [

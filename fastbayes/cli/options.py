@@ -1,8 +1,11 @@
-"""Options that several commands share, and those of models, which their declarations make."""
+"""Options: what their values mean, those that commands share, and those models declare."""
 
 from __future__ import annotations
 
+import csv
 import json
+import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -11,24 +14,137 @@ import click
 from click.core import ParameterSource
 
 import fastbayes as fb
-from fastbayes.cli.values import (
-    class_weight,
-    interactions,
-    kinds,
-    method,
-    n_bytes,
-    names,
-    pseudo_count,
-    share,
-    strength,
-    super_parents,
-)
-from fastbayes.core.errors import DataError
-from fastbayes.core.loss import loss_matrix
+from fastbayes.core.decisions import loss_matrix
+from fastbayes.core.errors import DataError, refuse
 from fastbayes.models.estimator.parameters import Parameter, is_number
 from fastbayes.models.registry import by_name, candidates
 from fastbayes.networks.search.score import SCORES
 from fastbayes.scan.density_spec import KINDS
+
+Reader = Callable[[Any, Any, str | None], Any]
+
+UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 2**10, "MI": 2**20, "GI": 2**30}
+
+
+def reader(read: Callable[[str], Any], *words: str) -> Reader:
+    """Return the callback of an option that reads its value, if it is given and none of `words`."""
+    return lambda _, __, value: value if value is None or value in words else read(value)
+
+
+@reader
+def names(value: str) -> list[str]:
+    """Return the texts between commas; one that holds a comma stands in double quotes."""
+    try:
+        row = next(csv.reader([value], skipinitialspace=True, strict=True), [])
+    except csv.Error as error:
+        raise click.BadParameter(f"{value!r}: {error}") from error
+    return [name.strip() for name in row if name.strip()]
+
+
+def number(says: str, good: Callable[[float], bool], *words: str) -> Reader:
+    """Return what reads a number, or one of some words; of another value an error `says` what."""
+
+    def read(value: str) -> float:
+        try:
+            found = float(value)
+        except ValueError:
+            found = math.nan
+        refuse(not good(found), f"{value!r} is {says}", click.BadParameter)
+        return found
+
+    return reader(read, *words)
+
+
+pseudo_count = number("neither a number >= 0 nor 'loo'", lambda x: 0 <= x < math.inf, "loo")
+share = number("neither a number from 0 to 1 nor 'auto'", lambda x: 0 <= x <= 1, "auto")
+strength = number("no number above 0", lambda x: x > 0)
+
+
+@reader
+def n_bytes(value: str) -> int:
+    """Return a size such as 500M or 2GiB in bytes."""
+    found = re.fullmatch(r"(\d+\.?\d*|\.\d+)\s*([KMG]I?|)B?", value.strip().upper())
+    if found is None:
+        raise click.BadParameter(f"{value!r} is no size; write for example 500M or 2GiB")
+    return int(float(found[1]) * UNITS[found[2]])
+
+
+@reader
+def method(value: str) -> Any:
+    """Return how to cut numeric columns: a word, a word and a number of bins, or a file's cuts."""
+    if value.endswith((".fb", ".fbs")):
+        held = fb.load(value)
+        schema = held.schema if isinstance(held, fb.Statistics) else held.schema_
+        cuts = {f.name: f.cuts.tolist() for f in schema.features if f.cuts is not None}
+        if not cuts:
+            raise DataError(f"{value}: holds no cut points; count it with --pairs")
+        return cuts
+    word, colon, bins = value.partition(":")
+    if not colon and word in ("mdl", "quantile", "width"):
+        return word
+    many = bins.isdecimal() and 2 <= int(bins) <= 1 << 16
+    if word not in ("quantile", "width") or not many:
+        raise click.BadParameter(
+            f"{value!r}: write mdl, quantile, width, quantile:20, or a .fb or .fbs file"
+        )
+    return word, int(bins)
+
+
+def of_columns(discretize: Any, columns: list[str] | None) -> Any:
+    """Return what a file says of the columns that are read."""
+    if columns is None or not isinstance(discretize, dict):
+        return discretize
+    return {name: cuts for name, cuts in discretize.items() if name in columns}
+
+
+def weights(says: str, *words: str) -> Reader:
+    """Return what reads the weights of A=2,B=1, or one of some words; without these, any word."""
+
+    def read(value: str) -> str | dict[str, float]:
+        if not words and "=" not in value:
+            return value
+        try:
+            return {name: float(weight) for name, weight in _by_name(value)}
+        except ValueError as error:
+            raise click.BadParameter(f"{value!r}: write {says}") from error
+
+    return reader(read, *words)
+
+
+super_parents = weights("a number after each =")
+class_weight = weights("balanced, or a number after each class as A=2,B=1", "balanced")
+
+
+@reader
+def kinds(value: str) -> str | dict[str, str]:
+    """Return the kind of density of all numeric columns, or those of A=kde,B=mdl."""
+    told = dict(_by_name(value)) if "=" in value else {"": value}
+    for name, kind in told.items():
+        where = f"{name}={kind}: " if name else ""
+        refuse(
+            kind not in KINDS,
+            f"{where}{kind!r} is none of {', '.join(KINDS)}",
+            click.BadParameter,
+        )
+    return told if "=" in value else value
+
+
+def _by_name(value: str) -> list[tuple[str, str]]:
+    """Return the names and what is said of each in A=2,B=1."""
+    pairs = (part.rpartition("=") for part in names(None, None, value))
+    return [(name.strip(), said.strip()) for name, _, said in pairs]
+
+
+@reader
+def interactions(value: str) -> list[tuple[str, str]]:
+    """Return the pairs of A:B,C:D."""
+    found = []
+    for part in names(None, None, value):
+        first, _, second = (end.strip() for end in part.partition(":"))
+        refuse(not (first and second), f"{part!r}: write two columns as A:B", click.BadParameter)
+        found.append((first, second))
+    return found
+
 
 Command = Callable[..., Any]
 
@@ -373,13 +489,11 @@ def _derived(parameter: Parameter) -> dict[str, Any]:
 def _choice(parameters: Sequence[Parameter]) -> dict[str, Any]:
     """Return the type of an option whose values are declared; "none" stands for None."""
     values = [*dict.fromkeys(value for one in parameters for value in one.choices)]
-    if None not in values:
-        return {"type": click.Choice(values)}
-    values.remove(None)
-    if parameters[0].default is None:
-        return {"type": click.Choice(values)}
+    words = [value for value in values if value is not None]
+    if words == values or parameters[0].default is None:
+        return {"type": click.Choice(words)}
     return {
-        "type": click.Choice([*values, "none"]),
+        "type": click.Choice([*words, "none"]),
         "callback": lambda _, __, value: None if value == "none" else value,
     }
 
@@ -387,11 +501,11 @@ def _choice(parameters: Sequence[Parameter]) -> dict[str, Any]:
 def model_from(path: str) -> Any:
     """Return the model in a file."""
     held = fb.load(path)
-    if isinstance(held, fb.Statistics):
-        raise DataError(
-            f"{path}: holds statistics, not a model; make one: fastbayes fit --statistics {path} "
-            "-o model.fb"
-        )
+    refuse(
+        isinstance(held, fb.Statistics),
+        f"{path}: holds statistics, not a model; make one: fastbayes fit --statistics {path} "
+        "-o model.fb",
+    )
     return held
 
 

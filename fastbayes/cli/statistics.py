@@ -19,6 +19,7 @@ from fastbayes.cli.options import (
     NUMERIC,
     READING,
     THREADS,
+    of_columns,
     statistics_from,
 )
 from fastbayes.cli.show import (
@@ -34,7 +35,6 @@ from fastbayes.cli.show import (
     table,
     text,
 )
-from fastbayes.cli.values import of_columns
 from fastbayes.core.domains import default_kind
 from fastbayes.core.errors import SchemaError
 from fastbayes.core.files import check_target
@@ -359,9 +359,8 @@ def _pair_fields(pairs: dict[str, Any] | None, least: str) -> dict[str, Any]:
 
 
 def _needs(column: dict[str, Any]) -> str:
-    if "why" in column:
-        return str(column["why"])
-    return size(column["bytes"]) if "bytes" in column else ""
+    needed = size(column["bytes"]) if "bytes" in column else ""
+    return str(column.get("why", needed))
 
 
 COMMANDS = (count, merge, inspect)

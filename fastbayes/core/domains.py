@@ -10,11 +10,27 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.types as t
 from numpy.typing import NDArray
 
 from fastbayes.core.errors import SchemaError
 
 Kind = Literal["categorical", "numeric"]
+
+# The type of categorical values, by what their column is stored as; the first that fits.
+CANONICAL = {
+    pa.string(): (t.is_string, t.is_large_string, t.is_string_view),
+    pa.bool_(): (t.is_boolean,),
+    pa.null(): (t.is_null,),
+    pa.uint64(): (t.is_uint64,),
+    pa.int64(): (t.is_integer,),
+    pa.float64(): (t.is_floating, t.is_decimal),
+}
+REMEDIES = {
+    t.is_temporal: "cast it to a number, or extract hour, weekday or month as a column of its own",
+    t.is_run_end_encoded: "decode it with pyarrow.compute.run_end_decode",
+    t.is_nested: "flatten it into one column per part",
+}
 
 
 def same_values(a: pa.Array | None, b: pa.Array | None) -> bool:
@@ -122,37 +138,21 @@ def value_type(name: str, kind: pa.DataType) -> pa.DataType:
     SchemaError
         For temporal, nested and binary types, naming the column and the remedy.
     """
-    t = pa.types
     if t.is_dictionary(kind):
         return value_type(name, kind.value_type)
-    if t.is_string(kind) or t.is_large_string(kind) or t.is_string_view(kind):
-        return pa.string()
-    if t.is_boolean(kind) or t.is_null(kind):
-        return kind
-    if t.is_uint64(kind):
-        return pa.uint64()
-    if t.is_integer(kind):
-        return pa.int64()
-    if t.is_floating(kind) or t.is_decimal(kind):
-        return pa.float64()
-    if t.is_temporal(kind):
-        remedy = "cast it to a number, or extract hour, weekday or month as a column of its own"
-    elif t.is_run_end_encoded(kind):
-        remedy = "decode it with pyarrow.compute.run_end_decode"
-    elif t.is_nested(kind):
-        remedy = "flatten it into one column per part"
-    else:
-        remedy = "cast it to string or to a number"
+    for canonical, tests in CANONICAL.items():
+        if any(test(kind) for test in tests):
+            return canonical
+    otherwise = "cast it to string or to a number"
+    remedy = next((remedy for test, remedy in REMEDIES.items() if test(kind)), otherwise)
     raise SchemaError(f"column {name!r} has type {kind}, which cannot be a feature: {remedy}")
 
 
 def default_kind(name: str, kind: pa.DataType) -> Kind:
     """Return how a column of this Arrow type enters a model unless the user says otherwise."""
-    canonical = value_type(name, kind)
-    t = pa.types
-    if t.is_dictionary(kind) or t.is_string(canonical) or t.is_boolean(canonical):
-        return "categorical"
-    return "categorical" if t.is_null(canonical) else "numeric"
+    categories = pa.string(), pa.bool_(), pa.null()
+    few = value_type(name, kind) in categories or t.is_dictionary(kind)
+    return "categorical" if few else "numeric"
 
 
 def checked_cuts(name: str, cuts: Any) -> NDArray[np.float64]:

@@ -33,6 +33,12 @@ class FastBayesWarning(UserWarning):
     """Something was done that the caller may not expect; said once."""
 
 
+def refuse(wrong: object, message: str, error: type[Exception] = DataError) -> None:
+    """Raise an error with this message if something is wrong."""
+    if wrong:
+        raise error(message)
+
+
 def not_fitted(name: str, *, statistics: bool = True) -> Exception:
     """Return the error of an unfitted model, scikit-learn's own class where it is loaded.
 

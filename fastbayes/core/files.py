@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fastbayes.core.errors import DataError, FileFormatError, MemoryLimitError
+from fastbayes.core.errors import DataError, FileFormatError, MemoryLimitError, refuse
 
 FORMAT = "fastbayes"
 VERSION = 1
@@ -45,6 +45,13 @@ ARROW_TYPES = {
 # lie that can be refused before anything is allocated.
 ZSTD_RATIO = 2**15
 
+UNREADABLE: dict[type[Exception], str] = {
+    FileNotFoundError: "no such file; check the name",
+    IsADirectoryError: "is a directory; name a file in it",
+    PermissionError: "no permission to read it; ask its owner",
+}
+# What reading a damaged file may raise, besides what Arrow and struct do.
+DAMAGE = (ValueError, TypeError, LookupError, ArithmeticError, MemoryError, RecursionError, OSError)
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -112,14 +119,14 @@ def read(
     """
     try:
         return _decode(_contents(path))
-    except MemoryLimitError as error:
-        raise MemoryLimitError(f"{os.fspath(path)}: {error}") from error
-    except FileFormatError as error:
-        raise FileFormatError(f"{os.fspath(path)}: {error}") from error
-    except (ValueError, TypeError, LookupError, ArithmeticError) as error:
-        raise _damaged(path, error) from error
-    except (pa.ArrowException, struct.error, MemoryError, RecursionError, OSError) as error:
-        raise _damaged(path, error) from error
+    except (MemoryLimitError, FileFormatError) as error:
+        raise type(error)(f"{os.fspath(path)}: {error}") from error
+    except (*DAMAGE, pa.ArrowException, struct.error) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise FileFormatError(
+            f"{os.fspath(path)}: damaged, or not a file of fastbayes ({reason}); take another "
+            "copy, or write it again"
+        ) from error
 
 
 @contextlib.contextmanager
@@ -189,16 +196,21 @@ def check_target(path: str | os.PathLike[str], *, force: bool = False) -> None:
 def _check_target(path: str | os.PathLike[str], target: Path, force: bool) -> None:
     """Raise unless the target may be made."""
     name = os.fspath(path)
-    if target.is_dir():
-        raise DataError(f"{name} is a directory: name a file in it")
-    if target.exists() and not target.is_file():
-        raise DataError(f"{name} is not a regular file: name another one")
-    if target.exists() and not force:
-        raise DataError(f"{name} exists: name another file, or overwrite it (force=True, --force)")
-    if not target.parent.is_dir():
-        raise DataError(f"{name}: there is no directory {target.parent}: make it first")
-    if not os.access(target.parent, os.W_OK | os.X_OK):
-        raise DataError(f"{name}: no permission to write in {target.parent}")
+    refuse(target.is_dir(), f"{name} is a directory: name a file in it")
+    refuse(
+        target.exists() and not target.is_file(), f"{name} is not a regular file: name another one"
+    )
+    refuse(
+        target.exists() and not force,
+        f"{name} exists: name another file, or overwrite it (force=True, --force)",
+    )
+    refuse(
+        not target.parent.is_dir(), f"{name}: there is no directory {target.parent}: make it first"
+    )
+    refuse(
+        not os.access(target.parent, os.W_OK | os.X_OK),
+        f"{name}: no permission to write in {target.parent}",
+    )
 
 
 def _sync_directory(directory: Path) -> None:
@@ -215,8 +227,11 @@ def _check_json(value: Any, where: str) -> None:
     """Raise unless JSON gives this value back as it is."""
     if isinstance(value, dict):
         for key, item in value.items():
-            if not isinstance(key, str):
-                raise TypeError(f"{where} has the key {key!r}: a file's header takes text only")
+            refuse(
+                not isinstance(key, str),
+                f"{where} has the key {key!r}: a file's header takes text only",
+                TypeError,
+            )
             _check_json(item, f"{where}[{key!r}]")
     elif isinstance(value, list):
         for position, item in enumerate(value):
@@ -236,15 +251,21 @@ def _encode(
     fields, columns = [], []
     for name, array in arrays.items():
         if isinstance(array, np.ndarray):
-            if array.dtype.name not in DTYPES:
-                raise TypeError(f"array {name!r}: a file cannot hold dtype {array.dtype}")
+            refuse(
+                array.dtype.name not in DTYPES,
+                f"array {name!r}: a file cannot hold dtype {array.dtype}",
+                TypeError,
+            )
             native = array.astype(array.dtype.newbyteorder("="), copy=False)
             values = pa.array(native.ravel())
             metadata = {"shape": json.dumps(array.shape), "dtype": array.dtype.name}
         else:
             values = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
-            if values.type not in ARROW_TYPES:
-                raise TypeError(f"array {name!r}: a file cannot hold Arrow type {values.type}")
+            refuse(
+                values.type not in ARROW_TYPES,
+                f"array {name!r}: a file cannot hold Arrow type {values.type}",
+                TypeError,
+            )
             metadata = {"shape": json.dumps([len(values)]), "dtype": "arrow"}
         offsets = pa.array([0, len(values)], pa.int64())
         column = pa.LargeListArray.from_arrays(offsets, values)
@@ -276,27 +297,18 @@ def _digest(blob: bytes, place: bytes) -> bytes:
     return hashlib.sha256(blob.replace(place, bytes(len(place)))).hexdigest().encode()
 
 
-def _damaged(path: str | os.PathLike[str], error: BaseException) -> FileFormatError:
-    reason = (str(error).splitlines() or [type(error).__name__])[0]
-    return FileFormatError(
-        f"{os.fspath(path)}: damaged, or not a file of fastbayes ({reason}); take another copy, "
-        "or write it again"
-    )
-
-
 def _contents(path: str | os.PathLike[str]) -> bytes:
     """Return the bytes of a regular file."""
     try:
         with open(path, "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise FileFormatError("not a regular file; name a file that fastbayes wrote")
+            refuse(
+                not stat.S_ISREG(os.fstat(file.fileno()).st_mode),
+                "not a regular file; name a file that fastbayes wrote",
+                FileFormatError,
+            )
             return file.read()
-    except FileNotFoundError:
-        raise FileFormatError("no such file; check the name") from None
-    except IsADirectoryError:
-        raise FileFormatError("is a directory; name a file in it") from None
-    except PermissionError:
-        raise FileFormatError("no permission to read it; ask its owner") from None
+    except tuple(UNREADABLE) as error:
+        raise FileFormatError(UNREADABLE[type(error)]) from None
 
 
 def _decode(blob: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any] | pa.Array]]:
@@ -305,24 +317,30 @@ def _decode(blob: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]
     The messages are read one by one, not by the file's footer, so that the sizes that are checked
     are the sizes that are used.
     """
-    if not (len(blob) > 16 and blob.startswith(MAGIC + b"\0\0") and blob.endswith(MAGIC)):
-        raise FileFormatError(
-            "not a model or statistics file of fastbayes, or cut short; name a file that "
-            "fastbayes wrote"
-        )
+    refuse(
+        not (len(blob) > 16 and blob.startswith(MAGIC + b"\0\0") and blob.endswith(MAGIC)),
+        "not a model or statistics file of fastbayes, or cut short; name a file that "
+        "fastbayes wrote",
+        FileFormatError,
+    )
     messages = pa.ipc.MessageReader.open_stream(pa.BufferReader(blob).read_buffer()[8:])
     schema = pa.ipc.read_schema(messages.read_next_message())
     header = _read_header(schema, blob)
-    if len(set(schema.names)) != len(schema.names):
-        raise FileFormatError("an array occurs twice; write it again")
+    refuse(
+        len(set(schema.names)) != len(schema.names),
+        "an array occurs twice; write it again",
+        FileFormatError,
+    )
     message = messages.read_next_message()
-    if message.type != "record batch":
-        raise ValueError(f"a {message.type} instead of a record batch")
+    refuse(
+        message.type != "record batch", f"a {message.type} instead of a record batch", ValueError
+    )
     _check_sizes(message)
     batch = pa.ipc.read_record_batch(message, schema)
     batch.validate(full=True)
-    if schema.names and batch.num_rows != 1:
-        raise ValueError(f"{batch.num_rows} rows instead of one")
+    refuse(
+        schema.names and batch.num_rows != 1, f"{batch.num_rows} rows instead of one", ValueError
+    )
     columns = zip(schema, batch.columns, strict=True)
     return header, {field.name: _read_array(field, column) for field, column in columns}
 
@@ -330,26 +348,30 @@ def _decode(blob: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]
 def _read_header(schema: pa.Schema, blob: bytes) -> dict[str, Any]:
     """Return the header, once format, version and digest are right."""
     metadata = schema.metadata or {}
-    if HEADER_KEY not in metadata:
-        raise FileFormatError(
-            "an Arrow file, but not one that fastbayes wrote; to use it as data, name it as data"
-        )
+    refuse(
+        HEADER_KEY not in metadata,
+        "an Arrow file, but not one that fastbayes wrote; to use it as data, name it as data",
+        FileFormatError,
+    )
     content = json.loads(metadata[HEADER_KEY])
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise ValueError("no header")
+    refuse(
+        not isinstance(content, dict) or content.get("format") != FORMAT, "no header", ValueError
+    )
     version = content["version"]
-    if type(version) is not int or version < 1:
-        raise ValueError(f"version {version!r}")
-    if version > VERSION:
-        raise FileFormatError(
-            f"file format {version}, this fastbayes reads formats up to {VERSION}; upgrade "
-            f"fastbayes (the file was written by {str(content.get('written_by'))[:40]})"
-        )
+    refuse(type(version) is not int or version < 1, f"version {version!r}", ValueError)
+    refuse(
+        version > VERSION,
+        f"file format {version}, this fastbayes reads formats up to {VERSION}; upgrade "
+        f"fastbayes (the file was written by {str(content.get('written_by'))[:40]})",
+        FileFormatError,
+    )
     digest = metadata[DIGEST_KEY]
-    if len(digest) != 64 or _digest(blob, digest) != digest:
-        raise ValueError("its SHA-256 does not match")
-    if not isinstance(content["header"], dict):
-        raise ValueError("no header")
+    refuse(
+        len(digest) != 64 or _digest(blob, digest) != digest,
+        "its SHA-256 does not match",
+        ValueError,
+    )
+    refuse(not isinstance(content["header"], dict), "no header", ValueError)
     return content["header"]
 
 
@@ -361,14 +383,18 @@ def _check_sizes(message: pa.Message) -> None:
         if length:
             (size,) = struct.unpack_from("<q", body, offset)
             size = length - 8 if size == -1 else size  # -1: stored as it is
-            if not 0 <= size <= ZSTD_RATIO * length:
-                raise ValueError(f"{length} bytes that claim to hold {size}")
+            refuse(
+                not 0 <= size <= ZSTD_RATIO * length,
+                f"{length} bytes that claim to hold {size}",
+                ValueError,
+            )
             total += size
-    if total > _physical_memory():
-        raise MemoryLimitError(
-            f"holds {total / 1e9:.1f} GB, this machine has {_physical_memory() / 1e9:.1f} GB; "
-            "open it on a larger one"
-        )
+    refuse(
+        total > _physical_memory(),
+        f"holds {total / 1e9:.1f} GB, this machine has {_physical_memory() / 1e9:.1f} GB; "
+        "open it on a larger one",
+        MemoryLimitError,
+    )
 
 
 def _buffers(metadata: bytes) -> Iterator[tuple[int, int]]:
@@ -378,8 +404,7 @@ def _buffers(metadata: bytes) -> Iterator[tuple[int, int]]:
     (format/Message.fbs of the Arrow specification).
     """
     batch = _follow(metadata, _member(metadata, _follow(metadata, 0), 2))
-    if not _member(metadata, batch, 3):
-        raise ValueError("a batch without compression")
+    refuse(not _member(metadata, batch, 3), "a batch without compression", ValueError)
     vector = _follow(metadata, _member(metadata, batch, 2))
     (count,) = struct.unpack_from("<I", metadata, vector)
     yield from struct.iter_unpack("<qq", metadata[vector + 4 : vector + 4 + 16 * count])
@@ -409,17 +434,28 @@ def _read_array(field: pa.Field, column: pa.Array) -> np.ndarray[Any, Any] | pa.
     """Return one array, once its metadata agree with what the column holds."""
     metadata = field.metadata or {}
     shape, dtype = json.loads(metadata[b"shape"]), metadata[b"dtype"].decode()
-    if not pa.types.is_large_list(column.type) or column.null_count:
-        raise ValueError(f"array {field.name!r} is no list")
+    refuse(
+        not pa.types.is_large_list(column.type) or column.null_count,
+        f"array {field.name!r} is no list",
+        ValueError,
+    )
     values = column.flatten()
-    if not isinstance(shape, list) or math.prod(shape) != len(values):
-        raise ValueError(f"array {field.name!r} of shape {shape} has {len(values)} values")
+    refuse(
+        not isinstance(shape, list) or math.prod(shape) != len(values),
+        f"array {field.name!r} of shape {shape} has {len(values)} values",
+        ValueError,
+    )
     if dtype == "arrow":
-        if values.type not in ARROW_TYPES or len(shape) != 1:
-            raise ValueError(f"array {field.name!r} is of Arrow type {values.type}")
+        refuse(
+            values.type not in ARROW_TYPES or len(shape) != 1,
+            f"array {field.name!r} is of Arrow type {values.type}",
+            ValueError,
+        )
         return values
-    if dtype not in DTYPES or values.type != pa.from_numpy_dtype(DTYPES[dtype]):
-        raise ValueError(f"array {field.name!r} is {dtype} in name, {values.type} in fact")
-    if values.null_count:
-        raise ValueError(f"array {field.name!r} has nulls")
+    refuse(
+        dtype not in DTYPES or values.type != pa.from_numpy_dtype(DTYPES[dtype]),
+        f"array {field.name!r} is {dtype} in name, {values.type} in fact",
+        ValueError,
+    )
+    refuse(values.null_count, f"array {field.name!r} has nulls", ValueError)
     return values.to_numpy(zero_copy_only=False).reshape(shape).copy()

@@ -25,7 +25,7 @@ from fastbayes.core.domains import (
     sorted_domain,
     value_type,
 )
-from fastbayes.core.errors import SchemaError
+from fastbayes.core.errors import SchemaError, refuse
 
 
 class Shape(NamedTuple):
@@ -214,15 +214,17 @@ class Schema:
             When targets, columns, kinds, cut points, options or types differ, or a value of one
             lies outside the declared domain of the other; the message names the column.
         """
-        if self.target != other.target:
-            raise SchemaError(
-                f"targets differ: {self.target!r} and {other.target!r}; count both with one target"
-            )
-        if self.missing != other.missing or self.null_values != other.null_values:
-            raise SchemaError(
-                f"options differ: missing={self.missing!r}, null_values={self.null_values!r} and "
-                f"missing={other.missing!r}, null_values={other.null_values!r}"
-            )
+        refuse(
+            self.target != other.target,
+            f"targets differ: {self.target!r} and {other.target!r}; count both with one target",
+            SchemaError,
+        )
+        refuse(
+            self.missing != other.missing or self.null_values != other.null_values,
+            f"options differ: missing={self.missing!r}, null_values={self.null_values!r} and "
+            f"missing={other.missing!r}, null_values={other.null_values!r}",
+            SchemaError,
+        )
         theirs = {f.name: f for f in other.features}
         for name in sorted(set(self.names) ^ set(theirs)):
             raise SchemaError(
@@ -238,11 +240,12 @@ class Schema:
                 features.append(mine)
                 continue
             _check_cuts(mine, their)
-            if mine.kind != their.kind:
-                raise SchemaError(
-                    f"column {mine.name!r} is {mine.kind} in one and {their.kind} in the other; "
-                    "name it in `categorical` for both"
-                )
+            refuse(
+                mine.kind != their.kind,
+                f"column {mine.name!r} is {mine.kind} in one and {their.kind} in the other; "
+                "name it in `categorical` for both",
+                SchemaError,
+            )
             if mine.values is not None and their.values is not None:
                 values, declared = _union(
                     mine.name, (mine.values, mine.declared), (their.values, their.declared)
@@ -288,11 +291,12 @@ class Schema:
 
 
 def _check_cuts(mine: Feature, their: Feature) -> None:
-    if not same_cuts(mine.cuts, their.cuts):
-        raise SchemaError(
-            f"column {mine.name!r} is {described(mine.cuts)} in one and {described(their.cuts)} in "
-            "the other; count both with one schema, or with the same cut points in `discretize`"
-        )
+    refuse(
+        not same_cuts(mine.cuts, their.cuts),
+        f"column {mine.name!r} is {described(mine.cuts)} in one and {described(their.cuts)} in "
+        "the other; count both with one schema, or with the same cut points in `discretize`",
+        SchemaError,
+    )
 
 
 def _kept(feature: Feature, marked: NDArray[np.bool_]) -> Feature:
@@ -375,10 +379,12 @@ def from_header(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Schema:
     target, missing = header["target"], header["missing"]
     nulls = tuple(header["null_values"])
     names = [f.name for f in features] + ([] if target is None else [target])
-    if not all(isinstance(n, str) for n in (*names, *nulls)) or len({*names}) < len(names):
-        raise ValueError(f"the columns {names} are no distinct names")
-    if missing not in ("marginalize", "category"):
-        raise ValueError(f"missing is {missing!r}")
+    refuse(
+        not all(isinstance(n, str) for n in (*names, *nulls)) or len({*names}) < len(names),
+        f"the columns {names} are no distinct names",
+        ValueError,
+    )
+    refuse(missing not in ("marginalize", "category"), f"missing is {missing!r}", ValueError)
     if target is not None:
         _checked("class", arrays["classes"])
     elif not pa.types.is_null(arrays["classes"].type) or len(arrays["classes"]) > 1:
@@ -390,14 +396,20 @@ def from_header(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Schema:
 def _binned(feature: Feature, cuts: pa.Array) -> Feature:
     """Return a feature of a file with its cut points, if its values are the bins."""
     binned = Feature.binned(feature.name, cuts.to_numpy(zero_copy_only=False))
-    if cuts.type != pa.float64() or replace(binned, cuts=None) != feature:
-        raise ValueError(f"column {feature.name!r}: its values are not the bins of its cut points")
+    refuse(
+        cuts.type != pa.float64() or replace(binned, cuts=None) != feature,
+        f"column {feature.name!r}: its values are not the bins of its cut points",
+        ValueError,
+    )
     return binned
 
 
 def _checked(name: str, values: pa.Array) -> pa.Array:
-    if not values.equals(sorted_domain(values)) or value_type(name, values.type) != values.type:
-        raise ValueError(f"column {name!r}: its domain is not sorted or holds a value twice")
+    refuse(
+        not values.equals(sorted_domain(values)) or value_type(name, values.type) != values.type,
+        f"column {name!r}: its domain is not sorted or holds a value twice",
+        ValueError,
+    )
     return values
 
 
@@ -416,8 +428,11 @@ def chosen(names: Sequence[str], picks: Iterable[str | int] | str | int | None) 
     result = set()
     for pick in picks:
         if isinstance(pick, (int, np.integer)) and not isinstance(pick, bool):
-            if not -len(names) <= pick < len(names):
-                raise SchemaError(f"categorical: no column {pick}; there are {len(names)} features")
+            refuse(
+                not -len(names) <= pick < len(names),
+                f"categorical: no column {pick}; there are {len(names)} features",
+                SchemaError,
+            )
             result.add(names[int(pick)])
         elif pick in names:
             result.add(str(pick))

@@ -18,15 +18,18 @@ from fastbayes.core.domains import default_kind, domain, sorted_domain
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.schema import Feature, Schema, chosen
 from fastbayes.data.columns import (
-    ColumnTypes,
+    BinBook,
+    Codebook,
     Prepared,
     check_number,
+    closed_book,
     floats,
+    needed_type,
+    open_book,
     prepare,
     prepare_bins,
     write_plain,
 )
-from fastbayes.data.infer import BinBook, Codebook, closed_book, open_book
 from fastbayes.data.segments import Place as Place
 from fastbayes.kernels import dispatch
 
@@ -176,10 +179,9 @@ class Encoder:
         """
         if unseen not in ("ignore", "smooth", "error"):
             raise ValueError(f"unseen={unseen!r}: use 'ignore', 'smooth' or 'error'")
-        kinds = ColumnTypes(columns)
         features: list[tuple[Feature, Book | None]] = []
         for feature in schema.features:
-            kind = kinds.of(feature.name)
+            kind = needed_type(columns, feature.name)
             if feature.cuts is not None or feature.values is None:
                 check_number(feature.name, kind)
                 features.append(_binned(feature))
@@ -189,29 +191,28 @@ class Encoder:
                 )
         classes = None
         if target is not None:
-            classes = closed_book(target, kinds.of(target), schema.classes, schema.null_values)
+            classes = closed_book(
+                target, needed_type(columns, target), schema.classes, schema.null_values
+            )
         return cls(features, classes, template=schema, weight=weight, applying=True, unseen=unseen)
 
     def know(self, schema: Schema) -> None:
         """Take the values of an earlier scan into the open codebooks."""
-        for book, feature in zip(self.books, schema.categorical, strict=True):
-            if isinstance(book, BinBook):
-                continue
-            assert feature.values is not None
-            book.widen(feature.values.type)
-            book.encode(feature.values.to_pylist())
-        if self.target is not None:
-            self.target.widen(schema.classes.type)
-            self.target.encode(schema.classes.to_pylist())
+        domains = [*(feature.values for feature in schema.categorical), schema.classes]
+        for book, values in zip([*self.books, self.target], domains, strict=True):
+            if isinstance(book, Codebook) and values is not None:
+                book.widen(values.type)
+                book.encode(values.to_pylist())
 
     def schema(self) -> Schema:
         """Return the schema as known by now; domains are in order of appearance, not sorted."""
-        features = []
-        for feature, book in self.features:
-            features.append(feature if book is None else replace(feature, values=book.values()))
+        features = tuple(
+            feature if book is None else replace(feature, values=book.values())
+            for feature, book in self.features
+        )
         none = pa.array([None], pa.null())
         classes = none if self.target is None else self.target.values()
-        return replace(self.template, features=tuple(features), classes=classes)
+        return replace(self.template, features=features, classes=classes)
 
     def sorted_schema(self, schema: Schema) -> Schema:
         """Return a schema with every domain in ascending order."""

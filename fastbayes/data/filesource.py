@@ -24,7 +24,7 @@ from fastbayes.data.segments import (
     reading,
     reblock,
 )
-from fastbayes.data.unify import Projection, check_names, select, unify_schemas
+from fastbayes.data.unify import check_names, select, unify_schemas
 
 # From this many files on, footers are read by several threads (latency, above all remote).
 MANY_FILES = 16
@@ -69,16 +69,13 @@ class FileSource(Source):
         native: Any,
         on_error: OnError | None = None,
     ) -> None:
-        self.description = description
-        self.native = native
         self._readers = readers
         self._on_error = on_error
+        super().__init__(self._unified(columns), None, null_values, description, native)
         self.available = _with_partitions(readers[0]).names
         self.versions = [(r.file.origin, r.file.size, r.file.modified) for r in readers]
-        self.schema = self._unified(columns)
-        known = [reader.n_rows for reader in readers]
-        self.n_rows = None if None in known else sum(n for n in known if n is not None)
-        self._projection = Projection(self.schema, null_values)
+        known = [reader.n_rows for reader in readers if reader.n_rows is not None]
+        self.n_rows = sum(known) if len(known) == len(readers) else None
 
     def _unified(self, columns: Sequence[str] | None) -> pa.Schema:
         first = self._readers[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -13,9 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.data.encode import Encoder, filtered
-from fastbayes.data.segments import Segment, Source, SourceView
+from fastbayes.data.segments import Segment, Source, SourceView, join, reblock
 
 Codes = NDArray[np.int64]
 
@@ -106,6 +107,8 @@ def scrambled(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
 class WithoutFold(SourceView):
     """A source without the rows of one fold."""
 
+    whole = False
+
     def __init__(self, source: Source, folds: Folds, fold: int) -> None:
         super().__init__(source)  # of more rows than there are: `n_rows` tells how big it is
         self.folds, self.fold = folds, fold
@@ -116,15 +119,174 @@ class WithoutFold(SourceView):
             columns = [*columns, self.folds.column]
         return WithoutFold(self.source.only(columns), self.folds, self.fold)
 
-    def segments(self, block_rows: int) -> Iterator[Segment]:
-        """Return the segments of the source without the fold's rows."""
-        for segment in self.source.segments(block_rows):
-            yield replace(segment, read=partial(self._read, segment), n_rows=None)
-
-    def _read(self, segment: Segment) -> Iterator[pa.RecordBatch]:
+    def view(self, segment: Segment) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a segment that are not of the fold."""
         done = 0
         for rows in segment.batches():
             kept = self.folds.of(segment, done, rows) != self.fold
             done += rows.num_rows
             if kept.any():
                 yield filtered(rows, kept)
+
+
+# Rounds of a Feistel network: four make it look random (Luby, Rackoff 1988), of few bits too.
+ROUNDS = 8
+
+
+class Draw:
+    """A random order of rows, in which the place of a row is computed from its number.
+
+    A permutation of the numbers of as many bits, by a Feistel network whose halves may differ by a
+    bit; a number that leads out of the range is led on until it comes back (cycle walking: Black,
+    Rogaway 2002). Nothing is held, whatever the number of rows.
+
+    Examples
+    --------
+    >>> Draw(6, seed=0, repeat=1).places(np.arange(6))
+    array([4, 3, 2, 1, 5, 0])
+    """
+
+    def __init__(self, n_rows: int, seed: int, repeat: int) -> None:
+        self.n_rows = n_rows
+        bits = max(2, (max(n_rows, 1) - 1).bit_length())
+        self._low, self._high = np.uint64(bits // 2), np.uint64(bits - bits // 2)
+        start = np.array([seed % (1 << 64), repeat % (1 << 64)], np.uint64)
+        key = scrambled(start)[0] ^ scrambled(scrambled(start))[1]
+        self._keys = scrambled(np.arange(ROUNDS, dtype=np.uint64) ^ key)
+
+    def places(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the places of rows in the order, from 0 to n_rows - 1, by their numbers."""
+        found = self._led(rows.astype(np.uint64))
+        while len(out := np.flatnonzero(found >= self.n_rows)):
+            found[out] = self._led(found[out])
+        return found.astype(np.int64)
+
+    def _led(self, x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        all_bits = np.uint64(64)
+        high, low = x >> self._low, x & ((np.uint64(1) << self._low) - np.uint64(1))
+        for i, key in enumerate(self._keys):
+            if i % 2:
+                low = low ^ (scrambled(high ^ key) >> (all_bits - self._low))
+            else:
+                high = high ^ (scrambled(low ^ key) >> (all_bits - self._high))
+        return (high << self._low) | low
+
+
+@dataclass
+class Census:
+    """Where the rows stand that take part: those that have a class and a weight above 0.
+
+    encoder  of the class and the weight alone
+    starts   (n_segments + 1,) such rows before each segment of blocks of BLOCK_ROWS
+    whole    whether all rows are such
+    """
+
+    encoder: Encoder
+    starts: NDArray[np.int64]
+    whole: bool
+
+    @property
+    def n_rows(self) -> int:
+        """Rows that take part."""
+        return int(self.starts[-1])
+
+    def kept(self, segment: Segment, done: int, rows: pa.RecordBatch) -> NDArray[np.int64] | None:
+        """Return the positions of the rows of a block that take part; None for all."""
+        return None if self.whole else takers(self.encoder, segment, done, rows)
+
+
+def takers(
+    encoder: Encoder, segment: Segment, done: int, rows: pa.RecordBatch
+) -> NDArray[np.int64] | None:
+    """Return the positions of rows with a class and a weight above 0; None where all are such."""
+    return encoder.encode(rows, segment.place(done)).kept
+
+
+class Drawn(SourceView):
+    """The rows of a source whose places in a random order lie in a range: least <= place < most.
+
+    The source can be read several times; `column` names a further column, the place of each row.
+    """
+
+    whole = False
+
+    def __init__(
+        self,
+        source: Source,
+        census: Census,
+        draw: Draw,
+        least: int,
+        most: int,
+        column: str | None = None,
+    ) -> None:
+        super().__init__(source)
+        self.census, self.draw = census, draw
+        self.least, self.most, self.column = least, most, column
+        if column is not None:
+            self.schema = source.schema.append(pa.field(column, pa.int64()))
+        self.n_rows = max(most - least, 0)
+
+    def only(self, columns: Sequence[str]) -> Source:
+        """Return the source with these of its columns, and those of class and weight."""
+        encoder = self.census.encoder
+        told = [encoder.target.name if encoder.target else None, encoder.weight]
+        names = [*columns, *(name for name in told if name is not None and name not in columns)]
+        fewer = self.source.only([name for name in names if name != self.column])
+        return Drawn(fewer, self.census, self.draw, self.least, self.most, self.column)
+
+    def segments(self, block_rows: int) -> Iterator[Segment]:
+        """Return the segments of the source without the other rows."""
+        # Rows are numbered as they were counted, by segments of blocks of this size.
+        for segment in super().segments(BLOCK_ROWS):
+            yield replace(segment, read=partial(self._cut, segment, block_rows))
+
+    def _cut(self, segment: Segment, block_rows: int) -> Iterator[pa.RecordBatch]:
+        return reblock(segment.batches(), block_rows)
+
+    def view(self, segment: Segment) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a segment whose places lie in the range."""
+        done, number = 0, int(self.census.starts[segment.index])
+        for rows in segment.batches():
+            at = self.census.kept(segment, done, rows)
+            done += rows.num_rows
+            n = rows.num_rows if at is None else len(at)
+            places = self.draw.places(np.arange(number, number + n))
+            number += n
+            mine = (places >= self.least) & (places < self.most)
+            if not mine.any():
+                continue
+            chosen = mine
+            if at is not None:
+                chosen = np.zeros(rows.num_rows, np.bool_)
+                chosen[at[mine]] = True
+            found = filtered(rows, chosen)
+            if self.column is not None:
+                found = found.append_column(self.column, pa.array(places[mine]))
+            yield found
+
+    def table(self) -> pa.Table:
+        """Return all rows in the order of their places; the source has a column of them."""
+        assert self.column is not None
+        found = [rows for segment in self.segments(BLOCK_ROWS) for rows in segment.batches()]
+        whole = join(found)
+        order = np.argsort(whole.column(self.column).to_numpy())
+        return pa.Table.from_batches([whole]).take(pa.array(order)).drop_columns([self.column])
+
+
+class Increments(Folds):
+    """Folds by ranges of a column of places: what each sample has beyond the one before.
+
+    Fold i holds the places from sizes[i - 1] to sizes[i].
+    """
+
+    def __init__(self, column: str, sizes: NDArray[np.int64]) -> None:
+        self.column, self.sizes = column, sizes
+
+    def of(self, segment: Segment, done: int, rows: pa.RecordBatch) -> Codes:
+        """Return the fold of each row of a block, `done` rows into its segment, (n_rows,)."""
+        places = rows.column(str(self.column)).to_numpy()
+        return np.searchsorted(self.sizes, places, side="right").astype(np.int64)
+
+    def names(self) -> tuple[list[int], tuple[str, ...]]:
+        """Return the folds in their order, and the sizes as text."""
+        return list(range(len(self.sizes))), tuple(map(str, self.sizes.tolist()))

@@ -263,8 +263,3 @@ def _orc(handle: Any) -> Any:
     import pyarrow.orc
 
     return pyarrow.orc.ORCFile(handle)
-
-
-def open_orc(files: Sequence[DataFile], on_error: OnError | None = None) -> list[OrcReader]:
-    """Open ORC files."""
-    return open_all(files, OrcReader, on_error)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from functools import partial
 from typing import Any
 
@@ -10,17 +11,18 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fastbayes.core.errors import DataError, SchemaError
+from fastbayes.core.errors import DataError, SchemaError, refuse
 from fastbayes.data.segments import (
     SEGMENT_BLOCKS,
     Segment,
     Source,
+    SourceView,
     combine,
     numbers,
     reading,
     stream_segments,
 )
-from fastbayes.data.unify import Projection, select
+from fastbayes.data.unify import check_names, select
 
 TILE_CELLS = 1 << 14  # cells turned together: rows and columns of a tile stay in cache
 
@@ -43,13 +45,10 @@ class TableSource(Source):
         description: str = "pyarrow.Table",
         native: Any = None,
     ) -> None:
-        self.schema = select(table.schema, columns, description)
-        self.available = table.schema.names
+        native = table if native is None else native
+        super().__init__(table.schema, columns, null_values, description, native)
         self.n_rows = table.num_rows
-        self.description = description
-        self.native = table if native is None else native
         self._table = table.select(self.schema.names)
-        self._projection = Projection(self.schema, null_values)
 
     def segments(self, block_rows: int) -> Iterator[Segment]:
         """Return slices of a few blocks."""
@@ -70,16 +69,12 @@ class ArraySource(Source):
     in_memory = True
 
     def __init__(self, array: NDArray[Any], *, columns: Sequence[str] | None = None) -> None:
-        self.description = f"numpy array of shape {array.shape}"
         array = native(array)
         kind = pa.from_numpy_dtype(array.dtype)
-        names = [f"x{j}" for j in range(array.shape[1])]
-        self.schema = select(pa.schema([(name, kind) for name in names]), columns, self.description)
-        self.available = names
+        schema = pa.schema([(f"x{j}", kind) for j in range(array.shape[1])])
+        super().__init__(schema, columns, None, f"numpy array of shape {array.shape}", array)
         self.n_rows = array.shape[0]
-        self.native = array
-        position = {name: j for j, name in enumerate(names)}
-        chosen = [position[name] for name in self.schema.names]
+        chosen = [schema.get_field_index(name) for name in self.schema.names]
         self._rows = array.T if columns is None else array.T[chosen]
 
     def segments(self, block_rows: int) -> Iterator[Segment]:
@@ -120,8 +115,6 @@ def native(array: NDArray[Any]) -> NDArray[Any]:
 class StreamSource(Source):
     """Record batches that come one after another, pulled in the thread that asks for segments."""
 
-    n_rows: int | None = None
-
     def __init__(
         self,
         open_stream: Callable[[], Iterable[pa.RecordBatch]],
@@ -133,23 +126,19 @@ class StreamSource(Source):
         description: str,
         native: Any = None,
     ) -> None:
-        self.schema = select(schema, columns, description)
-        self.available = schema.names
+        super().__init__(schema, columns, null_values, description, native)
         self.rereadable = rereadable
-        self.description = description
-        self.native = native
         self._open = open_stream
         self._used = False
         self._complete = columns is None
-        self._projection = Projection(self.schema, null_values)
 
     def segments(self, block_rows: int) -> Iterator[Segment]:
         """Return the stream in pieces of a few blocks."""
-        if self._used and not self.rereadable:
-            raise DataError(
-                f"{self.description} can be read only once and has been; pass a table, a path or "
-                "a function's result anew for a second scan"
-            )
+        refuse(
+            self._used and not self.rereadable,
+            f"{self.description} can be read only once and has been; pass a table, a path or "
+            "a function's result anew for a second scan",
+        )
         self._used = True
         return self._segments(block_rows)
 
@@ -185,19 +174,15 @@ def slices(
 
 def table_of(columns: dict[str, Any], description: str) -> pa.Table:
     """Return a table of equally long columns: arrays, lists, series, Arrow arrays."""
+    check_names([str(name) for name in columns], description)
     arrays = {str(name): arrow_array(values, str(name)) for name, values in columns.items()}
-    if len(arrays) < len(columns):
-        names = [str(name) for name in columns]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise SchemaError(f"{description} has two columns named {twice!r}; rename or drop one")
-    lengths = {name: len(array) for name, array in arrays.items()}
-    for name, length in lengths.items():
-        first, rows = next(iter(lengths.items()))
-        if length != rows:
-            raise DataError(
-                f"column {name!r} has {length} rows but column {first!r} has {rows}; all columns "
-                "must be equally long"
-            )
+    first = next(iter(arrays))
+    for name, array in arrays.items():
+        refuse(
+            len(array) != len(arrays[first]),
+            f"column {name!r} has {len(array)} rows but column {first!r} has "
+            f"{len(arrays[first])}; all columns must be equally long",
+        )
     return pa.table(arrays)
 
 
@@ -207,8 +192,10 @@ def arrow_array(values: Any, name: str) -> pa.Array | pa.ChunkedArray:
         return values
     if isinstance(values, np.ndarray) and values.ndim != 1:
         raise DataError(f"column {name!r} has shape {values.shape}; a column has one dimension")
-    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise DataError(f"column {name!r} is {type(values).__name__}, not an array or list")
+    refuse(
+        isinstance(values, str | bytes) or not isinstance(values, Iterable),
+        f"column {name!r} is {type(values).__name__}, not an array or list",
+    )
     if type(getattr(values, "dtype", None)).__name__ == "SparseDtype":
         values = np.asarray(values)  # of pandas, which Arrow does not know
     try:
@@ -247,12 +234,132 @@ def _misfit(values: Iterable[Any]) -> str | None:
     return None
 
 
+_KINDS: dict[str, tuple[type, ...]] = {
+    "truth value": (bool, np.bool_),
+    "string": (str,),
+    "byte string": (bytes,),
+    "number": (int, float, np.integer, np.floating, Decimal),
+}
+
+
 def _kind(value: Any) -> str:
-    if isinstance(value, bool | np.bool_):
-        return "truth value"
-    if isinstance(value, str):
-        return "string"
-    if isinstance(value, bytes):
-        return "byte string"
-    real = isinstance(value, int | float | np.integer | np.floating) or hasattr(value, "as_tuple")
-    return "number" if real else "other"
+    return next((kind for kind, types in _KINDS.items() if isinstance(value, types)), "other")
+
+
+def to_array(name: str, values: Any) -> pa.Array:
+    """Return labels or weights as one Arrow array, categories kept."""
+    if isinstance(values, pa.ChunkedArray):
+        return combine(values.chunks) if values.num_chunks else pa.array([], values.type)
+    if isinstance(values, pa.Array):
+        return values
+    if hasattr(values, "__arrow_c_stream__"):
+        return to_array(name, pa.chunked_array(values))
+    if hasattr(values, "__arrow_c_array__"):
+        return pa.array(values)
+    refuse(
+        not isinstance(values, Iterable),
+        f"{name!r} is {type(values).__name__}: give a column name, or one value per row",
+        SchemaError,
+    )
+    refuse(
+        len(shape := getattr(values, "shape", (0,))) != 1,
+        f"{name!r} has shape {shape}: give one value per row",
+        SchemaError,
+    )
+    if isinstance(values, np.ndarray):
+        kind = np.float64 if values.dtype.char == "g" else values.dtype.newbyteorder("=")
+        values = values.astype(kind, copy=False)  # extended precision, foreign byte order
+    elif not hasattr(values, "dtype"):
+        values = list(values)
+    try:
+        return pa.array(values, from_pandas=True)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise SchemaError(
+            f"{name!r} cannot be one column ({error}); give numbers, strings or truth values"
+        ) from error
+
+
+class Joined(SourceView):
+    """A source held in memory with further columns, Arrow arrays as long as it."""
+
+    in_memory = True
+
+    def __init__(self, source: Source, columns: Mapping[str, pa.Array]) -> None:
+        refuse(
+            not source.in_memory or source.n_rows is None,
+            f"{source.description} is read as a stream: name a column of it instead of "
+            "passing an array of labels or weights",
+            SchemaError,
+        )
+        super().__init__(source)
+        self.columns = dict(columns)
+        for name, column in self.columns.items():
+            refuse(
+                len(column) != self.n_rows,
+                f"{name!r} has {len(column)} entries, but there are {self.n_rows} rows",
+            )
+            refuse(
+                name in self.schema.names,
+                f"there is a column {name!r} already; rename the array",
+                SchemaError,
+            )
+            self.schema = self.schema.append(pa.field(name, column.type))
+
+    def view(self, segment: Segment) -> Iterator[pa.RecordBatch]:
+        """Yield the batches of a segment with the columns beside them."""
+        start = segment.first_row  # known of what is in memory
+        for batch in segment.batches():
+            beside = [c.slice(start, batch.num_rows) for c in self.columns.values()]
+            names = [*batch.schema.names, *self.columns]
+            start += batch.num_rows
+            yield pa.RecordBatch.from_arrays([*batch.columns, *beside], names=names)
+
+
+class Renamed(SourceView):
+    """A source whose columns go by other names, position by position."""
+
+    def __init__(self, source: Source, names: Sequence[str]) -> None:
+        super().__init__(source)
+        self.names = list(names)
+        self.schema = pa.schema(
+            [field.with_name(n) for field, n in zip(source.schema, self.names, strict=True)]
+        )
+        self.in_memory = source.in_memory
+
+    def view(self, segment: Segment) -> Iterator[pa.RecordBatch]:
+        """Yield the batches of a segment under the new names."""
+        return (batch.rename_columns(self.names) for batch in segment.batches())
+
+
+def declared_domains(frame: Any, columns: Iterable[str] | None = None) -> dict[str, list[Any]]:
+    """Return the categories that a pandas or polars frame declares for its columns.
+
+    They are read off the object: a pandas CategoricalDtype or a polars Enum is a promise about
+    the domain, the dictionary of an Arrow array is only an encoding. `columns` are those that
+    take part; all by default.
+    """
+    module = type(frame).__module__.partition(".")[0]
+    if module == "pandas" and hasattr(frame, "dtypes") and hasattr(frame, "columns"):
+        kinds = zip(map(str, frame.columns), frame.dtypes, strict=True)
+        declared = {n: list(k.categories) for n, k in kinds if hasattr(k, "categories")}
+    elif module == "polars" and hasattr(frame, "collect_schema"):
+        # What `schema` gives, without the warning that a LazyFrame has to work for it.
+        schema = frame.collect_schema().items()
+        declared = {n: k.categories.to_list() for n, k in schema if type(k).__name__ == "Enum"}
+    else:
+        return {}
+    wanted = set(declared if columns is None else columns)
+    return {name: values for name, values in declared.items() if values and name in wanted}
+
+
+def declared_values(values: Any) -> list[Any] | None:
+    """Return the categories that a pandas or polars series declares, None where it does not."""
+    kind: Any = getattr(values, "dtype", None)
+    module = type(values).__module__.partition(".")[0]
+    closed = hasattr(kind, "categories") if module == "pandas" else type(kind).__name__ == "Enum"
+    return list(kind.categories) or None if closed and module in ("pandas", "polars") else None
+
+
+def is_name(y: Any) -> bool:
+    """Return whether `y` names a column rather than being labels."""
+    return isinstance(y, (str, np.str_))

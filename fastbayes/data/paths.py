@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from fastbayes.core.errors import DataError, FileFormatError
+from fastbayes.core.errors import DataError, FileFormatError, refuse
 from fastbayes.data.segments import OnError, first_line, leaving_out, reading
 
 FORMATS = {
@@ -70,20 +70,20 @@ def find_files(
     """
     listed = [source] if isinstance(source, str | os.PathLike) else list(source)
     for item in listed:
-        if not isinstance(item, str | os.PathLike):
-            raise DataError(f"{item!r} among the paths is no path but {type(item).__name__}")
+        refuse(
+            not isinstance(item, str | os.PathLike),
+            f"{item!r} among the paths is no path but {type(item).__name__}",
+        )
     files: list[DataFile] = []
     for item in listed:
         for file in _resolve(os.fspath(item), filesystem):
             with leaving_out(on_error):
                 files.append(_with_format(file))
-    if not files:
-        raise DataError(f"{os.fspath(listed[0])}: none of the files can be read")
+    refuse(not files, f"{os.fspath(listed[0])}: none of the files can be read")
     seen: set[tuple[str, str]] = set()
     for file in files:
         key = (file.filesystem.type_name, file.path)
-        if key in seen:
-            raise DataError(f"{file.origin} is named twice; its rows would count double")
+        refuse(key in seen, f"{file.origin} is named twice; its rows would count double")
         seen.add(key)
     formats = {file.format: file for file in reversed(files)}
     if len(formats) > 1:
@@ -103,17 +103,14 @@ def _resolve(name: str, filesystem: Any) -> list[DataFile]:
         fs, path = _filesystem(name, filesystem)
         info = fs.get_file_info(path)
         if info.type == pafs.FileType.NotFound:
-            if not _WILD.search(path):
-                raise DataError(f"{name}: no such file or directory")
+            refuse(not _WILD.search(path), f"{name}: no such file or directory")
             found = _glob(fs, path)
-            if not found:
-                raise DataError(f"{name}: no file matches")
+            refuse(not found, f"{name}: no file matches")
             base = path[: _WILD.search(path).start()].rpartition("/")[0]  # type: ignore[union-attr]
             return [file for info in found for file in _contents(fs, info, base)]
         base = path.rstrip("/") if info.type == pafs.FileType.Directory else ""
         files = _contents(fs, info, base)
-    if not files:
-        raise DataError(f"{name}: the directory holds no data files")
+    refuse(not files, f"{name}: the directory holds no data files")
     return files
 
 
@@ -218,8 +215,11 @@ def _under(base: str, name: str) -> str:
 
 def _with_format(file: DataFile) -> DataFile:
     """Tell the format by the extension, otherwise by the first bytes."""
-    if file.size == 0:
-        raise FileFormatError(f"{file.origin} is empty (0 bytes); write it again or leave it out")
+    refuse(
+        file.size == 0,
+        f"{file.origin} is empty (0 bytes); write it again or leave it out",
+        FileFormatError,
+    )
     name = file.path.rpartition("/")[2].lower()
     stem, _, last = name.rpartition(".")
     compression = COMPRESSIONS.get(last)
@@ -229,26 +229,25 @@ def _with_format(file: DataFile) -> DataFile:
     if kind is None:
         with reading(file.origin):
             kind, compression = _sniff(file, compression)
-    if compression and kind not in ("csv", "json"):
-        raise FileFormatError(
-            f"{file.origin}: a {kind} file compressed as a whole; unpack it first"
-        )
+    refuse(
+        compression and kind not in ("csv", "json"),
+        f"{file.origin}: a {kind} file compressed as a whole; unpack it first",
+        FileFormatError,
+    )
     return replace(file, format=kind, compression=compression)
 
 
 def _sniff(file: DataFile, compression: str | None) -> tuple[str, str | None]:
     with file.filesystem.open_input_stream(file.path, compression=compression) as stream:
         start = stream.read(4096)
-    for magic, kind in _MAGIC.items():
-        if start.startswith(magic):
-            return kind, compression
-    if compression is None:
-        for magic, packed in _PACKED.items():
-            if start.startswith(magic):
-                return _sniff(file, packed)
-    if start.lstrip().startswith(b"{"):
-        return "json", compression
-    raise FileFormatError(
+    kind = next((kind for magic, kind in _MAGIC.items() if start.startswith(magic)), None)
+    packed = next((name for magic, name in _PACKED.items() if start.startswith(magic)), None)
+    if kind is None and packed is not None and compression is None:
+        return _sniff(file, packed)
+    refuse(
+        kind is None and not start.lstrip().startswith(b"{"),
         f"{file.origin}: not recognised as Parquet, Arrow IPC, ORC or JSON lines; text needs a "
-        "name that ends in .csv or .tsv"
+        "name that ends in .csv or .tsv",
+        FileFormatError,
     )
+    return kind or "json", compression

@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,13 +14,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fastbayes.core.errors import DataError, FileFormatError
-from fastbayes.data.unify import is_text, unify_types
+from fastbayes.data.unify import Projection, is_text, select, unify_types
 
 # Blocks of one segment of a table, an IPC file, a stream: few, so that a million rows keep every
 # worker busy and little is held. One number for all: floating-point sums are formed per segment,
 # so the same rows give the same bits however they arrive.
 SEGMENT_BLOCKS = 2
-STREAM_BLOCKS = SEGMENT_BLOCKS
 
 Read = Callable[[], Iterator[pa.RecordBatch]]
 # Takes note of what is wrong with a file, which is then left out.
@@ -87,14 +87,24 @@ class Source(ABC):
     versions     per file its path, size and time of change in ns: what tells changed data
     """
 
-    schema: pa.Schema
-    available: Sequence[str]
-    n_rows: int | None
+    n_rows: int | None = None
     rereadable: bool = True
     in_memory: bool = False
-    description: str
-    native: Any = None
     versions: Sequence[tuple[str, int, int | None]] = ()
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        columns: Sequence[str] | None,
+        null_values: Sequence[str] | None,
+        description: str,
+        native: Any = None,
+    ) -> None:
+        self.schema = select(schema, columns, description)
+        self.available: Sequence[str] = schema.names
+        self.description = description
+        self.native = native
+        self._projection = Projection(self.schema, null_values)
 
     @abstractmethod
     def segments(self, block_rows: int) -> Iterator[Segment]:
@@ -110,19 +120,25 @@ class Source(ABC):
 
 
 class SourceView(Source):
-    """The rows of another source, some of them or changed; a subclass gives its segments."""
+    """The rows of another source, some of them or changed; a subclass gives those of a segment."""
+
+    whole: bool = True  # whether a segment keeps its number of rows
 
     def __init__(self, source: Source) -> None:
+        super().__init__(source.schema, None, None, source.description)
         self.source = source
-        self.schema = source.schema
         self.n_rows = source.n_rows
         self.rereadable = source.rereadable
-        self.description = source.description
 
-    @property
-    def available(self) -> Sequence[str]:  # type: ignore[override]
-        """Names of all columns."""
-        return list(self.schema.names)
+    @abstractmethod
+    def view(self, segment: Segment) -> Iterator[pa.RecordBatch]:
+        """Yield the view's rows of a segment of the source."""
+
+    def segments(self, block_rows: int) -> Iterator[Segment]:
+        """Return the segments of the source as the view shows them."""
+        for segment in self.source.segments(block_rows):
+            n_rows = segment.n_rows if self.whole else None
+            yield replace(segment, read=partial(self.view, segment), n_rows=n_rows)
 
 
 @contextmanager
@@ -278,8 +294,8 @@ def stream_segments(
     first, held = 0, []
     for batch in reblock(batches, block_rows):
         held.append(batch)
-        if len(held) == STREAM_BLOCKS:
+        if len(held) == SEGMENT_BLOCKS:
             yield first, held
-            first, held = first + STREAM_BLOCKS * block_rows, []
+            first, held = first + SEGMENT_BLOCKS * block_rows, []
     if held:
         yield first, held

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fastbayes.core.errors import DataError, SchemaError
-from fastbayes.data.filesource import FileSource
-from fastbayes.data.formats import open_ipc, open_orc, open_parquet
+from fastbayes.core.domains import domain
+from fastbayes.core.errors import DataError, SchemaError, refuse
+from fastbayes.core.schema import Schema
+from fastbayes.data.filesource import FileSource, open_all
+from fastbayes.data.formats import OrcReader, dictionary_type, open_ipc, open_parquet
 from fastbayes.data.memory import (
     ArraySource,
     CellTypeError,
@@ -25,11 +27,18 @@ from fastbayes.data.memory import (
 )
 from fastbayes.data.paths import find_files
 from fastbayes.data.segments import OnError, Segment, Source, first_line, reading
+from fastbayes.data.text import open_csv, open_json
+from fastbayes.data.unify import check_names, unknown_column
 
 __all__ = ["CellTypeError", "Segment", "Source", "open_source"]
 
 # Packages whose lazy frames compute their stream anew each time they are asked for it.
 _RECOMPUTED = {"duckdb", "_duckdb", "datafusion", "ibis"}
+_OPENERS: dict[str, Callable[..., Sequence[Any]]] = {
+    "parquet": open_parquet,
+    "ipc": open_ipc,
+    "orc": lambda files, on_error: open_all(files, OrcReader, on_error),
+}
 _ACCEPTED = (
     "a path, glob, directory or URI (or a list of paths), an Arrow table or stream, a pandas or "
     "polars frame, a DuckDB relation, a dict of columns, or a numpy array of shape "
@@ -82,19 +91,17 @@ def open_source(
     """
     options: dict[str, Any] = {"columns": columns, "null_values": null_values}
     module = type(source).__module__.partition(".")[0]
-    if isinstance(source, Source):
-        raise DataError("the source is open already; pass what it was opened from")
+    refuse(isinstance(source, Source), "the source is open already; pass what it was opened from")
     if isinstance(source, str | os.PathLike):
         return _open_files(source, source, options, filesystem, types, on_error)
     if isinstance(source, pa.Table | pa.RecordBatch):
         kind = f"pyarrow.{type(source).__name__}"
         return TableSource(_table(source), description=kind, native=source, **options)
     if isinstance(source, pa.RecordBatchReader):
-        return _one_shot(source, source.schema, source, "pyarrow.RecordBatchReader", options)
+        name = "pyarrow.RecordBatchReader"
+        return _one_shot(lambda: source, source.schema, source, name, options)
     if type(source).__module__ == "pyarrow._dataset":
-        from fastbayes.data.dataset import open_dataset
-
-        return open_dataset(source, options)
+        return _open_dataset(source, options)
     if module == "pandas" and hasattr(source, "iloc") and getattr(source, "ndim", 0) == 2:
         return _open_pandas(source, options)
     if module == "polars" and hasattr(source, "collect"):
@@ -109,10 +116,14 @@ def open_source(
         with reading(name):
             batch = pa.record_batch(source)
         return TableSource(_table(batch), description=name, native=source, **options)
-    if hasattr(source, "toarray") and hasattr(source, "nnz"):
-        raise DataError("a sparse matrix: sparse data are not supported here; use X.toarray()")
-    if isinstance(source, bytes | bytearray | memoryview):
-        raise DataError(f"{type(source).__name__} cannot be read; pass {_ACCEPTED}")
+    refuse(
+        hasattr(source, "toarray") and hasattr(source, "nnz"),
+        "a sparse matrix: sparse data are not supported here; use X.toarray()",
+    )
+    refuse(
+        isinstance(source, bytes | bytearray | memoryview),
+        f"{type(source).__name__} cannot be read; pass {_ACCEPTED}",
+    )
     if isinstance(source, Iterable) and not hasattr(source, "__array__"):
         return _open_iterable(source, options, filesystem, types, on_error)
     return _open_array(source, options)
@@ -131,33 +142,21 @@ def _open_files(
     on_error: OnError | None,
 ) -> Source:
     files, description = find_files(named, filesystem, on_error)
-    columns, types = options["columns"], types or {}
-    nulls = list(options["null_values"] or [])
+    kind, columns, types = files[0].format, options["columns"], types or {}
     readers: Sequence[Any]
-    match files[0].format:
-        case "parquet":
-            readers = open_parquet(files, on_error)
-        case "ipc":
-            readers = open_ipc(files, on_error)
-        case "orc":
-            readers = open_orc(files, on_error)
-        case "json":
-            from fastbayes.data.json_reader import open_json
-
-            readers = open_json(files, columns, types, on_error)
-        case _:
-            from fastbayes.data.csv_reader import open_csv
-
-            readers = open_csv(files, columns, types, nulls, on_error)
-            options = {**options, "null_values": None}  # seen to while parsing
+    if kind in _OPENERS:
+        readers = _OPENERS[kind](files, on_error)
+    elif kind == "json":
+        readers = open_json(files, columns, types, on_error)
+    else:
+        readers = open_csv(files, columns, types, list(options["null_values"] or []), on_error)
+        options = {**options, "null_values": None}  # the parser makes them null
     return FileSource(readers, description=description, native=source, on_error=on_error, **options)
 
 
 def _open_pandas(frame: Any, options: dict[str, Any]) -> Source:
     names = [str(name) for name in frame.columns]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise SchemaError(f"pandas.DataFrame has two columns named {twice!r}; rename or drop one")
+    check_names(names, "pandas.DataFrame")
     wanted = set(names if options["columns"] is None else options["columns"])
     # The index is no column. A column nobody asked for is not converted.
     table = table_of(
@@ -196,7 +195,7 @@ def _open_stream(source: Any, module: str, options: dict[str, Any]) -> Source:
             return TableSource(pa.table(source), description=name, native=source, **options)
         reader = pa.RecordBatchReader.from_stream(source)
     if not lazy:
-        return _one_shot(reader, reader.schema, source, name, options)
+        return _one_shot(lambda: reader, reader.schema, source, name, options)
     return StreamSource(
         partial(pa.RecordBatchReader.from_stream, source),
         reader.schema,
@@ -208,14 +207,14 @@ def _open_stream(source: Any, module: str, options: dict[str, Any]) -> Source:
 
 
 def _one_shot(
-    batches: Iterable[pa.RecordBatch],
+    stream: Callable[[], Iterable[pa.RecordBatch]],
     schema: pa.Schema,
     native: Any,
     name: str,
     options: dict[str, Any],
 ) -> Source:
     return StreamSource(
-        lambda: batches, schema, rereadable=False, description=name, native=native, **options
+        stream, schema, rereadable=False, description=name, native=native, **options
     )
 
 
@@ -247,8 +246,10 @@ def _open_iterable(
 
     def stream() -> Iterator[pa.RecordBatch]:
         for item in chain([first], iterator) if once else source:
-            if not isinstance(item, pa.RecordBatch | pa.Table):
-                raise DataError(f"{name}: found a {type(item).__name__} among them")
+            refuse(
+                not isinstance(item, pa.RecordBatch | pa.Table),
+                f"{name}: found a {type(item).__name__} among them",
+            )
             yield from _table(item).to_batches()
 
     opened = StreamSource(
@@ -262,8 +263,10 @@ def _open_iterable(
 
 def _open_array(source: Any, options: dict[str, Any]) -> Source:
     """Open numpy arrays, what turns into one, and lists of rows."""
-    if not hasattr(source, "__array__") and not isinstance(source, Sequence):
-        raise DataError(f"{type(source).__name__} cannot be read; pass {_ACCEPTED}")
+    refuse(
+        not hasattr(source, "__array__") and not isinstance(source, Sequence),
+        f"{type(source).__name__} cannot be read; pass {_ACCEPTED}",
+    )
     try:
         array = source if isinstance(source, np.ndarray) else np.asarray(source)
     except ValueError as error:
@@ -273,20 +276,147 @@ def _open_array(source: Any, options: dict[str, Any]) -> Source:
     if array.dtype.names is not None and array.ndim == 1:
         table = table_of({name: array[name] for name in array.dtype.names}, "structured array")
         return TableSource(table, description="structured array", native=source, **options)
-    if array.ndim != 2:
-        raise DataError(
-            f"Expected 2D array (n_rows, n_columns), got {array.ndim}D array of shape "
-            f"{array.shape} instead. Reshape your data: array.reshape(-1, 1) if it is one column, "
-            "array.reshape(1, -1) if it is one row"
-        )
-    if array.shape[1] == 0:
-        raise DataError(
-            f"Found array with 0 feature(s) (shape={array.shape}) while a minimum of 1 is required."
-        )
-    if array.dtype.kind == "c":
-        raise DataError("Complex data not supported; pass real and imaginary parts as two columns")
+    refuse(
+        array.ndim != 2,
+        f"Expected 2D array (n_rows, n_columns), got {array.ndim}D array of shape "
+        f"{array.shape} instead. Reshape your data: array.reshape(-1, 1) if it is one column, "
+        "array.reshape(1, -1) if it is one row",
+    )
+    refuse(
+        array.shape[1] == 0,
+        f"Found array with 0 feature(s) (shape={array.shape}) while a minimum of 1 is required.",
+    )
+    refuse(
+        array.dtype.kind == "c",
+        "Complex data not supported; pass real and imaginary parts as two columns",
+    )
     if array.dtype.kind in "fiub" and not isinstance(array, np.ma.MaskedArray):
         return ArraySource(array, columns=options["columns"])
     columns = {f"x{j}": arrow_array(array[:, j], f"x{j}") for j in range(array.shape[1])}
     description = f"numpy array of shape {array.shape}"
     return TableSource(pa.table(columns), description=description, native=source, **options)
+
+
+# Read ahead by Arrow's scanner, in batches and in files: its defaults hold a row group of four
+# files and sixteen batches of each.
+_SCANNING = {"batch_size": 65_536, "batch_readahead": 4, "fragment_readahead": 1}
+
+
+def _open_dataset(source: Any, options: dict[str, Any]) -> Source:
+    """Open a pyarrow Dataset (may be scanned again) or Scanner (may not)."""
+    name = f"pyarrow.dataset.{type(source).__name__}"
+    if hasattr(source, "projected_schema"):
+        return _one_shot(source.to_reader, source.projected_schema, source, name, options)
+    dataset = _with_dictionaries(source)
+
+    def stream() -> pa.RecordBatchReader:
+        return dataset.scanner(columns=options["columns"], **_SCANNING).to_reader()
+
+    return StreamSource(
+        stream, dataset.schema, rereadable=True, description=name, native=source, **options
+    )
+
+
+def _with_dictionaries(dataset: Any) -> Any:
+    """Return a Parquet dataset so that strings are read as dictionaries, any other as it is."""
+    ds = sys.modules["pyarrow.dataset"]  # which is loaded where there is a dataset
+    if not isinstance(getattr(dataset, "format", None), ds.ParquetFileFormat):
+        return dataset
+    try:
+        fragments = list(dataset.get_fragments())
+    except ValueError:  # a filtered dataset does not give its fragments away, nor its filter
+        return dataset
+    constant = {
+        name
+        for fragment in fragments
+        for name in ds.get_partition_keys(fragment.partition_expression)
+    }
+    schema = pa.schema(
+        [
+            field.with_type(dictionary_type(field.type) or field.type)
+            if field.name not in constant
+            else field
+            for field in dataset.schema
+        ]
+    )
+    text = {field.name for field in dataset.schema if dictionary_type(field.type) is not None}
+    file_format = ds.ParquetFileFormat(
+        read_options=ds.ParquetReadOptions(
+            dictionary_columns=text,
+            coerce_int96_timestamp_unit=dataset.format.read_options.coerce_int96_timestamp_unit,
+        )
+    )
+    rebuilt = [
+        file_format.make_fragment(
+            fragment.path,
+            fragment.filesystem,
+            partition_expression=fragment.partition_expression,
+            # only where some row groups of the file do not belong to the fragment
+            row_groups=[group.id for group in fragment.row_groups]
+            if fragment.num_row_groups < fragment.metadata.num_row_groups
+            else None,
+        )
+        for fragment in fragments
+    ]
+    return ds.FileSystemDataset(rebuilt, schema, file_format, dataset.filesystem)
+
+
+def open_for(
+    schema: Schema,
+    source: Any,
+    *,
+    also: Iterable[str] = (),
+    rest: bool = False,
+    filesystem: Any = None,
+) -> tuple[Source, list[str]]:
+    """Open data for a schema, with its null values and its types where a file has none.
+
+    Returns a source of the features and what is wanted `also`, and of the `rest`, columns that the
+    schema does not know, if these are wanted too; a stream that is read once keeps all columns.
+    With it, the names of the columns that are neither in the schema nor in `also`. Raises
+    SchemaError when a column is not there, which names it and close ones, and DataError when the
+    data cannot be read.
+    """
+    asked = [*dict.fromkeys([*schema.names, *also])]
+    known = {*asked, schema.target}
+    options = {**as_at_fit(schema), "filesystem": filesystem}
+    if not rest:
+        opened = open_source(source, columns=asked, **options)
+        return opened, [name for name in opened.available if name not in known]
+    opened = open_source(source, **options)
+    for name in asked:
+        if name not in opened.available:
+            raise SchemaError(unknown_column(name, opened.available, opened.description))
+    others = [name for name in opened.available if name not in known]
+    if opened.rereadable and len(asked) + len(others) < len(opened.available):
+        opened = open_source(source, columns=[*asked, *others], **options)
+    return opened, others
+
+
+def as_at_fit(schema: Schema) -> dict[str, Any]:
+    """Return the options of `open_source` that make it read what the schema was learned from."""
+    # Of text files types are inferred, each time anew: "01" may be text.
+    types = {f.name: pa.float64() for f in schema.numeric}
+    for f in schema.categorical:
+        if f.values is not None:
+            types[f.name] = f.values.type if f.cuts is None else pa.float64()
+    if schema.target is not None:
+        types[schema.target] = schema.classes.type
+    return {"null_values": schema.null_values or None, "types": _text_or_number(types)}
+
+
+def as_told(
+    categorical: str | int | Iterable[str | int] | None, domains: Mapping[str, Any] | None
+) -> dict[str, pa.DataType]:
+    """Return the types that make columns of a text file the categories they are said to be.
+
+    A category is the text that stands there ("007"), unless its declared values are numbers.
+    """
+    picks = [categorical] if isinstance(categorical, (str, int)) else categorical or ()
+    types = {name: pa.string() for name in picks if isinstance(name, str)}
+    types |= {name: domain(name, values).type for name, values in (domains or {}).items()}
+    return _text_or_number(types)
+
+
+def _text_or_number(types: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:
+    return {name: kind for name, kind in types.items() if kind in (pa.string(), pa.float64())}

@@ -1,4 +1,4 @@
-"""Reading of text: what CSV and JSON lines have in common.
+"""Readers of text: CSV and JSON lines, in blocks of whole rows that workers parse apart.
 
 The types of a file are inferred from its first block, unified over all files, and then used for
 every block. A block that does not fit is parsed again, that block alone: integers may turn out to
@@ -9,19 +9,192 @@ outcome does not depend on which worker came first.
 
 from __future__ import annotations
 
+import csv
+import json
+import re
 import threading
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from fastbayes.core.errors import DataError
-from fastbayes.data.filesource import FileReader, Piece
+from fastbayes.core.errors import DataError, FileFormatError, SchemaError, refuse
+from fastbayes.data.filesource import FileReader, Piece, open_all
 from fastbayes.data.paths import DataFile
-from fastbayes.data.rows import Cut, blocks
-from fastbayes.data.unify import unify_types
+from fastbayes.data.segments import OnError, first_line
+from fastbayes.data.unify import check_names, is_text, unify_types
+
+# A row that does not end within so many bytes has an unclosed quote, or the file is no text.
+LONGEST_ROW = 64 << 20
+DELIMITERS = (",", "\t", ";", "|")
+
+Positions = NDArray[np.int64]
+# (text, whether it is the last of the file) -> bytes of whole rows at its start
+Cut = Callable[[bytes, bool], int]
+
+
+class UnclosedQuoteError(Exception):
+    """The text ends inside a quoted cell, which starts at byte `args[0]`."""
+
+
+def blocks(stream: pa.NativeFile, size: int, cut: Cut, origin: str) -> Iterator[bytes]:
+    """Yield the text in blocks of about `size` bytes, each made of whole rows."""
+    rest = b""
+    while True:
+        more = stream.read(size)
+        text = rest + more
+        try:
+            end = cut(text, not more)
+        except UnclosedQuoteError as error:
+            start = text[error.args[0] : error.args[0] + 60].decode(errors="replace")
+            raise DataError(
+                f"{origin}: the quote that opens at {start!r} is never closed; mend that row"
+            ) from error
+        if end:
+            yield text[:end]
+        rest = text[end:]
+        if not more:
+            return
+        refuse(
+            len(rest) > LONGEST_ROW,
+            f"{origin}: a row of more than {LONGEST_ROW >> 20} MiB, starting {rest[:60]!r}; "
+            "is a quote not closed, or is this not a text file?",
+            FileFormatError,
+        )
+
+
+def cut_lines(text: bytes, last: bool) -> int:
+    """Return where the last line ends."""
+    return len(text) if last else text.rfind(b"\n") + 1
+
+
+def cut_rows(delimiter: str) -> Cut:
+    """Return the function that finds where the last row of CSV ends."""
+    separators = delimiter.encode()
+
+    def cut(text: bytes, last: bool) -> int:
+        edges, unclosed = _quoted(text, separators)
+        if last:
+            if unclosed is not None:
+                raise UnclosedQuoteError(unclosed)
+            return len(text)
+        # lines that end with a carriage return alone are rare: only where there is no newline
+        mark = b"\n" if b"\n" in text else b"\r"
+        end = len(text) if mark == b"\n" else len(text) - 1  # the newline may still follow
+        if unclosed is not None:
+            end = min(end, unclosed)
+        while (at := text.rfind(mark, 0, end)) >= 0:
+            edge = int(np.searchsorted(edges, at))
+            if edge % 2 == 0:  # after as many closing as opening quotes
+                return at + 1
+            end = int(edges[edge - 1])
+        return 0
+
+    return cut
+
+
+def _quoted(text: bytes, separators: bytes) -> tuple[Positions, int | None]:
+    """Return where quoted cells open and close in turn, and where one opens that does not close."""
+    if b'"' not in text:
+        return np.zeros(0, np.int64), None
+    data = np.frombuffer(text, np.uint8)
+    marks = np.flatnonzero(data == ord('"'))
+    if _well_formed(data, marks, separators):
+        # every second quote closes (or is one of a doubled pair, which closes and opens again)
+        if len(marks) % 2:
+            return marks[:-1], int(marks[-1])
+        return marks, None
+    return _scan(text, separators)
+
+
+def _well_formed(data: NDArray[np.uint8], marks: Positions, separators: bytes) -> bool:
+    """Return whether quotes only open at the start of a cell and only close at its end."""
+    opens, closes = marks[0::2], marks[1::2]
+    # indices wrap around: what stands before the first byte and after the last one is no cell
+    starts = _is_outside(data.take(opens - 1, mode="wrap"), separators)
+    ends = _is_outside(data.take(closes + 1, mode="wrap"), separators)
+    starts[0] |= opens[0] == 0
+    if len(closes):
+        ends[-1] |= closes[-1] == len(data) - 1
+    return bool(starts.all() and ends.all())
+
+
+def _is_outside(neighbours: NDArray[np.uint8], separators: bytes) -> NDArray[np.bool_]:
+    found = neighbours == ord('"')
+    for mark in b"\n\r" + separators:
+        found |= neighbours == mark
+    return found
+
+
+def _scan(text: bytes, separators: bytes) -> tuple[Positions, int | None]:
+    """Find quoted cells one after another, where quotes also stand inside unquoted cells."""
+    cell = re.compile(rb'"(?<=[\r\n' + re.escape(separators) + rb']")(?:[^"]|"")*+("?)')
+    edges: list[int] = []
+    for found in cell.finditer(b"\n" + text):
+        if not found[1]:
+            return np.array(edges, np.int64), found.start() - 1
+        edges += [found.start() - 1, found.end() - 2]
+    return np.array(edges, np.int64), None
+
+
+def csv_header(start: bytes, tabs: bool, origin: str) -> tuple[list[str], str, int]:
+    """Return (column names, delimiter, bytes up to the first row) from the start of a file.
+
+    The delimiter is a tab for .tsv; otherwise whichever of comma, tab, semicolon and bar is
+    most frequent in the header row, outside quotes.
+    """
+    refuse(
+        start[:2] in (b"\xff\xfe", b"\xfe\xff"),
+        f"{origin} is UTF-16; convert the file, for instance: iconv -f utf16 -t utf8",
+        FileFormatError,
+    )
+    skip = 3 if start.startswith(b"\xef\xbb\xbf") else 0
+    while start[skip : skip + 1] in (b"\n", b"\r"):
+        skip += 1
+    refuse(
+        skip == len(start), f"{origin} is empty; it needs a row of column names", FileFormatError
+    )
+    end, begin = _first_row(start[skip:], origin)
+    end, begin = end + skip, begin + skip
+    try:
+        header = start[skip:end].decode()
+    except UnicodeDecodeError as error:
+        raise FileFormatError(
+            f"{origin}: the row of column names is not UTF-8; convert the file, for instance: "
+            "iconv -f latin1 -t utf8"
+        ) from error
+    bare = re.sub(r'"(?:[^"]|"")*"', "", header)
+    delimiter = "\t" if tabs else max(DELIMITERS, key=bare.count)
+    try:
+        names = next(csv.reader([header], delimiter=delimiter))
+    except csv.Error as error:
+        raise FileFormatError(f"{origin}: the row of column names: {error}") from error
+    return names, delimiter, begin
+
+
+def _first_row(text: bytes, origin: str) -> tuple[int, int]:
+    """Return where the first row ends and where the next begins."""
+    edges, unclosed = _quoted(text, "".join(DELIMITERS).encode())
+    at = 0
+    while newline := re.compile(rb"\r?\n|\r").search(text, at):
+        edge = int(np.searchsorted(edges, newline.start()))
+        if edge % 2:
+            at = int(edges[edge])
+        elif unclosed is None or newline.start() < unclosed:
+            return newline.start(), newline.end()
+        else:
+            break
+    refuse(
+        unclosed is not None,
+        f"{origin}: a quote in the row of column names is never closed",
+        FileFormatError,
+    )
+    return len(text), len(text)
+
 
 # Bytes (decompressed) of one block, which one worker parses.
 BLOCK_BYTES = 16 << 20
@@ -153,3 +326,259 @@ def _may_widen(kind: pa.DataType) -> bool:
 def infer_bytes(files: Sequence[DataFile]) -> int:
     """Return how much of each file is looked at to infer its types."""
     return max(LEAST_INFER_BYTES, min(BLOCK_BYTES, INFER_BYTES // len(files)))
+
+
+_HEADER_BYTES = 1 << 20
+
+
+class CsvReader(TextReader):
+    """One CSV file."""
+
+    def __init__(
+        self,
+        file: DataFile,
+        columns: Sequence[str] | None,
+        types: Mapping[str, pa.DataType],
+        null_values: Sequence[str],
+        size: int,
+    ) -> None:
+        with file.stream() as stream:
+            start = stream.read(_HEADER_BYTES)
+        tabs = re.search(r"\.(tsv|tab)(\.|$)", file.path.lower()) is not None
+        self._names, self._delimiter, skip = csv_header(start, tabs, file.origin)
+        check_names(self._names, file.origin)
+        super().__init__(file, cut_rows(self._delimiter), skip)
+        self._nulls = ["", *null_values]
+        wanted: Types = {
+            name: types.get(name) for name in self._names if columns is None or name in columns
+        }
+        found = self.infer(wanted, size)
+        for name, kind in found.items():
+            if pa.types.is_binary(kind):  # what pyarrow infers from bytes that are not UTF-8
+                text = next(self.blocks(size))
+                raise self._not_text(name, text, types)
+        # Columns nobody asked for are not parsed: their type stays open.
+        self.schema = pa.schema([(name, found.get(name, pa.null())) for name in self._names])
+
+    def parse(self, text: bytes, types: Types) -> pa.Table:
+        """Return the columns of a block, in the order of `types`."""
+        return self._parse(text, types, None)
+
+    def _parse(self, text: bytes, types: Types, on_ragged: Callable[[Any], str] | None) -> pa.Table:
+        from pyarrow import csv as arrow_csv
+
+        known = {name: kind for name, kind in types.items() if kind is not None}
+        if not text or not types:
+            return pa.schema([(name, known.get(name, pa.null())) for name in types]).empty_table()
+        return arrow_csv.read_csv(
+            pa.BufferReader(text),
+            # one block in one thread: the workers are parallel, and rows keep their numbers
+            read_options=arrow_csv.ReadOptions(
+                use_threads=False, block_size=len(text) + 1, column_names=self._names
+            ),
+            parse_options=arrow_csv.ParseOptions(
+                delimiter=self._delimiter,
+                newlines_in_values=True,
+                # in a file of one column an empty line is an empty cell
+                ignore_empty_lines=len(self._names) > 1,
+                invalid_row_handler=on_ragged,
+            ),
+            convert_options=arrow_csv.ConvertOptions(
+                column_types=known,
+                include_columns=list(types),
+                null_values=self._nulls,
+                strings_can_be_null=True,
+                # RFC 4180 knows no difference between "" and an empty cell
+                quoted_strings_can_be_null=True,
+            ),
+        )
+
+    def count_rows(self, text: bytes) -> int:
+        """Return the rows of a block, those of a wrong width included."""
+        ragged: list[Any] = []
+
+        def skip(row: Any) -> str:
+            ragged.append(row)
+            return "skip"
+
+        return int(self._parse(text, {self._names[0]: pa.binary()}, skip).num_rows) + len(ragged)
+
+    def fault(self, error: Exception, text: bytes, index: int, types: Types) -> DataError:
+        """Return the error for a block that cannot be parsed, naming column and row."""
+        said = str(error)
+        row = self.rows_before(index)
+        if ragged := re.search(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+): ?(.*)", said):
+            return DataError(
+                f"{self.file.origin}, row {row + int(ragged[1] or 1) - 1}: {ragged[3]} cells "
+                f"instead of {ragged[2]}: {ragged[4][:80]!r}; mend the row, or quote the cell "
+                f"that holds the delimiter {self._delimiter!r}"
+            )
+        cell = re.search(r"CSV column #(\d+): (?:Row #(\d+): )?(.*)", said, re.DOTALL)
+        if cell is None:
+            return FileFormatError(f"{self.file.origin}, row {row} or after: {first_line(error)}")
+        name = self._names[int(cell[1])]
+        if "UTF8" in said:
+            return self._not_text(name, text, types, row)
+        value = cell[3].partition("invalid value ")[2]
+        return self.misfit(name, types.get(name), value[:80], row + int(cell[2] or 1) - 1)
+
+    def remedy(self, name: str) -> str:
+        """Return what to do about a column of several types."""
+        return (
+            f"null_values=[...] with that text if it means missing, categorical=[{name!r}] to read "
+            "the column as text"
+        )
+
+    def _not_text(self, name: str, text: bytes, types: Types, before: int = 0) -> DataError:
+        for row, cell in enumerate(self._parse(text, {name: pa.binary()}, None)[name]):
+            try:
+                (cell.as_py() or b"").decode()
+            except UnicodeDecodeError:
+                where = f"{self.file.origin}, row {before + row}: column {name!r}"
+                return FileFormatError(f"{where} {NOT_UTF8}")
+        return FileFormatError(f"{self.file.origin}: column {name!r} {NOT_UTF8}")
+
+
+def open_csv(
+    files: Sequence[DataFile],
+    columns: Sequence[str] | None,
+    types: Mapping[str, pa.DataType],
+    null_values: Sequence[str],
+    on_error: OnError | None = None,
+) -> list[CsvReader]:
+    """Open CSV files."""
+    size = infer_bytes(files)
+    return open_all(
+        files, lambda file: CsvReader(file, columns, types, null_values, size), on_error
+    )
+
+
+class JsonReader(TextReader):
+    """One file of JSON lines. Values carry their type: a text type asked for changes no number."""
+
+    absent_is_null = True
+
+    def __init__(
+        self,
+        file: DataFile,
+        columns: Sequence[str] | None,
+        types: Mapping[str, pa.DataType],
+        size: int,
+    ) -> None:
+        super().__init__(file, cut_lines)
+        self._complete = columns is None
+        with file.stream() as stream:
+            start = stream.read(4096)
+        refuse(
+            start.lstrip().startswith(b"["),
+            f"{file.origin}: a JSON array; write JSON lines, one object per line",
+            FileFormatError,
+        )
+        found = self.infer({}, size)
+        for name, kind in types.items():
+            if name in found and (not is_text(kind) or not _is_value(found[name])):
+                found[name] = kind
+        self.schema = pa.schema(list(found.items()))
+
+    def parse(self, text: bytes, types: Types) -> pa.Table:
+        """Return the columns of a block, in the order of `types`; all of them if that is empty."""
+        from pyarrow import json as arrow_json
+
+        known = {
+            name: kind
+            for name, kind in types.items()
+            if kind is not None and not pa.types.is_null(kind)
+        }
+        if not text.strip():
+            return pa.schema([(name, known.get(name, pa.null())) for name in types]).empty_table()
+        every = self._complete or len(known) < len(types) or not types
+        table = arrow_json.read_json(
+            pa.BufferReader(text),
+            read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(text) + 1),
+            parse_options=arrow_json.ParseOptions(
+                explicit_schema=pa.schema(list(known.items())),
+                unexpected_field_behavior="infer" if every else "ignore",
+            ),
+        )
+        table.validate(full=True)  # pyarrow does not check here that text is UTF-8
+        if not types:
+            return table
+        present = set(table.schema.names)
+        if self._complete and (late := present - set(types)):
+            raise SchemaError(
+                f"{self.file.origin}: a key {min(late)!r} that the first rows lack; "
+                "columns=[...] selects those to read"
+            )
+        return pa.table(
+            {
+                name: table[name] if name in present else pa.nulls(table.num_rows, known.get(name))
+                for name in types
+            }
+        )
+
+    def count_rows(self, text: bytes) -> int:
+        """Return the lines that are not blank."""
+        return len(_lines(text))
+
+    def remedy(self, name: str) -> str:
+        """Return what to do about a column of several types."""
+        return "write its values as one type, null where one is missing"
+
+    def fault(self, error: Exception, text: bytes, index: int, types: Types) -> DataError:
+        """Return the error for a block that cannot be parsed, naming column and row."""
+        said = first_line(error)
+        before = self.rows_before(index)
+        kinds: dict[str, tuple[str, int]] = {}
+        for row, line in enumerate(_lines(text), before):
+            where = f"{self.file.origin}, row {row}"
+            try:
+                record = json.loads(line)
+            except UnicodeDecodeError:
+                return FileFormatError(f"{where} {NOT_UTF8}")
+            except (ValueError, RecursionError) as wrong:
+                return FileFormatError(f"{where} is not JSON ({wrong}): {line[:60]!r}")
+            if not isinstance(record, dict):
+                return FileFormatError(
+                    f"{where}: {line[:60]!r} is no object; write one object per line"
+                )
+            for name, value in record.items():
+                if value is None or (types and name not in types):
+                    continue
+                kind = _kind_of(types.get(name)) or kinds.setdefault(name, (_kind(value), row))[0]
+                if kind != _kind(value):
+                    return self.misfit(name, types.get(name) or kind, f"{value!r:.80}", row)
+        return FileFormatError(f"{self.file.origin}, row {before} or after: {said}")
+
+
+def _lines(text: bytes) -> list[bytes]:
+    return [line for line in text.split(b"\n") if line.strip()]
+
+
+def _is_value(kind: pa.DataType) -> bool:
+    """Return whether JSON wrote it as a number or a truth value."""
+    types = pa.types
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
+
+
+def _kind(value: Any) -> str:
+    kinds = {bool: "truth value", int: "number", float: "number", str: "string", list: "list"}
+    return kinds.get(type(value), "object")
+
+
+def _kind_of(kind: pa.DataType | None) -> str | None:
+    if kind is None or pa.types.is_null(kind):
+        return None
+    if pa.types.is_boolean(kind):
+        return "truth value"
+    return "number" if _is_value(kind) else "string" if is_text(kind) else None
+
+
+def open_json(
+    files: Sequence[DataFile],
+    columns: Sequence[str] | None,
+    types: Mapping[str, pa.DataType],
+    on_error: OnError | None = None,
+) -> list[JsonReader]:
+    """Open files of JSON lines."""
+    size = infer_bytes(files)
+    return open_all(files, lambda file: JsonReader(file, columns, types, size), on_error)

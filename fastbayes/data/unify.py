@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fastbayes.core.errors import DataError, SchemaError
+from fastbayes.core.errors import DataError, SchemaError, refuse
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -27,7 +27,8 @@ def _is_binary(kind: pa.DataType) -> bool:
     return bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind))
 
 
-def _is_number(kind: pa.DataType) -> bool:
+def is_number(kind: pa.DataType) -> bool:
+    """Return whether values of this type are integers, floats or decimals."""
     return bool(
         pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     )
@@ -50,25 +51,22 @@ def unify_types(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
     if pa.types.is_dictionary(a) and pa.types.is_dictionary(b):
         values = unify_types(a.value_type, b.value_type)
         return None if values is None else pa.dictionary(pa.int32(), values)
-    if _is_number(a) and _is_number(b):
+    if is_number(a) and is_number(b):
         return _unify_numbers(a, b)
     return None
 
 
 def _unify_numbers(a: pa.DataType, b: pa.DataType) -> pa.DataType:
-    if pa.types.is_integer(a) and pa.types.is_integer(b):
-        if pa.types.is_signed_integer(a) == pa.types.is_signed_integer(b):
+    t = pa.types
+    for alike in (t.is_signed_integer, t.is_unsigned_integer, t.is_floating):
+        if alike(a) and alike(b):
             return a if a.bit_width >= b.bit_width else b
-        return pa.int64()
-    if pa.types.is_floating(a) and pa.types.is_floating(b):
-        return a if a.bit_width >= b.bit_width else b
-    return pa.float64()
+    return pa.int64() if t.is_integer(a) and t.is_integer(b) else pa.float64()
 
 
 def check_names(names: Sequence[str], where: str) -> None:
     """Raise SchemaError where two columns share a name, or there is none."""
-    if not names:
-        raise SchemaError(f"{where} has no columns")
+    refuse(not names, f"{where} has no columns", SchemaError)
     if len(set(names)) < len(names):
         twice = next(name for j, name in enumerate(names) if name in names[:j])
         raise SchemaError(f"{where} has two columns named {twice!r}; rename or drop one")
@@ -91,8 +89,7 @@ def select(schema: pa.Schema, columns: Sequence[str] | None, where: str) -> pa.S
             raise SchemaError(unknown_column(name, schema.names, where))
     if len(set(columns)) < len(columns):
         check_names(list(columns), "the selection columns=")
-    if not columns:
-        raise SchemaError("columns=[] selects nothing; leave it out to take all columns")
+    refuse(not columns, "columns=[] selects nothing; leave it out to take all columns", SchemaError)
     return pa.schema([schema.field(name) for name in columns])
 
 

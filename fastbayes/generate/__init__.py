@@ -17,9 +17,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from fastbayes.core.errors import DataError
-from fastbayes.generate.sampler import CHUNK, Sampler
-from fastbayes.generate.tables import PRESETS
+from fastbayes.core.errors import refuse
+from fastbayes.generate.sampler import CHUNK, PRESETS, Sampler
 
 __all__ = ["Summary", "generate", "presets", "table"]
 
@@ -131,8 +130,9 @@ def generate(
         If `path` exists and `force` is not set, or holds anything but generated files.
     """
     sampler = Sampler(preset, seed, missing)
-    if format not in _SUFFIX:
-        raise ValueError(f"format {format!r} is not one of {', '.join(_SUFFIX)}")
+    refuse(
+        format not in _SUFFIX, f"format {format!r} is not one of {', '.join(_SUFFIX)}", ValueError
+    )
     _count("rows", rows, 0)
     _count("row_group_rows", row_group_rows, 1)
     n_files = _count("files", max(1, -(-rows // (128 * CHUNK))) if files is None else files, 1)
@@ -161,20 +161,20 @@ def generate(
 
 def _check_target(path: Path, force: bool) -> None:
     """Refuse a target that may not be replaced: only what looks generated ever is."""
-    if not path.parent.is_dir():
-        raise DataError(f"{path.parent}: no such directory; create it first")
+    refuse(not path.parent.is_dir(), f"{path.parent}: no such directory; create it first")
     if not (path.exists() or path.is_symlink()):
         return
-    if not force:
-        raise DataError(f"{path}: already exists; choose another path or pass force (--force)")
-    if path.is_symlink() or not path.is_dir():
-        raise DataError(f"{path}: not a directory of generated files; choose another path")
+    refuse(not force, f"{path}: already exists; choose another path or pass force (--force)")
+    refuse(
+        path.is_symlink() or not path.is_dir(),
+        f"{path}: not a directory of generated files; choose another path",
+    )
     suffixes = tuple(_SUFFIX.values())
     for entry in path.iterdir():
-        if not (entry.name.startswith("part-") and entry.suffix in suffixes):
-            raise DataError(
-                f"{path}: holds {entry.name}, not a generated file; choose another path"
-            )
+        refuse(
+            not (entry.name.startswith("part-") and entry.suffix in suffixes),
+            f"{path}: holds {entry.name}, not a generated file; choose another path",
+        )
 
 
 def _write(

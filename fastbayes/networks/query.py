@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import BLOCK_ROWS, Batch
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.schema import Feature, Schema
-from fastbayes.data.apply import as_at_fit
 from fastbayes.data.encode import Encoder
 from fastbayes.data.segments import Segment, Source
-from fastbayes.data.source import open_source
+from fastbayes.data.source import as_at_fit, open_source
 from fastbayes.networks.graph.coded import Coded, Floats
 from fastbayes.networks.graph.dag import Names
 from fastbayes.networks.graph.query_result import QueryResult, QueryResults, as_column

@@ -16,12 +16,11 @@ import pyarrow as pa
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.schema import Schema
-from fastbayes.data.apply import as_told
 from fastbayes.data.encode import Encoder
 from fastbayes.data.folds import Folds, FoldsByColumn, FoldsByPlace
-from fastbayes.data.join import Joined, declared_domains, declared_values, is_name, to_array
+from fastbayes.data.memory import Joined, declared_domains, declared_values, is_name, to_array
 from fastbayes.data.segments import OnError
-from fastbayes.data.source import Source, open_source
+from fastbayes.data.source import Source, as_told, open_source
 from fastbayes.data.unify import unknown_column
 from fastbayes.scan import engine
 from fastbayes.scan.checkpoint import Checkpoint

@@ -10,8 +10,8 @@ import pyarrow as pa
 from fastbayes.core.domains import checked_cuts, described, same_cuts
 from fastbayes.core.errors import SchemaError
 from fastbayes.core.schema import Schema
+from fastbayes.data.columns import Codebook
 from fastbayes.data.encode import Book, Encoder
-from fastbayes.data.infer import Codebook
 
 KINDS = ("gaussian", "kde", "histogram", "mdl", "auto")
 # Those that are read off the values themselves, as far as a sketch has them.

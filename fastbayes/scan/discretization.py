@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import BLOCK_ROWS, taken
 from fastbayes.core.errors import DataError, MemoryLimitError, SchemaError
 from fastbayes.core.schema import Feature
-from fastbayes.data.discretize import CutLearner, Method, methods
+from fastbayes.data.columns import Codebook
+from fastbayes.data.discretize import FEW_ROWS, GREATEST_WEIGHT, CutLearner, Method, methods
 from fastbayes.data.encode import Encoder
 from fastbayes.data.folds import Folds
-from fastbayes.data.infer import Codebook
 from fastbayes.data.segments import Segment, Source
-from fastbayes.data.sketch import FEW_ROWS, GREATEST_WEIGHT
 from fastbayes.kernels.shared.sketch import bytes_needed
 from fastbayes.scan.engine import Progress, encoded_blocks, in_order, resolved_threads
 

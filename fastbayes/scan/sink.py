@@ -16,13 +16,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS, Batch
-from fastbayes.core.decisions import decide
+from fastbayes.core.decisions import decide, loss_matrix
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.files import atomic, check_target
-from fastbayes.core.loss import loss_matrix
-from fastbayes.data.apply import open_for
 from fastbayes.data.encode import Encoded, Encoder
 from fastbayes.data.segments import Segment, reading, sound
+from fastbayes.data.source import open_for
 from fastbayes.scan import engine
 from fastbayes.scan.engine import Progress
 

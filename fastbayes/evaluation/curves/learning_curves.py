@@ -27,8 +27,8 @@ from fastbayes.core.errors import (
 )
 from fastbayes.core.schema import Schema
 from fastbayes.data.columns import floats
-from fastbayes.data.draws import Census, Draw, Drawn, Increments, takers
 from fastbayes.data.encode import Encoder, Place
+from fastbayes.data.folds import Census, Draw, Drawn, Increments, takers
 from fastbayes.data.memory import TableSource
 from fastbayes.data.segments import Segment, Source, combine
 from fastbayes.evaluation.calibrate.calibration import Calibrated

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.schema import Schema
-from fastbayes.data.apply import open_for
 from fastbayes.data.encode import Encoded, Encoder
 from fastbayes.data.folds import FoldsByPlace
-from fastbayes.data.join import is_name
+from fastbayes.data.memory import is_name
 from fastbayes.data.segments import Source
+from fastbayes.data.source import open_for
 from fastbayes.evaluation.validate.scoring import (
     Contestant,
     Fitted,

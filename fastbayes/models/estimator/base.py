@@ -19,7 +19,7 @@ from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.schema import Schema, chosen, labels
 from fastbayes.data.encode import Encoded, Encoder
 from fastbayes.data.folds import Folds
-from fastbayes.data.join import to_array
+from fastbayes.data.memory import to_array
 from fastbayes.data.segments import Segment
 from fastbayes.kernels import dispatch
 from fastbayes.models.estimator.inputs import open_features, open_training

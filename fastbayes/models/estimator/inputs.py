@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import GREATEST
 from fastbayes.core.errors import DataError, FastBayesWarning, SchemaError
 from fastbayes.core.warn import warn
-from fastbayes.data.apply import as_at_fit, as_told
-from fastbayes.data.join import (
+from fastbayes.data.memory import (
     Joined,
     Renamed,
     declared_domains,
@@ -23,7 +22,7 @@ from fastbayes.data.join import (
     is_name,
     to_array,
 )
-from fastbayes.data.source import Source, open_source
+from fastbayes.data.source import Source, as_at_fit, as_told, open_source
 
 
 class Training(NamedTuple):

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.errors import DataError
 from fastbayes.core.schema import Schema, Shape
-from fastbayes.data.discretize import mdl_cuts
-from fastbayes.data.sketch import Profile
+from fastbayes.data.discretize import Profile, mdl_cuts
 from fastbayes.kernels import dispatch
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.loo_base import ROUNDING, without
