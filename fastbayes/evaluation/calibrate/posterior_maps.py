@@ -52,8 +52,7 @@ class PosteriorRows(NamedTuple):
 
     def blocks(self) -> list[PosteriorRows]:
         """Return the rows in blocks, so that what is computed of them stays small."""
-        starts = range(0, len(self.y), BLOCK_ROWS)
-        return [self.some(slice(at, at + BLOCK_ROWS)) for at in starts]
+        return [self.some(slice(at, at + BLOCK_ROWS)) for at in range(0, len(self.y), BLOCK_ROWS)]
 
     def some(self, which: Any) -> PosteriorRows:
         """Return the rows that an index picks."""
@@ -413,8 +412,7 @@ def rising_share(x: Floats, members: Floats, weight: Floats) -> tuple[Floats, Fl
     weight[-1] += 1
     value, size = pooled(members, weight)
     last = np.cumsum(size) - 1
-    first = last - size + 1
-    at = np.stack([first, last], axis=1).ravel()
+    at = np.stack([last - size + 1, last], axis=1).ravel()
     # A level part of a single log odds has one end.
     single = np.concatenate([[True], at[1:] != at[:-1]])
     return x[at][single], np.repeat(value, 2)[single]

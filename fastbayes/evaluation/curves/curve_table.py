@@ -141,8 +141,7 @@ class LearningCurve(ShortRepr):
         }
         for metric in METRICS:
             for bound, values in self.interval(getattr(self, metric))._asdict().items():
-                name = metric if bound == "mean" else f"{metric}_{bound}"
-                found[name] = _known(values)
+                found[metric if bound == "mean" else f"{metric}_{bound}"] = _known(values)
         return pa.table({**found, "clipped": _known(self.clipped.mean(axis=2))})
 
     @property

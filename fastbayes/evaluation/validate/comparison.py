@@ -262,8 +262,7 @@ class CountedScans(Scans):
         found = found.aligned(self.have.schema)
         if found.values.allclose(self.have.values, 1e-12):
             # Sums of weights, less those of a fold, are off by their rounding.
-            parts: dict[str, Any] = {**found.parts, "values": self.have.values}
-            found = replace(found, parts=parts)
+            found = replace(found, parts={**found.parts, "values": self.have.values})
         return found
 
 
@@ -300,11 +299,6 @@ class Runner:
             memory=self.memory,
             parameters=min(self.model.n_parameters_, MOST),
         )
-
-
-def needs_pairs(runner: Runner) -> bool:
-    """Return whether a model learns from counts of pairs."""
-    return isinstance(runner.make(), OneDependence)
 
 
 def comes_apart(runner: Runner) -> list[Any]:
@@ -366,7 +360,7 @@ class ComparisonRunner:
                     runner.reason = runner.reason or str(error) * runner.bins
             if bins:
                 self.seconds["cut points"] = time.perf_counter() - start
-        self.pairs = any(needs_pairs(runner) for runner in self._standing())
+        self.pairs = any(isinstance(runner.make(), OneDependence) for runner in self._standing())
         needed = {name for r in self._standing() for name in r.make()._statistics}
         self.of_numbers = [name for name in OF_NUMBERS if name in needed]
         start = time.perf_counter()
@@ -457,8 +451,8 @@ class ComparisonRunner:
             runner.attempt(lambda r: [loo_scorer(r.model)])
 
         def figures(runner: Runner, score: Score) -> Validation:
-            told = {"method": "leave-one-out", "fixed": runner.scorers[0].fixed}
-            return validation(score.evaluators[0].result(), **told)
+            fixed = runner.scorers[0].fixed
+            return validation(score.figures(), method="leave-one-out", fixed=fixed)
 
         return self._entries(figures, self._scored(parts, loss))
 
@@ -470,8 +464,7 @@ class ComparisonRunner:
         if self.cuts is not None and learned_cuts(self.opened.learning(), self.discretize):
             parts = parts_by_encoder(folds, order, self._learned_by_folds())
         else:
-            encoder = applying(self.opened, self.stats.schema)
-            parts = parts_of_folds(folds, order, encoder)
+            parts = parts_of_folds(folds, order, applying(self.opened, self.stats.schema))
             ways = {runner.bins for runner in self._standing()}
             rests = {bins: training(self.seen[bins]) for bins in ways}
             scans = FoldScans(self.opened, self.stats)
@@ -528,8 +521,7 @@ class ComparisonRunner:
             return one[0].entry(figures(*one), one[1].seconds)
 
         # Ranking millions of scores takes as long as making them.
-        threads = engine.resolved_threads(self.told["threads"])
-        return list(engine.in_order(entry, scored, threads))
+        return list(engine.in_order(entry, scored, engine.resolved_threads(self.told["threads"])))
 
     def _standing(self) -> list[Runner]:
         return [runner for runner in self.runners if not runner.reason]

@@ -19,7 +19,7 @@ from fastbayes.core.schema import Schema
 from fastbayes.data.encode import Encoded, Encoder, filtered
 from fastbayes.data.folds import Folds, WithoutFold
 from fastbayes.data.segments import Segment, Source
-from fastbayes.evaluation.validation import Evaluator
+from fastbayes.evaluation.validation import Evaluation, Evaluator
 from fastbayes.models.estimator.base import Scans
 from fastbayes.models.estimator.loo_base import LooScorer
 from fastbayes.scan import engine
@@ -136,6 +136,11 @@ class Score:
         self.lost += other.lost
         self.seconds += other.seconds
 
+    def figures(self, where: str = "") -> Evaluation:
+        """Return the figures of rows that have no folds; `where` says what data they are."""
+        found: Evaluation = self.evaluators[0].result(where)
+        return found
+
     def add_rest(self, rest: Any) -> None:
         """Add moments, if there are any."""
         if rest is not None:
@@ -180,11 +185,11 @@ def scores(
     n_classes = len(contestants[0].classes)
 
     def begun() -> list[Score]:
-        def summary(c: Contestant) -> Any:
-            made = Evaluator(c.classes, loss=loss, ranks=ranks)
-            return made if c.summary is None else c.summary()
-
-        return [Score([summary(c) for _ in c.scorers]) for c in contestants]
+        evaluators = [partial(Evaluator, c.classes, loss=loss, ranks=ranks) for c in contestants]
+        makers = [c.summary or own for c, own in zip(contestants, evaluators, strict=True)]
+        return [
+            Score([make() for _ in c.scorers]) for c, make in zip(contestants, makers, strict=True)
+        ]
 
     def score(segment: Segment) -> tuple[list[Score], Scanned]:
         found, scanned = begun(), Scanned(np.zeros(n_classes))
@@ -259,6 +264,11 @@ def _settle(contestant: Contestant, mine: Score) -> None:
         done += held.n_rows
 
 
+def declared(opened: Opened, schema: Schema) -> Callable[..., Encoder]:
+    """Return what gives encoders with the classes and domains of a schema, however few rows."""
+    return partial(opened.learning, domains=domains_of(schema, str(opened.target)))
+
+
 def domains_of(schema: Schema, target: str) -> dict[str, Any]:
     """Return the domains of a schema, that of its classes among them, however few rows are read."""
     found = {f.name: f.values for f in schema.categorical if f.cuts is None and not f.void}
@@ -278,8 +288,7 @@ class FoldScans:
         for fold, name in zip(whole.folds, whole.fold_names, strict=True):
             if fold.n_rows == whole.n_rows:
                 refuse(name)
-        domains = domains_of(whole.schema, str(opened.target))
-        self.learning = partial(opened.learning, domains=domains)
+        self.learning = declared(opened, whole.schema)
 
     def of(self, fold: int) -> tuple[WithoutFold, Callable[..., Encoder]]:
         """Return the rows without those of a fold, by its place, and what gives encoders."""
@@ -293,8 +302,7 @@ def parts_of(encoder: Encoder, check: Callable[[Encoded], None] | None = None) -
         for block, encoded in engine.encoded_blocks(segment, encoder):
             if check is not None:
                 check(encoded)
-            whole = Part(0, encoded.batch, encoded.kept)
-            yield ScoredBlock(block.num_rows, [whole], encoded)
+            yield ScoredBlock(block.num_rows, [Part(0, encoded.batch, encoded.kept)], encoded)
 
     return parts
 
@@ -351,12 +359,12 @@ def check_rereadable(source: Source, why: str) -> None:
         )
 
 
-def applying(opened: Opened, schema: Schema) -> Encoder:
-    """Return an encoder of the rows, with their classes, by the schema of models."""
+def applying(opened: Opened, schema: Schema, n_rows: int | None = None) -> Encoder:
+    """Return an encoder of the rows, `n_rows` of them or all, by the schema of models."""
     encoder = Encoder.applying_to(
         schema, opened.source.schema, target=opened.target, weight=opened.weight
     )
-    encoder.expect(opened.source.n_rows)
+    encoder.expect(opened.source.n_rows if n_rows is None else n_rows)
     return encoder
 
 

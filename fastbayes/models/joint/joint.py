@@ -427,9 +427,6 @@ class JointBayes(Classifier):
         sizes = [max(int(s), 1) for s in self._table.cells.choices]
         return k - 1 + k * (math.prod(sizes) - 1)
 
-    def _log_prior(self) -> Floats:
-        return self.class_log_prior_
-
     def _scorer(self, cells: float) -> Any:
         return JointTableScorer(self.class_log_prior_, self._table, cells)
 

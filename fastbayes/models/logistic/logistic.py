@@ -103,23 +103,21 @@ class Fit:
 
         Raises KeyError, ValueError when header and arrays do not fit together.
         """
-        parts: dict[str, dict[str, NDArray[Any]]] = {}
-        for key, array in arrays.items():
-            if key.startswith(PREFIX):
-                part, _, name = key.removeprefix(PREFIX).partition(".")
-                parts.setdefault(part, {})[name] = array
-        coefficients = Coefficients.from_arrays(parts["coefficients"])
+
+        def own(part: str) -> dict[str, Any]:
+            start = f"{PREFIX}{part}."
+            named = {n: np.array(array) for n, array in arrays.items() if n.startswith(start)}
+            return {name.removeprefix(start): array for name, array in named.items()}
+
+        coefficients = Coefficients.from_arrays(own("coefficients"))
         layout = memory = None
-        if "layout" in parts:
-            stands = {name: np.array(array) for name, array in parts["layout"].items()}
+        if stands := own("layout"):
             layout = Layout(**stands, pairs=coefficients.pairs, n_outputs=coefficients.n_outputs)
-        if "memory" in parts:
-            memory = Memory.from_arrays(
-                {name: np.array(array) for name, array in parts["memory"].items()}
-            )
+        if sums := own("memory"):
+            memory = Memory.from_arrays(sums)
             if layout is None or memory.theta.shape != (layout.n_rows, layout.n_outputs):
                 raise ValueError("what is remembered of earlier rows is of another layout")
-        told: dict[str, Any] = dict(parts["told"])
+        told = own("told")
         if (bent := told.get("information")) is not None:
             m, size = coefficients.n_outputs, 0 if layout is None else layout.n_rows
             if bent.shape != (m, m, size, size):
@@ -543,18 +541,17 @@ class LogisticRegression(Classifier):
     def _scanned(self, scans: Scans) -> Statistics:
         # Rows are read again: those of a stream are kept.
         scans = replace(scans, source=rereadable(scans.source))
-        counted = [0]
-        told = scans.progress
+        counted: list[int] = []
 
         def progress(rows: int) -> None:
-            counted[0] += rows
-            if told is not None:
-                told(rows)
+            counted.append(rows)
+            if scans.progress is not None:
+                scans.progress(rows)
 
         stats = replace(scans, progress=progress).count(self, {"values": {}, "moments": {}})
         if scans.first:
             check_learnable(stats, scans.source.description)
-        self._found = self._solved(scans, stats, counted[0])
+        self._found = self._solved(scans, stats, sum(counted))
         return stats
 
     def _solved(self, scans: Scans, stats: Statistics, n_rows: int) -> Fit:
@@ -607,9 +604,9 @@ class LogisticRegression(Classifier):
         found, after, separable = solve(self, reading, n_rows, whole, theta, memory, base)
         cautions(self, found, separable, whole)
         coefficients = Coefficients.from_theta(found.theta, layout)
-        told: Any = (None, None)
-        if self.standard_errors:
-            told = observed(self, reading, coefficients, whole)
+        information, references = (
+            observed(self, reading, coefficients, whole) if self.standard_errors else (None, None)
+        )
         return Fit(
             coefficients=coefficients,
             layout=layout,
@@ -619,8 +616,8 @@ class LogisticRegression(Classifier):
             norm=found.norm,
             objective=found.objective,
             trace=np.array(found.trace, np.float64).reshape(-1, 4),
-            information=told[0],
-            references=told[1],
+            information=information,
+            references=references,
         )
 
     @property
@@ -628,35 +625,31 @@ class LogisticRegression(Classifier):
         return None if math.isinf(self.C) else self.penalty
 
     def _class_weights(self, stats: Statistics) -> Floats | None:
-        if self.class_weight is None:
-            return None
         if isinstance(self.class_weight, str):
             return balanced(stats.values.class_counts)
-        return given_class_weight(self.class_weight, labels(stats.schema.classes))
+        given, classes = self.class_weight, labels(stats.schema.classes)
+        return None if given is None else given_class_weight(given, classes)
 
     def _same_classes(self, schema: Schema) -> bool:
         known = vars(self).get("classes_")
         return known is not None and np.array_equal(known, labels(schema.classes))
 
     def _refuse_classes(self, schema: Schema) -> None:
-        known = set(self.classes_.tolist())
-        new = [c for c in labels(schema.classes).tolist() if c not in known]
+        new = next(c for c in labels(schema.classes).tolist() if c not in self.classes_.tolist())
         raise DataError(
-            f"class {new[0]!r} is new: earlier batches were learned without it; name all classes "
+            f"class {new!r} is new: earlier batches were learned without it; name all classes "
             "in `classes` at the first partial_fit, or fit again with all rows"
         )
 
     def _check_room(self, cells: int, schema: Schema, limit: int) -> None:
         """Refuse coefficients that would not fit: a dozen copies are in use at a time."""
-        needed = 12 * 8 * cells
-        if needed <= limit:
-            return
-        widest = max(schema.categorical, key=lambda f: f.size)
-        raise MemoryLimitError(
-            f"{cells:,} coefficients need {needed:,} bytes, over memory_limit={limit:,}: column "
-            f"{widest.name!r} with {widest.size:,} values needs the most; leave it or its "
-            "interactions out, group its values, or raise memory_limit"
-        )
+        if (needed := 12 * 8 * cells) > limit:
+            widest = max(schema.categorical, key=lambda f: f.size)
+            raise MemoryLimitError(
+                f"{cells:,} coefficients need {needed:,} bytes, over memory_limit={limit:,}: "
+                f"column {widest.name!r} with {widest.size:,} values needs the most; leave it or "
+                "its interactions out, group its values, or raise memory_limit"
+            )
 
     # -- reading -------------------------------------------------------------------------------
 
@@ -707,12 +700,7 @@ class LogisticRegression(Classifier):
         return self.coefficients_.scorer(cells)
 
     def _contributions(self, batch: Batch, out: Floats) -> None:
-        features = self.schema_.features
-        places = {
-            kind: [i for i, f in enumerate(features) if f.kind == kind]
-            for kind in ("categorical", "numeric")
-        }
-        self.coefficients_.contributions(batch, places, out)
+        self.coefficients_.contributions(batch, self.schema_.places, out)
 
     def adapt_prior(self, X: Any, *, tolerance: float = 1e-9, max_iter: int = 10_000) -> Self:
         """Return a copy whose intercepts fit unlabelled rows, by expectation maximisation.
@@ -743,9 +731,8 @@ class LogisticRegression(Classifier):
         priori probabilities, Neural Computation 14, eq. 2.
         """
         self._check_fitted()
-        counts = np.asarray(self.statistics_.values.class_counts, np.float64)
         weight = self._class_weights(self.statistics_)
-        counts = counts if weight is None else counts * weight
+        counts = self.statistics_.values.class_counts * (1.0 if weight is None else weight)
         prior = np.maximum(counts / counts.sum(), LEAST_SHARE)
         found = shifted_prior(self.predict_proba(X), prior, tolerance, max_iter)
         moved = np.log(np.maximum(found, LEAST_SHARE)) - np.log(prior)

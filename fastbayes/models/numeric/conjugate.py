@@ -57,8 +57,7 @@ def check_prior(_: str, given: Any) -> None:
 
 
 def _is_number(value: Any) -> bool:
-    real = isinstance(value, (int, float, np.integer, np.floating))
-    return real and not isinstance(value, bool)
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 
 
 def prior_of(given: Any, sums: MomentSums, rule: CovarianceRule) -> NormalInverseWishart:

@@ -397,23 +397,22 @@ class GaussianBayes(Discriminant, Classifier):
 
     def _check_suits(self, stats: Any) -> None:
         super()._check_suits(stats)
-        for feature in stats.schema.categorical:
-            refuse(feature, void=feature.void)
+        self._check_numeric(stats)
 
     def _learned(self, stats: Statistics) -> Self:
+        self._check_numeric(stats)
+        return super()._learned(stats)
+
+    def _check_numeric(self, stats: Statistics) -> None:
         for feature in stats.schema.categorical:
             refuse(feature, void=feature.void)
-        return super()._learned(stats)
 
     # -- reading -------------------------------------------------------------------------------
 
     def _read(self, stats: Statistics) -> dict[str, Any]:
         counts, classes = stats.values.class_counts, labels(stats.schema.classes)
         read = self._by_columns(stats) if self._by_column else self._by_matrices(stats)
-        return {
-            "class_log_prior_": log_prior(counts, 0.0, self.class_prior, classes),
-            **read,
-        }
+        return read | {"class_log_prior_": log_prior(counts, 0.0, self.class_prior, classes)}
 
     def _rule(self, stats: Statistics) -> CovarianceRule:
         return CovarianceRule(
@@ -521,9 +520,6 @@ class GaussianBayes(Discriminant, Classifier):
         k, p = self.mean_.shape
         free = {"full": k * p * (p + 1) // 2, "tied": p * (p + 1) // 2, "diagonal": k * p}
         return k - 1 + k * p + free.get(self.covariance, k)
-
-    def _log_prior(self) -> Floats:
-        return self.class_log_prior_
 
     # -- answers -------------------------------------------------------------------------------
 

@@ -149,8 +149,7 @@ class LooGaussians:
         count[own], scatters[own] = left, after
         mean[own] -= np.where(left > 0, mine * (n - left) / np.where(left > 0, left, 1), 0.0)
         apart[own] = mine * np.where(left > 0, n / np.where(left > 0, left, 1), 0.0)
-        spread = self._spread(count, mean, np.zeros_like(mean), scatters)
-        centre, half, level, _ = spread.gaussians
+        centre, half, level, _ = self._spread(count, mean, np.zeros_like(mean), scatters).gaussians
         # A class without a known value has no mean of its own, but that of all.
         pooled = (np.where(known, x, 0.0) - self.origin[:, 0])[:, :, None] - centre
         apart = np.where(count > 0, apart, pooled)

@@ -177,8 +177,7 @@ class HistogramDensity:
         edges = equal_shares(values.ranges)
         counts = np.zeros((len(edges) + 1, len(values.points)))
         for c, (own, rows) in enumerate(zip(values.points, values.weight, strict=True)):
-            at = bins_of(edges, own)
-            counts[:, c] = np.bincount(at, rows, len(counts))
+            counts[:, c] = np.bincount(bins_of(edges, own), rows, len(counts))
         return cls(values, edges, counts, alpha)
 
     @cached_property
