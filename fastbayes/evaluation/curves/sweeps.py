@@ -293,13 +293,11 @@ def alpha_sweep(
     )
     params = model.get_params(deep=False)
     made = [type(model)(**params | {"alpha": alpha}) for alpha in values.tolist()]
-    told: dict[str, Any] = {"threads": threads, "progress": progress}
+    told: dict[str, Any] = {"ranks": False, "threads": threads, "progress": progress}
     fixed: tuple[str, ...] = ()
     if method == "leave_one_out":
-        told["sample_weight"] = sample_weight
-        found, scorers, where = left_out_scores(
-            *(made, stats, source, target), ranks=False, filesystem=filesystem, **told
-        )
+        more = {"sample_weight": sample_weight, "filesystem": filesystem}
+        found, scorers, where = left_out_scores(made, stats, source, target, **more, **told)
         fixed = scorers[0].fixed
     else:
         rows, labels, weight = source, target, sample_weight
@@ -311,7 +309,7 @@ def alpha_sweep(
         )
         fitted = [one.fit_statistics(stats) for one in made]
         contestants = [Contestant(one.classes_, [Fitted(one)]) for one in fitted]
-        found, _ = scores(opened.source, opened.parts, contestants, ranks=False, **told)
+        found, _ = scores(opened.source, opened.parts, contestants, **told)
         where = opened.description
     figures = [score.figures(where) for score in found]
     return Sweep(**swept("alpha", values, figures, method=method, fixed=fixed))
@@ -655,8 +653,7 @@ def _judged(
     for start in range(0, len(judged.y), step):
         some = slice(start, start + step)
         # A constant feature, whose own threshold is NaN, is above it nowhere.
-        X = (judged.X[some] > threshold).astype(np.float64)
-        y = judged.y[some]
+        X, y = (judged.X[some] > threshold).astype(np.float64), judged.y[some]
         weight = None if judged.weight is None else judged.weight[some]
         if without is not None:
             proba = without.posterior(X, y, weight)

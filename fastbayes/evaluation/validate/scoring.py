@@ -251,17 +251,15 @@ def _settle(contestant: Contestant, mine: Score) -> None:
     """Score the rows that had to wait for all others."""
     if not mine.held:
         return
-    assert mine.rest is not None
     batch = joined([held for _, _, held in mine.held])
     posterior = np.empty((batch.n_rows, len(contestant.classes)))
     contestant.scorers[0].settled(batch, mine.rest).posterior(batch, posterior)
     assert batch.classes is not None
     mine.evaluators[0].update(posterior, batch.classes, batch.weight)
-    done = 0
-    for kept, rows, held in mine.held:
+    ends = np.cumsum([held.n_rows for _, _, held in mine.held])
+    for (kept, rows, _), part in zip(mine.held, np.split(posterior, ends[:-1]), strict=True):
         if kept is not None:
-            kept[rows] = posterior[done : done + held.n_rows]
-        done += held.n_rows
+            kept[rows] = part
 
 
 def declared(opened: Opened, schema: Schema) -> Callable[..., Encoder]:
@@ -382,16 +380,10 @@ def learns_by_subtraction(model: Any, encoder: Encoder) -> bool:
 
 def learned_cuts(encoder: Encoder, discretize: Any) -> bool:
     """Return whether cut points depend on the rows: there are such columns, and none are given."""
-    numeric = [feature.name for feature, book in encoder.features if book is None]
-    if not numeric:
-        return False
     given = discretize if isinstance(discretize, Mapping) else {}
-    return not all(
-        name in given
-        and not isinstance(given[name], str)
-        and not (isinstance(given[name], tuple) and isinstance(given[name][0], str))
-        for name in numeric
-    )
+    rules = [given.get(f.name, "mdl") for f, book in encoder.features if book is None]
+    # A rule is a name, or a name with its arguments; all else are the cut points themselves.
+    return any(isinstance(r[0] if isinstance(r, tuple) else r, str) for r in rules)
 
 
 def fitted_without_folds(
@@ -424,7 +416,7 @@ def fitted_without_folds(
     for fold, points in enumerate(cuts):
         model = make()
         model._check_parameters()
-        source, learning = scans.of(fold)
-        models.append(model._learned(model._scanned(Scans(source, learning, points, [], True))))
+        scanned = model._scanned(Scans(*scans.of(fold), points, [], True))
+        models.append(model._learned(scanned))
     encoders = [applying(opened, model.schema_) for model in models]
     return models, scans.names, parts_by_encoder(folds, scans.order, encoders)
