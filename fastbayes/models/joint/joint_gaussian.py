@@ -131,12 +131,10 @@ class JointGaussian(Classifier):
         mixture = CellMixture(table, gaussians, codes[inside])
         if kappa == 0 and names:
             self._check_defined(stats, mixture)
-        prior = log_prior(
-            stats.values.class_counts, 0.0, self.class_prior, labels(stats.schema.classes)
-        )
+        counts, known = stats.values.class_counts, labels(stats.schema.classes)
         off = gaussians.backed if kappa > 0 else np.zeros(len(classes), np.bool_)
         return {
-            "class_log_prior_": prior,
+            "class_log_prior_": log_prior(counts, 0.0, self.class_prior, known),
             "tau_": table.tau,
             "n_cells_": len(gaussians.which),
             "backed_off_": named(classes, off),
@@ -153,7 +151,7 @@ class JointGaussian(Classifier):
         bad[~bad] = mixture.gaussians.undefined[found[~bad]]
         if not bad.any():
             return
-        worst = int(np.flatnonzero(bad)[0])
+        worst = int(bad.argmax())
         key, label = whole.keys[at[worst]].tolist(), int(c[worst])
         n = 0.0 if found[worst] < 0 else float(mixture.gaussians.n[found[worst]])
         told = []

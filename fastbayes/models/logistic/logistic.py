@@ -75,10 +75,9 @@ class Fit:
     def of_one_class(cls, stats: Statistics, pairs: Sequence[tuple[int, int]]) -> Self:
         """Return the fit to rows of a single class: there is nothing to separate."""
         offsets = offsets_of([f.size for f in stats.schema.categorical], pairs)
-        p = len(stats.schema.numeric)
-        nothing = np.zeros((int(offsets[-1]), 1))
-        told = np.zeros(1), nothing, offsets, np.zeros(p), np.zeros((p, 1))
-        return cls(Coefficients.of(*told, pairs=pairs), converged=True, n_iter=1)
+        tables, center = np.zeros((int(offsets[-1]), 1)), np.zeros(len(stats.schema.numeric))
+        none = Coefficients.of(np.zeros(1), tables, offsets, center, center[:, None], pairs=pairs)
+        return cls(none, converged=True, n_iter=1)
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return a header and named arrays from which `from_state` rebuilds."""
@@ -229,8 +228,7 @@ def theta_by_name(
     """Return coefficients that go by names as a layout has them; 0 for new names."""
     empty = np.zeros((layout.n_rows, layout.n_outputs))
     here = names_of(Coefficients.from_theta(empty, layout), schema)
-    known = dict(zip(names, coef.T, strict=True))
-    theta = np.zeros((layout.n_rows, layout.n_outputs))
+    known, theta = dict(zip(names, coef.T, strict=True)), empty.copy()
     for at, name in enumerate(here, 1):
         theta[at] = known.get(name, 0.0)
     theta[0] = intercept + layout.center @ theta[layout.numeric]

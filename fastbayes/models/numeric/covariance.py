@@ -190,8 +190,7 @@ def diagonal(matrix: Floats) -> Floats:
 def correlations(covariance: Floats, deviation: Floats, kept: NDArray[np.bool_]) -> Floats:
     """Return covariances in units of deviations, and of the identity what is not kept."""
     result = covariance / deviation[..., :, None] / deviation[..., None, :]
-    result = np.where(kept[..., :, None] & kept[..., None, :], result, 0.0)
-    return with_ones(result)
+    return with_ones(np.where(kept[..., :, None] & kept[..., None, :], result, 0.0))
 
 
 def standardised(covariance: Floats, kept: NDArray[np.bool_]) -> tuple[Floats, Floats]:

@@ -65,9 +65,8 @@ def what_was_done(model: Any, floored: NDArray[np.bool_], unknown: Sequence[Any]
     """
     classes = model.classes_.tolist()
     if model.singular_:
-        whose = "all classes together"
-        if model.covariance != "tied":
-            whose = listed("class", model.singular_)
+        tied = model.covariance == "tied"
+        whose = "all classes together" if tied else listed("class", model.singular_)
         at = [classes.index(label) for label in model.singular_]
         shares = sorted({f"{share:.3g}" for share in model.shrinkage_[at].tolist()}, key=float)
         how = "its correlations were dropped"
