@@ -26,6 +26,7 @@ from fastbayes.evaluation.curves.learning_curves import (
     census_of,
     learning_curve,
 )
+from fastbayes.evaluation.validate.scoring import declared
 from fastbayes.models.registry import candidates
 from fastbayes.scan import engine
 from fastbayes.scan.counting import opened_to_learn
@@ -95,7 +96,8 @@ def opened_sample(source: Any, sizes: list[int], n_test: int, weight: str | None
     whole = engine.scan(opened.source, opened.learning(), ("values",))
     census = census_of(opened, None)
     draw = Draw(census.n_rows, 3, 1)
-    return Sample(SampledRows.declared(opened, whole.schema), census, draw, np.array(sizes), n_test)
+    rows = SampledRows(opened, whole.schema, declared(opened, whole.schema))
+    return Sample(rows, census, draw, np.array(sizes), n_test)
 
 
 @pytest.mark.parametrize("weight", [None, "w"])

@@ -185,6 +185,12 @@ class Schema:
         return tuple(f.name for f in self.features)
 
     @cached_property
+    def places(self) -> dict[str, list[int]]:
+        """Where the categorical and the numeric features stand among all."""
+        kinds = ("categorical", "numeric")
+        return {kind: [i for i, f in enumerate(self.features) if f.kind == kind] for kind in kinds}
+
+    @cached_property
     def categorical(self) -> tuple[Feature, ...]:
         """The categorical features in column order."""
         return tuple(f for f in self.features if f.kind == "categorical")

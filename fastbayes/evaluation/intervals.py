@@ -42,9 +42,7 @@ def mean_interval(values: Floats, confidence: float, overlap: float = 0.0) -> In
 
 def check_confidence(confidence: Any) -> float:
     """Return the confidence of an interval, which lies between 0 and 1, as a number."""
-    if isinstance(confidence, bool) or not isinstance(confidence, (int, float, np.number)):
-        raise ValueError(f"confidence={confidence!r}: use a number between 0 and 1, such as 0.95")
-    if not 0 < confidence < 1:
+    if not (isinstance(confidence, (float, np.number)) and 0 < confidence < 1):
         raise ValueError(f"confidence={confidence!r}: use a number between 0 and 1, such as 0.95")
     return float(confidence)
 

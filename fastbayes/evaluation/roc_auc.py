@@ -59,18 +59,15 @@ class RocAuc:
             areas = [_area(*sides) for sides in self._histograms]
         elif self._kept:
             scores, truth, weight = (np.concatenate(part) for part in zip(*self._kept, strict=True))
-            unit = bool((weight == 1).all())
-            for i, c in enumerate(self._columns):
-                if unit:
-                    areas.append((_unweighted(scores[:, i], truth == c), 0.0))
-                    continue
-                group = np.unique(scores[:, i], return_inverse=True)[1]
-                sides = (np.bincount(group, weight * side) for side in (truth == c, truth != c))
-                areas.append((_area(*sides)[0], 0.0))
+            for own, c in zip(scores.T, self._columns, strict=True):
+                if (weight == 1).all():
+                    areas.append((_unweighted(own, truth == c), 0.0))
+                else:
+                    group = np.unique(own, return_inverse=True)[1]
+                    sides = (np.bincount(group, weight * side) for side in (truth == c, truth != c))
+                    areas.append((_area(*sides)[0], 0.0))
         known = [pair for pair in areas if not math.isnan(pair[0])]
-        if not known:
-            return math.nan, 0.0
-        area, error = np.mean(known, axis=0).tolist()
+        area, error = np.mean(known, axis=0).tolist() if known else (math.nan, 0.0)
         return area, error
 
     def _add(

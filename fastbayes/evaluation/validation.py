@@ -8,6 +8,7 @@ beyond it those of a histogram whose error is bounded and reported.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -234,11 +235,15 @@ class Evaluator:
         self._bins += other._bins
         self._ranks.merge(other._ranks)
 
-    def result(self) -> Evaluation:
-        """Return the figures of all rows so far, a value; DataError where there are none."""
+    def result(self, where: str = "") -> Evaluation:
+        """Return the figures of all rows so far, a value; DataError where there are none.
+
+        `where` says in the error of what data they are.
+        """
         total = self.n_rows
         if not total > 0:
-            raise DataError("nothing to evaluate: there are no rows, or all weights are zero")
+            nothing = "nothing to evaluate: there are no rows, or all weights are zero"
+            raise DataError(f"{where}: {nothing}" if where else nothing)
         log_loss, brier, incurred, foreseen = (self._sums[:4] / total).tolist()
         n, confidence, right = self._bins
         mean = np.full((2, N_BINS), np.nan)
@@ -275,29 +280,30 @@ class Evaluator:
         if p.shape[1] != n_classes:
             raise DataError(f"{p.shape[1]} columns of probabilities for {n_classes} classes")
         off = np.abs(row_sum(p) - 1) > 1e-6
-        if off.any():
-            row = int(np.argmax(off))
-            raise DataError(f"row {row}: the probabilities sum to {p[row].sum()}, not to 1")
+        _refuse(off, lambda row: f"the probabilities sum to {p[row].sum()}, not to 1")
         truth = np.asarray(y)
         if truth.shape != (len(p),) or (len(truth) and truth.dtype.kind not in "iu"):
             raise DataError(
                 f"class codes must be {len(p)} integers, these are {truth.dtype} of shape "
                 f"{truth.shape}"
             )
-        wrong = (truth < 0) | (truth >= n_classes)
-        if wrong.any():
-            row = int(np.argmax(wrong))
-            raise DataError(f"row {row}: class code {truth[row]} of {n_classes} classes")
+        strange = (truth < 0) | (truth >= n_classes)
+        _refuse(strange, lambda row: f"class code {truth[row]} of {n_classes} classes")
         if weight is None:
             return p, truth.astype(np.intp), np.ones(len(p))
         w = np.asarray(weight, np.float64)
         if w.shape != (len(p),):
             raise DataError(f"{len(p)} rows with weights of shape {w.shape}: give one per row")
-        wrong = ~(np.isfinite(w) & (w >= 0))
-        if wrong.any():
-            row = int(np.argmax(wrong))
-            raise DataError(f"row {row}: weight {w[row]}: a weight must be finite and not negative")
+        wrong, rule = ~(np.isfinite(w) & (w >= 0)), "a weight must be finite and not negative"
+        _refuse(wrong, lambda row: f"weight {w[row]}: {rule}")
         return p, truth.astype(np.intp), w
+
+
+def _refuse(wrong: NDArray[np.bool_], problem: Callable[[int], str]) -> None:
+    """Raise DataError at the first wrong row, if there is any."""
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise DataError(f"row {row}: {problem(row)}")
 
 
 def _plain(value: Any) -> Any:

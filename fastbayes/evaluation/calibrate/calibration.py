@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from operator import attrgetter
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes.core.batch import Batch
 from fastbayes.core.errors import SchemaError
 from fastbayes.evaluation.calibrate.held_out_posteriors import HeldOut, held_out, held_out_of_arrays
 from fastbayes.evaluation.calibrate.posterior_maps import (
@@ -53,9 +53,7 @@ class CalibratedScorer:
     def __init__(
         self, scorer: Any, calibration: Callable[[Floats], None], log_prior: Floats
     ) -> None:
-        self._scorer = scorer
-        self._map = calibration
-        self._log_prior = log_prior
+        self._scorer, self._map, self._log_prior = scorer, calibration, log_prior
 
     def log_joint(self, *told: Any) -> None:
         """Write calibrated log posterior + log evidence of the model, (n_rows, n_classes).
@@ -195,8 +193,7 @@ class Calibrated(TableRows):
         """
         params = super().get_params(deep)
         if deep and hasattr(self.model, "get_params"):
-            inner = self.model.get_params(deep)
-            params |= {f"model__{name}": value for name, value in inner.items()}
+            params |= {f"model__{n}": value for n, value in self.model.get_params(deep).items()}
         return params
 
     def set_params(self, **params: Any) -> Self:
@@ -237,9 +234,8 @@ class Calibrated(TableRows):
         Classifier
             One with the same parameters.
         """
-        if self.model is None:
-            return NaiveBayes()
-        return type(self.model)(**self.model.get_params(deep=False))
+        like = NaiveBayes() if self.model is None else self.model
+        return type(like)(**like.get_params(deep=False))
 
     @property
     def _allow_nan(self) -> bool:  # type: ignore[override]
@@ -296,8 +292,8 @@ class Calibrated(TableRows):
             raise _read_once(f"{type(X).__name__}")
         model.fit(X, y, sample_weight=sample_weight)
         if isinstance(model, DropIn):
-            told = X, y, sample_weight, int(self.folds)
-            return self._mapped(model, held_out_of_arrays(model, *told))
+            held = held_out_of_arrays(model, X, y, sample_weight, int(self.folds))
+            return self._mapped(model, held)
         opened = open_training(model, X, y, sample_weight, reset=False)
         return self.calibrate(model, opened.source, opened.target, opened.weight)
 
@@ -322,8 +318,8 @@ class Calibrated(TableRows):
         """
         if not source.rereadable:
             raise _read_once(source.description)
-        told = source, target, weight, self.validation, int(self.folds)
-        return self._mapped(model, held_out(model, *told))
+        how = self.validation, int(self.folds)
+        return self._mapped(model, held_out(model, source, target, weight, *how))
 
     def _mapped(self, model: Any, held: HeldOut) -> Self:
         """Learn the map from rows that are scored by models that had not seen them."""
@@ -368,43 +364,23 @@ class Calibrated(TableRows):
             return getattr(self.model_, name)
         return object.__getattribute__(self, name)  # the error of what is not there
 
-    def _has_class(self, y: Any) -> NDArray[np.bool_] | None:
-        known: NDArray[np.bool_] | None = self.model_._has_class(y)
-        return known
-
-    def _log_prior(self) -> Floats:
-        return np.asarray(self.model_._log_prior())
-
-    def _class_margin(self) -> Floats:
-        return np.asarray(self.model_._class_margin())
-
-    def _explained_prior(self) -> Floats:
-        return np.asarray(self.model_._explained_prior())
-
-    def _contributions(self, batch: Batch, out: Floats) -> None:
-        self.model_._contributions(batch, out)
-
-    def _explained(self, X: Any) -> tuple[Floats, dict[str, int], Floats | None]:
-        told: tuple[Floats, dict[str, int], Floats | None] = self.model_._explained(X)
-        return told
-
-    def _feature_names(self) -> tuple[str, ...]:
-        return tuple(self.model_._feature_names())
-
-    def _drawn(self, codes: NDArray[np.intp], random: np.random.Generator) -> dict[str, Any]:
-        drawn: dict[str, Any] = self.model_._drawn(codes, random)
-        return drawn
-
-    def _target_column(self, codes: NDArray[np.intp]) -> tuple[str, Any]:
-        named: tuple[str, Any] = self.model_._target_column(codes)
-        return named
+    # What the fitted model does, in its place.
+    _has_class: Any = property(attrgetter("model_._has_class"))
+    _log_prior: Any = property(attrgetter("model_._log_prior"))
+    _class_margin: Any = property(attrgetter("model_._class_margin"))
+    _explained_prior: Any = property(attrgetter("model_._explained_prior"))
+    _contributions: Any = property(attrgetter("model_._contributions"))
+    _explained: Any = property(attrgetter("model_._explained"))
+    _feature_names: Any = property(attrgetter("model_._feature_names"))
+    _drawn: Any = property(attrgetter("model_._drawn"))
+    _target_column: Any = property(attrgetter("model_._target_column"))
 
     @property
     def n_parameters_(self) -> int:
         """Free parameters of the model and of the map."""
         self._check_fitted()
-        of_map = sum(array.size for array in self.calibration_.arrays().values())
-        return int(self.model_.n_parameters_) + of_map
+        arrays = self.calibration_.arrays().values()
+        return int(self.model_.n_parameters_) + sum(array.size for array in arrays)
 
     def _scored(
         self, X: Any, answer: ScoreRows, width: int | None = None, kind: type = np.float64
@@ -419,8 +395,7 @@ class Calibrated(TableRows):
         return np.asarray(self.model_._scored(X, mapped, width, kind))
 
     def _scorer(self, cells: float) -> CalibratedScorer:
-        scorer = self.model_._scorer(cells)
-        return CalibratedScorer(scorer, self.calibration_, self._log_prior())
+        return CalibratedScorer(self.model_._scorer(cells), self.calibration_, self._log_prior())
 
     # -- saving --------------------------------------------------------------------------------
 
@@ -442,8 +417,8 @@ class Calibrated(TableRows):
             "fixed": list(self.fixed_),
             "log_loss": list(self.log_loss_),
         }
-        named = {f"model.{name}": array for name, array in arrays.items()}
-        return told, named | {f"map.{name}": array for name, array in found.arrays().items()}
+        parts = {"model": arrays, "map": found.arrays()}
+        return told, {f"{part}.{n}": a for part, named in parts.items() for n, a in named.items()}
 
     @classmethod
     def from_state(
@@ -479,8 +454,7 @@ class Calibrated(TableRows):
         self._check_parameters()
 
         def under(start: str) -> dict[str, Any]:
-            named = {n: a for n, a in arrays.items() if n.startswith(start)}
-            return {name.removeprefix(start): array for name, array in named.items()}
+            return {n.removeprefix(start): a for n, a in arrays.items() if n.startswith(start)}
 
         like = self.unfitted()
         model = like.from_state(

@@ -124,9 +124,8 @@ def by_folds(model: Any, source: Any, target: str, weight: str | None, folds: in
         missing=model._counts_missing,
     )
     source, apart = with_folds(source, FoldsByPlace(folds))
-    params = model.get_params(deep=False)
     models, _, parts = fitted_without_folds(
-        lambda: type(model)(**params),
+        partial(_fresh, model),
         Opened(source, target, weight, apart, learning),
         model.threads,
         model.memory_limit,
@@ -135,6 +134,11 @@ def by_folds(model: Any, source: Any, target: str, weight: str | None, folds: in
     each = [LogPosteriors(Fitted(fitted)) for fitted in models]
     scan = scan_of(source, parts, each, len(schema.classes), model.threads)
     return HeldOut("k_fold", ("schema",), scan)
+
+
+def _fresh(model: Any) -> Any:
+    """Return an unfitted model with the same parameters."""
+    return type(model)(**model.get_params(deep=False))
 
 
 def scan_of(
@@ -167,26 +171,21 @@ def held_out_of_arrays(model: Any, X: Any, y: Any, sample_weight: Any, folds: in
     order = np.tile(np.arange(folds), (-(-len(y) // folds), 1))
     fold = random.permuted(order, axis=1).ravel()[: len(y)]
     heavy = np.ones(len(y), np.bool_) if weight is None else weight > 0
-    places = [np.flatnonzero((fold == f) & heavy) for f in range(folds)]
-    places = [rows for rows in places if len(rows)]
+    found = (np.flatnonzero((fold == f) & heavy) for f in range(folds))
+    places = [rows for rows in found if len(rows)]
     if len(places) < 2:
         raise DataError("one sample is too few to hold any out: pass more rows")
-    params = model.get_params(deep=False)
-
-    def fresh() -> Any:
-        return type(model)(**params)
-
     with warnings.catch_warnings():
         # What there is to be said of the parameters the model has said.
         warnings.simplefilter("ignore", FastBayesWarning)
         counted = [
-            fresh()
+            _fresh(model)
             .partial_fit(X[at], y[at], model.classes_, None if weight is None else weight[at])
             .statistics_
             for at in places
         ]
         models = [
-            fresh().fit_statistics(sum(others[1:], start=others[0]))
+            _fresh(model).fit_statistics(sum(others[1:], start=others[0]))
             for others in ([c for c in counted if c is not mine] for mine in counted)
         ]
 
@@ -195,8 +194,7 @@ def held_out_of_arrays(model: Any, X: Any, y: Any, sample_weight: Any, folds: in
         for fitted, rows in zip(models, places, strict=True):
             for start in range(0, len(rows), BLOCK_ROWS):
                 at = rows[start : start + BLOCK_ROWS]
-                joint = fitted.log_joint(X[at])
-                to_log_posterior(joint)
+                to_log_posterior(joint := fitted.log_joint(X[at]))
                 total.update(joint, codes[at], None if weight is None else weight[at])
         return total
 

@@ -52,8 +52,7 @@ class PosteriorRows(NamedTuple):
 
     def blocks(self) -> list[PosteriorRows]:
         """Return the rows in blocks, so that what is computed of them stays small."""
-        starts = range(0, len(self.y), BLOCK_ROWS)
-        return [self.some(slice(at, at + BLOCK_ROWS)) for at in starts]
+        return [self.some(slice(at, at + BLOCK_ROWS)) for at in range(0, len(self.y), BLOCK_ROWS)]
 
     def some(self, which: Any) -> PosteriorRows:
         """Return the rows that an index picks."""
@@ -151,18 +150,14 @@ class OddsBins(RowSums):
 
     def curves(self) -> list[tuple[Floats, Floats, Floats]]:
         """Return mean log odds, rows of the class and rows in each bin that holds rows."""
-        found = []
-        for weight, members, odds in self._sums.transpose(1, 0, 2):
-            used = weight > 0
-            found.append((odds[used] / weight[used], members[used], weight[used]))
-        return found
+        used = (sums[:, sums[0] > 0] for sums in self._sums.transpose(1, 0, 2))
+        return [(odds / weight, members, weight) for weight, members, odds in used]
 
 
 def possible(log_posterior: Floats, y: NDArray[Any], weight: Floats | None) -> PosteriorRows:
     """Return rows but those that weigh nothing, or are impossible under every class."""
-    told = ~np.isneginf(log_posterior).all(axis=1)
     w = np.ones(len(y)) if weight is None else weight
-    told &= w > 0
+    told = ~np.isneginf(log_posterior).all(axis=1) & (w > 0)
     rows = PosteriorRows(log_posterior, y.astype(np.intp), w)
     return rows if told.all() else rows.some(told)
 
@@ -345,12 +340,10 @@ class Isotonic:
     def __call__(self, log_posterior: Floats) -> None:
         """Change log posteriors in place, (n_rows, n_classes) nats."""
         odds = log_odds(log_posterior)
-        p = np.empty_like(log_posterior)
-        for c, (at, value) in enumerate(self.curves):
-            p[:, c] = np.interp(odds[:, c], at, value)
-        if len(self.curves) < p.shape[1]:
-            p[:, 1] = p[:, 0]
-            np.subtract(1.0, p[:, 1], out=p[:, 0])
+        shares = zip(odds.T, self.curves, strict=True)
+        p = np.stack([np.interp(x, *curve) for x, curve in shares], axis=1)
+        if len(self.curves) < log_posterior.shape[1]:
+            p = np.concatenate([1.0 - p, p], axis=1)
         else:
             p /= row_sum(p)[:, None]
         np.log(p, out=log_posterior)
@@ -358,32 +351,24 @@ class Isotonic:
     @classmethod
     def learned(cls, kept: RowBuffer, scan: Scan, n_classes: int) -> Self:
         """Return the curves of least squared error, which are those of least log-loss too."""
-        if not kept.complete:
-            binned = scan(partial(OddsBins, n_classes)).curves()
-            return cls(tuple(rising_share(*curve) for curve in binned))
-        rows = kept.rows()
-        odds, members = log_odds(rows.log_posterior), of_class(rows)
-        return cls(
-            tuple(
-                rising_share(*grouped(x, member, rows.weight))
-                for x, member in zip(odds.T, members.T, strict=True)
-            )
-        )
+        if kept.complete:
+            rows = kept.rows()
+            classes = zip(log_odds(rows.log_posterior).T, of_class(rows).T, strict=True)
+            found = [grouped(x, member, rows.weight) for x, member in classes]
+        else:
+            found = scan(partial(OddsBins, n_classes)).curves()
+        return cls(tuple(rising_share(*curve) for curve in found))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return what `of` rebuilds it from."""
-        named: dict[str, NDArray[Any]] = {
-            "ends": np.cumsum([len(at) for at, _ in self.curves], dtype=np.int64)
-        }
-        for name, parts in zip(("log_odds", "share"), zip(*self.curves, strict=True), strict=True):
-            named[name] = np.concatenate(parts)
-        return named
+        log_odds, shares = (np.concatenate(parts) for parts in zip(*self.curves, strict=True))
+        ends = np.cumsum([len(at) for at, _ in self.curves], dtype=np.int64)
+        return {"ends": ends, "log_odds": log_odds, "share": shares}
 
     @classmethod
     def of(cls, arrays: Mapping[str, Any]) -> Self:
         """Return the map that `arrays` described."""
-        at = arrays["ends"][:-1]
-        parts = (np.split(arrays[name], at) for name in ("log_odds", "share"))
+        parts = (np.split(arrays[name], arrays["ends"][:-1]) for name in ("log_odds", "share"))
         return cls(tuple(zip(*parts, strict=True)))
 
 
@@ -413,8 +398,7 @@ def rising_share(x: Floats, members: Floats, weight: Floats) -> tuple[Floats, Fl
     weight[-1] += 1
     value, size = pooled(members, weight)
     last = np.cumsum(size) - 1
-    first = last - size + 1
-    at = np.stack([first, last], axis=1).ravel()
+    at = np.stack([last - size + 1, last], axis=1).ravel()
     # A level part of a single log odds has one end.
     single = np.concatenate([[True], at[1:] != at[:-1]])
     return x[at][single], np.repeat(value, 2)[single]

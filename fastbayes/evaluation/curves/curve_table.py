@@ -141,8 +141,7 @@ class LearningCurve(ShortRepr):
         }
         for metric in METRICS:
             for bound, values in self.interval(getattr(self, metric))._asdict().items():
-                name = metric if bound == "mean" else f"{metric}_{bound}"
-                found[name] = _known(values)
+                found[metric if bound == "mean" else f"{metric}_{bound}"] = _known(values)
         return pa.table({**found, "clipped": _known(self.clipped.mean(axis=2))})
 
     @property
@@ -245,16 +244,12 @@ class LearningCurve(ShortRepr):
         """
         check_metric(metric)
         made, axes = figure("`table`")
-        most = MOST[metric]
-        means, ends = [], []
-        for name, values in zip(self.models, getattr(self, metric), strict=True):
-            mean, *bounds = self.interval(values)
-            low, high = (np.clip(bound, 0, most) for bound in bounds)
+        means, *bounds = self.interval(getattr(self, metric))
+        ends = np.clip(bounds, 0, MOST[metric])
+        for name, mean, low, high in zip(self.models, means, *ends, strict=True):
             (line,) = axes.plot(self.sizes, mean, marker="o", label=name)
             axes.fill_between(self.sizes, low, high, alpha=0.15, color=line.get_color())
-            means.append(mean)
-            ends += [low, high]
-        axes.set_ylim(*_limits(np.array(means), np.array([*means, *ends])))
+        axes.set_ylim(*_limits(means, np.array([means, *ends])))
         axes.set_xscale("log")
         axes.set_xlabel("rows learned from")
         axes.set_ylabel(NAMES[metric])

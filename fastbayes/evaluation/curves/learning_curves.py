@@ -43,7 +43,7 @@ from fastbayes.evaluation.validate.scoring import (
     ScoredBlock,
     applying,
     check_rereadable,
-    domains_of,
+    declared,
     learns_by_subtraction,
     scores,
 )
@@ -158,7 +158,8 @@ def learning_curve(
     >>> curve.accuracy[:, -1].mean(axis=1).round(2)
     array([0.4, 1. ])
     """
-    _check_count("repeats", repeats)
+    if isinstance(repeats, bool) or not isinstance(repeats, (int, np.integer)) or repeats < 1:
+        raise ValueError(f"repeats={repeats!r}: use a whole number >= 1")
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
         raise ValueError(f"seed={seed!r}: use a whole number")
     sure = check_confidence(confidence)
@@ -189,9 +190,8 @@ def learning_curve(
         )
     n_test = _test_rows(test, census.n_rows)
     at = _sizes(sizes, census.n_rows, n_test)
-    laboratory = CurveRunner(
-        SampledRows.declared(opened, whole.schema), census, entered, at, n_test, given, progress
-    )
+    rows = SampledRows(opened, whole.schema, declared(opened, whole.schema))
+    laboratory = CurveRunner(rows, census, entered, at, n_test, given, progress)
     shape = len(entered), len(at), int(repeats)
     figures = {name: np.full(shape, np.nan) for name in (*METRICS, "clipped")}
     for r in range(shape[2]):
@@ -200,9 +200,8 @@ def learning_curve(
             for name in METRICS:
                 figures[name][m, s, r] = getattr(found, name)
             figures["clipped"][m, s, r] = found.clipped / found.n
-    reasons = laboratory.reasons
     if np.isnan(figures["log_loss"]).all():
-        why = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+        why = "; ".join(f"{name}: {reason}" for name, reason in laboratory.reasons.items())
         raise DataError(f"{opened.source.description}: no model can be fitted: {why}")
     return LearningCurve(
         models=tuple(learner.name for learner in entered),
@@ -212,28 +211,18 @@ def learning_curve(
         classes=whole.schema.class_labels,
         seed=int(seed),
         confidence=sure,
-        reasons=reasons,
+        reasons=laboratory.reasons,
         cautions={name: f"{n} fits, {first}" for name, (first, n) in laboratory.cautions.items()},
         **figures,
     )
 
 
-def _check_count(name: str, n: Any) -> None:
-    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
-        raise ValueError(f"{name}={n!r}: use a whole number >= 1")
-
-
 def _test_rows(test: Any, n_rows: int) -> int:
     """Return how many rows to test on."""
-    if test is None:
-        n = min(math.ceil(TEST_SHARE * n_rows), MOST_TEST_ROWS)
-    elif isinstance(test, bool) or not isinstance(test, (int, float, np.number)):
+    least = min(math.ceil(TEST_SHARE * n_rows), MOST_TEST_ROWS)
+    n = least if test is None else _rows(test, n_rows)
+    if n is None:
         raise ValueError(f"test={test!r}: use a number of rows, or a share between 0 and 1")
-    else:
-        told = _rows(test, n_rows)
-        if told is None:
-            raise ValueError(f"test={test!r}: use a number of rows, or a share between 0 and 1")
-        n = told
     if not 0 < n < n_rows:
         raise ValueError(
             f"test={test!r} keeps {n:,} of {n_rows:,} rows to test on, which leaves none for the "
@@ -244,6 +233,8 @@ def _test_rows(test: Any, n_rows: int) -> int:
 
 def _rows(size: Any, of: int) -> int | None:
     """Return a number of rows, or of a share of them; None where it is neither."""
+    if isinstance(size, bool) or not isinstance(size, (int, float, np.number)):
+        return None
     x = float(size)
     # 1 is a row, but 1.0 all of them, as scikit-learn has it.
     if 0 < x < 1 or (x == 1 and isinstance(size, (float, np.floating))):
@@ -262,8 +253,7 @@ def _sizes(sizes: Any, n_rows: int, n_test: int) -> NDArray[np.int64]:
         raise ValueError("sizes: name one at least")
     found = set()
     for size in told:
-        number = isinstance(size, (int, float, np.number)) and not isinstance(size, bool)
-        n = _rows(size, most) if number else None
+        n = _rows(size, most)
         if n is None:
             raise ValueError(f"sizes: {size!r} is neither a number of rows nor a share of them")
         if n > most:
@@ -351,7 +341,9 @@ def _learner(name: str, model: Any, opened: Opened, limits: Mapping[str, Any]) -
         params = model.get_params(deep=False)
         return Learner(name, lambda: Calibrated(**{**params, "model": inner.make()}), "rows")
     if not isinstance(model, Classifier):
-        return Learner(name, partial(_unfitted, model), "arrays", _wants_warm(model))
+        # A warm forest would keep its old trees: only who asks for it gets it.
+        warm = bool(getattr(model, "warm_start", False))
+        return Learner(name, partial(_unfitted, model), "arrays", warm)
     more = _those(model, limits)
     if warm := "warm_start" in model.get_params(deep=False):
         more["warm_start"] = True  # the optimum is the same, and near
@@ -370,11 +362,6 @@ def _unfitted(model: Any) -> Any:
     return type(model)(**copy.deepcopy(model.get_params(deep=False)))
 
 
-def _wants_warm(model: Any) -> bool:
-    # A warm forest would keep its old trees: only who asks for it gets it.
-    return bool(getattr(model, "warm_start", False))
-
-
 class SampledRows(NamedTuple):
     """Rows of which models learn, and how they are read.
 
@@ -386,12 +373,6 @@ class SampledRows(NamedTuple):
     opened: Opened
     schema: Schema
     learning: Callable[..., Encoder]
-
-    @classmethod
-    def declared(cls, opened: Opened, schema: Schema) -> SampledRows:
-        """Return rows whose classes and domains are those of a schema, however few are read."""
-        domains = domains_of(schema, str(opened.target))
-        return cls(opened, schema, partial(opened.learning, domains=domains))
 
     def cut(self, model: Any) -> Callable[..., Encoder]:
         """Return what gives encoders for a model whose cut points are given, if it has any."""
@@ -478,22 +459,16 @@ class Arrays(NamedTuple):
         return found
 
 
-def by_schema(
-    learners: Sequence[Learner], rows: SampledRows
-) -> Iterator[tuple[Callable[..., Encoder], list[Learner]]]:
-    """Yield the models that learn from the same counts, with what gives their encoders."""
-    groups: list[tuple[Schema, Callable[..., Encoder], list[Learner]]] = []
-    for learner in learners:
-        learning = rows.cut(learner.make())
-        schema = learning().schema()
-        for known, _, members in groups:
-            if known == schema:
-                members.append(learner)
-                break
+def by_schema(schemas: Iterable[Schema]) -> list[tuple[Schema, list[int]]]:
+    """Return the different schemas, each with the places at which it stands."""
+    groups: list[tuple[Schema, list[int]]] = []
+    for place, schema in enumerate(schemas):
+        members = next((places for known, places in groups if known == schema), None)
+        if members is None:
+            groups.append((schema, [place]))
         else:
-            groups.append((schema, learning, [learner]))
-    for _, learning, members in groups:
-        yield learning, members
+            members.append(place)
+    return groups
 
 
 def check_suits(learner: Learner, stats: Statistics) -> None:
@@ -559,8 +534,8 @@ class Sample:
         return Drawn(self._source, self._census, self._draw, least, most, column)
 
     def _held(self, n_rows: int) -> bool:
-        width = len(self._source.schema.names)
-        return self._source.in_memory or n_rows * width <= HELD_CELLS
+        n_cells = n_rows * len(self._source.schema.names)
+        return self._source.in_memory or n_cells <= HELD_CELLS
 
     @cached_property
     def train_table(self) -> pa.Table:
@@ -638,7 +613,11 @@ class CurveRunner:
         self.reasons: dict[str, str] = {}
         self.cautions: dict[str, tuple[str, int]] = {}
         by_counts = [learner for learner in entered if learner.way == "counts"]
-        self.groups = list(by_schema(by_counts, rows))
+        learning = [rows.cut(learner.make()) for learner in by_counts]
+        self.groups = [
+            (learning[places[0]], [by_counts[i] for i in places])
+            for _, places in by_schema(one().schema() for one in learning)
+        ]
 
     def repeat(self, draw: Draw) -> dict[At, Evaluator]:
         """Return what each model, by its place, made of the test rows from each size, by its."""
@@ -663,10 +642,9 @@ class CurveRunner:
         self, sample: Sample, learning: Callable[..., Encoder], members: Sequence[Learner]
     ) -> dict[At, Any]:
         """Fit models to counts of which each size is the sum of the last and an increment."""
-        needed = (name for learner in members for name in learner.make()._statistics)
-        names = [*dict.fromkeys(needed)]
+        needed = [*dict.fromkeys(n for one in members for n in one.make()._statistics)]
         try:
-            stats = sample.counted(learning, names, self.limits, self.progress)
+            stats = sample.counted(learning, needed, self.limits, self.progress)
         except MemoryLimitError as error:
             logger.info("%s; each size is counted by itself", error)
             stats = []
@@ -728,20 +706,15 @@ class CurveRunner:
         """Score the test rows by all models of tables in one scan."""
         if not fitted:
             return {}
-        encoders: list[tuple[Schema, Encoder, list[int]]] = []
-        for i, model in enumerate(fitted.values()):
-            for schema, _, members in encoders:
-                if schema == model.schema_:
-                    members.append(i)
-                    break
-            else:
-                encoder = applying(self.rows.opened, model.schema_)
-                encoder.expect(sample.n_test)
-                encoders.append((model.schema_, encoder, [i]))
+        groups = by_schema(model.schema_ for model in fitted.values())
+        encoders = [
+            (applying(self.rows.opened, schema, sample.n_test), members)
+            for schema, members in groups
+        ]
 
         def parts(segment: Segment) -> Iterator[ScoredBlock]:
             for rows in segment.batches():
-                for _, encoder, members in encoders:
+                for encoder, members in encoders:
                     encoded = encoder.encode(rows, Place(segment.origin, -1))
                     # The codes last until the next encoding: a block for each encoder.
                     yield ScoredBlock(

@@ -292,14 +292,12 @@ def alpha_sweep(
         model, source, target, sample_weight=sample_weight, filesystem=filesystem, progress=progress
     )
     params = model.get_params(deep=False)
-    made = [type(model)(**{**params, "alpha": alpha}) for alpha in values.tolist()]
-    told: dict[str, Any] = {"threads": threads, "progress": progress}
+    made = [type(model)(**params | {"alpha": alpha}) for alpha in values.tolist()]
+    told: dict[str, Any] = {"ranks": False, "threads": threads, "progress": progress}
     fixed: tuple[str, ...] = ()
     if method == "leave_one_out":
-        told["sample_weight"] = sample_weight
-        found, scorers, where = left_out_scores(
-            *(made, stats, source, target), ranks=False, filesystem=filesystem, **told
-        )
+        more = {"sample_weight": sample_weight, "filesystem": filesystem}
+        found, scorers, where = left_out_scores(made, stats, source, target, **more, **told)
         fixed = scorers[0].fixed
     else:
         rows, labels, weight = source, target, sample_weight
@@ -311,12 +309,9 @@ def alpha_sweep(
         )
         fitted = [one.fit_statistics(stats) for one in made]
         contestants = [Contestant(one.classes_, [Fitted(one)]) for one in fitted]
-        found, _ = scores(opened.source, opened.parts, contestants, ranks=False, **told)
+        found, _ = scores(opened.source, opened.parts, contestants, **told)
         where = opened.description
-    try:
-        figures = [score.evaluators[0].result() for score in found]
-    except DataError as error:
-        raise DataError(f"{where}: {error}") from error
+    figures = [score.figures(where) for score in found]
     return Sweep(**swept("alpha", values, figures, method=method, fixed=fixed))
 
 
@@ -338,8 +333,7 @@ def _counted(model: Any, source: Any, target: Any, **more: Any) -> tuple[Statist
             )
         model = type(model)(**model.get_params(deep=False))
         fit_source(model, source, target, **more)
-    stats: Statistics = model.statistics_
-    return stats, model
+    return model.statistics_, model
 
 
 # Thresholds unless told.
@@ -485,7 +479,9 @@ def threshold_sweep(
         raise DataError("leave-one-out takes two rows or more of a weight above 0")
     judged = rows
     if method == "held_out":
-        judged = NumberRows.checked(like, *_pair(test), test_weight, rows.classes)
+        if not isinstance(test, tuple) or len(test) != 2:
+            raise ValueError("test: give a tuple (X, y)")
+        judged = NumberRows.checked(like, *test, test_weight, rows.classes)
     values = _thresholds(thresholds, rows.X)
     features = range(rows.X.shape[1])
     found = list(engine.in_order(lambda j: _of_feature(rows, j, values), features, workers))
@@ -554,8 +550,7 @@ class NumberRows(NamedTuple):
     @property
     def counts(self) -> Floats:
         """Rows of each class, or their weight, (n_classes,)."""
-        found = np.bincount(self.y, self.weight, len(self.classes))
-        return np.asarray(found, dtype=np.float64)
+        return np.asarray(np.bincount(self.y, self.weight, len(self.classes)), dtype=np.float64)
 
 
 class Cut(NamedTuple):
@@ -571,12 +566,6 @@ class Cut(NamedTuple):
     threshold: float
     entropy: float
     above_own: Floats
-
-
-def _pair(test: Any) -> tuple[Any, Any]:
-    if not isinstance(test, tuple) or len(test) != 2:
-        raise ValueError("test: give a tuple (X, y)")
-    return test
 
 
 def _thresholds(thresholds: Any, X: Floats) -> Floats:
@@ -664,8 +653,7 @@ def _judged(
     for start in range(0, len(judged.y), step):
         some = slice(start, start + step)
         # A constant feature, whose own threshold is NaN, is above it nowhere.
-        X = (judged.X[some] > threshold).astype(np.float64)
-        y = judged.y[some]
+        X, y = (judged.X[some] > threshold).astype(np.float64), judged.y[some]
         weight = None if judged.weight is None else judged.weight[some]
         if without is not None:
             proba = without.posterior(X, y, weight)

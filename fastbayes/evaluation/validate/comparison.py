@@ -50,6 +50,9 @@ from fastbayes.statistics.bundle import Statistics
 
 # Log-losses closer than this share of themselves are equal.
 SAME = 1e-12
+# What the table tells of a model, and of what it took.
+FIGURES = ("accuracy", "log_loss", "brier", "auc", "expected_loss")
+COSTS = ("fit_seconds", "predict_seconds", "memory", "parameters")
 _HEAD = ("model", "accuracy", "log-loss", "Brier", "fit s", "predict s", "memory", "parameters")
 
 
@@ -92,18 +95,14 @@ class Entry(ShortRepr):
     def to_dict(self) -> dict[str, Any]:
         """Return the entry as plain values for JSON, None for what is not known."""
         f = self.figures
-        known = f is not None
-        told = ("accuracy", "log_loss", "brier", "auc", "expected_loss")
-        figures = {name: getattr(f, name, None) for name in told}
+        figures = {name: getattr(f, name, None) for name in FIGURES}
+        costs = {name: None if f is None else getattr(self, name) for name in COSTS}
         return {
             "model": self.name,
             "winner": self.winner,
             **{n: None if x is None or math.isnan(x) else x for n, x in figures.items()},
-            "fit_seconds": self.fit_seconds if known else None,
-            "predict_seconds": self.predict_seconds if known else None,
-            "memory": self.memory if known else None,
-            "parameters": self.parameters if known else None,
-            "fixed": list(f.fixed) if f is not None else None,
+            **costs,
+            "fixed": None if f is None else list(f.fixed),
             "reason": self.reason or None,
         }
 
@@ -145,10 +144,7 @@ class Comparison(ShortRepr):
 
     def __getitem__(self, name: str) -> Entry:
         """Return the entry of a model, by its name."""
-        for entry in self.entries:
-            if entry.name == name:
-                return entry
-        raise KeyError(name)
+        return {entry.name: entry for entry in self.entries}[name]
 
     @property
     def table(self) -> pa.Table:
@@ -157,11 +153,8 @@ class Comparison(ShortRepr):
         types = {
             "model": pa.string(),
             "winner": pa.bool_(),
-            **dict.fromkeys(
-                ("accuracy", "log_loss", "brier", "auc", "expected_loss"), pa.float64()
-            ),
-            **dict.fromkeys(("fit_seconds", "predict_seconds"), pa.float64()),
-            **dict.fromkeys(("memory", "parameters"), pa.int64()),
+            **dict.fromkeys((*FIGURES, *COSTS[:2]), pa.float64()),
+            **dict.fromkeys(COSTS[2:], pa.int64()),
             "fixed": pa.list_(pa.string()),
             "reason": pa.string(),
         }
@@ -218,11 +211,10 @@ def ranked(entries: Sequence[Entry]) -> list[Entry]:
     """Return the entries by log-loss, equals by parameters and then by name; unused ones last."""
     used = sorted((e for e in entries if e.figures is not None), key=_loss)
     result: list[Entry] = []
-    while used:
-        least = _loss(used[0])
-        equal = [e for e in used if _loss(e) <= least + SAME * max(abs(least), SAME)]
+    while rest := used[len(result) :]:
+        most = _loss(rest[0]) + SAME * max(abs(_loss(rest[0])), SAME)
+        equal = [e for e in rest if _loss(e) <= most]
         result += sorted(equal, key=lambda e: (e.parameters, e.name))
-        used = used[len(equal) :]
     return result + [e for e in entries if e.figures is None]
 
 
@@ -256,14 +248,13 @@ class CountedScans(Scans):
         """Return what was counted, or scan once."""
         had = self.have.parts
         if folds is None and all(name in had and not wanted[name] for name in wanted):
-            told = {name: had[name] for name in wanted}
-            return replace(self.have, parts=told, folds=(), fold_names=())
+            parts = {name: had[name] for name in wanted}
+            return replace(self.have, parts=parts, folds=(), fold_names=())
         found = super().count(model, wanted, known or self.have.schema, folds)
         found = found.aligned(self.have.schema)
         if found.values.allclose(self.have.values, 1e-12):
             # Sums of weights, less those of a fold, are off by their rounding.
-            parts: dict[str, Any] = {**found.parts, "values": self.have.values}
-            found = replace(found, parts=parts)
+            found = replace(found, parts={**found.parts, "values": self.have.values})
         return found
 
 
@@ -280,14 +271,13 @@ class Runner:
     fit_seconds: float = 0.0
     memory: int = 0
 
-    def attempt(self, make: Callable[[Runner], list[Any]]) -> None:
-        """Make scorers, or take note of why there are none."""
-        if self.reason:
-            return
-        try:
-            self.scorers = make(self)
-        except (FastBayesError, ValueError) as error:
-            self.reason = str(error)
+    def attempt(self, step: Callable[[Runner], list[Any] | None]) -> None:
+        """Take a step, which may return scorers, or note why there is no going on."""
+        if not self.reason:
+            try:
+                self.scorers = step(self) or []
+            except (FastBayesError, ValueError) as error:
+                self.reason = str(error)
 
     def entry(self, figures: Validation, seconds: float) -> Entry:
         """Return what the leaderboard says of the model."""
@@ -302,15 +292,9 @@ class Runner:
         )
 
 
-def needs_pairs(runner: Runner) -> bool:
-    """Return whether a model learns from counts of pairs."""
-    return isinstance(runner.make(), OneDependence)
-
-
-def comes_apart(runner: Runner) -> list[Any]:
-    """Raise SchemaError where a model cannot score rows without themselves; return no scorer."""
+def _check_leaves_out(runner: Runner) -> None:
+    """Raise SchemaError where a model cannot score rows without themselves."""
     kind_of(runner.make())
-    return []
 
 
 class ComparisonRunner:
@@ -336,9 +320,8 @@ class ComparisonRunner:
         self.told: dict[str, Any] = {"threads": threads, "memory_limit": memory_limit}
         self.progress = progress
         self.seconds: dict[str, float] = {}
-        books = [book for _, book in opened.learning().features]
-        self.numeric = any(book is None for book in books)
-        self.categorical = any(book is not None for book in books)
+        kinds = {book is None for _, book in opened.learning().features}
+        self.numeric, self.categorical = True in kinds, False in kinds
         self.pairs, self.of_numbers = False, list[str]()
 
     # -- counting and fitting ------------------------------------------------------------------
@@ -349,8 +332,7 @@ class ComparisonRunner:
         self.runners = [Runner(*one) for one in wanted]
         if opened.folds is None:
             for runner in self.runners:
-                runner.attempt(comes_apart)
-        bins = self.numeric and any(runner.bins for runner in self.runners)
+                runner.attempt(_check_leaves_out)
         self.cuts: dict[str, Any] | None = None
         start = time.perf_counter()
         if any(runner.bins for runner in self.runners):
@@ -364,9 +346,9 @@ class ComparisonRunner:
                 logger.info("%s; going on without bins", error)
                 for runner in self.runners:
                     runner.reason = runner.reason or str(error) * runner.bins
-            if bins:
+            if self.numeric:
                 self.seconds["cut points"] = time.perf_counter() - start
-        self.pairs = any(needs_pairs(runner) for runner in self._standing())
+        self.pairs = any(isinstance(runner.make(), OneDependence) for runner in self._standing())
         needed = {name for r in self._standing() for name in r.make()._statistics}
         self.of_numbers = [name for name in OF_NUMBERS if name in needed]
         start = time.perf_counter()
@@ -377,7 +359,7 @@ class ComparisonRunner:
         self.views = Views(self.stats.schema)
         self.seen = {b: self.views.counted(self.stats, bins=b) for b in (False, True)}
         for runner in self.runners:
-            self._fit(runner)
+            runner.attempt(self._fit)
 
     def _counted(self) -> Statistics:
         try:
@@ -402,15 +384,8 @@ class ComparisonRunner:
         )
 
     def _fit(self, runner: Runner) -> None:
-        if runner.reason:
-            return
-        start, have = time.perf_counter(), self.seen[runner.bins]
-        source, learning = self.opened.source, self.opened.learning
-        try:
-            runner.model = self._trained(runner, have, source, learning, self.cuts)
-        except (FastBayesError, ValueError) as error:
-            runner.reason = str(error)
-            return
+        start, rows = time.perf_counter(), (self.opened.source, self.opened.learning)
+        runner.model = self._trained(runner, self.seen[runner.bins], *rows, self.cuts)
         runner.fit_seconds = time.perf_counter() - start
         parts = runner.model.statistics_.parts
         runner.memory = sum(parts[name].nbytes for name in runner.model._statistics)
@@ -457,8 +432,8 @@ class ComparisonRunner:
             runner.attempt(lambda r: [loo_scorer(r.model)])
 
         def figures(runner: Runner, score: Score) -> Validation:
-            told = {"method": "leave-one-out", "fixed": runner.scorers[0].fixed}
-            return validation(score.evaluators[0].result(), **told)
+            fixed = runner.scorers[0].fixed
+            return validation(score.figures(), method="leave-one-out", fixed=fixed)
 
         return self._entries(figures, self._scored(parts, loss))
 
@@ -470,8 +445,7 @@ class ComparisonRunner:
         if self.cuts is not None and learned_cuts(self.opened.learning(), self.discretize):
             parts = parts_by_encoder(folds, order, self._learned_by_folds())
         else:
-            encoder = applying(self.opened, self.stats.schema)
-            parts = parts_of_folds(folds, order, encoder)
+            parts = parts_of_folds(folds, order, applying(self.opened, self.stats.schema))
             ways = {runner.bins for runner in self._standing()}
             rests = {bins: training(self.seen[bins]) for bins in ways}
             scans = FoldScans(self.opened, self.stats)
@@ -482,10 +456,9 @@ class ComparisonRunner:
                         for fold, rest in enumerate(rests[r.bins])
                     ]
                 )
-        described = self.opened.source.description
 
         def figures(_: Runner, score: Score) -> Validation:
-            return of_folds(score, self.classes, names, loss, described)
+            return of_folds(score, self.classes, names, loss, self.opened.source.description)
 
         return self._entries(figures, self._scored(parts, loss))
 
@@ -528,8 +501,7 @@ class ComparisonRunner:
             return one[0].entry(figures(*one), one[1].seconds)
 
         # Ranking millions of scores takes as long as making them.
-        threads = engine.resolved_threads(self.told["threads"])
-        return list(engine.in_order(entry, scored, threads))
+        return list(engine.in_order(entry, scored, engine.resolved_threads(self.told["threads"])))
 
     def _standing(self) -> list[Runner]:
         return [runner for runner in self.runners if not runner.reason]
@@ -537,8 +509,7 @@ class ComparisonRunner:
     def _scored(self, parts: Parts, loss: Any) -> list[tuple[Runner, Score]]:
         """Score all rows by all models in one scan."""
         if not (standing := self._standing()):
-            told = "; ".join(f"{runner.name}: {runner.reason}" for runner in self.runners)
-            raise DataError(f"{self.opened.source.description}: no model can be used: {told}")
+            raise self._none_left()
         views = {bins: self.views.batches(bins=bins) for bins in (False, True)}
         contestants = [
             Contestant(self.classes, runner.scorers, views[runner.bins]) for runner in standing
@@ -554,20 +525,19 @@ class ComparisonRunner:
             strict=False,
         )
         self.seconds["scoring"] = time.perf_counter() - start
-        scored = []
-        for runner, contestant, score in zip(standing, contestants, found, strict=True):
-            if contestant.error is None:
-                scored.append((runner, score))
-            else:
-                runner.reason = str(contestant.error)
-        return scored
+        for runner, contestant in zip(standing, contestants, strict=True):
+            runner.reason = str(contestant.error or "")
+        return [both for both in zip(standing, found, strict=True) if not both[0].reason]
+
+    def _none_left(self) -> DataError:
+        told = "; ".join(f"{runner.name}: {runner.reason}" for runner in self.runners)
+        return DataError(f"{self.opened.source.description}: no model can be used: {told}")
 
     def result(self, how: str, entries: Sequence[Entry]) -> Comparison:
         """Return the leaderboard."""
-        lost = [Entry(runner.name, runner.reason) for runner in self.runners if runner.reason]
         if not entries:
-            told = "; ".join(f"{entry.name}: {entry.reason}" for entry in lost)
-            raise DataError(f"{self.opened.source.description}: no model can be used: {told}")
+            raise self._none_left()
+        lost = [Entry(runner.name, runner.reason) for runner in self.runners if runner.reason]
         first, *others = ranked([*entries, *lost])
         return Comparison(
             (replace(first, winner=True), *others),
@@ -700,8 +670,8 @@ def _wanted(
     if models is None:
         takes_part = {
             "always": True,
-            "numeric": bool(contest.numeric),
-            "all_numeric": bool(contest.numeric) and not contest.categorical,
+            "numeric": contest.numeric,
+            "all_numeric": contest.numeric and not contest.categorical,
             "named": False,
         }
         models = [name for name, (_, candidate) in known.items() if takes_part[candidate.when]]

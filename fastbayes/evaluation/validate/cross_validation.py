@@ -146,16 +146,7 @@ def evaluate(
     for feature, n in zip(schema.categorical, np.atleast_1d(found.unseen), strict=False):
         if n:
             logger.info("column %r: %d values were not seen at fit", feature.name, n)
-    return _figures(score, rows.description)
-
-
-def _figures(score: Score, where: str) -> Evaluation:
-    """Return the figures of rows that have no folds."""
-    try:
-        found: Evaluation = score.evaluators[0].result()
-    except DataError as error:
-        raise DataError(f"{where}: {error}") from error
-    return found
+    return score.figures(rows.description)
 
 
 def leave_one_out(
@@ -239,9 +230,8 @@ def leave_one_out(
         threads=threads,
         progress=progress,
     )
-    figures = _figures(score, where)
     kept = probabilities(score, len(stats.schema.classes)) if proba else None
-    return validation(figures, method="leave-one-out", fixed=scorer.fixed, proba=kept)
+    return validation(score.figures(where), method="leave-one-out", fixed=scorer.fixed, proba=kept)
 
 
 def left_out_scores(
@@ -463,11 +453,7 @@ def of_folds(
         if part.n_rows:
             found[name] = part.result()
             total.merge(part)
-    try:
-        figures = total.result()
-    except DataError as error:
-        raise DataError(f"{description}: {error}") from error
-    return validation(figures, method="k-fold", fixed=("schema",), folds=found)
+    return validation(total.result(description), method="k-fold", fixed=("schema",), folds=found)
 
 
 def probabilities(score: Score, n_classes: int) -> Floats:
@@ -497,8 +483,8 @@ def _check_rows(counted: Floats, stats: Statistics) -> None:
     known = stats.values.class_counts
     more = counted > known * (1 + 1e-9)
     if more.any():
-        label = stats.schema.classes[int(more.argmax())].as_py()
         at = int(more.argmax())
+        label = stats.schema.classes[at].as_py()
         raise DataError(
             f"class {label!r} has {counted[at]:,.10g} rows, but {known[at]:,.10g} were counted: "
             "leave_one_out takes the rows that the statistics were counted from"

@@ -19,7 +19,7 @@ from fastbayes.core.schema import Schema
 from fastbayes.data.encode import Encoded, Encoder, filtered
 from fastbayes.data.folds import Folds, WithoutFold
 from fastbayes.data.segments import Segment, Source
-from fastbayes.evaluation.validation import Evaluator
+from fastbayes.evaluation.validation import Evaluation, Evaluator
 from fastbayes.models.estimator.base import Scans
 from fastbayes.models.estimator.loo_base import LooScorer
 from fastbayes.scan import engine
@@ -136,6 +136,11 @@ class Score:
         self.lost += other.lost
         self.seconds += other.seconds
 
+    def figures(self, where: str = "") -> Evaluation:
+        """Return the figures of rows that have no folds; `where` says what data they are."""
+        found: Evaluation = self.evaluators[0].result(where)
+        return found
+
     def add_rest(self, rest: Any) -> None:
         """Add moments, if there are any."""
         if rest is not None:
@@ -180,11 +185,11 @@ def scores(
     n_classes = len(contestants[0].classes)
 
     def begun() -> list[Score]:
-        def summary(c: Contestant) -> Any:
-            made = Evaluator(c.classes, loss=loss, ranks=ranks)
-            return made if c.summary is None else c.summary()
-
-        return [Score([summary(c) for _ in c.scorers]) for c in contestants]
+        evaluators = [partial(Evaluator, c.classes, loss=loss, ranks=ranks) for c in contestants]
+        makers = [c.summary or own for c, own in zip(contestants, evaluators, strict=True)]
+        return [
+            Score([make() for _ in c.scorers]) for c, make in zip(contestants, makers, strict=True)
+        ]
 
     def score(segment: Segment) -> tuple[list[Score], Scanned]:
         found, scanned = begun(), Scanned(np.zeros(n_classes))
@@ -246,17 +251,20 @@ def _settle(contestant: Contestant, mine: Score) -> None:
     """Score the rows that had to wait for all others."""
     if not mine.held:
         return
-    assert mine.rest is not None
     batch = joined([held for _, _, held in mine.held])
     posterior = np.empty((batch.n_rows, len(contestant.classes)))
     contestant.scorers[0].settled(batch, mine.rest).posterior(batch, posterior)
     assert batch.classes is not None
     mine.evaluators[0].update(posterior, batch.classes, batch.weight)
-    done = 0
-    for kept, rows, held in mine.held:
+    ends = np.cumsum([held.n_rows for _, _, held in mine.held])
+    for (kept, rows, _), part in zip(mine.held, np.split(posterior, ends[:-1]), strict=True):
         if kept is not None:
-            kept[rows] = posterior[done : done + held.n_rows]
-        done += held.n_rows
+            kept[rows] = part
+
+
+def declared(opened: Opened, schema: Schema) -> Callable[..., Encoder]:
+    """Return what gives encoders with the classes and domains of a schema, however few rows."""
+    return partial(opened.learning, domains=domains_of(schema, str(opened.target)))
 
 
 def domains_of(schema: Schema, target: str) -> dict[str, Any]:
@@ -278,8 +286,7 @@ class FoldScans:
         for fold, name in zip(whole.folds, whole.fold_names, strict=True):
             if fold.n_rows == whole.n_rows:
                 refuse(name)
-        domains = domains_of(whole.schema, str(opened.target))
-        self.learning = partial(opened.learning, domains=domains)
+        self.learning = declared(opened, whole.schema)
 
     def of(self, fold: int) -> tuple[WithoutFold, Callable[..., Encoder]]:
         """Return the rows without those of a fold, by its place, and what gives encoders."""
@@ -293,8 +300,7 @@ def parts_of(encoder: Encoder, check: Callable[[Encoded], None] | None = None) -
         for block, encoded in engine.encoded_blocks(segment, encoder):
             if check is not None:
                 check(encoded)
-            whole = Part(0, encoded.batch, encoded.kept)
-            yield ScoredBlock(block.num_rows, [whole], encoded)
+            yield ScoredBlock(block.num_rows, [Part(0, encoded.batch, encoded.kept)], encoded)
 
     return parts
 
@@ -351,12 +357,12 @@ def check_rereadable(source: Source, why: str) -> None:
         )
 
 
-def applying(opened: Opened, schema: Schema) -> Encoder:
-    """Return an encoder of the rows, with their classes, by the schema of models."""
+def applying(opened: Opened, schema: Schema, n_rows: int | None = None) -> Encoder:
+    """Return an encoder of the rows, `n_rows` of them or all, by the schema of models."""
     encoder = Encoder.applying_to(
         schema, opened.source.schema, target=opened.target, weight=opened.weight
     )
-    encoder.expect(opened.source.n_rows)
+    encoder.expect(opened.source.n_rows if n_rows is None else n_rows)
     return encoder
 
 
@@ -374,16 +380,10 @@ def learns_by_subtraction(model: Any, encoder: Encoder) -> bool:
 
 def learned_cuts(encoder: Encoder, discretize: Any) -> bool:
     """Return whether cut points depend on the rows: there are such columns, and none are given."""
-    numeric = [feature.name for feature, book in encoder.features if book is None]
-    if not numeric:
-        return False
     given = discretize if isinstance(discretize, Mapping) else {}
-    return not all(
-        name in given
-        and not isinstance(given[name], str)
-        and not (isinstance(given[name], tuple) and isinstance(given[name][0], str))
-        for name in numeric
-    )
+    rules = [given.get(f.name, "mdl") for f, book in encoder.features if book is None]
+    # A rule is a name, or a name with its arguments; all else are the cut points themselves.
+    return any(isinstance(r[0] if isinstance(r, tuple) else r, str) for r in rules)
 
 
 def fitted_without_folds(
@@ -416,7 +416,7 @@ def fitted_without_folds(
     for fold, points in enumerate(cuts):
         model = make()
         model._check_parameters()
-        source, learning = scans.of(fold)
-        models.append(model._learned(model._scanned(Scans(source, learning, points, [], True))))
+        scanned = model._scanned(Scans(*scans.of(fold), points, [], True))
+        models.append(model._learned(scanned))
     encoders = [applying(opened, model.schema_) for model in models]
     return models, scans.names, parts_by_encoder(folds, scans.order, encoders)

@@ -52,12 +52,11 @@ from fastbayes.models.estimator.smoothing import (
     spread_of,
 )
 from fastbayes.models.logistic.to_logistic import LinearForm, logistic, of_naive_bayes
-from fastbayes.models.numeric.loo_gaussian import LooGaussians
+from fastbayes.models.numeric.loo_gaussian import LooGaussians, some_columns
 from fastbayes.models.numeric.numeric_density import (
     ColumnDensities,
     densities,
     log_density,
-    some_columns,
 )
 from fastbayes.scan import engine
 from fastbayes.scan.density_spec import DensitySpec

@@ -64,6 +64,7 @@ class Prediction(Estimator):
     """
 
     classes_: NDArray[Any] = fitted("(n_classes,) labels, sorted.")
+    class_log_prior_: Floats = fitted()
 
     # -- what a subclass gives -----------------------------------------------------------------
 
@@ -75,7 +76,7 @@ class Prediction(Estimator):
 
     def _log_prior(self) -> Floats:
         """Return ln P(c), (n_classes,)."""
-        raise NotImplementedError
+        return self.class_log_prior_
 
     def _class_margin(self) -> Floats:
         """Return the log of what the joint distribution gives each class, (n_classes,)."""

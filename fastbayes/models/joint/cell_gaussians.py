@@ -154,11 +154,10 @@ class CellGaussians:
         labels: NDArray[Any],
         inside: NDArray[np.bool_],
         kappa: float,
-        n_classes: int,
         names: Sequence[str],
         classes: Sequence[Any],
     ) -> None:
-        self.kappa, self.names = kappa, names
+        self.kappa, self.names, n_classes = kappa, names, len(classes)
         of_class = pooled(groups, labels, n_classes)
         every = pooled(of_class, np.zeros(n_classes, np.int64), 1)
         p = len(names)
@@ -183,7 +182,8 @@ class CellGaussians:
         self.backed = low.any(axis=1) | (of_class.n <= self.kept.sum())
         self.backed = (self.backed | self.singular(own.covariance)) & bool(p)
         # kappa = 0 asks for no class; one that has none of its own is at least like all rows.
-        back = merged(of_class, _like(whole, n_classes), kappa if kappa > 0 else math.inf)
+        parents = _at(whole, np.zeros(n_classes, np.int64))
+        back = merged(of_class, parents, kappa if kappa > 0 else math.inf)
         back = self.regular(back, of_class.n)[0]
         self._classes = _where(self.backed, back, own)
         self.which = np.flatnonzero(inside)
@@ -197,8 +197,7 @@ class CellGaussians:
         else:
             self.undefined = (mine.n <= p) | (diagonal(found.covariance) <= 0).any(axis=1)
             self.undefined |= self.singular(found.covariance)
-            safe = _at(self._classes, self.labels)
-            found = _where(~self.undefined, found, safe)
+            found = _where(~self.undefined, found, _at(self._classes, self.labels))
         every_one = Backing(*map(np.concatenate, zip(found, self._classes, strict=True)))
         self.densities = ClassDensities(normals_of(*every_one, self.kept))
         self._patterns: Patterns[ClassDensities] = Patterns(PATTERNS)
@@ -264,21 +263,13 @@ def _of(groups: GroupMoments, covariance: Floats) -> Backing:
     return Backing(groups.mean, groups.rest, covariance)
 
 
-def _like(one: Backing, n: int) -> Backing:
-    return Backing(*(np.repeat(part, n, axis=0) for part in one))
-
-
 def _at(some: Backing, places: NDArray[Any]) -> Backing:
     return Backing(*(part[places] for part in some))
 
 
 def _where(which: NDArray[np.bool_], a: Backing, b: Backing) -> Backing:
-    mask = which.reshape(-1, 1)
-    return Backing(
-        np.where(mask, a.mean, b.mean),
-        np.where(mask, a.rest, b.rest),
-        np.where(mask[:, :, None], a.covariance, b.covariance),
-    )
+    masks = which[:, None], which[:, None], which[:, None, None]
+    return Backing(*map(np.where, masks, a, b))
 
 
 # Pairs of a row and a density that are worked out at a time.
@@ -328,8 +319,7 @@ class CellMixture:
         )
         every = np.arange(len(keys))
         self._weight = table.log_likelihood(keys.T)[every, labels]
-        whole = np.zeros(keys.T.shape, np.bool_)
-        self.rows = table.matching(keys.T, whole)[every, labels]
+        self.rows = table.matching(keys.T, np.zeros(keys.T.shape, np.bool_))[every, labels]
         self._sorted: Patterns[Sorted] = Patterns(SORTED)
 
     def found(self, codes: Ints, classes: NDArray[np.integer]) -> Ints:
@@ -345,13 +335,11 @@ class CellMixture:
         job           Cells of the job, on which numpy or compiled kernels are chosen.
         """
         out = np.empty((len(group), self.n_classes))
-        hidden = self.table.hidden(codes)
-        for gone, cells in patterns(hidden):
+        for gone, cells in patterns(self.table.hidden(codes)):
             here = np.zeros(codes.shape[1], np.bool_)
             here[cells] = True
             rows = np.flatnonzero(here[group])
-            place = np.cumsum(here) - 1
-            told = place[group[rows]], codes[:, cells], rows, x, job
+            told = (np.cumsum(here) - 1)[group[rows]], codes[:, cells], rows, x, job
             out[rows] = self._mixed(gone, *told) if gone.any() else self._whole(*told)
         return out
 
@@ -473,8 +461,7 @@ class MixtureScorer(JointScorer):
         """Write P(c | v, x) into `out` (n_rows, n_classes); return how many rows took the prior."""
         joint = self._by_class(batch_codes, numeric, len(out))
         finish = dispatch.load("posterior", self._job).to_posterior
-        lost: int = finish(joint, self._log_prior, self._tie, out)
-        return lost
+        return int(finish(joint, self._log_prior, self._tie, out))
 
     def predict(
         self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: NDArray[np.intp]
@@ -482,8 +469,7 @@ class MixtureScorer(JointScorer):
         """Write the most probable class of every row; return how many rows took the prior."""
         joint = self._by_class(batch_codes, numeric, len(out))
         finish = dispatch.load("posterior", self._job).to_class
-        lost: int = finish(joint, self._log_prior, self._tie, len(joint), out)
-        return lost
+        return int(finish(joint, self._log_prior, self._tie, len(joint), out))
 
     def _by_class(
         self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], n_rows: int

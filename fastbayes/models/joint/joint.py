@@ -96,8 +96,7 @@ class Patterns(dict[bytes, T]):
     def of(self, pattern: Bools, make: Callable[[], T]) -> T:
         """Return what was made for a pattern, or make it."""
         name = pattern.tobytes()
-        found = self.get(name)
-        if found is None:
+        if (found := self.get(name)) is None:
             found = make()
             for old in list(self)[: 1 - self.most]:
                 self.pop(old, None)
@@ -427,9 +426,6 @@ class JointBayes(Classifier):
         sizes = [max(int(s), 1) for s in self._table.cells.choices]
         return k - 1 + k * (math.prod(sizes) - 1)
 
-    def _log_prior(self) -> Floats:
-        return self.class_log_prior_
-
     def _scorer(self, cells: float) -> Any:
         return JointTableScorer(self.class_log_prior_, self._table, cells)
 
@@ -462,11 +458,8 @@ def drawn_cells(
     drawn = np.empty((len(cells.sizes), len(classes)), np.int64)
     margins = np.exp(table.log_margins)
     for j, (first, states) in enumerate(zip(cells.offsets, cells.choices, strict=False)):
-        n = int(states)
-        if n:
-            drawn[j] = value_codes(margins[first : first + n], classes, random)
-        else:
-            drawn[j] = cells.sizes[j]
+        shares, none = margins[first : first + int(states)], cells.sizes[j]
+        drawn[j] = value_codes(shares, classes, random) if len(shares) else none
     with np.errstate(invalid="ignore"):
         share = np.nan_to_num(table.totals / (table.totals + table.tau * (not counted)))
     again = random.random(len(classes)) < share[classes]

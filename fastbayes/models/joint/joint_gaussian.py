@@ -20,7 +20,7 @@ from fastbayes.models.estimator.sampling import drawn_values
 from fastbayes.models.estimator.smoothing import log_prior
 from fastbayes.models.joint.cell_gaussians import CellGaussians, CellMixture, MixtureScorer
 from fastbayes.models.joint.joint import JointTable, JointTableScorer, drawn_cells
-from fastbayes.models.numeric.gaussian import SHARES_PRIOR
+from fastbayes.models.numeric.gaussian import SHARES_PRIOR, listed, named
 from fastbayes.statistics.bundle import Statistics
 
 
@@ -127,21 +127,18 @@ class JointGaussian(Classifier):
         names = [feature.name for feature in stats.schema.numeric]
         inside = np.asarray(~table.hidden(codes.T).any(axis=0))
         kappa = float(self.backoff)
-        gaussians = CellGaussians(found.groups, where, inside, kappa, len(classes), names, classes)
+        gaussians = CellGaussians(found.groups, where, inside, kappa, names, classes)
         mixture = CellMixture(table, gaussians, codes[inside])
         if kappa == 0 and names:
             self._check_defined(stats, mixture)
-        prior = log_prior(
-            stats.values.class_counts, 0.0, self.class_prior, labels(stats.schema.classes)
-        )
+        counts, known = stats.values.class_counts, labels(stats.schema.classes)
         off = gaussians.backed if kappa > 0 else np.zeros(len(classes), np.bool_)
-        self_told = zip(names, gaussians.kept, strict=True)
         return {
-            "class_log_prior_": prior,
+            "class_log_prior_": log_prior(counts, 0.0, self.class_prior, known),
             "tau_": table.tau,
             "n_cells_": len(gaussians.which),
-            "backed_off_": [c for c, hit in zip(classes, off, strict=True) if hit],
-            "constant_": [name for name, varies in self_told if not varies],
+            "backed_off_": named(classes, off),
+            "constant_": named(names, ~gaussians.kept),
             "_mixture": mixture,
         }
 
@@ -154,7 +151,7 @@ class JointGaussian(Classifier):
         bad[~bad] = mixture.gaussians.undefined[found[~bad]]
         if not bad.any():
             return
-        worst = int(np.flatnonzero(bad)[0])
+        worst = int(bad.argmax())
         key, label = whole.keys[at[worst]].tolist(), int(c[worst])
         n = 0.0 if found[worst] < 0 else float(mixture.gaussians.n[found[worst]])
         told = []
@@ -174,11 +171,10 @@ class JointGaussian(Classifier):
         """Warn once of what was done so that every class has a density."""
         said = []
         if self.backed_off_:
-            shown = ", ".join(map(repr, self.backed_off_[:5]))
-            more = f" and {len(self.backed_off_) - 5} more" * (len(self.backed_off_) > 5)
             said.append(
-                f"the covariance of class {shown}{more} is singular, for it has too few rows or "
-                "columns that depend on each other: it was drawn to that of all rows"
+                f"the covariance of {listed('class', self.backed_off_)} is singular, for it "
+                "has too few rows or columns that depend on each other: it was drawn to that of "
+                "all rows"
             )
         if self._mixture.gaussians.shrunk:
             said.append(
@@ -202,20 +198,13 @@ class JointGaussian(Classifier):
         free = math.prod(sizes) - 1 if self.cells == "joint" else sum(s - 1 for s in sizes)
         return k - 1 + k * free + (self.n_cells_ if sizes else k) * (p + p * (p + 1) // 2)
 
-    def _log_prior(self) -> Floats:
-        return self.class_log_prior_
-
     def _scorer(self, cells: float) -> Any:
         return MixtureScorer(self.class_log_prior_, self._mixture, cells)
 
     def _contributions(self, batch: Batch, out: Floats) -> None:
         """Write what each feature adds to ln P(the features before it | c)."""
-        table, schema = self._mixture.table, self.schema_
+        table, places = self._mixture.table, self.schema_.places
         nothing = np.zeros(table.cells.n_classes)
-        places = {
-            kind: [i for i, f in enumerate(schema.features) if f.kind == kind]
-            for kind in ("categorical", "numeric")
-        }
         codes = code_rows(batch, table.cells.offsets) - table.cells.offsets[:-1, None]
         of_values = JointTableScorer(nothing, table, batch.cells)
         before = np.zeros((batch.n_rows, len(nothing)))

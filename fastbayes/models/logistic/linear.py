@@ -111,9 +111,8 @@ class Coefficients:
         theta   (n_rows, n_outputs).
         layout  Where they stand; missing and unseen values add nothing.
         """
-        wide = theta
-        if layout.n_outputs == 1:
-            wide = np.concatenate([np.zeros_like(theta), theta], axis=1)
+        first = [np.zeros_like(theta)] if layout.n_outputs == 1 else []
+        wide = np.concatenate([*first, theta], axis=1)
         offsets = offsets_of(layout.sizes, layout.pairs)
         tables = np.zeros((offsets[-1], wide.shape[1]))
         starts = [*layout.rows.values, *layout.rows.pairs]
@@ -128,8 +127,7 @@ class Coefficients:
     @property
     def sizes(self) -> NDArray[np.int64]:
         """(n_categorical,) S_j, values of each categorical feature."""
-        d = len(self.offsets) - 1 - len(self.pairs)
-        return np.diff(self.offsets[: d + 1]) - 2
+        return np.diff(self.offsets[: len(self.offsets) - len(self.pairs)]) - 2
 
     @property
     def n_outputs(self) -> int:
@@ -149,9 +147,8 @@ class Coefficients:
 
     def layout(self) -> Layout:
         """Return a layout of these coefficients: numbers about their center, unscaled."""
-        scale = np.ones(len(self.center))
-        k = len(self.prior)
-        return Layout.of(self.sizes, k, center=self.center, scale=scale, pairs=self.pairs)
+        where = {"center": self.center, "scale": np.ones(len(self.center))}
+        return Layout.of(self.sizes, len(self.prior), **where, pairs=self.pairs)
 
     def theta(self, layout: Layout) -> Floats:
         """Return them as parameters that stand as a layout says, (n_rows, n_outputs).

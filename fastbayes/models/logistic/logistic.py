@@ -75,10 +75,9 @@ class Fit:
     def of_one_class(cls, stats: Statistics, pairs: Sequence[tuple[int, int]]) -> Self:
         """Return the fit to rows of a single class: there is nothing to separate."""
         offsets = offsets_of([f.size for f in stats.schema.categorical], pairs)
-        p = len(stats.schema.numeric)
-        nothing = np.zeros((int(offsets[-1]), 1))
-        told = np.zeros(1), nothing, offsets, np.zeros(p), np.zeros((p, 1))
-        return cls(Coefficients.of(*told, pairs=pairs), converged=True, n_iter=1)
+        tables, center = np.zeros((int(offsets[-1]), 1)), np.zeros(len(stats.schema.numeric))
+        none = Coefficients.of(np.zeros(1), tables, offsets, center, center[:, None], pairs=pairs)
+        return cls(none, converged=True, n_iter=1)
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return a header and named arrays from which `from_state` rebuilds."""
@@ -103,23 +102,21 @@ class Fit:
 
         Raises KeyError, ValueError when header and arrays do not fit together.
         """
-        parts: dict[str, dict[str, NDArray[Any]]] = {}
-        for key, array in arrays.items():
-            if key.startswith(PREFIX):
-                part, _, name = key.removeprefix(PREFIX).partition(".")
-                parts.setdefault(part, {})[name] = array
-        coefficients = Coefficients.from_arrays(parts["coefficients"])
+
+        def own(part: str) -> dict[str, Any]:
+            start = f"{PREFIX}{part}."
+            named = {n: np.array(array) for n, array in arrays.items() if n.startswith(start)}
+            return {name.removeprefix(start): array for name, array in named.items()}
+
+        coefficients = Coefficients.from_arrays(own("coefficients"))
         layout = memory = None
-        if "layout" in parts:
-            stands = {name: np.array(array) for name, array in parts["layout"].items()}
+        if stands := own("layout"):
             layout = Layout(**stands, pairs=coefficients.pairs, n_outputs=coefficients.n_outputs)
-        if "memory" in parts:
-            memory = Memory.from_arrays(
-                {name: np.array(array) for name, array in parts["memory"].items()}
-            )
+        if sums := own("memory"):
+            memory = Memory.from_arrays(sums)
             if layout is None or memory.theta.shape != (layout.n_rows, layout.n_outputs):
                 raise ValueError("what is remembered of earlier rows is of another layout")
-        told: dict[str, Any] = dict(parts["told"])
+        told = own("told")
         if (bent := told.get("information")) is not None:
             m, size = coefficients.n_outputs, 0 if layout is None else layout.n_rows
             if bent.shape != (m, m, size, size):
@@ -231,8 +228,7 @@ def theta_by_name(
     """Return coefficients that go by names as a layout has them; 0 for new names."""
     empty = np.zeros((layout.n_rows, layout.n_outputs))
     here = names_of(Coefficients.from_theta(empty, layout), schema)
-    known = dict(zip(names, coef.T, strict=True))
-    theta = np.zeros((layout.n_rows, layout.n_outputs))
+    known, theta = dict(zip(names, coef.T, strict=True)), empty.copy()
     for at, name in enumerate(here, 1):
         theta[at] = known.get(name, 0.0)
     theta[0] = intercept + layout.center @ theta[layout.numeric]
@@ -543,18 +539,17 @@ class LogisticRegression(Classifier):
     def _scanned(self, scans: Scans) -> Statistics:
         # Rows are read again: those of a stream are kept.
         scans = replace(scans, source=rereadable(scans.source))
-        counted = [0]
-        told = scans.progress
+        counted: list[int] = []
 
         def progress(rows: int) -> None:
-            counted[0] += rows
-            if told is not None:
-                told(rows)
+            counted.append(rows)
+            if scans.progress is not None:
+                scans.progress(rows)
 
         stats = replace(scans, progress=progress).count(self, {"values": {}, "moments": {}})
         if scans.first:
             check_learnable(stats, scans.source.description)
-        self._found = self._solved(scans, stats, counted[0])
+        self._found = self._solved(scans, stats, sum(counted))
         return stats
 
     def _solved(self, scans: Scans, stats: Statistics, n_rows: int) -> Fit:
@@ -607,9 +602,9 @@ class LogisticRegression(Classifier):
         found, after, separable = solve(self, reading, n_rows, whole, theta, memory, base)
         cautions(self, found, separable, whole)
         coefficients = Coefficients.from_theta(found.theta, layout)
-        told: Any = (None, None)
-        if self.standard_errors:
-            told = observed(self, reading, coefficients, whole)
+        information, references = (
+            observed(self, reading, coefficients, whole) if self.standard_errors else (None, None)
+        )
         return Fit(
             coefficients=coefficients,
             layout=layout,
@@ -619,8 +614,8 @@ class LogisticRegression(Classifier):
             norm=found.norm,
             objective=found.objective,
             trace=np.array(found.trace, np.float64).reshape(-1, 4),
-            information=told[0],
-            references=told[1],
+            information=information,
+            references=references,
         )
 
     @property
@@ -628,35 +623,31 @@ class LogisticRegression(Classifier):
         return None if math.isinf(self.C) else self.penalty
 
     def _class_weights(self, stats: Statistics) -> Floats | None:
-        if self.class_weight is None:
-            return None
         if isinstance(self.class_weight, str):
             return balanced(stats.values.class_counts)
-        return given_class_weight(self.class_weight, labels(stats.schema.classes))
+        given, classes = self.class_weight, labels(stats.schema.classes)
+        return None if given is None else given_class_weight(given, classes)
 
     def _same_classes(self, schema: Schema) -> bool:
         known = vars(self).get("classes_")
         return known is not None and np.array_equal(known, labels(schema.classes))
 
     def _refuse_classes(self, schema: Schema) -> None:
-        known = set(self.classes_.tolist())
-        new = [c for c in labels(schema.classes).tolist() if c not in known]
+        new = next(c for c in labels(schema.classes).tolist() if c not in self.classes_.tolist())
         raise DataError(
-            f"class {new[0]!r} is new: earlier batches were learned without it; name all classes "
+            f"class {new!r} is new: earlier batches were learned without it; name all classes "
             "in `classes` at the first partial_fit, or fit again with all rows"
         )
 
     def _check_room(self, cells: int, schema: Schema, limit: int) -> None:
         """Refuse coefficients that would not fit: a dozen copies are in use at a time."""
-        needed = 12 * 8 * cells
-        if needed <= limit:
-            return
-        widest = max(schema.categorical, key=lambda f: f.size)
-        raise MemoryLimitError(
-            f"{cells:,} coefficients need {needed:,} bytes, over memory_limit={limit:,}: column "
-            f"{widest.name!r} with {widest.size:,} values needs the most; leave it or its "
-            "interactions out, group its values, or raise memory_limit"
-        )
+        if (needed := 12 * 8 * cells) > limit:
+            widest = max(schema.categorical, key=lambda f: f.size)
+            raise MemoryLimitError(
+                f"{cells:,} coefficients need {needed:,} bytes, over memory_limit={limit:,}: "
+                f"column {widest.name!r} with {widest.size:,} values needs the most; leave it or "
+                "its interactions out, group its values, or raise memory_limit"
+            )
 
     # -- reading -------------------------------------------------------------------------------
 
@@ -707,12 +698,7 @@ class LogisticRegression(Classifier):
         return self.coefficients_.scorer(cells)
 
     def _contributions(self, batch: Batch, out: Floats) -> None:
-        features = self.schema_.features
-        places = {
-            kind: [i for i, f in enumerate(features) if f.kind == kind]
-            for kind in ("categorical", "numeric")
-        }
-        self.coefficients_.contributions(batch, places, out)
+        self.coefficients_.contributions(batch, self.schema_.places, out)
 
     def adapt_prior(self, X: Any, *, tolerance: float = 1e-9, max_iter: int = 10_000) -> Self:
         """Return a copy whose intercepts fit unlabelled rows, by expectation maximisation.
@@ -743,9 +729,8 @@ class LogisticRegression(Classifier):
         priori probabilities, Neural Computation 14, eq. 2.
         """
         self._check_fitted()
-        counts = np.asarray(self.statistics_.values.class_counts, np.float64)
         weight = self._class_weights(self.statistics_)
-        counts = counts if weight is None else counts * weight
+        counts = self.statistics_.values.class_counts * (1.0 if weight is None else weight)
         prior = np.maximum(counts / counts.sum(), LEAST_SHARE)
         found = shifted_prior(self.predict_proba(X), prior, tolerance, max_iter)
         moved = np.log(np.maximum(found, LEAST_SHARE)) - np.log(prior)

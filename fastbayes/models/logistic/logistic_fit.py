@@ -23,6 +23,9 @@ from fastbayes.models.logistic.minimise import (
 from fastbayes.scan.packed_rows import PackedRows, Reading, read_rows
 from fastbayes.statistics.bundle import Statistics
 
+# From coefficients to others of the same scores.
+Projection = Callable[[Floats], Floats]
+
 # Coefficients of which all second derivatives are kept, and cells that may be gone over for them.
 MOST_KEPT, MOST_CELLS = 512, 2e8
 
@@ -196,11 +199,8 @@ def remembered(rows: PackedRows, theta: Floats, memory: Memory | None) -> Memory
         and size <= MOST_KEPT
         and size * p * rows.n_rows <= MOST_CELLS
     ):
-        curvature, hessian = np.empty((size, size)), rows.hessian(theta)
-        for i in range(size):
-            unit = np.zeros(size)
-            unit[i] = 1.0
-            curvature[i] = rows.sums(hessian.product(unit.reshape(p, m))).ravel()
+        hessian, units = rows.hessian(theta), np.eye(size).reshape(size, p, m)
+        curvature = np.array([rows.sums(hessian.product(unit)).ravel() for unit in units])
         curvature = (curvature + curvature.T) / 2
     else:
         curvature = rows.sums(rows.gradient.curvature(theta))
@@ -343,7 +343,7 @@ def _median(part: Floats, axis: int) -> Floats:
     return np.take(np.partition(part, middle, axis=axis), [middle], axis=axis)
 
 
-def centred(stats: Statistics, layout: Layout, power: int) -> Callable[[Floats], Floats]:
+def centred(stats: Statistics, layout: Layout, power: int) -> Projection:
     """Return the function to coefficients of the same scores, and no larger penalty.
 
     What all classes share is nothing to any posterior. What all values of a column share, the
@@ -379,24 +379,19 @@ def centred(stats: Statistics, layout: Layout, power: int) -> Callable[[Floats],
 
 def intercepts_centred(theta: Floats, layout: Layout) -> Floats:
     """Return coefficients whose intercepts, in the units of the columns, sum to 0 over classes."""
-    if layout.n_outputs == 1:
-        return theta
-    intercept = theta[0] - (layout.center / layout.scale) @ theta[layout.numeric]
     theta = theta.copy()
-    theta[0] -= intercept.mean()
-    return theta
-
-
-def _as_it_is(theta: Floats) -> Floats:
+    if layout.n_outputs > 1:
+        intercept = theta[0] - (layout.center / layout.scale) @ theta[layout.numeric]
+        theta[0] -= intercept.mean()
     return theta
 
 
 def steps_of_samples(n_rows: int, reading: Reading) -> tuple[int, ...]:
     """Return of how many rows each sample has one, the sparsest first; none where rows are few."""
-    layout, weight = reading.layout, 8
+    layout = reading.layout
     wanted = max(SAMPLED * layout.n_rows * layout.n_outputs, LEAST_SAMPLE, n_rows // MOST_STEP)
-    # It is held three times while it is packed.
-    bytes_each = 2 * len(layout.sizes) + 8 * layout.n_numeric + weight
+    # It is held three times while it is packed: codes, numbers and the weight of each row.
+    bytes_each = 2 * len(layout.sizes) + 8 * layout.n_numeric + 8
     wanted = min(wanted, int(reading.limit / (4 * bytes_each)))
     step = n_rows // max(wanted, LEAST_SAMPLE)
     return (step * NESTED, step) if step >= STEP else ()
@@ -423,13 +418,10 @@ def solve(
     layout = reading.layout
     steps = steps_of_samples(n_rows, reading) if model.solver == "newton-cg" else ()
     *samples, rows = read_rows(reading, n_rows, steps)
-    strength = 0.0 if model._penalty is None else 1.0 / model.C
-    squared = penalty_of(layout, strength if model._penalty == "l2" else 0.0, 2)
-    absolute = None
-    if model._penalty == "l1":
-        absolute = penalty_of(layout, strength, 1) + np.zeros_like(theta)
-    power = 2 if absolute is None else 1
-    project = centred(stats, layout, power) if memory is None else _as_it_is
+    l1, strength = model._penalty == "l1", 0.0 if model._penalty is None else 1.0 / model.C
+    squared = penalty_of(layout, 0.0 if l1 else strength, 2)
+    absolute = penalty_of(layout, strength, 1) + np.zeros_like(theta) if l1 else None
+    project: Projection = centred(stats, layout, 1 if l1 else 2) if memory is None else np.copy
     theta = project(theta)
     # What a penalty overwhelms is 0: elsewhere the objective would be nothing but that penalty.
     theta = np.where(squared > OVERWHELMED * rows.total, 0.0, theta)
@@ -456,8 +448,7 @@ def solve(
     after = remembered(samples[-1] if samples else rows, theta, memory)
     if model.solver != "newton-cg":
         # These ended before the coefficients were centred, which lowers the penalty.
-        objective = after.loss + float((squared * theta * theta).sum()) / 2
-        found = replace(found, objective=objective)
+        found = replace(found, objective=after.loss + float((squared * theta * theta).sum()) / 2)
     return found, after, separable
 
 
@@ -466,7 +457,7 @@ def _of_samples(
     n_rows: int,
     theta: Floats,
     absolute: Floats | None,
-    project: Callable[[Floats], Floats],
+    project: Projection,
     model: Any,
 ) -> tuple[Floats, list[Iterate]]:
     """Return where samples lead to, one after the other, and the points on the way."""

@@ -335,8 +335,7 @@ def descent(
             if not taken[1] <= 1e3 * max(objective.total, abs(first)):
                 taken = None
         if taken is None:
-            too_long = "the steps are too long: lower learning_rate"
-            reason = AT_ROUNDING if rate is None else too_long
+            reason = AT_ROUNDING if rate is None else "the steps are too long: lower learning_rate"
             break
         if rate is None:
             moved = float(np.abs(taken[0] - theta).max())

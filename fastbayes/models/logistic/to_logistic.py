@@ -99,16 +99,13 @@ def of_naive_bayes(
     center = normals.mean.mean(axis=1)
     apart = (normals.mean - center[:, None]) + normals.rest
     half = half[:, :1]
-    common = np.concatenate([[-(half[:, 0] * center**2).sum()], 2 * half[:, 0] * center])
-    return LinearForm(
-        model.statistics_,
-        Coefficients.of(
-            *(model.class_log_prior_, tables, offsets, center),
-            slope=2 * half * apart,
-            level=-half * apart**2,
-            common=common,
-        ),
+    coefficients = Coefficients.of(
+        *(model.class_log_prior_, tables, offsets, center),
+        slope=2 * half * apart,
+        level=-half * apart**2,
+        common=np.concatenate([[-(half[:, 0] * center**2).sum()], 2 * half[:, 0] * center]),
     )
+    return LinearForm(model.statistics_, coefficients)
 
 
 def of_categories(
@@ -132,11 +129,11 @@ def of_categories(
         else Feature.binned(name, [above])
         for name, table in zip(facts.names, tables, strict=True)
     ]
-    neutral = np.zeros((2, len(labels)))
-    rows = [part for table in tables for part in (table, neutral)]
-    offsets = np.cumsum([0, *(len(table) + 2 for table in tables)])
-    none = np.empty(0), np.empty((0, len(labels)))
-    coefficients = Coefficients.of(facts.log_prior, np.concatenate(rows), offsets, *none)
+    # Missing and unseen values add nothing.
+    rows = [np.pad(table, ((0, 2), (0, 0))) for table in tables]
+    numbers = np.empty(0), np.empty((0, len(labels)))
+    offsets = np.cumsum([0, *map(len, rows)])
+    coefficients = Coefficients.of(facts.log_prior, np.concatenate(rows), offsets, *numbers)
     return LinearForm(_statistics(facts, features, counts), coefficients)
 
 
@@ -220,5 +217,4 @@ def _statistics(
     values.class_counts[:] = facts.counts
     for j, some in enumerate(counts):
         values.of(j)[:] = some
-    parts: dict[str, Any] = {"values": values, "moments": ClassMoments(schema.shape)}
-    return Statistics(schema, parts)
+    return Statistics(schema, {"values": values, "moments": ClassMoments(schema.shape)})

@@ -114,8 +114,7 @@ def information_of(reading: Reading, coefficients: Coefficients) -> Floats:
         batches = reading.batches(encoder, segment)
         return [information(coefficients, layout, batch, w) for batch, w in batches]
 
-    shape = layout.n_outputs, layout.n_outputs, layout.n_rows, layout.n_rows
-    found = np.zeros(shape)
+    found = np.zeros((layout.n_outputs, layout.n_outputs, layout.n_rows, layout.n_rows))
     for some in engine.in_order(one, reading.source.segments(BLOCK_ROWS), reading.threads):
         for part in some:
             found += part
@@ -342,8 +341,7 @@ def wald_table(
 
     Raises ValueError when the level is not between 0 and 1.
     """
-    real = isinstance(level, (int, float, np.number)) and not isinstance(level, bool)
-    if not (real and 0 < level < 1):
+    if not (isinstance(level, (float, np.number)) and 0 < level < 1):
         raise ValueError(f"level={level!r}: use a number between 0 and 1, such as 0.95")
     if layout is None or hessian is None:
         layout = c.layout()

@@ -57,8 +57,7 @@ def check_prior(_: str, given: Any) -> None:
 
 
 def _is_number(value: Any) -> bool:
-    real = isinstance(value, (int, float, np.integer, np.floating))
-    return real and not isinstance(value, bool)
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 
 
 def prior_of(given: Any, sums: MomentSums, rule: CovarianceRule) -> NormalInverseWishart:
@@ -76,8 +75,7 @@ def prior_of(given: Any, sums: MomentSums, rule: CovarianceRule) -> NormalInvers
     within, _ = spreads(sums, centre, rule.names)
     mean, rest = centre.mean, centre.rest
     if told.get("mean") is not None:
-        mean = _array("mean", told["mean"], (size,))
-        rest = np.zeros(size)
+        mean, rest = _array("mean", told["mean"], (size,)), np.zeros(size)
     if told.get("scale") is None:
         scale = np.diag(diagonal(within) / sums.n.sum())
     else:
@@ -86,8 +84,7 @@ def prior_of(given: Any, sums: MomentSums, rule: CovarianceRule) -> NormalInvers
         scale = scale if wide else np.diag(scale)
         _check_scale(scale)
     p = int((diagonal(scale) > 0).sum())
-    nu = told.get("nu")
-    nu = p + 2 if nu is None else nu
+    nu = p + 2 if told.get("nu") is None else told["nu"]
     if not (_is_number(nu) and p - 1 < nu < math.inf):
         raise ValueError(f"prior: nu={nu!r}; use a finite number > {p - 1}, the features less 1")
     return NormalInverseWishart(mean, rest, float(told.get("kappa", KAPPA)), float(nu), scale)
@@ -147,8 +144,7 @@ def predictive(sums: MomentSums, prior: NormalInverseWishart, rule: CovarianceRu
     )
     deviation = np.where(here, deviation * np.sqrt((kappa + 1) / (kappa * dof))[..., None], 1.0)
     mean, rest = two_sum(sums.mean, sums.rest - (prior.kappa / kappa)[..., None] * apart)
-    mean = np.where(some, mean, prior.mean)
-    rest = np.where(some, rest, prior.rest)
+    mean, rest = np.where(some, mean, prior.mean), np.where(some, rest, prior.rest)
     floored = np.zeros((*shares.shape, mean.shape[-1]), np.bool_)
     return Normals(mean, rest, deviation, correlation, kept, dof, shares, singular, floored)
 

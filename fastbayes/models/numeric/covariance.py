@@ -108,8 +108,7 @@ def normals(
     centre = centre_of(sums)
     within, overall = spreads(sums, centre, rule.names)
     kept = diagonal(within) > 0
-    classes = (n > 0).sum(axis=-1)
-    freedom = (total - rule.ddof * classes)[..., None, None]
+    freedom = (total - rule.ddof * (n > 0).sum(axis=-1))[..., None, None]
     pooled = np.divide(within, freedom, out=np.zeros_like(within), where=freedom > 0)[
         ..., None, :, :
     ]
@@ -191,8 +190,7 @@ def diagonal(matrix: Floats) -> Floats:
 def correlations(covariance: Floats, deviation: Floats, kept: NDArray[np.bool_]) -> Floats:
     """Return covariances in units of deviations, and of the identity what is not kept."""
     result = covariance / deviation[..., :, None] / deviation[..., None, :]
-    result = np.where(kept[..., :, None] & kept[..., None, :], result, 0.0)
-    return with_ones(result)
+    return with_ones(np.where(kept[..., :, None] & kept[..., None, :], result, 0.0))
 
 
 def standardised(covariance: Floats, kept: NDArray[np.bool_]) -> tuple[Floats, Floats]:
@@ -317,8 +315,7 @@ def surely_regular(correlation: Floats, tolerance: float) -> bool:
         low = least_eigenvalue(correlation)
     except np.linalg.LinAlgError:
         return False
-    high = np.abs(correlation).sum(axis=-1).max(axis=-1)
-    return bool((low >= tolerance * high).all())
+    return bool((low >= tolerance * np.abs(correlation).sum(axis=-1).max(axis=-1)).all())
 
 
 def least_eigenvalue(correlation: Floats) -> Floats:
@@ -354,8 +351,7 @@ def spherical(
         n, mean, rest, scatter, names=names, ddof=ddof, variance="per_class", var_floor=1.0
     )
     kept = ~every.constant[..., None]
-    total = n.sum(axis=-1)
-    freedom = total - ddof * (n > 0).sum(axis=-1)
+    freedom = n.sum(axis=-1) - ddof * (n > 0).sum(axis=-1)
     within = scatter.sum(axis=-1)
     shared = np.divide(within, freedom, out=np.zeros_like(within), where=freedom > 0)[..., None]
     own = n > ddof
@@ -491,8 +487,7 @@ class ClassDensities:
 
         x  (n_rows, p), NaN where missing.
         """
-        known = ~np.isnan(x)
-        patterns, which = np.unique(known, axis=0, return_inverse=True)
+        patterns, which = np.unique(~np.isnan(x), axis=0, return_inverse=True)
         out[:] = 0.0
         for i, pattern in enumerate(patterns):
             rows, here = np.flatnonzero(which.ravel() == i), np.flatnonzero(pattern)

@@ -128,8 +128,7 @@ def tabulated(classes: Sequence[Bumps], log_sums: LogSums) -> tuple[Floats, Floa
         allowed = CLOSE + LOOSE * np.maximum(depth - DEEP, 0.0)
         off = np.maximum(np.abs(value - exact[0]), np.abs(slope - exact[1]) * length / 8)
         # Where halves no longer differ there is nothing to halve.
-        wide = (middle > left[0]) & (middle < right[0])
-        split = (off > allowed).any(axis=0) & wide
+        split = (off > allowed).any(axis=0) & (middle > left[0]) & (middle < right[0])
         new = (middle[split], exact[0][:, split], exact[1][:, split])
         for done, part in zip((done_knots, done_values, done_slopes), new, strict=True):
             done.append(part)

@@ -65,9 +65,8 @@ def what_was_done(model: Any, floored: NDArray[np.bool_], unknown: Sequence[Any]
     """
     classes = model.classes_.tolist()
     if model.singular_:
-        whose = "all classes together"
-        if model.covariance != "tied":
-            whose = listed("class", model.singular_)
+        tied = model.covariance == "tied"
+        whose = "all classes together" if tied else listed("class", model.singular_)
         at = [classes.index(label) for label in model.singular_]
         shares = sorted({f"{share:.3g}" for share in model.shrinkage_[at].tolist()}, key=float)
         how = "its correlations were dropped"
@@ -397,23 +396,22 @@ class GaussianBayes(Discriminant, Classifier):
 
     def _check_suits(self, stats: Any) -> None:
         super()._check_suits(stats)
-        for feature in stats.schema.categorical:
-            refuse(feature, void=feature.void)
+        self._check_numeric(stats)
 
     def _learned(self, stats: Statistics) -> Self:
+        self._check_numeric(stats)
+        return super()._learned(stats)
+
+    def _check_numeric(self, stats: Statistics) -> None:
         for feature in stats.schema.categorical:
             refuse(feature, void=feature.void)
-        return super()._learned(stats)
 
     # -- reading -------------------------------------------------------------------------------
 
     def _read(self, stats: Statistics) -> dict[str, Any]:
         counts, classes = stats.values.class_counts, labels(stats.schema.classes)
         read = self._by_columns(stats) if self._by_column else self._by_matrices(stats)
-        return {
-            "class_log_prior_": log_prior(counts, 0.0, self.class_prior, classes),
-            **read,
-        }
+        return read | {"class_log_prior_": log_prior(counts, 0.0, self.class_prior, classes)}
 
     def _rule(self, stats: Statistics) -> CovarianceRule:
         return CovarianceRule(
@@ -521,9 +519,6 @@ class GaussianBayes(Discriminant, Classifier):
         k, p = self.mean_.shape
         free = {"full": k * p * (p + 1) // 2, "tied": p * (p + 1) // 2, "diagonal": k * p}
         return k - 1 + k * p + free.get(self.covariance, k)
-
-    def _log_prior(self) -> Floats:
-        return self.class_log_prior_
 
     # -- answers -------------------------------------------------------------------------------
 

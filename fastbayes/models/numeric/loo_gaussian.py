@@ -20,6 +20,13 @@ CHUNK = 1 << 16
 LEAST_SHARE = 1e-6
 
 
+def some_columns(moments: ClassMoments, places: Sequence[int]) -> ClassMoments:
+    """Return the moments of some of the numeric columns."""
+    shape = moments.shape._replace(n_numeric=len(places))
+    arrays = {name: array[list(places)] for name, array in moments.arrays().items()}
+    return ClassMoments.from_arrays(shape, arrays)
+
+
 class LooGaussians:
     """Log densities of numeric columns within each class, by the moments without each row.
 
@@ -61,14 +68,10 @@ class LooGaussians:
 
     def of(self, columns: NDArray[np.bool_]) -> LooGaussians:
         """Return the densities of some of the columns."""
-        shape = self.moments.shape._replace(n_numeric=int(columns.sum()))
-        arrays = {name: array[columns] for name, array in self.moments.arrays().items()}
         names = [n for n, kept in zip(self.options["names"], columns, strict=True) if kept]
-        return type(self)(
-            ClassMoments.from_arrays(shape, arrays),
-            weighted=self.weighted,
-            **{**self.options, "names": names},
-        )
+        options = {**self.options, "names": names}
+        moments = some_columns(self.moments, np.flatnonzero(columns).tolist())
+        return type(self)(moments, weighted=self.weighted, **options)
 
     def own_log_density(
         self, numeric: Sequence[Floats], y: NDArray[np.intp], gone: Floats | None
@@ -137,7 +140,9 @@ class LooGaussians:
         self, x: Floats, y: NDArray[np.intp], gone: Floats | None, scatter: Floats | None
     ) -> Floats:
         known = ~np.isnan(x)
-        apart = np.where(known[:, :, None], self._apart(x), 0.0)
+        # From the mean of every class, (n_rows, n_numeric, n_classes).
+        apart = (x[:, :, None] - self.moments.mean) - self.moments.rest
+        apart = np.where(known[:, :, None], apart, 0.0)
         own = np.arange(len(x))[:, None], np.arange(x.shape[1])[None], y[:, None]
         mine, n, left, after = self._own(apart[own], known, y, gone)
         if scatter is not None:
@@ -149,16 +154,11 @@ class LooGaussians:
         count[own], scatters[own] = left, after
         mean[own] -= np.where(left > 0, mine * (n - left) / np.where(left > 0, left, 1), 0.0)
         apart[own] = mine * np.where(left > 0, n / np.where(left > 0, left, 1), 0.0)
-        spread = self._spread(count, mean, np.zeros_like(mean), scatters)
-        centre, half, level, _ = spread.gaussians
+        centre, half, level, _ = self._spread(count, mean, np.zeros_like(mean), scatters).gaussians
         # A class without a known value has no mean of its own, but that of all.
         pooled = (np.where(known, x, 0.0) - self.origin[:, 0])[:, :, None] - centre
         apart = np.where(count > 0, apart, pooled)
         return np.asarray(np.where(known[:, :, None], level - apart**2 * half, 0.0).sum(axis=1))
-
-    def _apart(self, x: Floats) -> Floats:
-        """Return x - mean of every class, (n_rows, n_numeric, n_classes)."""
-        return (x[:, :, None] - self.moments.mean) - self.moments.rest
 
     def _own(
         self, apart: Floats, known: NDArray[np.bool_], y: NDArray[np.intp], gone: Floats | None

@@ -12,16 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.errors import DataError
-from fastbayes.core.schema import Schema, Shape
+from fastbayes.core.schema import Schema
 from fastbayes.data.discretize import Profile, mdl_cuts
 from fastbayes.kernels import dispatch
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.loo_base import ROUNDING, without
 from fastbayes.models.estimator.sampling import value_codes
 from fastbayes.models.numeric.curves import Bumps, Curve, LogSums, curve_of, flat, tabulated
-from fastbayes.models.numeric.loo_gaussian import LooGaussians
+from fastbayes.models.numeric.loo_gaussian import LooGaussians, some_columns
 from fastbayes.scan.density_spec import DensitySpec
-from fastbayes.statistics import ClassMoments
 from fastbayes.statistics.bundle import Statistics
 
 # From the median to the quartiles of a normal density, times two: the range between quartiles.
@@ -99,9 +98,10 @@ class ColumnValues:
 
     def without(self, label: int) -> tuple[Floats, Floats]:
         """Return the values of all classes but one, ascending, each once, and their weights."""
-        rest = [c for c in range(len(self.points)) if c != label]
-        points = np.concatenate([np.empty(0), *(self.points[c] for c in rest)])
-        weight = np.concatenate([np.empty(0), *(self.weight[c] for c in rest)])
+        points, weight = (
+            np.concatenate([np.empty(0), *(part for c, part in enumerate(parts) if c != label)])
+            for parts in (self.points, self.weight)
+        )
         values, where = np.unique(points, return_inverse=True)
         return values, np.bincount(where, weight, len(values)).astype(np.float64)
 
@@ -174,11 +174,9 @@ class HistogramDensity:
     def of(cls, values: ColumnValues, alpha: float) -> HistogramDensity:
         """Return the density of a column."""
         edges = equal_shares(values.ranges)
-        counts = np.zeros((len(edges) + 1, len(values.points)))
-        for c, (own, rows) in enumerate(zip(values.points, values.weight, strict=True)):
-            at = bins_of(edges, own)
-            counts[:, c] = np.bincount(at, rows, len(counts))
-        return cls(values, edges, counts, alpha)
+        classes = zip(values.points, values.weight, strict=True)
+        counts = [np.bincount(bins_of(edges, own), rows, len(edges) + 1) for own, rows in classes]
+        return cls(values, edges, np.stack(counts, axis=1).astype(np.float64), alpha)
 
     @cached_property
     def widths(self) -> Floats:
@@ -416,11 +414,9 @@ class KernelDensity:
 
     def _curve(self, labels: Sequence[int]) -> Curve:
         classes = [self._bumps(c) for c in labels]
-        knots, pieces = tabulated(classes, self._log_sums)
-        low = min(b.points[0] for b in classes)
-        high = max(b.points[-1] for b in classes)
-        wide = 10 * max(b.bandwidth for b in classes)
-        return curve_of(*self.values.place, knots, pieces, max(-low, high) + wide)
+        farthest = max(max(-b.points[0], b.points[-1]) for b in classes)
+        reach = farthest + 10 * max(b.bandwidth for b in classes)
+        return curve_of(*self.values.place, *tabulated(classes, self._log_sums), reach)
 
     @property
     def n_parameters(self) -> int:
@@ -474,15 +470,12 @@ class KernelDensity:
 
         Their kernels do not overlap: how high they are is a matter of the bandwidth alone.
         """
-        apart = total = 0.0
-        for c, (points, weight) in enumerate(
-            zip(self.values.points, self.values.weight, strict=True)
-        ):
+        apart, values = 0.0, self.values
+        for width, points, weight in zip(self.bandwidth, values.points, values.weight, strict=True):
             between = np.concatenate(([np.inf], np.diff(points), [np.inf]))
             gap = np.minimum(between[1:], between[:-1])[: len(points)]
-            apart += float(weight[(gap > self.bandwidth[c]) & (weight > 1)].sum())
-            total += float(weight.sum())
-        return 2 * apart > total
+            apart += float(weight[(gap > width) & (weight > 1)].sum())
+        return 2 * apart > float(values.known.sum())
 
 
 def _flat(values: ColumnValues) -> bool:
@@ -601,10 +594,9 @@ def best_kind(
     for c, (points, weight) in enumerate(zip(values.points, values.weight, strict=True)):
         if not len(points):
             continue
-        less, y = np.minimum(weight, 1.0), np.full(len(points), c)
-        every = np.arange(len(points))
-        found = {"gaussian": own_gaussian(gaussian, points, y, less)}
-        found |= {kind: density.left_out(c, every, less) for kind, density in made.items()}
+        less, y, every = np.minimum(weight, 1.0), np.full(len(points), c), np.arange(len(points))
+        found = {kind: density.left_out(c, every, less) for kind, density in made.items()}
+        found["gaussian"] = own_gaussian(gaussian, points, y, less)
         for kind, terms in found.items():
             scores[kind] += float((weight * terms).sum())
     if values.within == 0:
@@ -626,10 +618,3 @@ def own_gaussian(
         every = gaussian.log_density([points[some]], y[some], less[some])
         found[some] = every[np.arange(len(some)), y[some]]
     return found
-
-
-def some_columns(moments: ClassMoments, places: Sequence[int]) -> ClassMoments:
-    """Return the moments of some of the numeric columns."""
-    size = moments.shape
-    arrays = {name: array[list(places)] for name, array in moments.arrays().items()}
-    return ClassMoments.from_arrays(Shape(size.sizes, len(places), size.n_classes), arrays)

@@ -295,8 +295,7 @@ def code_counts(stats: Statistics) -> ArrayStatistics:
         codes.append(found.astype(np.int64))
         _refuse_missing(feature.name, values.missing[j])
     sizes = np.array([int(found.max()) + 1 for found in codes], dtype=np.int64)
-    shape = Shape(sizes, 0, len(stats.schema.classes))
-    counts = ValueCounts(shape, weighted=stats.weighted)
+    counts = ValueCounts(Shape(sizes, 0, len(stats.schema.classes)), weighted=stats.weighted)
     counts.class_counts[:] = values.class_counts
     for j, found in enumerate(codes):
         counts.of(j)[found] = values.of(j)
@@ -484,8 +483,7 @@ class DropIn(Model):
     ) -> Self:
         self._check_parameters()
         X, y = split_target(X, y)
-        labels = check_labels(self, y)
-        X = check_features(self, X, reset=first)
+        labels, X = check_labels(self, y), check_features(self, X, reset=first)
         check_length(X, labels)
         weight = check_weight(sample_weight, len(labels), allow_zero=True)
         classes, codes = encode_labels(labels, classes)

@@ -17,6 +17,7 @@ from fastbayes.kernels import dispatch
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.parameters import fitted, parameter
 from fastbayes.models.estimator.sampling import value_codes
+from fastbayes.models.estimator.smoothing import logs
 from fastbayes.models.estimator.unavailable import unavailable
 from fastbayes.models.logistic.to_logistic import (
     ClassFacts,
@@ -116,17 +117,13 @@ class DiscreteDropIn(DropIn):
 
     def _read_prior(self, stats: ArrayStatistics) -> dict[str, Any]:
         counts = stats.class_counts
-        with np.errstate(divide="ignore"):
-            if self.class_prior is not None:
-                log_prior = np.log(given_prior(self.class_prior, len(counts)))
-            elif self.fit_prior:
-                log_prior = np.log(counts) - np.log(counts.sum())
-            else:
-                log_prior = np.full(len(counts), -np.log(len(counts)))
+        if self.class_prior is not None:
+            log_prior = logs(given_prior(self.class_prior, len(counts)))
+        elif self.fit_prior:
+            log_prior = logs(counts) - logs(counts.sum())
+        else:
+            log_prior = np.full(len(counts), -np.log(len(counts)))
         return {"class_count_": counts, "class_log_prior_": log_prior}
-
-    def _log_prior(self) -> Floats:
-        return self.class_log_prior_
 
     def _check_not_negative(self, X: Any, above: float = 0.0) -> None:
         """Raise for numbers below 0, or where fractions are cut off, for -1 and below."""
@@ -171,11 +168,21 @@ class SumsDropIn(DiscreteDropIn):
     def _read_features(self, sums: FeatureSums, alpha: Any) -> dict[str, Any]:
         raise NotImplementedError
 
+    def _scorer(self, cells: int) -> LinearScorer:
+        return LinearScorer(self.class_log_prior_, self._explained_prior(), self.feature_log_prob_)
+
     def _linear(self) -> LinearForm:
         return of_weights(self._facts, self.feature_log_prob_.T)
 
     def _contributions(self, X: Any) -> Floats:
         return _times(indicators(X, self._above())[:, :, None], self.feature_log_prob_.T)
+
+
+def _log_shares(smoothed: Floats) -> Floats:
+    """Return ln of each number's share of its row; 0/0, a class never seen at alpha=0, is 1/n."""
+    totals = smoothed.sum(axis=1, keepdims=True)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(totals == 0, -np.log(smoothed.shape[1]), np.log(smoothed) - np.log(totals))
 
 
 def _times(x: Floats, weights: Floats) -> Floats:
@@ -205,15 +212,7 @@ class MultinomialNB(SumsDropIn):
     _positive_only: ClassVar[bool] = True
 
     def _read_features(self, sums: FeatureSums, alpha: Any) -> dict[str, Any]:
-        smoothed = sums.sums + alpha
-        totals = smoothed.sum(axis=1, keepdims=True)
-        log_prob = np.log(smoothed) - np.log(totals)
-        # A class without a single count at alpha=0: the limit of alpha/(d alpha).
-        log_prob[totals[:, 0] == 0] = -np.log(smoothed.shape[1])
-        return {"feature_log_prob_": log_prob}
-
-    def _scorer(self, cells: int) -> LinearScorer:
-        return LinearScorer(self.class_log_prior_, self.class_log_prior_, self.feature_log_prob_)
+        return {"feature_log_prob_": _log_shares(sums.sums + alpha)}
 
     @property
     def n_parameters_(self) -> int:
@@ -288,9 +287,6 @@ class ComplementNB(SumsDropIn):
         k = len(self.classes_)
         return self.class_log_prior_ if k == 1 else np.zeros(k)
 
-    def _scorer(self, cells: int) -> LinearScorer:
-        return LinearScorer(self.class_log_prior_, self._explained_prior(), self.feature_log_prob_)
-
     @property
     def n_parameters_(self) -> int:
         """Number of free parameters: K(d - 1) weights."""
@@ -339,8 +335,7 @@ class BernoulliNB(SumsDropIn):
         return {"feature_log_prob_": np.where(totals == 0, -np.log(2), log_prob)}
 
     def _log_absent(self) -> Floats:
-        with np.errstate(divide="ignore"):
-            return np.log(1 - np.exp(self.feature_log_prob_))
+        return logs(1 - np.exp(self.feature_log_prob_))
 
     def _scorer(self, cells: int) -> LinearScorer:
         present, absent = self.feature_log_prob_, self._log_absent()
@@ -449,12 +444,10 @@ class CategoricalNB(DiscreteDropIn):
             with contextlib.suppress(OverflowError):
                 return {"values": self._counted(rows, narrow)}
         self._check_not_negative(rows.X, above=-1)
-        sizes = self._sizes(rows.X.max(axis=0), rows.n_classes)
-        return {"values": self._counted(rows, sizes)}
+        return {"values": self._counted(rows, self._sizes(rows.X.max(axis=0), rows.n_classes))}
 
     def _counted(self, rows: ArrayRowsBlock, sizes: NDArray[np.int64]) -> ValueCounts:
-        shape = Shape(sizes, 0, rows.n_classes)
-        counts = ValueCounts(shape, weighted=rows.weight is not None)
+        counts = ValueCounts(Shape(sizes, 0, rows.n_classes), weighted=rows.weight is not None)
         highest = np.zeros(len(sizes), dtype=np.int64)
         for block in rows.blocks(BLOCK_ROWS):
             groups = column_codes(block.X, sizes, scored=False)
@@ -481,31 +474,22 @@ class CategoricalNB(DiscreteDropIn):
         counts = stats.parts["values"]
         alpha = self._alpha(stats.n_features)
         sizes = np.maximum(counts.shape.sizes, self._least_sizes(stats.n_features))
-        tables, log_prob = [], []
-        for j, size in enumerate(sizes):
-            table = np.zeros((len(stats.classes), size))
-            table[:, : counts.shape.sizes[j]] = counts.of(j).T
-            with np.errstate(divide="ignore", invalid="ignore"):
-                smoothed = table + alpha
-                totals = smoothed.sum(axis=1, keepdims=True)
-                logs = np.log(smoothed) - np.log(totals)
-            # 0/0 is its limit: a class without rows at alpha=0.
-            log_prob.append(np.where(totals == 0, -np.log(size), logs))
-            tables.append(table)
+        seen = [counts.of(j).T.astype(np.float64, "C") for j in range(len(sizes))]
+        more = [((0, 0), (0, n)) for n in sizes - counts.shape.sizes]
+        tables = [np.pad(*both) for both in zip(seen, more, strict=True)]
         return {
             **self._read_prior(stats),
             "category_count_": tables,
-            "feature_log_prob_": log_prob,
+            "feature_log_prob_": [_log_shares(table + alpha) for table in tables],
             "n_categories_": sizes,
         }
 
     def _scorer(self, cells: int) -> Any:
         # Two more rows per feature, with factor 1: a missing value and an unseen one.
-        neutral = np.zeros((2, len(self.classes_)))
-        rows = [part for table in self.feature_log_prob_ for part in (table.T, neutral)]
-        offsets = np.concatenate(([0], np.cumsum(self.n_categories_ + 2))).astype(np.int64)
-        tables = self.class_log_prior_, np.concatenate(rows), offsets
-        return dispatch.load("log_joint", cells).NaiveScorer(*tables)
+        rows = [np.pad(table.T, ((0, 2), (0, 0))) for table in self.feature_log_prob_]
+        offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+        scorer = dispatch.load("log_joint", cells).NaiveScorer
+        return scorer(self.class_log_prior_, np.concatenate(rows), offsets)
 
     def _block(self, scorer: Any, X: Any) -> tuple[Any, ...]:
         return column_codes(X, self.n_categories_, scored=True), ()
@@ -605,18 +589,15 @@ class GaussianNB(DropIn):
 
     def _of_table(self, stats: Statistics) -> ArrayStatistics:
         given = numeric_moments(stats)
-        parts = {**given.parts, OVERALL: pooled(given.parts["moments"])}
-        return replace(given, parts=parts)
+        return replace(given, parts={**given.parts, OVERALL: pooled(stats.moments)})
 
     def _read(self, stats: ArrayStatistics) -> dict[str, Any]:
         moments, overall = stats.parts["moments"], stats.parts[OVERALL]
         counts = stats.class_counts
         epsilon = self.var_smoothing * (overall.scatter / overall.count).max()
         variance = moments.scatter / np.where(moments.count > 0, moments.count, 1.0)
-        if self.priors is None:
-            prior = counts / counts.sum()
-        else:
-            prior = given_prior(self.priors, len(counts), total=1.0)
+        shares, given = counts / counts.sum(), self.priors
+        prior = shares if given is None else given_prior(given, len(counts), total=1.0)
         return {
             "class_count_": counts,
             "class_prior_": prior,
@@ -626,8 +607,7 @@ class GaussianNB(DropIn):
         }
 
     def _log_prior(self) -> Floats:
-        with np.errstate(divide="ignore"):
-            return np.log(self.class_prior_)
+        return logs(self.class_prior_)
 
     def _densities(self) -> tuple[Floats, Floats]:
         """Return 1/(2 σ²) and -½ ln(2πσ²), (n_classes, n_features); no variance makes NaN."""
