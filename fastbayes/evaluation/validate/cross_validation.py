@@ -270,11 +270,10 @@ def left_out_scores(
         )
     scorers, schema = [unfitted_loo_scorer(model, stats) for model in models], stats.schema
     rows = labelled(schema, source, target, sample_weight, filesystem=filesystem, counted=stats)
-    contestants = [Contestant(schema.class_labels, [scorer]) for scorer in scorers]
     found, scanned = scores(
         rows.source,
         rows.parts,
-        contestants,
+        [Contestant(schema.class_labels, [scorer]) for scorer in scorers],
         loss=loss,
         proba=proba,
         ranks=ranks,
@@ -429,11 +428,10 @@ def k_fold(
         partial(type(model), **params), opened, told["threads"], told["memory_limit"]
     )
     classes = models[0].classes_
-    contestant = Contestant(classes, [Fitted(m) for m in models])
     (score,), _ = scores(
         opened.source,
         parts,
-        [contestant],
+        [Contestant(classes, [Fitted(m) for m in models])],
         loss=loss,
         proba=proba,
         threads=told["threads"],

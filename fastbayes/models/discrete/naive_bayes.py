@@ -282,9 +282,6 @@ class NaiveBayes(AsNetwork):
         others = sum(density.n_parameters for density in self._densities.by_place.values())
         return k - 1 + discrete + p * k + spreads + others
 
-    def _log_prior(self) -> Floats:
-        return self.class_log_prior_
-
     def _dependencies(self) -> dict[str, tuple[str, ...]]:
         return dict.fromkeys(self.schema_.names, ())
 
@@ -330,7 +327,7 @@ class NaiveBayes(AsNetwork):
         )
 
     def _contributions(self, batch: Batch, out: Floats) -> None:
-        places = self._places()
+        places = self.schema_.places
         for features, codes, _sizes in batch.codes:
             for feature, column in zip(features, codes, strict=True):
                 rows = self._offsets[feature] + column.astype(np.int64)
@@ -344,13 +341,6 @@ class NaiveBayes(AsNetwork):
             mean, half, level, rest = next(normals)
             term = level - ((x[:, None] - mean) - rest) ** 2 * half
             out[:, place] = np.where(np.isnan(x)[:, None], 0.0, term)
-
-    def _places(self) -> dict[str, list[int]]:
-        features = self.schema_.features
-        return {
-            kind: [i for i, f in enumerate(features) if f.kind == kind]
-            for kind in ("categorical", "numeric")
-        }
 
     def _drawn(self, codes: NDArray[np.intp], random: np.random.Generator) -> dict[str, Any]:
         columns: dict[str, Any] = {}

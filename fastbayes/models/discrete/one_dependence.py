@@ -90,9 +90,6 @@ class OneDependence(Classifier):
     def _cells_of(self, stats: Statistics) -> CountTables:
         return CountTables(stats.values, stats.pairs, missing=self.missing, unseen=self.unseen)
 
-    def _log_prior(self) -> Floats:
-        return self.class_log_prior_
-
     def _drawn(self, codes: NDArray[np.intp], random: np.random.Generator) -> dict[str, Any]:
         drawn = zip(self.schema_.features, self._drawn_codes(codes, random), strict=True)
         return {feature.name: drawn_values(feature, column, random) for feature, column in drawn}

@@ -248,9 +248,6 @@ class WeightedNaiveBayes(Classifier):
             sizes = sizes + (self.statistics_.values.missing != 0).any(axis=1)
         return k - 1 + int(np.maximum(sizes - 1, 0).sum()) * k + d
 
-    def _log_prior(self) -> Floats:
-        return self.class_log_prior_
-
     def _scorer(self, cells: float) -> Any:
         return dispatch.load("log_joint", cells).NaiveScorer(
             self.class_log_prior_, self._tables, self._offsets, None, self.precision

@@ -489,7 +489,7 @@ class CategoricalNB(DiscreteDropIn):
         rows = [np.pad(table.T, ((0, 2), (0, 0))) for table in self.feature_log_prob_]
         offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
         scorer = dispatch.load("log_joint", cells).NaiveScorer
-        return scorer(self.class_log_prior_, np.concatenate(rows), offsets)
+        return scorer(self.class_log_prior_, np.ascontiguousarray(np.concatenate(rows)), offsets)
 
     def _block(self, scorer: Any, X: Any) -> tuple[Any, ...]:
         return column_codes(X, self.n_categories_, scored=True), ()
