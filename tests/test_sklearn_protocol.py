@@ -29,6 +29,7 @@ from fastbayes.models.estimator.inputs import (
     check_weight,
     encode_labels,
 )
+from fastbayes.models.registry import MODELS
 from fastbayes.models.sklearn.naive_bayes import (
     BernoulliNB,
     CategoricalNB,
@@ -39,12 +40,7 @@ from fastbayes.models.sklearn.naive_bayes import (
 
 DROP_INS = [BernoulliNB, CategoricalNB, ComplementNB, GaussianNB, MultinomialNB]
 SPARSE = [BernoulliNB, ComplementNB, MultinomialNB]
-SEMI_NAIVE = [fastbayes.SPODE, fastbayes.TAN, fastbayes.AODE, fastbayes.A2DE, fastbayes.KDB]
-JOINT = [fastbayes.JointBayes, fastbayes.JointGaussian, fastbayes.NetworkClassifier]
-LINEAR = [fastbayes.LogisticRegression]
-HYBRID = [fastbayes.WeightedNaiveBayes, fastbayes.Calibrated]
-OTHERS = [fastbayes.NaiveBayes, *SEMI_NAIVE, fastbayes.GaussianBayes, *JOINT, *LINEAR, *HYBRID]
-CLASSIFIERS = [*DROP_INS, *OTHERS]
+CLASSIFIERS = [entry.load() for entry in MODELS.values()]
 COVARIANCES = ["tied", "diagonal", "spherical"]
 
 # Few rows of few values: covariances that are none. Checks of scikit-learn cut steps short.

@@ -307,6 +307,11 @@ NOT_NEGATIVE, POSITIVE = click.FloatRange(0), click.FloatRange(0, min_open=True)
 
 # What the command line says of parameters of models, in this order; a parameter that was not given
 # is left to the model. Without a metavar, type or flag the values are those that models declare.
+# Parameters whose values are Python's, or that commands have as options of their own.
+LIBRARY_ONLY = {
+    *("categorical", "domains", "forbidden", "memory_limit", "missing", "network", "precision"),
+    *("required", "restarts", "seed", "threads", "unlabelled", "var_floor", "warm_start"),
+}
 OPTIONS: dict[str, dict[str, Any]] = {
     "alpha": _says(
         "Pseudo-count of every value and class; 'loo' chooses it by leave-one-out (LOO).",
@@ -469,11 +474,9 @@ def _options(models: tuple[str, ...]) -> list[click.Option]:
 
 
 def _of_others() -> list[str]:
-    """Return the parameters that classes from outside this package declare."""
+    """Return the parameters that have no entry above: what models added later declare."""
     models = (entry.load() for entry in by_name().values())
-    bases = (base for cls in models for base in cls.__mro__)
-    others = (base for base in bases if not base.__module__.startswith("fastbayes."))
-    return [name for base in others for name in vars(base).get("_own_parameters", ())]
+    return [name for cls in models for name in cls._declared if name not in LIBRARY_ONLY]
 
 
 def _derived(parameter: Parameter) -> dict[str, Any]:

@@ -15,8 +15,14 @@ import pyarrow as pa
 from fastbayes.core.domains import domain
 from fastbayes.core.errors import DataError, SchemaError, refuse
 from fastbayes.core.schema import Schema
-from fastbayes.data.filesource import FileSource, open_all
-from fastbayes.data.formats import OrcReader, dictionary_type, open_ipc, open_parquet
+from fastbayes.data.filesource import (
+    FileSource,
+    OrcReader,
+    dictionary_type,
+    open_all,
+    open_ipc,
+    open_parquet,
+)
 from fastbayes.data.memory import (
     ArraySource,
     CellTypeError,

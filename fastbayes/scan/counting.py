@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -62,6 +63,12 @@ def open_labelled(
         if name not in opened.available:
             raise SchemaError(unknown_column(name, opened.available, opened.description))
     return with_labels(opened, target, sample_weight)
+
+
+def option_of(name: str) -> str:
+    """Return how `count` is asked for a statistic."""
+    named = name in inspect.signature(count).parameters
+    return f"{name}=True" if named else f"statistics=[{name!r}]"
 
 
 def several(picks: Iterable[str | int] | str | int | None) -> list[str | int]:
@@ -363,7 +370,7 @@ def count(
         numbers = any(book is None for _, book in encoder.features)
         as_they_are = wanting(names, "numbers")
         if kinds.sketched or (numbers and as_they_are):
-            option = f"numeric={numeric!r}" if kinds.sketched else f"{as_they_are[-1]}=True"
+            option = f"numeric={numeric!r}" if kinds.sketched else option_of(as_they_are[-1])
             raise ValueError(
                 f"{option} wants numeric columns as they are, of which pairs, triples and "
                 "families make bins: count once for either"

@@ -311,7 +311,7 @@ class Statistic:
     def __sub__(self, other: Self) -> Self:
         if any(spec.merge is not np.add for spec in self._specs.values()):
             raise RetractionError(
-                f"{self.title} do not come apart again; count the remaining rows again"
+                "parts of it cannot be taken away; count the remaining rows instead"
             )
         mine, theirs = self.arrays(), other.arrays()
         return self._holding({k: mine[k] - theirs[k] for k in mine})

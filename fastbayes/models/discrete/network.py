@@ -18,8 +18,7 @@ from fastbayes.models.estimator.base import Scans, check_learnable
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.parameters import fitted, parameter
 from fastbayes.models.estimator.smoothing import Smoothing, logs
-from fastbayes.networks.graph.dag import DAG
-from fastbayes.networks.graph.dot import graph
+from fastbayes.networks.graph.dag import DAG, graph
 from fastbayes.networks.graph.parameters import TablePrior
 from fastbayes.networks.infer.scorer import ClassScorer, Network
 from fastbayes.networks.network import BayesianNetwork

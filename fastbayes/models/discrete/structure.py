@@ -15,7 +15,7 @@ from fastbayes.kernels.shared.information import class_information
 from fastbayes.models.estimator.base import Scans
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.smoothing import CountTables
-from fastbayes.networks.graph.dot import graph
+from fastbayes.networks.graph.dag import graph
 from fastbayes.scan import engine
 from fastbayes.statistics.bundle import Statistics
 from fastbayes.statistics.pair_counts import all_pairs

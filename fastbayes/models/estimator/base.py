@@ -27,6 +27,7 @@ from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.model import Model, ScoreRows
 from fastbayes.models.estimator.parameters import fitted, parameter
 from fastbayes.scan import engine
+from fastbayes.scan.counting import option_of
 from fastbayes.scan.data_warnings import remark
 from fastbayes.scan.discretization import numeric_cuts
 from fastbayes.statistics.bundle import Statistics
@@ -509,7 +510,8 @@ class Classifier(TableRows):
     def _learned(self, stats: Statistics) -> Self:
         for name in self._statistics:
             if name not in stats.parts:
-                raise SchemaError(f"the statistics hold no {name}; count again with {name}=True")
+                option = option_of(name)
+                raise SchemaError(f"the statistics hold no {name}; count again with {option}")
         if stats.schema.target is None or not len(stats.schema.classes):
             raise DataError(
                 "the statistics hold no class: all rows were taken away, or there was no target; "

@@ -98,7 +98,7 @@ class Prediction(Estimator):
 
     def _drawn(self, codes: NDArray[np.intp], random: np.random.Generator) -> dict[str, Any]:
         """Return random columns, one row for each class code."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} does not say how to draw rows (`_drawn`)")
 
     def _target_column(self, codes: NDArray[np.intp]) -> tuple[str, Any]:
         """Return the name of the class column, and the labels of class codes."""
