@@ -77,7 +77,7 @@ BAD_DATA: dict[str, tuple[Callable[[Path], Path], Words]] = {
     "no class at all": (table(lambda: replaced("play", pa.nulls(9, pa.string()))),
                         ("'play'", "null in all 9 rows")),
     "no rows": (table(lambda: tennis(0)), ("d.parquet", "no rows")),
-    "only the target": (table(lambda: tennis(9).select(["play"])), ("no column beside",)),
+    "only the target": (table(lambda: tennis(9).select(["play"])), ("no column besides",)),
     "lists": (table(lambda: replaced("warmth", [["hot"]] * 9)), ("'warmth'", "list", "flatten")),
     "timestamps": (table(lambda: replaced("degrees", times(9))),
                    ("'degrees'", "timestamp", "weekday")),

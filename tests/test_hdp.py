@@ -87,7 +87,7 @@ def test_distributions__sum_to_one(seed: int, sizes: Any, alpha: float) -> None:
     assert table.shape == totals[-1].shape
     assert (table >= 0).all()
     np.testing.assert_allclose(table.sum(axis=-2), 1, atol=1e-12)
-    # A value that is none of the choices takes nothing from them.
+    # A value that is not one of the choices takes nothing from them.
     wider = [np.pad(t, [(0, 0)] * (t.ndim - 2) + [(0, 1), (0, 0)]) for t in totals]
     np.testing.assert_allclose(
         hierarchical(wider, 4, alpha)[..., :4, :], table, rtol=1e-6, atol=1e-9

@@ -21,7 +21,7 @@ def test_probability__of_all_targets_or_of_some() -> None:
     assert answer().probability({}) == pytest.approx(1.0)
     with pytest.raises(ValueError, match="'c' is not among the targets"):
         answer().probability({"c": 1})
-    with pytest.raises(ValueError, match=r"node 'b': 4 is none of its states \[1, 2, 3\]"):
+    with pytest.raises(ValueError, match=r"node 'b': 4 is not one of its states \[1, 2, 3\]"):
         answer().probability({"b": 4})
 
 

@@ -262,7 +262,7 @@ def test_order__of_a_grid_stays_narrow() -> None:
     [
         ("X", {}, "'X' is not among the nodes"),
         ("B", {"X": "yes"}, "'X' is not among the nodes"),
-        ("B", {"J": "maybe"}, "node 'J': 'maybe' is none of its states"),
+        ("B", {"J": "maybe"}, "node 'J': 'maybe' is not one of its states"),
         ([], {}, "there is no target"),
     ],
 )

@@ -55,7 +55,7 @@ def test_log_joint__is_the_product_of_the_tables() -> None:
     assert np.exp(network.log_joint({"rain": "yes", "wet": np.array([True, False])})[0]) == 0.25
     with pytest.raises(ValueError, match="node 'wet' has no state"):
         network.log_joint({"rain": "no"})
-    with pytest.raises(ValueError, match="node 'rain': 'snow' is none of its states"):
+    with pytest.raises(ValueError, match="node 'rain': 'snow' is not one of its states"):
         network.log_joint({"rain": ["no", "snow"], "wet": True})
 
 

@@ -180,7 +180,7 @@ def test_command_line__counts_and_fits(tmp_path: Path) -> None:
     plain = fb.NaiveBayes(numeric="mdl").fit(str(csv), "y")
     np.testing.assert_array_equal(fb.load(model).log_joint(ROWS), plain.log_joint(ROWS))
     told = fails("fit", csv, "--target", "y", "--numeric", "z=curve", folder=tmp_path, code=2)
-    assert "'curve' is none of gaussian" in told
+    assert "'curve' is not one of gaussian" in told
 
 
 def test_command_line__says_which_density_was_chosen(tmp_path: Path) -> None:

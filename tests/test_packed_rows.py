@@ -1,4 +1,4 @@
-"""Rows to go over again and again: equal ones together, samples that follow no period."""
+"""Rows that are read repeatedly: equal ones together, samples that follow no period."""
 
 from __future__ import annotations
 

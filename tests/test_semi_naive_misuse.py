@@ -204,7 +204,7 @@ Q = {"a": list("xxzz"), "y": list("nnpp")}
 @pytest.mark.parametrize(
     ("use", "error", "text"),
     [
-        (lambda: fb.compare({"y": ["n", "p"] * 3}, "y"), fb.DataError, "no column beside"),
+        (lambda: fb.compare({"y": ["n", "p"] * 3}, "y"), fb.DataError, "no column besides"),
         (lambda: fb.compare(fb_zero(), "y"), fb.DataError, "there are no rows"),
         (lambda: fb.AODE(alpha="loo").fit(Q, "y"), ValueError, "1e\\+100 at most$"),
         (lambda: fb.TAN(alpha="what").fit(Q, "y"), ValueError, "at most, or 'loo'"),

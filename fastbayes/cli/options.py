@@ -123,7 +123,7 @@ def kinds(value: str) -> str | dict[str, str]:
         where = f"{name}={kind}: " if name else ""
         refuse(
             kind not in KINDS,
-            f"{where}{kind!r} is none of {', '.join(KINDS)}",
+            f"{where}{kind!r} is not one of {', '.join(KINDS)}",
             click.BadParameter,
         )
     return told if "=" in value else value

@@ -79,7 +79,7 @@ def listed(entries: Sequence[str]) -> str:
 
 
 def learned(model: Any) -> dict[str, Any]:
-    """Return what a fitted model has found out beside its parameters."""
+    """Return what a fitted model has found out besides its parameters."""
     names = ["variance_floored", "constant", "singular", "super_parent"]
     if getattr(model, "select", None) is not None:
         names += ["k", "n_selected"]

@@ -1,4 +1,4 @@
-"""Commands beside the data: generate, warmup, doctor."""
+"""Commands that read no data: generate, warmup, doctor."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Model and statistics files: one Arrow IPC file holding a JSON header and named arrays.
 
 The file has one record batch of one row. Each array is a large_list column whose field metadata
-give its shape and dtype; the header is JSON in the schema metadata, beside a SHA-256 of the whole
+give its shape and dtype; the header is JSON in the schema metadata, with a SHA-256 of the whole
 file. Nothing in it is ever executed, and nothing is believed before it was checked.
 """
 
@@ -131,7 +131,7 @@ def read(
 
 @contextlib.contextmanager
 def atomic(path: str | os.PathLike[str], *, force: bool = False) -> Iterator[Path]:
-    """Give a temporary name beside the target, which takes the target's name on success.
+    """Give a temporary name next to the target, which takes the target's name on success.
 
     Whatever ends the block early (Ctrl-C included) removes the temporary file and leaves the
     target as it was.

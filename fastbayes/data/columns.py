@@ -70,7 +70,7 @@ class Codebook:
     def widen(self, kind: pa.DataType) -> None:
         """Make room for values of another type: any after nulls, floats after integers.
 
-        Raises SchemaError when they cannot stand beside those known; a closed book only checks.
+        Raises SchemaError when they contradict those known; a closed book only checks.
         """
         if kind != self.kind:
             common = common_type(self.name, self.kind, kind)

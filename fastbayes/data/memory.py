@@ -306,7 +306,7 @@ class Joined(SourceView):
             self.schema = self.schema.append(pa.field(name, column.type))
 
     def view(self, segment: Segment) -> Iterator[pa.RecordBatch]:
-        """Yield the batches of a segment with the columns beside them."""
+        """Yield the batches of a segment joined with the other columns."""
         start = segment.first_row  # known of what is in memory
         for batch in segment.batches():
             beside = [c.slice(start, batch.num_rows) for c in self.columns.values()]

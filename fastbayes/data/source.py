@@ -278,7 +278,9 @@ def _open_array(source: Any, options: dict[str, Any]) -> Source:
     except ValueError as error:
         raise DataError(f"the rows are not equally long ({error})") from error
     if array.dtype.kind == "U" and isinstance(source, Sequence):
-        array = np.asarray(source, dtype=object)  # numpy made text of the numbers beside text
+        array = np.asarray(
+            source, dtype=object
+        )  # numpy made text of the numbers that came with text
     if array.dtype.names is not None and array.ndim == 1:
         table = table_of({name: array[name] for name in array.dtype.names}, "structured array")
         return TableSource(table, description="structured array", native=source, **options)

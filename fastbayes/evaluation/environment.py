@@ -87,7 +87,7 @@ def warmup() -> dict[str, float]:
     """
     if os.environ.get("FASTBAYES_CACHE") == "0":
         warnings.warn(
-            "FASTBAYES_CACHE=0: what is compiled now is gone when this process ends",
+            "FASTBAYES_CACHE=0: what is compiled now is lost when this process ends",
             FastBayesWarning,
             stacklevel=2,
         )

@@ -92,7 +92,7 @@ class QueryMixin(NetworkTables):
         MemoryLimitError
             When exact inference takes a larger table; the message names its nodes.
         ValueError
-            When a name is no node, or a state is none of its states.
+            When a name is no node, or a state is not one of its states.
 
         Notes
         -----
@@ -166,7 +166,7 @@ class QueryMixin(NetworkTables):
         MemoryLimitError
             When exact inference takes a larger table; the message names its nodes.
         ValueError
-            When a name is no node, or a state is none of its states.
+            When a name is no node, or a state is not one of its states.
 
         Notes
         -----

@@ -48,7 +48,7 @@ def open_labelled(
 ) -> tuple[Source | Joined, str | None, str | None]:
     """Return (source, name of the class column, name of the weight column).
 
-    Labels and weights may be names of columns or arrays beside the data.
+    Labels and weights may be names of columns or arrays alongside the data.
     """
     names = [n for n in (target, sample_weight) if is_name(n)]
     opened = open_source(
@@ -79,7 +79,7 @@ def several(picks: Iterable[str | int] | str | int | None) -> list[str | int]:
 def with_labels(
     opened: Source, target: Any, sample_weight: Any
 ) -> tuple[Source | Joined, str | None, str | None]:
-    """Return an open source with the labels and weights beside it, and the names of both."""
+    """Return an open source with the labels and weights joined to it, and the names of both."""
     beside: dict[str, Any] = {}
 
     def name_of(values: Any, default: str) -> str | None:
@@ -102,7 +102,7 @@ def with_labels(
 def with_folds(
     opened: Source | Joined, folds: Any, taken: Sequence[str | None] = ()
 ) -> tuple[Source | Joined, Folds | None]:
-    """Return an open source with the folds beside it, and which fold a row belongs to.
+    """Return an open source with the folds joined to it, and which fold a row belongs to.
 
     `taken` are the columns of classes and weights.
 
@@ -145,7 +145,7 @@ def declared(source: Any, opened: Source | Joined, *others: str | None) -> dict[
 class Opened(NamedTuple):
     """Rows to be learned from.
 
-    source    the rows, with labels, weights and folds beside them
+    source    the rows, with labels, weights and folds joined to them
     target    name of the class column
     weight    name of the weight column
     folds     which fold a row belongs to, where that was asked for
@@ -240,7 +240,7 @@ def count(
         A path, glob, list of paths, directory or URI of Parquet, Arrow IPC, CSV, JSON lines or
         ORC; a table, data frame, array, dataset, reader or iterator of record batches.
     target
-        Name of the class column, or (n_rows,) labels beside data in memory. None counts without
+        Name of the class column, or (n_rows,) labels alongside data in memory. None counts without
         classes.
     pairs
         Whether to count pairs of values, which SPODE, TAN and AODE need; numeric columns are then
@@ -264,7 +264,7 @@ def count(
     folds
         Count folds of the rows apart, too (`Statistics.folds`): a number, for folds by the place
         of a row in the source, each k rows in succession falling into k folds in random order; the
-        name of a column, a fold for each of its values; or (n_rows,) values beside data in memory.
+        name of a column, a fold for each of its values; or (n_rows,) values for data in memory.
     sample_weight
         Name of the weight column, or (n_rows,) weights. Weight w counts as w rows, 0 as none.
     domains
@@ -283,7 +283,7 @@ def count(
     missing
         "marginalize" leaves missing values out; "category" makes them a value of their own.
     columns
-        Columns to read, beside target and weight; all by default.
+        Columns to read besides target and weight; all by default.
     null_values
         Strings that mean missing.
     filesystem

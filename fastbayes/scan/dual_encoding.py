@@ -14,7 +14,7 @@ from fastbayes.core.schema import Feature, Schema
 from fastbayes.data.encode import Encoder
 from fastbayes.statistics.bundle import Statistics
 
-# Statistics of numeric columns, beside moments, that models may share.
+# Statistics of numeric columns, besides moments, that models may share.
 OF_NUMBERS = ("scatter", "sketches")
 
 

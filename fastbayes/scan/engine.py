@@ -90,7 +90,7 @@ def _pool(threads: int) -> ThreadPoolExecutor:
                 threads, "fastbayes", initializer=lambda: setattr(_local, "worker", True)
             )
             # A worker that runs but is not yet known to its pool when Ctrl-C strikes would never
-            # be told to end, nor the process. Ctrl-C strikes the main thread alone, and one known
+            # be asked to end, nor the process. Ctrl-C strikes the main thread alone, and one known
             # worker is enough to tell the others.
             first = threading.Thread(target=lambda: pool.submit(int).result())
             first.start()

@@ -1,4 +1,4 @@
-"""Labelled rows to go over again and again: packed once, or read anew where they do not fit."""
+"""Labelled rows that are read repeatedly: packed once, or read anew where they do not fit."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ class PackedRows:
     scan
         Reads the rows and yields what a function returns of them, as `Reading.each` does.
     passes
-        Times that the rows have been gone over.
+        Times that the rows have been read.
     """
 
     gradient: Any

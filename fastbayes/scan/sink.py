@@ -90,7 +90,7 @@ def predict_to(
     path
         The file to write; it appears when it is complete.
     proba
-        Whether to write `proba_<class>` beside `prediction`.
+        Whether to write `proba_<class>` besides `prediction`.
     explain
         Whether to write `because`, the column that speaks most for the most probable class
         against the second, and `because_nats`, by how much.
@@ -101,7 +101,7 @@ def predict_to(
     keys
         Columns of the source to copy; by default those that the model does not know.
     format
-        "parquet", "ipc" or "csv"; told from the suffix of `path` by default.
+        "parquet", "ipc" or "csv"; by default what the suffix of `path` says.
     force
         Whether to replace a file that is there.
     filesystem
@@ -208,7 +208,7 @@ def format_of(path: str | os.PathLike[str], format: str | None = None) -> str:
     Raises
     ------
     SchemaError
-        When it is none of these.
+        When it is not one of these.
     """
     if format is None:
         format = FORMATS.get(Path(path).suffix.lower())

@@ -1,4 +1,4 @@
-"""Statistics of arrays: class labels beside counts, sums or moments that need no schema."""
+"""Statistics of arrays: class labels with counts, sums or moments that need no schema."""
 
 from __future__ import annotations
 

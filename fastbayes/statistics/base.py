@@ -279,14 +279,21 @@ class Statistic:
 
     def take(self, to: Alignment) -> Self:
         """Return the statistic with its cells moved to another shape; new cells are empty."""
-        arrays = {}
+        arrays, origins = {}, {}
         for key, held in self.arrays().items():
             spec = self._specs[key]
-            origins = [axis.origin(self.shape, to) for axis in spec.axes]
-            kept = [np.flatnonzero(origin >= 0) for origin in origins]
-            source = [origin[here] for origin, here in zip(origins, kept, strict=True)]
+            for axis in spec.axes:
+                if axis not in origins:
+                    origins[axis] = axis.origin(self.shape, to)
+            source = [origins[axis] for axis in spec.axes]
+            if all(origin.size and origin.min() >= 0 for origin in source):
+                arrays[key] = held[np.ix_(*source)]
+                continue
+            kept = [np.flatnonzero(origin >= 0) for origin in source]
             arrays[key] = spec.made(to.shape, held.dtype)
-            arrays[key][np.ix_(*kept)] = held[np.ix_(*source)]
+            arrays[key][np.ix_(*kept)] = held[
+                np.ix_(*(o[k] for o, k in zip(source, kept, strict=True)))
+            ]
         return self._holding(arrays, to.shape)
 
     def grown(self, shape: Shape) -> Self:

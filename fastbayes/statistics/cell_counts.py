@@ -45,7 +45,7 @@ class CellCounts(CellRuns):
 
     @property
     def counts(self) -> NDArray[Any]:
-        """Rows of each cell and class, (n_cells, n_classes), beside `keys`."""
+        """Rows of each cell and class, (n_cells, n_classes), in the order of `keys`."""
         return self._settled_run().held[0]
 
     def _add(self, batch: Batch, classes: Classes, weight: Floats | None) -> None:

@@ -106,7 +106,7 @@ class CellRuns(Statistic):
     and of which cells nothing is left (`_occurs`).
     """
 
-    # Columns of a key beside the features.
+    # Columns of a key besides the features.
     _more: ClassVar[int] = 0
     _arrays: ClassVar[tuple[str, ...]] = ()
 
@@ -234,7 +234,7 @@ class CellRuns(Statistic):
     def take(self, to: Alignment) -> Self:
         """Return the statistic with its cells moved to another shape; new cells are empty.
 
-        A column that is gone is summed out.
+        A column that is removed is summed out.
         """
         where = np.full(len(self.shape.sizes), -1)
         where[to.categorical] = np.arange(len(to.categorical))
@@ -309,7 +309,7 @@ class CellRuns(Statistic):
     def allclose(self, other: Self, rtol: float) -> bool:
         """Return whether all numbers agree, relative to the largest of their array."""
         _, mine, theirs = self._side_by_side(other)
-        # `rest` is the rounding of the mean: noise beside it.
+        # `rest` is the rounding of the mean: noise compared with it.
         held = zip(self._arrays, mine, theirs, strict=True)
         return all(close(a, b, rtol) for name, a, b in held if name != "rest")
 

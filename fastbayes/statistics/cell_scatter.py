@@ -122,7 +122,7 @@ class CellScatter(CellRuns):
 
     @property
     def groups(self) -> GroupMoments:
-        """The moments of each cell and class, beside `keys`."""
+        """The moments of each cell and class, in the order of `keys`."""
         return GroupMoments(*self._settled_run().held)
 
     def _add(self, batch: Batch, classes: Classes, weight: Floats | None) -> None:

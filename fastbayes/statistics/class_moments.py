@@ -55,7 +55,7 @@ def counts_left(mine: Floats, theirs: Floats, where: Where, cell: str = "") -> F
 
 
 def refuse_noise(before: Floats, after: Floats, n: Floats, where: Where) -> NDArray[np.bool_]:
-    """Return where too little scatter is left to be told from rounding.
+    """Return where too little scatter is left to be distinguished from rounding.
 
     Raises
     ------

@@ -98,7 +98,7 @@ class FamilyCounts(PackedCounts):
         """Return the bytes of so many copies, those of each family given to its last feature."""
         result, n_classes = np.zeros_like(room.widths), room.shape.n_classes
         for family in families:
-            # More than any machine has need not be told apart.
+            # More than any machine has need not be distinguished.
             cells = min(math.prod(room.widths[list(family)].tolist()), (1 << 44) // n_classes)
             result[family[-1]] += 8 * room.copies * n_classes * cells
         return Need(result)

@@ -1,4 +1,4 @@
-"""Statistics of the folds of some rows, beside those of all of them."""
+"""Statistics of the folds of some rows, with those of all of them."""
 
 from __future__ import annotations
 

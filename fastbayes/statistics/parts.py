@@ -10,7 +10,7 @@ from fastbayes.core.schema import Shape
 from fastbayes.statistics.base import Statistic
 from fastbayes.statistics.registry import REGISTRY
 
-# Names of statistics, with what each needs to be told to begin.
+# Names of statistics, with what each needs to know to begin.
 Wanted = Mapping[str, Mapping[str, Any]]
 
 

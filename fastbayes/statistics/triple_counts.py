@@ -38,7 +38,7 @@ class TripleCounts(PackedCounts):
         w, cell = room.widths.astype(np.float64), room.copies * room.shape.n_classes
         others, squares = w.sum() - w, (w * w).sum() - w * w
         both = np.maximum(others * others - squares, 0.0) / 2
-        # More than any machine has need not be told apart.
+        # More than any machine has need not be distinguished.
         cells = np.minimum(w * both / 3, 2.0**56 / cell)
         return Need((8 * cell * cells).astype(np.int64))
 

@@ -51,17 +51,17 @@ class LogPosteriors(LooScorer):
         self._scorer.log_joint(batch, out)
         return to_log_posterior(out)
 
-    def doubtful(self, batch: Batch) -> NDArray[np.int64]:
+    def ill_conditioned(self, batch: Batch) -> NDArray[np.int64]:
         """Return the positions of rows that take all others to be scored."""
-        return self._scorer.doubtful(batch)
+        return self._scorer.ill_conditioned(batch)
 
-    def rest(self, batch: Batch) -> Any:
-        """Return the moments of rows, none of them doubtful, where these are of use, else None."""
-        return self._scorer.rest(batch)
+    def other_moments(self, batch: Batch) -> Any:
+        """Return the moments of rows that are not ill-conditioned, where these are of use."""
+        return self._scorer.other_moments(batch)
 
-    def settled(self, batch: Batch, others: Any) -> LooScorer:
-        """Return what scores all doubtful rows together."""
-        return LogPosteriors(self._scorer.settled(batch, others))
+    def resolved(self, batch: Batch, others: Any) -> LooScorer:
+        """Return what scores all ill-conditioned rows together."""
+        return LogPosteriors(self._scorer.resolved(batch, others))
 
 
 def to_log_posterior(joint: Floats) -> int:

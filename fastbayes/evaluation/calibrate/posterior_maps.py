@@ -174,7 +174,7 @@ def log_odds(log_posterior: Floats) -> Floats:
         best, every = row_argmax(log_posterior), np.arange(n_rows)
         with np.errstate(divide="ignore"):  # a class that is certain
             odds = log_posterior - np.log1p(-np.exp(np.minimum(log_posterior, 0.0)))
-        # What is left beside the best class has lost its digits in 1 - p.
+        # What is left of the other classes has lost its digits in 1 - p.
         others = log_posterior.copy()
         others[every, best] = -np.inf
         odds[every, best] = log_posterior[every, best] - log_sum_exp(others)

@@ -73,7 +73,7 @@ def fit_rows(
 
 
 def _named(model: Any) -> list[str]:
-    """Return the features that a model's parameters name: a slip is told before the scan."""
+    """Return the features that a model's parameters name; a misspelled one is an error."""
     parent, weights = getattr(model, "super_parent", None), getattr(model, "weights", None)
     named = [getattr(model, "root", None), None if parent in CRITERIA else parent]
     named += weights if isinstance(weights, Mapping) else ()

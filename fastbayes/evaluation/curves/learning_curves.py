@@ -56,9 +56,9 @@ from fastbayes.scan.discretization import numeric_cuts
 from fastbayes.scan.engine import Progress, encoded_blocks
 from fastbayes.statistics.bundle import Statistics
 
-# Rows kept to test on unless told: a fifth, but no more than say all that is to be said.
+# Rows kept to test on by default: a fifth, but no more than say all that is to be said.
 TEST_SHARE, MOST_TEST_ROWS = 0.2, 100_000
-# Sizes unless told, from this many rows on.
+# Default sizes, from this many rows on.
 N_SIZES, LEAST_ROWS = 8, 10
 
 
@@ -147,7 +147,7 @@ def learning_curve(
     Classes and domains are those of all rows, at every size. A class that no row of a size has gets
     what the model's smoothing gives it; where that is nothing (an unsmoothed prior, an estimator of
     scikit-learn, which was never shown it) its probability is 0, counts as 1e-15 in the log-loss,
-    34.5 nats, and the share of such rows is told as `clipped`. What a model warns of is kept as
+    34.5 nats, and the share of such rows is reported as `clipped`. What a model warns of is kept as
     `cautions`: of few rows there is much to be said.
 
     Examples
@@ -480,7 +480,7 @@ def check_suits(learner: Learner, stats: Statistics) -> None:
         Classifier._check_suits(model.unfitted() if isinstance(model, Calibrated) else model, stats)
     except SchemaError as error:
         raise SchemaError(
-            f"{learner.name}: {error}; all models read the rows alike, as learning_curve is told"
+            f"{learner.name}: {error}; all models read the rows alike, as learning_curve is asked"
         ) from error
 
 

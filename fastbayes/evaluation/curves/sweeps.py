@@ -336,7 +336,7 @@ def _counted(model: Any, source: Any, target: Any, **more: Any) -> tuple[Statist
     return model.statistics_, model
 
 
-# Thresholds unless told.
+# Default thresholds.
 N_THRESHOLDS = 64
 # Thresholds of a feature looked at together, and rows.
 CHUNK, LEAST_ROWS = 1 << 16, 4_096

@@ -679,7 +679,7 @@ def _wanted(
     for name, model in named_models(models):
         if isinstance(model, str):
             if model not in known:
-                raise ValueError(f"models: {model!r} is none of {list(known)}")
+                raise ValueError(f"models: {model!r} is not one of {list(known)}")
             entry, candidate = known[model]
             make = partial(entry.load(), **candidate.parameters, missing=missing)
             bins = make()._discretizes if candidate.bins is None else candidate.bins

@@ -382,7 +382,7 @@ def k_fold(
     DataError
         When the data cannot be used, or a fold holds all rows.
     SchemaError
-        When the source can be read only once, or the model is none of tables.
+        When the source can be read only once, or the model is not one of tables.
 
     Notes
     -----

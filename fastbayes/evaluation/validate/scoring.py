@@ -113,8 +113,8 @@ class Score:
 
     evaluators  one for each fold, or what sums up in their place
     proba       probabilities of block after block, NaN in rows that take no part
-    held        doubtful rows: where their probabilities go, their positions there, and they
-    rest        moments of the other rows
+    held        ill-conditioned rows: where their probabilities go, their positions there, and they
+    moments     moments of the other rows
     lost        rows that took the prior
     seconds     processor time
     """
@@ -122,7 +122,7 @@ class Score:
     evaluators: list[Any]
     proba: list[Floats] = field(default_factory=list)
     held: list[tuple[Floats | None, Positions, Batch]] = field(default_factory=list)
-    rest: Any = None
+    moments: Any = None
     lost: int = 0
     seconds: float = 0.0
 
@@ -132,7 +132,7 @@ class Score:
             mine.merge(theirs)
         self.proba += other.proba
         self.held += other.held
-        self.add_rest(other.rest)
+        self.add_moments(other.moments)
         self.lost += other.lost
         self.seconds += other.seconds
 
@@ -141,10 +141,10 @@ class Score:
         found: Evaluation = self.evaluators[0].result(where)
         return found
 
-    def add_rest(self, rest: Any) -> None:
+    def add_moments(self, moments: Any) -> None:
         """Add moments, if there are any."""
-        if rest is not None:
-            self.rest = rest if self.rest is None else self.rest + rest
+        if moments is not None:
+            self.moments = moments if self.moments is None else self.moments + moments
 
 
 class Scanned(NamedTuple):
@@ -234,12 +234,12 @@ def _score(
         seen = batch if contestant.view is None else contestant.view(batch)
         posterior = np.empty((batch.n_rows, n_classes))
         mine.lost += scorer.posterior(seen, posterior)
-        if len(aside := scorer.doubtful(seen)):
+        if len(aside := scorer.ill_conditioned(seen)):
             mine.held.append((kept, aside if rows is None else rows[aside], taken(seen, aside)))
             certain = np.delete(np.arange(batch.n_rows), aside)
             seen, posterior = taken(seen, certain), posterior[certain]
             rows = certain if rows is None else rows[certain]
-        mine.add_rest(scorer.rest(seen))
+        mine.add_moments(scorer.other_moments(seen))
         mine.seconds += time.thread_time() - start
         assert seen.classes is not None
         mine.evaluators[fold].update(posterior, seen.classes, seen.weight)
@@ -253,7 +253,7 @@ def _settle(contestant: Contestant, mine: Score) -> None:
         return
     batch = joined([held for _, _, held in mine.held])
     posterior = np.empty((batch.n_rows, len(contestant.classes)))
-    contestant.scorers[0].settled(batch, mine.rest).posterior(batch, posterior)
+    contestant.scorers[0].resolved(batch, mine.moments).posterior(batch, posterior)
     assert batch.classes is not None
     mine.evaluators[0].update(posterior, batch.classes, batch.weight)
     ends = np.cumsum([held.n_rows for _, _, held in mine.held])

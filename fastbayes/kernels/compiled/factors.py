@@ -74,8 +74,8 @@ class FactorScorer(BlockScorer):
 class FactorSum(Sum):
     """Tables of joint codes, merged for the codes that occur in a batch.
 
-    What is missing or unseen takes place in every table, hence three plans: for batches without
-    either, without unseen values, and for all. Which one is taken depends on the batch alone.
+    What is missing or unseen takes place in every table, so there are three plans: for batches
+    without either, without unseen values, and for all. Which one depends on the batch alone.
     """
 
     def __init__(
@@ -269,7 +269,7 @@ class _Forest:
         return np.flatnonzero(found)
 
     def summed_out(self, batch_codes: Sequence[Codes], odds: bool) -> Callable[..., None]:
-        """Return a function (rows, lo, acc) that adds what these rows need beside the tables."""
+        """Return a function (rows, lo, acc) that adds what these rows need besides the tables."""
         k = len(self.prior)
         codes, place = matrix(batch_codes, len(self.sizes))
         scratch = (

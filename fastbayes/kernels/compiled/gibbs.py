@@ -44,7 +44,7 @@ SIGNATURES = {
     ],
 }
 
-# Fewer chains than this go one by one, more in lock step with idle ones beside them.
+# Fewer chains than this go one by one, more in lock step with idle ones next to them.
 FEW = 5
 # Thresholds up to which all are compared, and states of a node up to which all are counted.
 COMPARED = 12

@@ -138,14 +138,14 @@ def joint_codes(
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Rows to go over again and again; all that is beyond the last is 0.
+    """Rows that are read repeatedly; all that is beyond the last is 0.
 
     plan         which columns are joined
     codes, wide  (groups, n_rows up to eights) uint16 and uint32
     numbers      (n_numeric, n_rows up to eights) z = (x - center) / scale, 0 where missing
     classes      (n_rows up to eights,) uint8 of two classes, else uint16; None where none are known
     weight       (n_rows up to eights,), or empty where every row weighs 1
-    kept         bytes that a Hessian may keep of them beside
+    kept         bytes that a Hessian may keep of them in addition
     """
 
     n_rows: int

@@ -204,7 +204,7 @@ def residuals_of_margins(m, k, y, weight, lo, n, total):
         w = weights_at(weight, lo, n, r)
         y_ = functions.load_integers(y, U(lo) + r, 8)
         best = best_at(m, k, r)
-        # All e^{m - best} but one that is 1: small ones are lost beside it.
+        # All e^{m - best} but one that is 1: small ones are lost compared with it.
         others = lanes.zero(m, 8)
         ties = functions.splat(-1.0, 8)
         own = best

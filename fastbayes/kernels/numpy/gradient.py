@@ -15,14 +15,14 @@ from fastbayes.kernels.shared.arrays import Floats
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Rows to go over again and again.
+    """Rows that are read repeatedly.
 
     index    (n_terms, n_rows) the coefficients' row that each column and each pair of columns
              picks, one beyond the last where a value is missing or unseen
     numbers  (n_numeric, n_rows) z = (x - center) / scale, 0 where missing
     classes  (n_rows,), or None where none are known
     weight   (n_rows,), or None where every row weighs 1
-    kept     bytes that a Hessian may keep of them beside
+    kept     bytes that a Hessian may keep of them in addition
     """
 
     n_rows: int

@@ -254,7 +254,7 @@ class AsNetwork(Classifier):
     class_log_prior_: Floats = fitted("(n_classes,) nats.")
 
     def _dependencies(self) -> Mapping[str, Sequence[str]]:
-        """Return the parents of each feature beside the class."""
+        """Return the parents of each feature besides the class."""
         raise NotImplementedError
 
     def _log_tables(self) -> Iterator[tuple[str, Floats]]:

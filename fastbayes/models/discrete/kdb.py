@@ -69,7 +69,7 @@ class KDB(FamilyModel):
     """
 
     k: int = parameter(
-        "Most parents of a feature beside the class: 0 is naive Bayes.",
+        "Most parents of a feature besides the class: 0 is naive Bayes.",
         default=2,
         kw_only=False,
         check=whole(0),

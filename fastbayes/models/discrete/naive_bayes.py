@@ -396,7 +396,7 @@ def averaged_log_likelihood(
 
     A structure says which features depend on the class; a priori each does with probability
     `chance`. Its prior, and the likelihood of the data under independent Dirichlet priors, are
-    products over the features; hence so are its posterior and the average of its predictions: sum
+    products over the features; so are its posterior and the average of its predictions: sum
     over structures S of P(S | D) prod_j P(x_j | c, S) = prod_j [q_j P(x_j | c) + (1 - q_j) P(x_j)],
     with q_j the posterior probability that feature j depends on the class (Dash, Cooper 2002).
     """
@@ -723,23 +723,23 @@ class LooNaive(LooScorer):
             told = few.numeric, y[some], None if gone is None else gone[some]
             out[some] = exact + numbers.log_density(*told, self.scatter)
 
-    def doubtful(self, batch: Batch) -> NDArray[np.int64]:
+    def ill_conditioned(self, batch: Batch) -> NDArray[np.int64]:
         """Return the positions of rows that hold nearly all of the scatter of their class."""
         if self.gaussians is None:
-            return super().doubtful(batch)
+            return super().ill_conditioned(batch)
         rows = rows_of(batch)
-        return self.gaussians.doubtful(self._normal(batch).numeric, rows.y, rows.gone)
+        return self.gaussians.ill_conditioned(self._normal(batch).numeric, rows.y, rows.gone)
 
-    def rest(self, batch: Batch) -> ClassMoments | None:
-        """Return the moments of rows, none of them doubtful."""
+    def other_moments(self, batch: Batch) -> ClassMoments | None:
+        """Return the moments of rows, none of them ill-conditioned."""
         if self.gaussians is None:
             return None
         moments = ClassMoments(self.gaussians.moments.shape)
         moments.update(self._normal(batch))
         return moments
 
-    def settled(self, batch: Batch, others: ClassMoments) -> LooScorer:
-        """Return what scores a batch of all doubtful rows, given the moments of the others."""
+    def resolved(self, batch: Batch, others: ClassMoments) -> LooScorer:
+        """Return what scores all ill-conditioned rows, given the moments of the others."""
         assert self.gaussians is not None
         better = copy(self)
         y = rows_of(batch).y

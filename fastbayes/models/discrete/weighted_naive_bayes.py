@@ -35,7 +35,7 @@ from fastbayes.statistics.bundle import Statistics
 
 
 class Weights(NamedTuple):
-    """What was learned from the rows beside their counts.
+    """What was learned from the rows besides their counts.
 
     weight     (d,) of each column
     told       whether the minimiser converged, its steps, gradient norm and objective
@@ -138,7 +138,7 @@ class WeightedNaiveBayes(Classifier):
     trace_: Floats = fitted(
         """
         Of each step the share of rows, the objective, the gradient norm, and how many times all
-        rows had been gone over by then.
+        rows had been read by then.
         """
     )
     statistics_: Any = fitted("Counts of values.")
@@ -360,7 +360,7 @@ class Conditional:
 
     @property
     def passes(self) -> float:
-        """Times that all rows have been gone over."""
+        """Times that all rows have been read."""
         return self.rows.passes
 
     def value_gradient(self, weights: Floats) -> tuple[float, Floats]:

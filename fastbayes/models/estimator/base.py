@@ -533,7 +533,7 @@ def check_learnable(stats: Statistics, where: str) -> None:
     if not stats.n_rows:
         why = "every weight is zero" if stats.weighted else "there are no rows"
     elif not stats.schema.names:
-        why = "there is no column beside the target"
+        why = "there is no column besides the target"
     if why is not None:
         raise DataError(f"{where}: nothing to learn from, {why}")
 

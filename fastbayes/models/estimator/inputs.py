@@ -81,7 +81,9 @@ def open_training(model: Any, X: Any, y: Any, sample_weight: Any, *, reset: bool
         if not is_name(sample_weight):
             n_rows = source.n_rows
             if n_rows is None:
-                raise SchemaError("name a column of X instead of passing weights beside a stream")
+                raise SchemaError(
+                    "name a column of X instead of passing weights alongside a stream"
+                )
             checked = check_weight(np.asarray(sample_weight), n_rows, allow_zero=not reset)
             beside[weight] = pa.array(checked)
     if beside:
@@ -95,7 +97,7 @@ def open_training(model: Any, X: Any, y: Any, sample_weight: Any, *, reset: bool
 def _set_names(model: Any, X: Any, names: list[str]) -> None:
     if not names:
         raise DataError(
-            "0 feature(s) while a minimum of 1 is required: there is no column beside the target"
+            "0 feature(s) while a minimum of 1 is required: there is no column besides the target"
         )
     # In this order: a polars LazyFrame warns of what its `columns` cost.
     frame = hasattr(X, "__arrow_c_stream__") and hasattr(X, "columns")
@@ -130,7 +132,7 @@ def _cells(model: Any, X: Any, *, reset: bool) -> NDArray[Any] | pa.Table:
     if array.dtype.kind == "b" and model._flags_are_numbers and not is_sparse(X):
         X = array = array.astype(np.float64)
     if array.dtype.kind == "U" and isinstance(X, (list, tuple)):
-        array = np.asarray(X, dtype=object)  # numpy made text of the numbers beside text
+        array = np.asarray(X, dtype=object)  # numpy made text of the numbers that came with text
     if is_sparse(X) or array.dtype.kind not in "OUST" or array.ndim != 2 or 0 in array.shape:
         return check_features(model, X, reset=reset)
     columns = [_column(array[:, j], j) for j in range(array.shape[1])]

@@ -126,20 +126,20 @@ class LooScorer:
         """Return what scores the other classes, and what scores the class of the row."""
         raise NotImplementedError
 
-    def doubtful(self, batch: Batch) -> NDArray[np.int64]:
+    def ill_conditioned(self, batch: Batch) -> NDArray[np.int64]:
         """Return the positions of rows that `posterior` cannot score to full precision.
 
-        They need the moments of all other rows, of those that are not doubtful, and one another:
-        `settled`.
+        They need the moments of all other rows, of those that are not, and one another: see
+        `resolved`.
         """
         return np.empty(0, np.int64)
 
-    def rest(self, batch: Batch) -> Any:
-        """Return the moments of rows, none of them doubtful, where these are of use, else None."""
+    def other_moments(self, batch: Batch) -> Any:
+        """Return the moments of rows that are not ill-conditioned, where these are of use."""
         return None
 
-    def settled(self, batch: Batch, others: Any) -> LooScorer:
-        """Return what scores a batch of all doubtful rows, given the moments of the others."""
+    def resolved(self, batch: Batch, others: Any) -> LooScorer:
+        """Return what scores all ill-conditioned rows, given the moments of the others."""
         return self
 
     def _joint(self, rows: LooRows, others: Any, own: Any, out: Floats) -> None:

@@ -305,7 +305,7 @@ class Model(Prediction):
     """
 
     _prior_parameter: ClassVar[str] = "class_prior"
-    _of_rows: ClassVar[tuple[str, ...]] = ()  # what was learned from rows, beside statistics
+    _of_rows: ClassVar[tuple[str, ...]] = ()  # what was learned from rows besides statistics
 
     statistics_: Any = fitted("The `Statistics` that every parameter is read from.")
 

@@ -163,7 +163,7 @@ def _indented(text: str) -> str:
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a parameter is a real number; truth values are none."""
+    """Return whether a parameter is a real number; truth values are not."""
     return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 
 

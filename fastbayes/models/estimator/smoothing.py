@@ -168,7 +168,7 @@ class CountTables:
         return WithOthers(rows, widths, counts)
 
     def spread(self, beside: WithOthers, table: Floats | None = None) -> Floats:
-        """Return counts, or a table beside them, in all rows: (S_p + 2, n_rows, K).
+        """Return counts, or a table of their shape, in all rows: (S_p + 2, n_rows, K).
 
         The rows of p itself are 0. They are never touched, so that they take no memory where p
         has very many values.

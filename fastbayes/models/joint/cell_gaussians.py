@@ -391,7 +391,7 @@ class CellMixture:
         return out
 
     def by_known(self, gone: Bools) -> Sorted:
-        """Return the densities, those that agree where values are not gone side by side."""
+        """Return the densities, those that agree where the same values are known."""
 
         def made() -> Sorted:
             asked = np.concatenate([self.keys[:, ~gone], self.gaussians.labels[:, None]], axis=1)

@@ -144,9 +144,9 @@ class LooQuadratic(LooScorer):
             out[at] = changed
         else:
             out[at, y] = changed[np.arange(len(x)), y]
-        doubtful = self._few_digits(x, y, gone, certain)
-        out[at[doubtful]] = 0.0  # until they are settled
-        anew = ~certain & ~doubtful
+        ill_conditioned = self._few_digits(x, y, gone, certain)
+        out[at[ill_conditioned]] = 0.0  # until they are resolved
+        anew = ~certain & ~ill_conditioned
         odd = np.flatnonzero(~self.regular)
         if self.options.tied:
             self._put_anew(np.flatnonzero(anew), None, x, rows, at, out)
@@ -297,7 +297,7 @@ class LooQuadratic(LooScorer):
 
     # -- rows that take all others -------------------------------------------------------------
 
-    def doubtful(self, batch: Batch) -> NDArray[np.int64]:
+    def ill_conditioned(self, batch: Batch) -> NDArray[np.int64]:
         """Return the positions of complete rows that hold nearly all of a scatter."""
         rows, found = rows_of(batch), [np.empty(0, np.int64)]
         gone = np.ones(batch.n_rows) if rows.gone is None else rows.gone
@@ -305,20 +305,20 @@ class LooQuadratic(LooScorer):
             found.append(at[self._few_digits(x, rows.y[at], gone[at])])
         return np.concatenate(found)
 
-    def rest(self, batch: Batch) -> ClassScatter:
-        """Return the moments of rows, none of them doubtful."""
+    def other_moments(self, batch: Batch) -> ClassScatter:
+        """Return the moments of rows, none of them ill-conditioned."""
         scatter = ClassScatter(self.shape)
         scatter.update(batch)
         return scatter
 
-    def settled(self, batch: Batch, others: ClassScatter) -> LooScorer:
-        """Return what scores a batch of all doubtful rows, given the moments of the others."""
+    def resolved(self, batch: Batch, others: ClassScatter) -> LooScorer:
+        """Return what scores all ill-conditioned rows, given the moments of the others."""
         better = copy(self)
         better.others = others
         return better
 
     def _told(self, rows: LooRows, others: ClassScatter) -> MomentSums:
-        """Return the moments without each of the doubtful rows, all others added up."""
+        """Return the moments without each of the ill-conditioned rows, all others added up."""
         batch, found = rows.batch, []
         weight = np.ones(batch.n_rows) if batch.weight is None else batch.weight
         for r in range(batch.n_rows):

@@ -125,7 +125,7 @@ class Fit:
             if references.shape != (len(coefficients.sizes),):
                 raise ValueError("the values to compare with are not those of the columns")
             if (references >= coefficients.sizes).any():
-                raise ValueError("a value to compare with is none of its column")
+                raise ValueError("a value to compare with is not one of its column")
         return cls(coefficients, layout, memory, **header, **told)
 
 
@@ -454,7 +454,7 @@ class LogisticRegression(Classifier):
     trace_: Floats = fitted(
         """
         Of each step the share of rows it was made with, the objective, the gradient norm, and how
-        many times all rows had been gone over by then.
+        many times all rows had been read by then.
         """
     )
     statistics_: Any = fitted("Counts of values and moments of the rows.")

@@ -26,13 +26,13 @@ from fastbayes.statistics.bundle import Statistics
 # From coefficients to others of the same scores.
 Projection = Callable[[Floats], Floats]
 
-# Coefficients of which all second derivatives are kept, and cells that may be gone over for them.
+# Coefficients of which all second derivatives are kept, and cells that may be read for them.
 MOST_KEPT, MOST_CELLS = 512, 2e8
 
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """The loss of rows that are gone, as a quadratic around coefficients (Laplace's approximation).
+    """The loss of removed rows, as a quadratic around coefficients (Laplace's approximation).
 
     theta      (P, M) where the loss was looked at
     gradient   (P, M) its derivatives there
@@ -155,7 +155,7 @@ class Penalised:
 
     @property
     def passes(self) -> float:
-        """Times that the rows have been gone over."""
+        """Times that the rows have been read."""
         return self.rows.passes
 
     def value_gradient(self, theta: Floats) -> tuple[float, Floats]:

@@ -36,7 +36,7 @@ class Objective(Protocol):
 
     @property
     def passes(self) -> float:
-        """Times that all rows have been gone over."""
+        """Times that all rows have been read."""
         ...
 
     def value_gradient(self, theta: Floats) -> tuple[float, Floats]:
@@ -58,7 +58,7 @@ class Iterate(NamedTuple):
     rows           share of the rows that its objective was of
     objective      its value there
     gradient_norm  largest derivative there, by the weight of the rows
-    passes         times that all rows had been gone over
+    passes         times that all rows had been read
     """
 
     rows: float

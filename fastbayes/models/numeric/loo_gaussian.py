@@ -56,7 +56,7 @@ class LooGaussians:
             # Without a row a floor is at most so high.
             self.bound = np.where(total > 1, spread.floor * total / (total - 1), np.inf)
             self.bound *= 1 + 1e-9
-            # Rows nearer to the mean than this are not doubtful.
+            # Rows nearer to the mean than this are not ill-conditioned.
             near = np.sqrt((1 - LEAST_SHARE) * scatter * (n - 1) / n) * (1 - 1e-9)
         self.near = np.where(scatter > 0, np.where(n > 1, near, 0.0), np.inf)
         own = (n >= options["ddof"] + 2) & (spread.variance >= self.bound[:, None])
@@ -179,7 +179,7 @@ class LooGaussians:
         single = (left <= 0) if self.weighted else (left <= 1)  # it has no scatter
         return left, scatter - less * apart**2 * factor, single
 
-    def doubtful(
+    def ill_conditioned(
         self, numeric: Sequence[Floats], y: NDArray[np.intp], gone: Floats | None
     ) -> NDArray[np.int64]:
         """Return the rows in which subtraction leaves too few digits of a scatter.

@@ -186,7 +186,7 @@ class LinearScorer(RowScorer):
     constant   (n_classes,) added to every row.
     weights    (n_classes, n_features); an infinite weight counts where the number is not 0.
     above      Score indicators of the numbers above this threshold; None to score the numbers.
-    absent     (n_classes, n_features) weights of 1 - X beside those of X; only their infinities are
+    absent     (n_classes, n_features) weights of 1 - X, as of X; only their infinities are
                read, finite ones being folded into `weights` and `constant`. None for none.
     """
 

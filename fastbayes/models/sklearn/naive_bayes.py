@@ -461,7 +461,7 @@ class CategoricalNB(DiscreteDropIn):
             if (limit >= MAX_CELLS).any():
                 j = int(highest.argmax())
                 raise MemoryLimitError(
-                    f"column {j} has the code {int(highest[j])}, hence as many categories: the "
+                    f"column {j} has the code {int(highest[j])}, so as many categories: the "
                     "tables would not fit; number the categories 0, 1, ... (OrdinalEncoder), or "
                     "leave the column out"
                 )

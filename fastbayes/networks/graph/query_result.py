@@ -77,7 +77,7 @@ class QueryResult:
         Raises
         ------
         ValueError
-            When a name is no target, or a state is none of its states.
+            When a name is no target, or a state is not one of its states.
         """
         at: list[Any] = [slice(None)] * len(self.targets)
         for name, state in states.items():
@@ -86,7 +86,7 @@ class QueryResult:
             axis = self.targets.index(name)
             if state not in self.states[axis]:
                 known = list(self.states[axis])
-                raise ValueError(f"node {name!r}: {state!r} is none of its states {known}")
+                raise ValueError(f"node {name!r}: {state!r} is not one of its states {known}")
             at[axis] = self.states[axis].index(state)
         return float(self.probabilities[tuple(at)].sum())
 
@@ -213,7 +213,7 @@ class QueryResults(Mapping[str, QueryResult]):
 
 
 def free_name(name: str, taken: Collection[str]) -> str:
-    """Return a name for a column beside others."""
+    """Return a name for a column that no other has."""
     while name in taken:
         name += "_"
     return name

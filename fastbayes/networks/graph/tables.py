@@ -298,7 +298,7 @@ class NetworkTables(DAG):
     def _code(self, node: str, value: Any) -> int:
         if value not in self._codes[node]:
             raise ValueError(
-                f"node {node!r}: {value!r} is none of its states {list(self.states[node])}"
+                f"node {node!r}: {value!r} is not one of its states {list(self.states[node])}"
             )
         return self._codes[node][value]
 

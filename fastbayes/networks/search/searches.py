@@ -141,7 +141,7 @@ class Climber:
         frozen  pairs of nodes whose edge may only change if the move gains more than `over`
         """
         add = self._most_added(frozen, over)
-        # One row of flags is gone through many times as fast as a matrix.
+        # One row of flags is read many times as fast as a matrix.
         us, vs = np.divmod(np.flatnonzero(self.edge), self.n)
         drop, turn = self._changes(us, vs, frozen, over)
         most = max(add.max(initial=-np.inf), drop.max(initial=-np.inf))
