@@ -148,7 +148,7 @@ def test_warmup__examples_are_of_the_declared_type(declared: str) -> None:
 def test_warmup__without_a_cache_or_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FASTBAYES_CACHE", "0")
     monkeypatch.setattr(dispatch, "compile_declared", lambda: iter([("count", 0.5)]))
-    with pytest.warns(fb.FastBayesWarning, match="gone when this process ends"):
+    with pytest.warns(fb.FastBayesWarning, match="lost when this process ends"):
         assert fb.warmup() == {"count": 0.5}
 
 
