@@ -23,7 +23,8 @@ for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
 ROOT = Path(__file__).resolve().parent.parent
 
 # A first call compiles, so an example has no deadline.
-# The same examples in every run; `--hypothesis-profile=thorough` looks for new ones.
+# The same examples in every run; who changes a kernel or a model looks for new ones with
+# `--hypothesis-profile=thorough`. CI, with --slow, takes more.
 settings.register_profile(
     "default",
     max_examples=30,
@@ -35,6 +36,7 @@ settings.register_profile(
 settings.register_profile(
     "thorough", settings.get_profile("default"), max_examples=1000, derandomize=False
 )
+settings.register_profile("slow", settings.get_profile("default"), max_examples=60)
 settings.load_profile("default")
 
 
@@ -53,6 +55,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--quick"):
         os.environ["FASTBAYES_KERNELS"] = "never"
+    if config.getoption("--slow") and config.getoption("--hypothesis-profile", None) is None:
+        settings.load_profile("slow")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -98,8 +102,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(params=["always", pytest.param("never", marks=pytest.mark.slow)])
 def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Run the test on compiled kernels and, with --slow, on their numpy twins."""
-    monkeypatch.setenv("FASTBAYES_KERNELS", request.param)
-    return str(request.param)
+    choice = "never" if request.config.getoption("--quick") else str(request.param)
+    monkeypatch.setenv("FASTBAYES_KERNELS", choice)
+    return choice
 
 
 @pytest.fixture(scope="session")

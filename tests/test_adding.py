@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from fastbayes.core.batch import Batch
 from fastbayes.kernels.shared.posterior import JointScorer
 from fastbayes.models import registry as models
 from fastbayes.models.estimator.base import Classifier
-from fastbayes.models.estimator.parameters import UNSEEN, fitted, parameter
+from fastbayes.models.estimator.parameters import UNSEEN, fitted, number, parameter
 from fastbayes.scan.fold_statistics import others
 from fastbayes.statistics.base import CLASSES, NUMERIC, Floats, Statistic, array
 from fastbayes.statistics.registry import REGISTRY, register
@@ -189,7 +190,9 @@ class Ranges(Classifier):
     _statistics = ("values", "extremes")
     _poor_score = True  # where ranges overlap they say nothing
 
-    margin: float = parameter("Share of its width by which a range is widened.", default=0.1)
+    margin: float = parameter(
+        "Share of its width by which a range is widened.", default=0.1, check=number()
+    )
     unseen: str = UNSEEN
     class_log_prior_: Floats = fitted("(n_classes,) nats.")
     _scores: RangeScorer = fitted()
@@ -242,6 +245,34 @@ def test_classifier__passes_the_checks_of_scikit_learn() -> None:
     for estimator, check in estimator_checks_generator(Ranges()):
         with contextlib.suppress(SkipTest):
             check(estimator)
+
+
+def test_subclass__may_write_its_init() -> None:
+    """As scikit-learn's estimators do."""
+
+    class Doubtful(fb.NaiveBayes):
+        def __init__(self, alpha: float = 5.0, extra: int = 1) -> None:
+            super().__init__(alpha=alpha)
+            self.extra = extra
+
+    class More(Doubtful):
+        pass
+
+    assert More(extra=3).get_params() == {"alpha": 5.0, "extra": 3}
+    assert repr(More(alpha=2.0)) == "More(alpha=2.0)"
+    fitted_model = Doubtful().fit(ROWS, "y")
+    assert fitted_model.alpha_ == 5.0
+    with pytest.raises(ValueError, match="alpha=-1"):
+        Doubtful(alpha=-1).fit(ROWS, "y")
+
+
+def test_laws__of_statistics_are_all_here() -> None:
+    known = {f.__name__ for f in LAWS} | {"test_weight_is_how_often_a_row_stands"}
+    assert known == {
+        name
+        for name, f in vars(laws).items()
+        if name.startswith("test_") and "kind" in inspect.signature(f).parameters
+    }
 
 
 @pytest.mark.usefixtures("_known")

@@ -140,9 +140,9 @@ def wrong_way(module: str, imported: str) -> list[str]:
         return []
     if there in BACK_ENDS:
         return [f"{imported}: a back end is reached through {LOADER} alone"]
-    # A package that is empty stands where its last sub-folder does.
-    last = [*FOLDERS].index(there[0]), len(FOLDERS[there[0]])
-    if FLOORS.get(there, last) < FLOORS[here]:
+    if there not in FLOORS:
+        return [f"{imported} has no place: give it one in FOLDERS"]
+    if FLOORS[there] < FLOORS[here]:
         return []
     return [f"{imported} is of {'/'.join(there)}, above {'/'.join(here)}"]
 
@@ -235,6 +235,11 @@ def test_every_place_is_used() -> None:
 )
 def test_rules_see_a_fault(module: str, source: str) -> None:
     assert faults(f"fastbayes.{module}", source)
+
+
+def test_rules_see_what_has_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(MODULES, "fastbayes.core.attic.x", Path("x.py"))
+    assert faults("fastbayes.scan.new", "from fastbayes.core.attic.x import y")
 
 
 @pytest.mark.parametrize(

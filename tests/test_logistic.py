@@ -267,6 +267,7 @@ def test_infinite_numbers_are_refused():
         ({"init": "random"}, "init='random'"),
         ({"class_weight": "auto"}, "class_weight='auto'"),
         ({"class_weight": 3}, "class_weight=3"),
+        ({"class_weight": np.ones(2)}, "use None, 'balanced' or"),
         ({"class_weight": {"c7": 2}}, "there is no class 'c7'"),
         ({"class_weight": {"c0": -2}}, "finite number >= 0"),
         ({"tol": 0}, "tol=0"),

@@ -35,7 +35,7 @@ def test_table__has_a_row_for_each_joint_state() -> None:
     assert told.table.column_names == ["a", "b", "probability", "mcse", "ess", "r_hat"]
     assert told.table["r_hat"].to_pylist() == (JOINT + 1).ravel().tolist()
     assert "r_hat" in str(told)
-    assert repr(told) == "<Answer: P(a, b | evidence), 6 states, gibbs>"
+    assert repr(told) == "<QueryResult: P(a, b | evidence), 6 states, gibbs>"
 
 
 def test_table__of_a_node_called_probability() -> None:
@@ -69,7 +69,7 @@ def test_answers__are_a_mapping_with_a_table() -> None:
     assert told.table.column_names == ["node", "state", "probability", "mcse", "ess", "r_hat"]
     assert told.table["ess"].to_pylist() == [9, 8, 9, 8]
     assert str(told).splitlines()[1] == "a     x         0.250000     1    9  1.000"
-    assert repr(told) == "<Answers: 2 nodes, gibbs>"
+    assert repr(told) == "<QueryResults: 2 nodes, gibbs>"
 
 
 def test_answers__states_of_several_types_and_no_node_at_all() -> None:

@@ -313,6 +313,12 @@ def test_batches__keep_the_graph_of_the_first() -> None:
     assert_same_posterior(again, fitted(graph, table), table)
 
 
+def test_order_of_columns_and_rows__changes_nothing() -> None:
+    table = draw(8, 300)
+    other = table.take(np.random.default_rng(0).permutation(300)).select(NODES[::-1])
+    assert_same_posterior(fitted(None, table), fitted(None, other), table)
+
+
 def test_files__are_read_as_tables_are(tmp_path: Path) -> None:
     import pyarrow.parquet as pq
 

@@ -80,9 +80,10 @@ def test_rows_that_differ_stay():
     assert not equal.add(codes, np.ones(20_000), 20_000)
 
 
-def test_joint_values_come_apart():
+@pytest.mark.parametrize("sizes", [[7, 1, 300, 2], [3, *[1] * 70, 5]])
+def test_joint_values_come_apart(sizes):
     random = np.random.default_rng(1)
-    sizes = np.array([7, 1, 300, 2], np.int64)
+    sizes = np.array(sizes, np.int64)
     columns = [random.integers(0, size, 50) for size in sizes]
     for one, other in zip(apart(joint(columns, sizes), sizes), columns, strict=True):
         np.testing.assert_array_equal(one, other)

@@ -8,6 +8,7 @@ import gzip
 import io
 import json
 import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -807,6 +808,20 @@ def test_filesystems(folder: Path) -> None:
         ):
             assert rows(open_source(name, filesystem=filesystem)) == ROWS
         assert rows(open_source("test://bucket/x/*.parquet", filesystem=filesystem)) == ROWS
+
+
+def test_dataset_from_another_process(folder: Path) -> None:
+    """Unpickled, it comes without the module that made it."""
+    pq.write_table(pa.table({"x": ["a", "b"]}), folder / "one.parquet")
+    with (folder / "dataset").open("wb") as file:
+        pickle.dump(ds.dataset(folder / "one.parquet"), file)
+    script = (
+        "import pickle, sys; from fastbayes.data.source import open_source\n"
+        "dataset = pickle.load(open(sys.argv[1], 'rb')); print(open_source(dataset).schema.names)"
+    )
+    command = [sys.executable, "-c", script, str(folder / "dataset")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "['x']\n", done.stderr
 
 
 def test_reading_files_loads_neither_pandas_nor_datasets(folder: Path) -> None:

@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fastbayes.kernels.numpy.information import pair_information
-from fastbayes.kernels.shared.information import class_information
 from fastbayes.models.discrete.structure import (
     by_relevance,
+    class_information,
     k_dependence,
     maximum_spanning_forest,
     maximum_spanning_tree,

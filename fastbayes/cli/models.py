@@ -224,7 +224,7 @@ def _figures(result: Any) -> Iterator[str]:
     cls=ModelOption,
     callback=names,
     metavar="A,B,...",
-    help="Models: MODELS; default: all that the columns allow.",
+    help="Models: {MODELS}; default: all that the columns allow.",
 )
 @click.option(
     "--folds",
@@ -297,7 +297,7 @@ def rows_or_share(value: str) -> float:
     callback=names,
     default="naive-bayes,logistic",
     metavar="A,B,...",
-    help="Models: MODELS.",
+    help="Models: {MODELS}.",
 )
 @click.option(
     "--sizes",

@@ -171,7 +171,7 @@ def takers(parameter: str, value: Any = None) -> list[str]:
 class ModelOption(click.Option):
     """An option about models; its help says which have the parameter of its name.
 
-    LOO in the help is those that choose it by leave-one-out, MODELS all that may be compared.
+    {LOO} in the help is those that choose it by leave-one-out, {MODELS} all that may be compared.
     """
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
@@ -179,7 +179,7 @@ class ModelOption(click.Option):
         name, plain = str(self.name), self.help
         who = takers(name)
         of = f" ({', '.join(who)})" if 0 < len(who) < len(by_name()) else ""
-        named = {"LOO": takers(name, "loo"), "MODELS": [*candidates()]}
+        named = {"{LOO}": takers(name, "loo"), "{MODELS}": [*candidates()]}
         try:
             self.help = f"{plain}{of}"
             for word, models in named.items():
@@ -305,16 +305,16 @@ def _says(help: str, metavar: str | None = None, **attributes: Any) -> dict[str,
 
 NOT_NEGATIVE, POSITIVE = click.FloatRange(0), click.FloatRange(0, min_open=True)
 
-# What the command line says of parameters of models, in this order; a parameter that was not given
-# is left to the model. Without a metavar, type or flag the values are those that models declare.
 # Parameters whose values are Python's, or that commands have as options of their own.
 LIBRARY_ONLY = {
     *("categorical", "domains", "forbidden", "memory_limit", "missing", "network", "precision"),
     *("required", "restarts", "seed", "threads", "unlabelled", "var_floor", "warm_start"),
 }
+# What the command line says of parameters of models, in this order; a parameter that was not given
+# is left to the model. Without a metavar, type or flag the values are those that models declare.
 OPTIONS: dict[str, dict[str, Any]] = {
     "alpha": _says(
-        "Pseudo-count of every value and class; 'loo' chooses it by leave-one-out (LOO).",
+        "Pseudo-count of every value and class; 'loo' chooses it by leave-one-out ({LOO}).",
         "NUMBER|loo",
         callback=pseudo_count,
         default="1",

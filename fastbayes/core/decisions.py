@@ -140,10 +140,8 @@ def _from_dicts(loss: Mapping[Any, Any]) -> tuple[list[Any], list[Any], list[lis
     columns = list(dict.fromkeys(truth for row in rows for truth in loss[row]))
     for row in rows:
         for truth in columns:
-            refuse(
-                truth not in loss[row],
-                f"the loss has no cost for decision {row!r} under truth {truth!r}",
-            )
+            if truth not in loss[row]:
+                raise DataError(f"the loss has no cost for decision {row!r} under truth {truth!r}")
     return rows, columns, [[loss[row][truth] for truth in columns] for row in rows]
 
 
@@ -202,11 +200,11 @@ def _number(cost: Any, decision: Any, truth: Any) -> float:
         number = float(cost)
     except (TypeError, ValueError):
         number = math.nan
-    refuse(
-        not math.isfinite(number),
-        f"the cost of decision {decision!r} under truth {truth!r} is {cost!r}: a cost must be "
-        "a finite number",
-    )
+    if not math.isfinite(number):
+        raise DataError(
+            f"the cost of decision {decision!r} under truth {truth!r} is {cost!r}: a cost must be "
+            "a finite number"
+        )
     return number
 
 
@@ -402,8 +400,10 @@ def decide(
         len(labels) != probabilities.shape[1],
         f"{probabilities.shape[1]} columns of probabilities for {len(labels)} classes",
     )
-    plain = _loss(None, probabilities), labels
-    matrix, names = plain if loss is None else loss_matrix(loss, labels)
+    if loss is None:
+        matrix, names = _loss(None, probabilities), labels
+    else:
+        matrix, names = loss_matrix(loss, labels)
     cost = _cost(reject)
     index, expected = _decide(probabilities, matrix, cost)
     runner_up = _runner_up(probabilities, matrix, cost, index)

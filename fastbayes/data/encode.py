@@ -30,7 +30,7 @@ from fastbayes.data.columns import (
     prepare_bins,
     write_plain,
 )
-from fastbayes.data.segments import Place as Place
+from fastbayes.data.segments import Place
 from fastbayes.kernels import dispatch
 
 MAX_CLASSES = 65_535

@@ -110,7 +110,7 @@ class WithoutFold(SourceView):
     whole = False
 
     def __init__(self, source: Source, folds: Folds, fold: int) -> None:
-        super().__init__(source)  # of more rows than there are: `n_rows` tells how big it is
+        super().__init__(source)  # `n_rows` stays the source's: an upper bound
         self.folds, self.fold = folds, fold
 
     def only(self, columns: Sequence[str]) -> Source:
@@ -219,11 +219,10 @@ class Drawn(SourceView):
         most: int,
         column: str | None = None,
     ) -> None:
-        super().__init__(source)
+        added = [] if column is None else [pa.field(column, pa.int64())]
+        super().__init__(source, pa.schema([*source.schema, *added], source.schema.metadata))
         self.census, self.draw = census, draw
         self.least, self.most, self.column = least, most, column
-        if column is not None:
-            self.schema = source.schema.append(pa.field(column, pa.int64()))
         self.n_rows = max(most - least, 0)
 
     def only(self, columns: Sequence[str]) -> Source:

@@ -291,19 +291,19 @@ class Joined(SourceView):
             "passing an array of labels or weights",
             SchemaError,
         )
-        super().__init__(source)
-        self.columns = dict(columns)
+        schema, self.columns = source.schema, dict(columns)
         for name, column in self.columns.items():
             refuse(
-                len(column) != self.n_rows,
-                f"{name!r} has {len(column)} entries, but there are {self.n_rows} rows",
+                len(column) != source.n_rows,
+                f"{name!r} has {len(column)} entries, but there are {source.n_rows} rows",
             )
             refuse(
-                name in self.schema.names,
+                name in schema.names,
                 f"there is a column {name!r} already; rename the array",
                 SchemaError,
             )
-            self.schema = self.schema.append(pa.field(name, column.type))
+            schema = schema.append(pa.field(name, column.type))
+        super().__init__(source, schema)
 
     def view(self, segment: Segment) -> Iterator[pa.RecordBatch]:
         """Yield the batches of a segment joined with the other columns."""
@@ -319,11 +319,9 @@ class Renamed(SourceView):
     """A source whose columns go by other names, position by position."""
 
     def __init__(self, source: Source, names: Sequence[str]) -> None:
-        super().__init__(source)
         self.names = list(names)
-        self.schema = pa.schema(
-            [field.with_name(n) for field, n in zip(source.schema, self.names, strict=True)]
-        )
+        fields = zip(source.schema, self.names, strict=True)
+        super().__init__(source, pa.schema([field.with_name(n) for field, n in fields]))
         self.in_memory = source.in_memory
 
     def view(self, segment: Segment) -> Iterator[pa.RecordBatch]:

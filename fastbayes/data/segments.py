@@ -124,8 +124,10 @@ class SourceView(Source):
 
     whole: bool = True  # whether a segment keeps its number of rows
 
-    def __init__(self, source: Source) -> None:
-        super().__init__(source.schema, None, None, source.description)
+    def __init__(self, source: Source, schema: pa.Schema | None = None) -> None:
+        super().__init__(
+            source.schema if schema is None else schema, None, None, source.description
+        )
         self.source = source
         self.n_rows = source.n_rows
         self.rereadable = source.rereadable

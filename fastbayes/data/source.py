@@ -327,7 +327,8 @@ def _open_dataset(source: Any, options: dict[str, Any]) -> Source:
 
 def _with_dictionaries(dataset: Any) -> Any:
     """Return a Parquet dataset so that strings are read as dictionaries, any other as it is."""
-    ds = sys.modules["pyarrow.dataset"]  # which is loaded where there is a dataset
+    import pyarrow.dataset as ds  # slow to import; a dataset from another process did not load it
+
     if not isinstance(getattr(dataset, "format", None), ds.ParquetFileFormat):
         return dataset
     try:

@@ -113,7 +113,7 @@ def _disk_cache() -> Any:
     # numba's stamp sees a kernel's own file only; it is built on files that declare no kernels.
     shared = hashlib.sha256()
     here = Path(__file__).parent
-    for path in sorted([*here.glob("compiled/*.py"), *here.glob("shared/*.py")]):
+    for path in sorted([*here.glob("compiled/**/*.py"), *here.glob("shared/*.py")]):
         source = path.read_bytes()
         shared.update(b"" if b"SIGNATURES" in source else source)
 

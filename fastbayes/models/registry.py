@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 
 @dataclass(frozen=True)
@@ -47,15 +47,15 @@ class ModelEntry:
     candidates
         How it takes part in `compare`.
     loo
-        What scores rows without themselves by a fitted model, with its module below
-        `fastbayes.models`; empty where nothing does.
+        What makes the scorer of rows without themselves (a `LooScorer`) from a fitted model: a
+        class or function, or its name and module below `fastbayes.models`; empty for nothing.
     """
 
     cls: str
     where: Any
     name: str = ""
     candidates: tuple[Candidate, ...] = ()
-    loo: str = ""
+    loo: Any = ""
 
     def make(self, candidate: Candidate) -> Any:
         """Return an unfitted model as it takes part in `compare`."""
@@ -69,6 +69,8 @@ class ModelEntry:
 
     def loo_scorer(self) -> Callable[[Any], Any]:
         """Return what makes the scorer of rows without themselves from a fitted model."""
+        if not isinstance(self.loo, str):
+            return cast("Callable[[Any], Any]", self.loo)
         module, _, name = self.loo.rpartition(".")
         made: Callable[[Any], Any] = getattr(
             importlib.import_module(f"fastbayes.models.{module}"), name
@@ -89,7 +91,7 @@ def register(
     where: str = "",
     name: str = "",
     candidates: tuple[Candidate, ...] = (),
-    loo: str = "",
+    loo: Any = "",
 ) -> None:
     """Add a class of models.
 

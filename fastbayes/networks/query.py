@@ -81,7 +81,7 @@ class QueryMixin(NetworkTables):
 
         Returns
         -------
-        Answer
+        QueryResult
             The probability of each joint state; `probability({node: state})`, `table`. Of random
             draws also `mcse`, `ess` and, of chains, `r_hat`.
 
@@ -122,10 +122,8 @@ class QueryMixin(NetworkTables):
         if method == "exact":
             places = [self.nodes.index(name) for name in names]
             return self._answer(names, *inference.joint_posterior(coded, given, places, max_cells))
-        options = {"draws": draws, "seed": seed, "threads": threads}
-        chain = {"burn_in": burn_in, "thin": thin, "chains": chains, "blocks": blocks}
-        options |= {**chain, "max_block": max_block} if method == "gibbs" else {}
-        return self._drawn([names], coded, given, method, options)[0]
+        run = _run(method, draws, seed, threads, burn_in, thin, chains, blocks, max_block)
+        return self._drawn([names], coded, given, method, run)[0]
 
     def marginals(
         self,
@@ -156,7 +154,7 @@ class QueryMixin(NetworkTables):
 
         Returns
         -------
-        Answers
+        QueryResults
             {node: `QueryResult`}; `table` has a row for each state of each node.
 
         Raises
@@ -208,10 +206,8 @@ class QueryMixin(NetworkTables):
             return QueryResults(
                 (self._answer([name], p, log_evidence) for name, p in pairs), log_evidence
             )
-        options = {"draws": draws, "seed": seed, "threads": threads}
-        chain = {"burn_in": burn_in, "thin": thin, "chains": chains, "blocks": blocks}
-        options |= {**chain, "max_block": max_block} if method == "gibbs" else {}
-        drawn = self._drawn([[name] for name in names], coded, given, method, options)
+        run = _run(method, draws, seed, threads, burn_in, thin, chains, blocks, max_block)
+        drawn = self._drawn([[name] for name in names], coded, given, method, run)
         return QueryResults(drawn, drawn[0].log_evidence)
 
     def _asked(
@@ -626,3 +622,10 @@ def schema_for(states: Mapping[str, Sequence[Any]], cuts: Mapping[str, Floats]) 
             ) from error
         features.append(Feature(node, "categorical", column, True))
     return Schema(None, pa.array([None], pa.null()), tuple(features))
+
+
+def _run(method: str, draws: int, seed: Any, threads: int | None, *chain: Any) -> dict[str, Any]:
+    """Return the options of a sampler; those of `chain` are the Gibbs sampler's alone."""
+    run = {"draws": draws, "seed": seed, "threads": threads}
+    names = ("burn_in", "thin", "chains", "blocks", "max_block")
+    return run | (dict(zip(names, chain, strict=True)) if method == "gibbs" else {})

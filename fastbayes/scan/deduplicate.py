@@ -33,7 +33,11 @@ def joint(columns: Columns, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def apart(codes: NDArray[np.int64], sizes: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     """Return the values that joint values are of."""
-    return list(np.unravel_index(codes, sizes.tolist()))
+    columns = []  # numpy's unravel_index ends at 64 columns
+    for size in sizes.tolist()[::-1]:
+        columns.append(codes % size)
+        codes = codes // size
+    return columns[::-1]
 
 
 def summed(

@@ -18,7 +18,7 @@ import pyarrow as pa
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import DataError
 from fastbayes.core.schema import Shape
-from fastbayes.data.encode import Encoded, Encoder, Place
+from fastbayes.data.encode import Encoded, Encoder
 from fastbayes.data.folds import Folds
 from fastbayes.data.segments import Segment, Source
 from fastbayes.scan.budget import Budget, capacity, needs_of, roomy, total_of
@@ -149,8 +149,7 @@ def encoded_blocks(segment: Segment, encoder: Encoder) -> Iterator[tuple[pa.Reco
     """Yield the blocks of a segment with their codes."""
     done = 0
     for rows in segment.batches():
-        first = segment.first_row + done if segment.first_row >= 0 else -1
-        yield rows, encoder.encode(rows, Place(segment.origin, first))
+        yield rows, encoder.encode(rows, segment.place(done))
         done += rows.num_rows
 
 

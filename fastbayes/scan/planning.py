@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import MemoryLimitError, SchemaError
-from fastbayes.data.encode import Encoder, Place
+from fastbayes.data.encode import Encoder
+from fastbayes.data.segments import Place
 from fastbayes.data.source import open_source
 from fastbayes.kernels import dispatch
 from fastbayes.scan import engine
@@ -223,7 +224,7 @@ def plan(
     head, place = None, Place("", 0)
     for segment in opened.segments(BLOCK_ROWS):
         head = next((block for block in segment.batches() if block.num_rows), None)
-        place = Place(segment.origin, segment.first_row)
+        place = segment.place(0)
         if head is not None:
             break
     kinds = DensitySpec(numeric)

@@ -85,7 +85,9 @@ class ArraySpec(NamedTuple):
 
     def made(self, shape: Shape, kind: Any) -> NDArray[Any]:
         """Return the array of no rows."""
-        return np.full(tuple(axis.size(shape) for axis in self.axes), self.empty, kind)
+        size = tuple(axis.size(shape) for axis in self.axes)
+        # Zeros are pages that nobody touches before they are counted in.
+        return np.full(size, self.empty, kind) if self.empty else np.zeros(size, kind)
 
 
 def array(

@@ -91,6 +91,12 @@ class ClassSketches(Statistic):
         cells = room.shape.n_numeric * room.shape.n_classes * room.copies
         return Need(np.zeros(len(room.shape.sizes), np.int64), cells * SLOT_BYTES * slots)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes held; `arrays` would convert every entry to tell."""
+        cells = self.shape.n_numeric * self.shape.n_classes
+        return 16 * cells + 32 * sum(len(entries.least) for _, entries, _ in self._all())
+
     def of(self, feature: int, label: int) -> Held:
         """Return what is known of the values of a numeric feature within a class."""
         entries, shift = self._entries((feature, label))

@@ -29,9 +29,9 @@ from fastbayes.statistics.value_counts import ValueCounts
 
 METADATA = b"fastbayes"
 TYPES = {"string": pa.string(), "int64": pa.int64(), "double": pa.float64(), "bool": pa.bool_()}
+TYPES |= {"uint64": pa.uint64(), "null": pa.null()}
 # Statistics that have rows in a table.
 TABLED = ("values", "moments", "pairs")
-TYPES |= {"uint64": pa.uint64(), "null": pa.null()}
 
 
 def to_table(schema: Schema, parts: Mapping[str, Any], dropped_rows: int) -> pa.Table:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastbayes.kernels.compiled import pair_plan
+from fastbayes.kernels.compiled.plans import pair_plan
 
 ROWS, CLASSES = 8192, 3
 

@@ -13,7 +13,7 @@ from scoring import CLASSES, answers, assert_follow, grouped
 
 from fastbayes.core.batch import Codes
 from fastbayes.kernels.compiled import factors as compiled
-from fastbayes.kernels.compiled import joint_tables
+from fastbayes.kernels.compiled.plans import joint_tables
 from fastbayes.kernels.numpy import factors as numpy_twin
 
 KERNELS = pytest.param(compiled, id="kernels", marks=pytest.mark.compiled)

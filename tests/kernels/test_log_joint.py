@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from oracles import log_joint as naive
 
 from fastbayes.core.batch import Codes
-from fastbayes.kernels.compiled import joint_tables
 from fastbayes.kernels.compiled import log_joint as compiled
+from fastbayes.kernels.compiled.plans import joint_tables
 from fastbayes.kernels.numpy import log_joint as numpy_twin
 
 KERNELS = pytest.param(compiled, id="kernels", marks=pytest.mark.compiled)

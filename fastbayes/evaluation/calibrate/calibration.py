@@ -55,13 +55,13 @@ class CalibratedScorer:
     ) -> None:
         self._scorer, self._map, self._log_prior = scorer, calibration, log_prior
 
-    def log_joint(self, *told: Any) -> None:
+    def log_joint(self, *rows_and_out: Any) -> None:
         """Write calibrated log posterior + log evidence of the model, (n_rows, n_classes).
 
-        Told are rows, as the model's scorer takes them, and where to write.
+        Given are rows, as the model's scorer takes them, and last where to write.
         """
-        out = told[-1]
-        self._scorer.log_joint(*told)
+        out = rows_and_out[-1]
+        self._scorer.log_joint(*rows_and_out)
         evidence = log_sum_exp(out)
         possible = np.isfinite(evidence)
         if possible.all():
@@ -72,23 +72,23 @@ class CalibratedScorer:
             self._calibrate(some)
             out[possible] = some + evidence[possible, None]
 
-    def posterior(self, *told: Any) -> int:
+    def posterior(self, *rows_and_out: Any) -> int:
         """Write P(c | x), (n_rows, n_classes); return how many rows took the prior."""
-        lost = self._log_posterior(*told)
-        np.exp(told[-1], out=told[-1])
+        lost = self._log_posterior(*rows_and_out)
+        np.exp(rows_and_out[-1], out=rows_and_out[-1])
         return lost
 
-    def predict(self, *told: Any) -> int:
+    def predict(self, *rows_and_out: Any) -> int:
         """Write the most probable class of every row; return how many rows took the prior."""
-        *rows, out = told
+        *rows, out = rows_and_out
         posterior = np.empty((len(out), len(self._log_prior)))
         lost = self._log_posterior(*rows, posterior)
         out[:] = row_argmax(posterior)
         return lost
 
-    def _log_posterior(self, *told: Any) -> int:
-        out = told[-1]
-        self._scorer.log_joint(*told)
+    def _log_posterior(self, *rows_and_out: Any) -> int:
+        out = rows_and_out[-1]
+        self._scorer.log_joint(*rows_and_out)
         lost = np.isneginf(row_max(out))
         self._calibrate(out)
         out[lost] = self._log_prior

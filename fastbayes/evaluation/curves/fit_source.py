@@ -34,6 +34,8 @@ def fit_source(
     """
     model._check_parameters()
     calibrated, model = model, model.unfitted() if isinstance(model, Calibrated) else model
+    if calibrated is not model:
+        model._check_parameters()
     opened = opened_to_learn(
         source,
         target,
@@ -61,9 +63,9 @@ def fit_rows(
 ) -> Any:
     """Return a classifier of tables, once it is fitted to rows that are open.
 
-    `learning` gives an encoder of them, as `Encoder.learning` does; it takes `cuts`.
+    `learning` gives an encoder of them, as `Encoder.learning` does; it takes `cuts`. The model's
+    parameters were checked before.
     """
-    model._check_parameters()
     stats = model._scanned(model._scans(rows, learning, progress=progress))
     check_learnable(stats, rows.description)
     model._learned(stats)

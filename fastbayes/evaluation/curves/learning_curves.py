@@ -27,10 +27,10 @@ from fastbayes.core.errors import (
 )
 from fastbayes.core.schema import Schema
 from fastbayes.data.columns import floats
-from fastbayes.data.encode import Encoder, Place
+from fastbayes.data.encode import Encoder
 from fastbayes.data.folds import Census, Draw, Drawn, Increments, takers
 from fastbayes.data.memory import TableSource
-from fastbayes.data.segments import Segment, Source, combine
+from fastbayes.data.segments import Place, Segment, Source, combine
 from fastbayes.evaluation.calibrate.calibration import Calibrated
 from fastbayes.evaluation.curves.curve_table import METRICS, LearningCurve
 from fastbayes.evaluation.curves.fit_source import fit_rows
@@ -43,7 +43,7 @@ from fastbayes.evaluation.validate.scoring import (
     ScoredBlock,
     applying,
     check_rereadable,
-    declared,
+    encoders_by,
     learns_by_subtraction,
     scores,
 )
@@ -190,7 +190,7 @@ def learning_curve(
         )
     n_test = _test_rows(test, census.n_rows)
     at = _sizes(sizes, census.n_rows, n_test)
-    rows = SampledRows(opened, whole.schema, declared(opened, whole.schema))
+    rows = SampledRows(opened, whole.schema, encoders_by(opened, whole.schema))
     laboratory = CurveRunner(rows, census, entered, at, n_test, given, progress)
     shape = len(entered), len(at), int(repeats)
     figures = {name: np.full(shape, np.nan) for name in (*METRICS, "clipped")}
@@ -389,8 +389,8 @@ def from_counts(model: Any, stats: Statistics) -> Any:
 
 def from_rows(model: Any, rows: SampledRows, source: Source) -> Any:
     """Return a model fitted to rows, with the classes and domains of all rows."""
+    model._check_parameters()
     if isinstance(model, Calibrated):
-        model._check_parameters()
         inner = from_rows(model.unfitted(), rows, source)
         return model.calibrate(inner, source, str(rows.opened.target), rows.opened.weight)
     return fit_rows(model, source, rows.learning)

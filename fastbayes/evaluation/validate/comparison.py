@@ -526,7 +526,8 @@ class ComparisonRunner:
         )
         self.seconds["scoring"] = time.perf_counter() - start
         for runner, contestant in zip(standing, contestants, strict=True):
-            runner.reason = str(contestant.error or "")
+            if contestant.error is not None:
+                runner.reason = str(contestant.error) or type(contestant.error).__name__
         return [both for both in zip(standing, found, strict=True) if not both[0].reason]
 
     def _none_left(self) -> DataError:

@@ -262,7 +262,7 @@ def _settle(contestant: Contestant, mine: Score) -> None:
             kept[rows] = part
 
 
-def declared(opened: Opened, schema: Schema) -> Callable[..., Encoder]:
+def encoders_by(opened: Opened, schema: Schema) -> Callable[..., Encoder]:
     """Return what gives encoders with the classes and domains of a schema, however few rows."""
     return partial(opened.learning, domains=domains_of(schema, str(opened.target)))
 
@@ -286,7 +286,7 @@ class FoldScans:
         for fold, name in zip(whole.folds, whole.fold_names, strict=True):
             if fold.n_rows == whole.n_rows:
                 refuse(name)
-        self.learning = declared(opened, whole.schema)
+        self.learning = encoders_by(opened, whole.schema)
 
     def of(self, fold: int) -> tuple[WithoutFold, Callable[..., Encoder]]:
         """Return the rows without those of a fold, by its place, and what gives encoders."""

@@ -16,12 +16,12 @@ import numpy as np
 from numba.extending import register_jitable
 
 from fastbayes.core.batch import Codes
-from fastbayes.kernels.compiled import lanes
-from fastbayes.kernels.compiled.average_plan import AverageTables
-from fastbayes.kernels.compiled.factor_plan import level_of, matrix
-from fastbayes.kernels.compiled.joint_tables import join
-from fastbayes.kernels.compiled.lift_tables import Kernels, Lifts
 from fastbayes.kernels.compiled.log_joint import BlockScorer, ColumnSum, Sum, odds_of
+from fastbayes.kernels.compiled.plans.average_plan import AverageTables
+from fastbayes.kernels.compiled.plans.factor_plan import level_of, matrix
+from fastbayes.kernels.compiled.plans.joint_tables import join
+from fastbayes.kernels.compiled.plans.lift_tables import Kernels, Lifts
+from fastbayes.kernels.compiled.simd import lanes
 from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
 from fastbayes.kernels.shared.arrays import Floats, Ints, U
 from fastbayes.kernels.shared.scoring import tie_of

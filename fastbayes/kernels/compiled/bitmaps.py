@@ -1,4 +1,4 @@
-"""Pair counts of columns of few values by bit rows: see `fastbayes.kernels.compiled.pair_plan`.
+"""Pair counts of columns of few values by bit rows: see `plans.pair_plan`.
 
 A row of bits says where a column has some value; rows of one class stand side by side, so that
 the number of rows of data with value a, value b and class c is the number of bits set in two
@@ -15,9 +15,9 @@ from numba.extending import register_jitable
 from numba.np.numpy_support import carray
 from numpy.typing import NDArray
 
-from fastbayes.kernels.compiled import bits, vector
-from fastbayes.kernels.compiled.memory import addresses, borrow
-from fastbayes.kernels.compiled.pair_plan import Bitmaps
+from fastbayes.kernels.compiled.plans.pair_plan import Bitmaps
+from fastbayes.kernels.compiled.simd import bits, vector
+from fastbayes.kernels.compiled.simd.memory import addresses, borrow
 from fastbayes.kernels.dispatch import kernel, numpy_twin, readonly, reads, writes
 from fastbayes.kernels.shared.arrays import U
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastbayes.kernels.compiled import lanes
+from fastbayes.kernels.compiled.simd import lanes
 from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
 from fastbayes.kernels.shared.arrays import Floats, Ints, U
 from fastbayes.kernels.shared.density import BUCKET_BITS, FARTHEST, windows

@@ -13,7 +13,7 @@ import numpy as np
 from numba.np.numpy_support import carray
 from numpy.typing import NDArray
 
-from fastbayes.kernels.compiled import bits
+from fastbayes.kernels.compiled.simd import bits
 from fastbayes.kernels.dispatch import interpreted, kernel, numpy_twin, readonly, reads, writes
 from fastbayes.kernels.shared.codes import FEW_ENTRIES
 

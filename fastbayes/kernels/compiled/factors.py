@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import Codes
-from fastbayes.kernels.compiled import lanes
-from fastbayes.kernels.compiled.factor_plan import (
+from fastbayes.kernels.compiled.log_joint import BlockScorer, Sum, add_wide, odds_of, tolerance
+from fastbayes.kernels.compiled.plans.factor_plan import (
     MOST_CELLS,
     JoinedTable,
     gathered,
@@ -25,8 +25,8 @@ from fastbayes.kernels.compiled.factor_plan import (
     merge,
     plan_of,
 )
-from fastbayes.kernels.compiled.joint_tables import JointTablePlan
-from fastbayes.kernels.compiled.log_joint import BlockScorer, Sum, add_wide, odds_of, tolerance
+from fastbayes.kernels.compiled.plans.joint_tables import JointTablePlan
+from fastbayes.kernels.compiled.simd import lanes
 from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
 from fastbayes.kernels.shared.arrays import Floats, Ints
 from fastbayes.kernels.shared.codes import columns_of

@@ -12,7 +12,7 @@ import numpy as np
 from numba.extending import register_jitable
 from numpy.typing import NDArray
 
-from fastbayes.kernels.compiled.memory import borrow
+from fastbayes.kernels.compiled.simd.memory import borrow
 from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
 from fastbayes.kernels.shared.gibbs import FAINT, HIGHEST, LANES, TABLE, CountedGroups, Program
 

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import Batch
 from fastbayes.core.layout import Layout
-from fastbayes.kernels.compiled import gradient_steps as steps
-from fastbayes.kernels.compiled import lanes
-from fastbayes.kernels.compiled.joint_tables import LARGEST, aligned, look_up, pack
+from fastbayes.kernels.compiled.plans.joint_tables import LARGEST, aligned, look_up, pack
+from fastbayes.kernels.compiled.simd import gradient_steps as steps
+from fastbayes.kernels.compiled.simd import lanes
 from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
 from fastbayes.kernels.shared.arrays import Floats, Ints, U
 from fastbayes.kernels.shared.codes import Columns, columns_of

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import Codes
-from fastbayes.kernels.compiled import lanes
 from fastbayes.kernels.compiled.log_joint import BlockScorer, ColumnSum, odds_of, tolerance
+from fastbayes.kernels.compiled.simd import lanes
 from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
 from fastbayes.kernels.shared.arrays import Floats
 from fastbayes.kernels.shared.density import FARTHEST

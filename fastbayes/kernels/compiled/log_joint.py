@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import Codes
-from fastbayes.kernels.compiled import lanes
 from fastbayes.kernels.compiled.density import add_curve
-from fastbayes.kernels.compiled.joint_tables import JointTablePlan, join, join_tables, look_up
+from fastbayes.kernels.compiled.plans.joint_tables import JointTablePlan, join, join_tables, look_up
 from fastbayes.kernels.compiled.posterior import to_class, to_posterior, to_rows
+from fastbayes.kernels.compiled.simd import lanes
 from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
 from fastbayes.kernels.shared.arrays import Floats, U
 from fastbayes.kernels.shared.density import odds_of_curve

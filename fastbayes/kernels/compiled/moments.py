@@ -6,7 +6,7 @@ import numpy as np
 from numba.extending import register_jitable
 from numpy.typing import NDArray
 
-from fastbayes.kernels.compiled import lanes
+from fastbayes.kernels.compiled.simd import lanes
 from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
 from fastbayes.kernels.shared.arrays import Floats, U
 

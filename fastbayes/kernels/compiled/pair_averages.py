@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import Codes
-from fastbayes.kernels.compiled import lanes, vector
-from fastbayes.kernels.compiled.memory import borrow
+from fastbayes.kernels.compiled.simd import lanes, vector
+from fastbayes.kernels.compiled.simd.memory import borrow
 from fastbayes.kernels.dispatch import kernel, numpy_twin, readonly, reads, writes
 from fastbayes.kernels.shared.arrays import Floats, U
 from fastbayes.kernels.shared.pair_averages import Pair, Tables, fall_back, without_own

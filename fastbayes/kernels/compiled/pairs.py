@@ -10,10 +10,11 @@ from numba.extending import register_jitable
 from numba.np.numpy_support import carray
 from numpy.typing import NDArray
 
-from fastbayes.kernels.compiled import bits, pair_plan, vector
 from fastbayes.kernels.compiled.bitmaps import add_bitmap_counts
-from fastbayes.kernels.compiled.memory import addresses, borrow
-from fastbayes.kernels.compiled.pair_plan import PairMethods
+from fastbayes.kernels.compiled.plans import pair_plan
+from fastbayes.kernels.compiled.plans.pair_plan import PairMethods
+from fastbayes.kernels.compiled.simd import bits, vector
+from fastbayes.kernels.compiled.simd.memory import addresses, borrow
 from fastbayes.kernels.dispatch import kernel, numpy_twin, readonly, reads, writes
 from fastbayes.kernels.shared.arrays import U
 

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import Codes
-from fastbayes.kernels.compiled import lanes
-from fastbayes.kernels.compiled.instructions import number_at
 from fastbayes.kernels.compiled.log_joint import BLOCK_SUMS, BlockScorer, Sum, odds_of
-from fastbayes.kernels.compiled.whitening import (
+from fastbayes.kernels.compiled.simd import lanes
+from fastbayes.kernels.compiled.simd.instructions import number_at
+from fastbayes.kernels.compiled.simd.whitening import (
     TILE,
     WIDTH,
     add_distances,

@@ -11,9 +11,9 @@ from numba.core import cgutils, types
 from numba.extending import register_jitable
 from numpy.typing import NDArray
 
-from fastbayes.kernels.compiled import instructions as to
-from fastbayes.kernels.compiled import vector
-from fastbayes.kernels.compiled.instructions import instruction, number_at
+from fastbayes.kernels.compiled.simd import instructions as to
+from fastbayes.kernels.compiled.simd import vector
+from fastbayes.kernels.compiled.simd.instructions import instruction, number_at
 from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
 from fastbayes.kernels.shared.arrays import Floats, U
 
@@ -79,14 +79,12 @@ def add_row(block, out, index, row, n, factor):
         to.store_at(block, total, out.data, place)
 
 
-WIDTH, TILE = WIDTH, TILE
-
 # Rows of a group in one stretch of rows from which on tiles beat adding row by row.
 FEW_ROWS = 2 * WIDTH
 # Rows of which a tile is computed at a time: its columns stay in the first-level cache.
 SEGMENT = 512
 # A panel holds this many values, to stay in the second-level cache, but no fewer than so many
-# rows, and so many for each group: below, the sums of a tile cost more than its
+# rows, and so many for each group: below, the sums of a tile cost more than its products.
 PANEL, PANEL_ROWS, GROUP_ROWS = 1 << 17, 1024, 64
 
 _X, _OUT, _INT = reads("float64"), writes("float64"), "int64"

@@ -10,7 +10,7 @@ import numpy as np
 from numba.extending import register_jitable
 from numpy.typing import NDArray
 
-from fastbayes.kernels.compiled import vector
+from fastbayes.kernels.compiled.simd import vector
 from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
 from fastbayes.kernels.shared.arrays import U
 from fastbayes.kernels.shared.sketch import (

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes.kernels.compiled.memory import borrow
+from fastbayes.kernels.compiled.simd.memory import borrow
 from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
 from fastbayes.kernels.shared.arrays import U
 

@@ -1,4 +1,4 @@
-"""Scoring of averaged one-dependence estimators in numpy: the twin of `kernels.averages`."""
+"""Scoring of averaged one-dependence estimators in numpy: the twin of `compiled.averages`."""
 
 from __future__ import annotations
 

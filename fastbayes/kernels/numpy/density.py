@@ -1,4 +1,4 @@
-"""Sums of normal kernels, and curves in pieces, in numpy: the twin of `kernels.density`."""
+"""Sums of normal kernels, and curves in pieces, in numpy: the twin of `compiled.density`."""
 
 from __future__ import annotations
 

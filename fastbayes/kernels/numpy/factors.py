@@ -1,4 +1,4 @@
-"""Scoring of sums of tables over a few columns each, in numpy: the twin of `kernels.factors`."""
+"""Scoring of sums of tables over a few columns each, in numpy: the twin of `compiled.factors`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gibbs sampling of a compiled network, in numpy: the twin of `kernels.gibbs`, bit for bit."""
+"""Gibbs sampling of a compiled network, in numpy: the twin of `compiled.gibbs`, bit for bit."""
 
 from __future__ import annotations
 

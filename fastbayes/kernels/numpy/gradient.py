@@ -1,4 +1,4 @@
-"""Passes of logistic regression over rows in numpy: the twin of `kernels.gradient`."""
+"""Passes of logistic regression over rows in numpy: the twin of `compiled.gradient`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Information between features, and of features about the class, in numpy.
 
-The twin of `kernels.information`. Information is a sum of differences that nearly cancel where
+The twin of `compiled.information`. Information is a sum of differences that nearly cancel where
 features are nearly independent, which is the usual case. So it is summed in a form without
 cancellation: with o the count of a cell and e the one that independence within the class expects,
 

@@ -1,4 +1,4 @@
-"""Rows that agree in all of their columns, in numpy: the twin of `kernels.joint_codes`."""
+"""Rows that agree in all of their columns, in numpy: the twin of `compiled.joint_codes`."""
 
 from __future__ import annotations
 

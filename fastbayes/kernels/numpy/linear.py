@@ -1,4 +1,4 @@
-"""Scoring of linear models in numpy: the twin of `kernels.linear`."""
+"""Scoring of linear models in numpy: the twin of `compiled.linear`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scoring of naive Bayes in numpy: the twin of `kernels.log_joint`."""
+"""Scoring of naive Bayes in numpy: the twin of `compiled.log_joint`."""
 
 from __future__ import annotations
 

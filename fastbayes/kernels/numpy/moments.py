@@ -1,4 +1,4 @@
-"""Moments of one numeric column per class, in numpy: the twin of `kernels.moments`."""
+"""Moments of one numeric column per class, in numpy: the twin of `compiled.moments`."""
 
 from __future__ import annotations
 

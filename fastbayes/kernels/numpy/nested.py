@@ -1,4 +1,4 @@
-"""Leave-one-out losses of nested models, in numpy: the twin of `kernels.nested`.
+"""Leave-one-out losses of nested models, in numpy: the twin of `compiled.nested`.
 
 Probabilities are products of ratios of counts less the row itself. They are scaled on the way, and
 one that falls below `LEAST` of the largest or so stays there: products neither overflow nor vanish.

@@ -1,4 +1,4 @@
-"""Scoring of averaged two-dependence estimators in numpy: the twin of `kernels.pair_averages`."""
+"""Scoring of averaged two-dependence estimators in numpy: the twin of `compiled.pair_averages`."""
 
 from __future__ import annotations
 

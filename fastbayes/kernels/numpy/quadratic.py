@@ -1,4 +1,4 @@
-"""Scoring of normal and Student t densities in numpy: the twin of `kernels.quadratic`."""
+"""Scoring of normal and Student t densities in numpy: the twin of `compiled.quadratic`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scatter matrices of numeric columns per group, in numpy: the twin of `kernels.scatter`."""
+"""Scatter matrices of numeric columns per group, in numpy: the twin of `compiled.scatter`."""
 
 from __future__ import annotations
 

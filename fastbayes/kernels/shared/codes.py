@@ -44,14 +44,14 @@ def chained(
 
     The numbers of one set are the first column of the next.
     """
-    told: list[Any] = []
+    group: list[Any] = []
     widths: list[int] = []
     room = 1
     for column, size in zip(columns, sizes, strict=True):
-        if told and room * size > MOST_CODES:
-            group, first = numbered(joint(told, widths))
-            told, widths, room = [group], [max(len(first), 1)], max(len(first), 1)
-        told.append(column)
+        if group and room * size > MOST_CODES:
+            number, first = numbered(joint(group, widths))
+            group, widths, room = [number], [max(len(first), 1)], max(len(first), 1)
+        group.append(column)
         widths.append(int(size))
         room *= int(size)
-    return numbered(joint(told, widths))
+    return numbered(joint(group, widths))

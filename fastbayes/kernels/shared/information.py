@@ -8,31 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes.kernels.dispatch import numpy_twin
-from fastbayes.kernels.shared.arrays import Floats, Ints
+from fastbayes.kernels.shared.arrays import Ints
 
 # A cell of summed weights that differs from what independence expects by this share of itself
 # differs by the rounding of the sums. What is taken from I is below the square of it.
 ROUNDING = 1e-12
 # A cell below this share of all weight is empty: the product of two such is still a number.
 NOTHING = 1e-100
-
-
-def class_information(counts: NDArray[Any], offsets: Ints, sizes: Ints) -> Floats:
-    """Return the mutual information I(X_j; C) of each feature with the class, (m,) in nats.
-
-    Parameters
-    ----------
-    counts
-        (n_slots, n_classes) counts of values, int64 or float64.
-    offsets
-        (m + 1,) first slot of each feature.
-    sizes
-        (m,) values of each feature; its further slots (missing) are left out.
-    """
-    out = np.zeros(len(sizes))
-    numpy_twin("information").pair_information(*class_pairs(counts, offsets, sizes), out)
-    return out
 
 
 def class_pairs(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import combinations
 from typing import Any, ClassVar
 
@@ -135,7 +136,7 @@ class A2DE(Averaged):
         parents.
         """,
         default=1,
-        check=number(),
+        check=number(besides=(math.inf,)),
     )
     memory_limit: int | None = parameter(
         """

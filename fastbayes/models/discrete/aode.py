@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any
 
@@ -84,7 +85,7 @@ class AODE(Averaged):
     min_count: float = parameter(
         "A value seen less often, over all classes and in units of weight, is no super-parent.",
         default=1,
-        check=number(),
+        check=number(besides=(math.inf,)),
     )
     super_parent_weights_: Floats = fitted(
         "(n_features,) weight of each feature as a super-parent, in nats where it is information."

@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from fastbayes.core.batch import Batch, Codes
 from fastbayes.core.errors import SchemaError
 from fastbayes.kernels import dispatch
-from fastbayes.kernels.shared.information import class_information
 from fastbayes.models.discrete.one_dependence import OneDependence, code_rows
+from fastbayes.models.discrete.structure import class_information
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.parameters import fitted, number, parameter, pseudo_count, switch
 from fastbayes.models.estimator.sampling import value_codes

@@ -307,12 +307,12 @@ class AsNetwork(Classifier):
         prior = np.exp(self.class_log_prior_)
         tables: dict[str, Floats] = {target: prior / prior.sum()}
         parents: dict[str, tuple[str, ...]] = {target: ()}
-        logs = dict(self._log_tables())
+        log_tables = dict(self._log_tables())
         for name in above:
             if states[name]:
                 # A parent without a value stands at its code of missing, the first one.
                 here = [slice(len(states[n])) if states[n] else 0 for n in (*above[name], name)]
-                tables[name] = np.exp(np.moveaxis(logs[name], -1, 0)[(slice(None), *here)])
+                tables[name] = np.exp(np.moveaxis(log_tables[name], -1, 0)[(slice(None), *here)])
                 parents[name] = (target, *(p for p in above[name] if states[p]))
         return BayesianNetwork({node: states[node] for node in parents}, parents, tables)
 

@@ -15,8 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 from fastbayes.core.batch import Batch, Codes, taken
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.schema import Schema, Shape, labels
-from fastbayes.data.encode import Encoder, Place
-from fastbayes.data.segments import join
+from fastbayes.data.encode import Encoder
+from fastbayes.data.segments import Place, join
 from fastbayes.data.source import open_source
 from fastbayes.kernels import dispatch
 from fastbayes.models.discrete.family_model import AsNetwork

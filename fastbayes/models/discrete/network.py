@@ -20,7 +20,7 @@ from fastbayes.models.estimator.parameters import fitted, parameter
 from fastbayes.models.estimator.smoothing import Smoothing, logs
 from fastbayes.networks.graph.dag import DAG, graph
 from fastbayes.networks.graph.parameters import TablePrior
-from fastbayes.networks.infer.scorer import ClassScorer, Network
+from fastbayes.networks.infer.scorer import Network, NetworkScorer
 from fastbayes.networks.network import BayesianNetwork
 from fastbayes.networks.search.score import ScoreRule
 from fastbayes.networks.search.structure_search import SEARCHES, learned
@@ -91,11 +91,11 @@ class NetworkClassifier(FamilyModel):
         default=None,
     )
     required: Iterable[tuple[str, str]] | None = parameter(
-        "Edges (parent, child) that the graph must have, and must not have.",
+        "Edges (parent, child) that the graph must have.",
         default=None,
     )
     forbidden: Iterable[tuple[str, str]] | None = parameter(
-        "Edges (parent, child) that the graph must have, and must not have.",
+        "Edges (parent, child) that the graph must not have.",
         default=None,
     )
     order: Sequence[str] | None = parameter(
@@ -103,11 +103,11 @@ class NetworkClassifier(FamilyModel):
         default=None,
     )
     restarts: int = parameter(
-        'Further climbs of "hill_climb" and "tabu", and what is random about them.',
+        'Further climbs of "hill_climb" and "tabu".',
         default=10,
     )
     seed: int = parameter(
-        'Further climbs of "hill_climb" and "tabu", and what is random about them.',
+        "Seed of what is random about them.",
         default=0,
     )
     smoothing: str = parameter(
@@ -302,7 +302,7 @@ class NetworkClassifier(FamilyModel):
     ) -> Any:
         # Families in which the class has no part say the same of all classes.
         shared = [q for q, part in enumerate(self._cells.class_is) if part == APART]
-        return ClassScorer(log_prior, network, shared, precision, cells)
+        return NetworkScorer(log_prior, network, precision, cells, shared)
 
 
 def _target(stats: Statistics) -> str:

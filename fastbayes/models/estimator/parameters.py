@@ -6,7 +6,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, dataclass_transform
 
 import numpy as np
@@ -74,7 +74,8 @@ def fitted(doc: str = "", *, init: Literal[False] = False) -> Any:
 class HasParameters:
     """A class whose body declares parameters and fitted attributes.
 
-    Subclasses inherit them. The constructor stores the parameters untouched; they are validated
+    Subclasses inherit them; one that writes an `__init__`, as scikit-learn's estimators do, has the
+    parameters of its signature. The constructor stores the parameters untouched; they are validated
     before a fit. Declarations leave no class attribute behind: an unfitted model has no attribute
     of a fit.
     """
@@ -82,6 +83,7 @@ class HasParameters:
     _own_parameters: ClassVar[Mapping[str, Parameter]] = {}
     _own_attributes: ClassVar[Mapping[str, str]] = {}
     _declared: ClassVar[Mapping[str, Parameter]] = {}
+    _writes_init: ClassVar[bool] = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -91,9 +93,14 @@ class HasParameters:
         for name in (*cls._own_parameters, *cls._own_attributes):
             delattr(cls, name)
         inherited = _merged(cls, "_own_parameters")
-        positional = {n: p for n, p in inherited.items() if not p.kw_only}
-        cls._declared = {**positional, **inherited}
-        cls.__init__ = _constructor(cls)  # type: ignore[method-assign]
+        if "__init__" in body:
+            cls._declared = _of_signature(cls, inherited)
+            cls._writes_init = True
+        elif cls._own_parameters or not cls._writes_init:
+            positional = {n: p for n, p in inherited.items() if not p.kw_only}
+            cls._declared = {**positional, **inherited}
+            cls.__init__ = _constructor(cls)  # type: ignore[method-assign]
+            cls._writes_init = False
         if cls.__doc__:
             parameters = {n: p.doc for n, p in cls._declared.items()}
             cls.__doc__ = _documented(cls.__doc__, parameters, fitted_attributes(cls))
@@ -110,6 +117,16 @@ def _merged(cls: type, what: str) -> dict[str, Any]:
     for base in cls.__mro__:
         found = {**found, **{n: d for n, d in vars(base).get(what, {}).items() if n not in found}}
     return found
+
+
+def _of_signature(cls: type, inherited: Mapping[str, Parameter]) -> dict[str, Parameter]:
+    """Return the parameters of a class that writes its `__init__`."""
+    _, *given = inspect.signature(cls.__init__).parameters.values()  # type: ignore[misc]
+    return {
+        p.name: replace(inherited.get(p.name, Parameter(None, "")), default=p.default)
+        for p in given
+        if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    }
 
 
 def _constructor(cls: type[HasParameters]) -> Callable[..., None]:

@@ -296,12 +296,21 @@ def leave_one_out_log_joint(
     sum_c n_c ln((n_c - 1 + a)/(N - 1 + K a)) + sum_jcv n_cv ln((n_cv - 1 + a)/(n_c - 1 + S_j a)),
     n - 1 read as n - min(n, 1) and 0/0 as its limit 1/K or 1/S_j.
     """
+    return _left_out_of(counts, missing)(alpha)
+
+
+def _left_out_of(counts: ValueCounts, missing: str) -> Callable[[float], float]:
+    """Return `leave_one_out_log_joint` as a function of alpha alone."""
     n_c = counts.class_counts.astype(np.float64)
     cells = CountTables(counts, missing=missing, unseen="ignore")
-    result = left_out(n_c, n_c.sum(keepdims=True), np.array([len(n_c)]), alpha)
     feature = cells.feature[cells.counted]
-    choices = cells.choices[feature, None]
-    return result + left_out(cells.n[cells.counted], cells.known[feature], choices, alpha)
+    n, known, choices = cells.n[cells.counted], cells.known[feature], cells.choices[feature, None]
+
+    def log_joint(alpha: float) -> float:
+        of_class = left_out(n_c, n_c.sum(keepdims=True), np.array([len(n_c)]), alpha)
+        return of_class + left_out(n, known, choices, alpha)
+
+    return log_joint
 
 
 def left_out(
@@ -322,7 +331,7 @@ def left_out(
 
 def best_alpha(counts: ValueCounts, *, missing: str = "marginalize") -> float:
     """Return the alpha in [1e-6, 1e4] that maximises the leave-one-out log joint."""
-    return best_of(lambda alpha: leave_one_out_log_joint(counts, alpha, missing=missing))
+    return best_of(_left_out_of(counts, missing))
 
 
 def best_of(score_of: Callable[[float], float]) -> float:

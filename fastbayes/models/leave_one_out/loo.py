@@ -81,9 +81,11 @@ def kind_of(model: Any) -> Callable[[Any], LooScorer]:
     if isinstance(model, GaussianBayes):
         check_apart(model)
     known = [entry for entry in MODELS.values() if entry.loo]
-    for entry in known:
-        if isinstance(model, entry.load()):
-            return entry.loo_scorer()
+    # The nearest class that has one: a subclass may have its own.
+    having = {entry.load(): entry for entry in known}
+    for cls in type(model).__mro__:
+        if cls in having:
+            return having[cls].loo_scorer()
     name = type(model).__name__
     instead = (
         f"k_fold validates any classifier, {name} too"

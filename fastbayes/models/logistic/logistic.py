@@ -281,7 +281,8 @@ def _check_pairs(name: str, pairs: Any) -> None:
 
 
 def _check_class_weight(name: str, weight: Any) -> None:
-    if weight is not None and weight != "balanced" and not isinstance(weight, Mapping):
+    balanced = isinstance(weight, str) and weight == "balanced"
+    if weight is not None and not balanced and not isinstance(weight, Mapping):
         raise ValueError(f"{name}={weight!r}: use None, 'balanced' or {{class: weight}}")
 
 

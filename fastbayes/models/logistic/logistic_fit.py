@@ -32,7 +32,7 @@ MOST_KEPT, MOST_CELLS = 512, 2e8
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """The loss of removed rows, as a quadratic around coefficients (Laplace's approximation).
+    """The loss of earlier rows, as a quadratic around coefficients (Laplace's approximation).
 
     theta      (P, M) where the loss was looked at
     gradient   (P, M) its derivatives there

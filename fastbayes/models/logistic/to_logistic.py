@@ -55,7 +55,6 @@ def logistic(model: Any, params: Mapping[str, Any]) -> LogisticRegression:
     model._check_fitted()
     linear = model._linear()
     found = LogisticRegression(**params)
-    found._check_parameters()
     names = linear.statistics.schema.names
     found._set_features(names if hasattr(model, "feature_names_in_") else None, len(names))
     return found._taking(Fit(linear.coefficients), linear.statistics)

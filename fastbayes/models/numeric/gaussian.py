@@ -303,7 +303,7 @@ class GaussianBayes(Discriminant, Classifier):
         choices=("marginalize", "impute_mean"),
     )
     domains: Mapping[str, Any] | None = parameter(
-        "HasParameters classes, by the name of the class column: others are an error.",
+        "Declared classes, by the name of the class column: others are an error.",
         default=None,
     )
     categorical: Iterable[str | int] | None = parameter(

@@ -541,7 +541,7 @@ def densities(
     """Return the densities that a model is to have.
 
     kinds                   How columns are to be described.
-    ddof, variance, var_floor  As `smoothing.gaussians` has them.
+    ddof, variance, var_floor  As `smoothing.spread_of` has them.
 
     Raises DataError when squares of values overflow, or a bandwidth is 0.
     """

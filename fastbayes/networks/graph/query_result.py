@@ -128,7 +128,9 @@ class QueryResult:
 
     def __repr__(self) -> str:
         of = ", ".join(map(str, self.targets))
-        return f"<Answer: P({of} | evidence), {self.probabilities.size:,} states, {self.method}>"
+        return (
+            f"<QueryResult: P({of} | evidence), {self.probabilities.size:,} states, {self.method}>"
+        )
 
 
 class QueryResults(Mapping[str, QueryResult]):
@@ -209,7 +211,7 @@ class QueryResults(Mapping[str, QueryResult]):
 
     def __repr__(self) -> str:
         method = next((answer.method for answer in self.values()), "nothing asked")
-        return f"<Answers: {len(self):,} nodes, {method}>"
+        return f"<QueryResults: {len(self):,} nodes, {method}>"
 
 
 def free_name(name: str, taken: Collection[str]) -> str:

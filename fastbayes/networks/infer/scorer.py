@@ -54,6 +54,7 @@ class Network:
         self.families, self.tables = list(families), list(tables)
         self.summed = self.tables if summed is None else list(summed)
         self.hidden, self.states, self.names = list(hidden), states, names
+        self.n_features = len(self.hidden)
         self._inner = {p for family in families for p in family[:-1]}
         # Families of each feature.
         self._with = holding(enumerate(families))
@@ -118,7 +119,8 @@ class Network:
         for hidden, families, rows in self._parts(self._needed(missing), missing):
             scopes, order = self._eliminated(hidden, families)
             cells = order.cells * k
-            if cells > LARGEST:
+            # What a family's own table takes is no more than what is held already.
+            if cells > max(LARGEST, *(self.tables[q].size for q in families)):
                 names = ", ".join(repr(self.names[h]) for h in hidden)
                 raise MemoryLimitError(
                     f"summing out columns {names} takes a table of {cells:,.0f} numbers for a row, "
@@ -234,8 +236,9 @@ class NetworkScorer:
         shared: Collection[int] = (),
     ) -> None:
         factors = network.factors()
-        n = len(network.hidden) - isinstance(network, ClassNetwork)
-        sizes = np.array([len(flags) - 2 for flags in network.hidden[:n]], np.int64)
+        sizes = np.array(
+            [len(flags) - 2 for flags in network.hidden[: network.n_features]], np.int64
+        )
         make = dispatch.load("factors", cells).FactorScorer
         self._network = network
         self._complete = self._telling = make(log_prior, factors, sizes, precision)
@@ -339,6 +342,7 @@ class ClassNetwork(Network):
             [*names, "the class"],
             None if summed is None else [*summed, last],
         )
+        self.n_features = self.class_feature
 
     def factors(self) -> list[tuple[Family, Floats]]:
         """Return the tables; that of the class is one over its parents."""
@@ -358,17 +362,3 @@ def _as_child(says: Floats) -> Floats:
     table = np.zeros((*says.shape[:-1], 3, says.shape[-1]))
     table[..., 0, :] = says
     return table
-
-
-class ClassScorer(NetworkScorer):
-    """Scores rows by a network in which some families are `shared`, as in `NetworkScorer`."""
-
-    def __init__(
-        self,
-        log_prior: Floats,
-        network: Network,
-        shared: Collection[int],
-        precision: str,
-        cells: float,
-    ) -> None:
-        super().__init__(log_prior, network, precision, cells, shared)

@@ -84,11 +84,16 @@ class ReadOptions:
         """Bytes for rows and counts."""
         return engine.default_limit() if self.memory_limit is None else int(self.memory_limit)
 
-    def scan(self, rows: Opened, wanted: Mapping[str, Mapping[str, Any]]) -> Statistics:
+    def scan(
+        self,
+        rows: Opened,
+        wanted: Mapping[str, Mapping[str, Any]],
+        encoder: Encoder | None = None,
+    ) -> Statistics:
         """Return statistics of opened rows."""
         return engine.scan(
             rows.source,
-            rows.learning(),
+            encoder or rows.learning(),
             wanted,
             threads=self.threads,
             memory_limit=self.memory_limit,
@@ -165,13 +170,14 @@ class ReadOptions:
             When the counts do not fit; the message names the family by its last column.
         """
         rows = replace(self, columns=list(nodes)).opened(data)
-        names = [feature.name for feature, _ in rows.learning().features]
+        encoder = rows.learning()
+        names = [feature.name for feature, _ in encoder.features]
         wanted: dict[str, dict[str, Any]] = {"values": {}}
         if together := numbered(families, names):
             wanted["families"] = {"families": together}
         if cells:
             wanted["cells"] = {"columns": [names.index(n) for n in nodes]}
-        stats = self.scan(rows, wanted)
+        stats = self.scan(rows, wanted, encoder)
         if not stats.n_rows:
             why = "every weight is zero" if stats.weighted else "there are no rows"
             raise DataError(f"{rows.source.description}: nothing to count, {why}")

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import Codes
-from fastbayes.kernels.compiled import joint_tables
-from fastbayes.kernels.compiled.joint_tables import JointTablePlan, aligned
+from fastbayes.kernels.compiled.plans import joint_tables
+from fastbayes.kernels.compiled.plans.joint_tables import JointTablePlan, aligned
 from fastbayes.kernels.dispatch import readonly
 from fastbayes.kernels.shared.arrays import Floats
 from fastbayes.kernels.shared.codes import columns_of

@@ -13,8 +13,8 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.registry import cpu_target
 
-from fastbayes.kernels.compiled import instructions as to
-from fastbayes.kernels.compiled.instructions import Block, instruction
+from fastbayes.kernels.compiled.simd import instructions as to
+from fastbayes.kernels.compiled.simd.instructions import Block, instruction
 from fastbayes.kernels.dispatch import interpreted
 
 AVAILABLE = not interpreted()

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes.kernels.compiled import average_plan
-from fastbayes.kernels.compiled.average_plan import AverageTables, TooWide
-from fastbayes.kernels.compiled.joint_tables import aligned
+from fastbayes.kernels.compiled.plans import average_plan
+from fastbayes.kernels.compiled.plans.average_plan import AverageTables, TooWide
+from fastbayes.kernels.compiled.plans.joint_tables import aligned
 from fastbayes.kernels.dispatch import readonly
 from fastbayes.kernels.shared.arrays import Floats, Ints
 

@@ -13,9 +13,9 @@ from numba.core import cgutils, types
 from numba.core.registry import cpu_target
 from numba.extending import register_jitable
 
-from fastbayes.kernels.compiled import instructions as to
-from fastbayes.kernels.compiled import vector
-from fastbayes.kernels.compiled.instructions import Block, instruction, pointer_to
+from fastbayes.kernels.compiled.simd import instructions as to
+from fastbayes.kernels.compiled.simd import vector
+from fastbayes.kernels.compiled.simd.instructions import Block, instruction, pointer_to
 
 # Words of 64 bits in one vector: what bit rows are padded to.
 LANES = vector.WIDTH // 8

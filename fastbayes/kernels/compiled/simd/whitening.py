@@ -12,9 +12,9 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import register_jitable
 
-from fastbayes.kernels.compiled import instructions as to
-from fastbayes.kernels.compiled import lanes, vector
-from fastbayes.kernels.compiled.instructions import Block, instruction
+from fastbayes.kernels.compiled.simd import instructions as to
+from fastbayes.kernels.compiled.simd import lanes, vector
+from fastbayes.kernels.compiled.simd.instructions import Block, instruction
 
 # Rows in a vector, and vectors in a tile: with four rows of a matrix they fill the registers.
 WIDTH = vector.WIDTH // 8

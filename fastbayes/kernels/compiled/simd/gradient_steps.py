@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 from numba.extending import register_jitable
 
-from fastbayes.kernels.compiled import lane_functions as functions
-from fastbayes.kernels.compiled import lanes
+from fastbayes.kernels.compiled.simd import lane_functions as functions
+from fastbayes.kernels.compiled.simd import lanes
 from fastbayes.kernels.shared.arrays import U
 
 

@@ -15,9 +15,9 @@ from typing import Any
 from llvmlite import ir
 from numba.core import types
 
-from fastbayes.kernels.compiled import instructions as to
-from fastbayes.kernels.compiled.instructions import Block, instruction
-from fastbayes.kernels.compiled.lanes import Lanes
+from fastbayes.kernels.compiled.simd import instructions as to
+from fastbayes.kernels.compiled.simd.instructions import Block, instruction
+from fastbayes.kernels.compiled.simd.lanes import Lanes
 
 
 class Vector:

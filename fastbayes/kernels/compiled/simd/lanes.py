@@ -14,8 +14,8 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import models, register_jitable, register_model
 
-from fastbayes.kernels.compiled import instructions as to
-from fastbayes.kernels.compiled.instructions import Block, instruction
+from fastbayes.kernels.compiled.simd import instructions as to
+from fastbayes.kernels.compiled.simd.instructions import Block, instruction
 
 
 class Lanes(types.Type):

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes.kernels.compiled import bits
+from fastbayes.kernels.compiled.simd import bits
 from fastbayes.kernels.dispatch import readonly
 from fastbayes.kernels.shared.arrays import Ints
 

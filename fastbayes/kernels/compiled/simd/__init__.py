@@ -1,0 +1,1 @@
+"""What runs in registers inside kernels: instructions, vectors, their functions, scratch."""
