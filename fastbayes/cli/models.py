@@ -101,11 +101,11 @@ def fit(
     reading = {name: options.pop(name) for name in READ}
     options["discretize"] = of_columns(options["discretize"], columns)
     if statistics is not None:
-        told = given(ctx, {**ctx.params})
+        found = given(ctx, {**ctx.params})
         for name in (*OF_DATA, *READ):
-            if name in told:
+            if name in found:
                 raise click.UsageError(
-                    f"{told[name][0]} goes with DATA: the statistics are counted.", ctx
+                    f"{found[name][0]} goes with DATA: the statistics are counted.", ctx
                 )
         stats = statistics_from(statistics)
         check_learnable(stats, statistics)
@@ -352,7 +352,7 @@ def learning_curve(
         options["discretize"] = of_columns(discretize, options["columns"])
     with bar("learning", data) as progress:
         curve = fb.learning_curve(models, data, target, progress=progress, **options)
-    told = curve.to_dict()
+    shown = curve.to_dict()
     crossings, lines = [], [*str(curve).splitlines(), ""]
     for pair in combinations(curve.models, 2):
         found = [fb.crossover(curve, *names, metric) for names in (pair, pair[::-1])]
@@ -361,9 +361,9 @@ def learning_curve(
         lines += map(str, some or found[:1])
     if plot is not None:
         curve.plot(plot, metric=metric, force=force)
-        told["plot"] = plot
-    told["crossovers"] = [one.to_dict() for one in crossings]
-    show(told, as_json, lines if lines[-1] else lines[:-1])
+        shown["plot"] = plot
+    shown["crossovers"] = [one.to_dict() for one in crossings]
+    show(shown, as_json, lines if lines[-1] else lines[:-1])
 
 
 COMMANDS = (fit, predict, evaluate, compare, learning_curve)

@@ -309,15 +309,15 @@ def query(
     **options: Any,
 ) -> None:
     """Say how probable the states of nodes are, given what is observed."""
-    told = {name: value for name, value in options.items() if value is not None}
+    shared = {name: value for name, value in options.items() if value is not None}
     alone = {"burn_in", "thin", "chains"} if how != "gibbs" else set()
-    for name in told if how == "exact" else told.keys() & alone:
+    for name in shared if how == "exact" else shared.keys() & alone:
         option = f"--{name.replace('_', '-')}"
         raise click.UsageError(f"{option} does not go with --method {how}", ctx)
     held = network_from(network)
     asked = [node_of(held, name) for name in targets]
     given = observed(held, evidence)
-    random = {} if how == "exact" else {"seed": 0, "threads": threads, **told}
+    random = {} if how == "exact" else {"seed": 0, "threads": threads, **shared}
     if marginals or not asked:
         found = held.marginals(given, asked or None, how, **random)
         about: dict[str, Any] = {"targets": [*found]}
@@ -426,12 +426,12 @@ def describe(held: fb.BayesianNetwork, as_json: bool) -> None:
 
 
 def _nodes(network: fb.BayesianNetwork) -> Iterator[str]:
-    told = any(network.parents.values())
+    given = any(network.parents.values())
     yield from table(
         [
             (
                 str(node),
-                *([_given(network, node)] if told else []),
+                *([_given(network, node)] if given else []),
                 *([_states(network, node)] if network.states else []),
             )
             for node in network.nodes

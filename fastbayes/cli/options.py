@@ -118,15 +118,15 @@ class_weight = weights("balanced, or a number after each class as A=2,B=1", "bal
 @reader
 def kinds(value: str) -> str | dict[str, str]:
     """Return the kind of density of all numeric columns, or those of A=kde,B=mdl."""
-    told = dict(_by_name(value)) if "=" in value else {"": value}
-    for name, kind in told.items():
+    found = dict(_by_name(value)) if "=" in value else {"": value}
+    for name, kind in found.items():
         where = f"{name}={kind}: " if name else ""
         refuse(
             kind not in KINDS,
             f"{where}{kind!r} is not one of {', '.join(KINDS)}",
             click.BadParameter,
         )
-    return told if "=" in value else value
+    return found if "=" in value else value
 
 
 def _by_name(value: str) -> list[tuple[str, str]]:
@@ -201,19 +201,19 @@ def given(ctx: click.Context, parameters: Mapping[str, Any]) -> dict[str, tuple[
 
 def unfitted(ctx: click.Context, model: str, parameters: Mapping[str, Any], **more: Any) -> Any:
     """Return a model with the parameters that were given; others have the model's defaults."""
-    told = given(ctx, parameters)
-    for name, (option, _) in told.items():
+    found = given(ctx, parameters)
+    for name, (option, _) in found.items():
         if model not in (who := takers(name)):
             raise click.UsageError(
                 f"{option} does not go with --model {model}, but with {', '.join(who)}", ctx
             )
     if parameters["alpha"] == "loo" and model not in (who := takers("alpha", "loo")):
         raise click.UsageError(f"--alpha loo goes with --model {' or '.join(who)}", ctx)
-    if "criterion" in told and parameters["select"] is None:
+    if "criterion" in found and parameters["select"] is None:
         raise click.UsageError("--criterion goes with --select leave_one_out", ctx)
-    if "m" in told and parameters.get("smoothing") != "m_estimate":
+    if "m" in found and parameters.get("smoothing") != "m_estimate":
         raise click.UsageError("--m goes with --smoothing m_estimate", ctx)
-    made = by_name()[model].load()(**{n: value for n, (_, value) in told.items()}, **more)
+    made = by_name()[model].load()(**{n: value for n, (_, value) in found.items()}, **more)
     try:
         made._check_parameters()
     except ValueError as error:
@@ -466,10 +466,10 @@ def _options(models: tuple[str, ...]) -> list[click.Option]:
     found = [click.Option(["--model"], type=choice, default="naive-bayes", show_default=True)]
     for name in dict.fromkeys([*OPTIONS, *_of_others()]):
         parameters = [*declared(name).values()]
-        told = OPTIONS[name] if name in OPTIONS else _derived(parameters[0])
-        if not (told["metavar"] or told.keys() & {"type", "is_flag"}):
-            told = told | _choice(parameters)
-        found.append(ModelOption([f"--{name.replace('_', '-')}", name], **told))
+        options = OPTIONS[name] if name in OPTIONS else _derived(parameters[0])
+        if not (options["metavar"] or options.keys() & {"type", "is_flag"}):
+            options = options | _choice(parameters)
+        found.append(ModelOption([f"--{name.replace('_', '-')}", name], **options))
     return found
 
 
@@ -481,12 +481,12 @@ def _of_others() -> list[str]:
 
 def _derived(parameter: Parameter) -> dict[str, Any]:
     """Return the option of a parameter of which the declaration alone is known."""
-    told = _says(" ".join(parameter.doc.partition(".")[0].split()) + ".")
+    found = _says(" ".join(parameter.doc.partition(".")[0].split()) + ".")
     if isinstance(parameter.default, bool):
-        told["is_flag"] = True
+        found["is_flag"] = True
     elif not parameter.choices:
-        told["type"] = type(parameter.default) if is_number(parameter.default) else str
-    return told
+        found["type"] = type(parameter.default) if is_number(parameter.default) else str
+    return found
 
 
 def _choice(parameters: Sequence[Parameter]) -> dict[str, Any]:

@@ -253,17 +253,17 @@ def _lines(summary: dict[str, Any]) -> Iterator[str]:
         "output": summary.get("output"),
     }
     yield from fields(shown)
-    told = any(column.get("parents") for column in columns.values())
-    rows = [(name, *_given(column, told), *_domain(column)) for name, column in columns.items()]
+    given = any(column.get("parents") for column in columns.values())
+    rows = [(name, *_given(column, given), *_domain(column)) for name, column in columns.items()]
     yield from table(rows)
     if "coefficients" in summary:
         yield from coefficient_lines(summary["coefficients"])
 
 
-def _given(column: dict[str, Any], told: bool) -> tuple[str, ...]:
+def _given(column: dict[str, Any], given: bool) -> tuple[str, ...]:
     """Return what a column depends on, where any column depends on another."""
     parents = column.get("parents")
-    return (f"given {' and '.join(parents)}" if parents else "",) * told
+    return (f"given {' and '.join(parents)}" if parents else "",) * given
 
 
 def _domain(column: dict[str, Any]) -> tuple[str, str]:

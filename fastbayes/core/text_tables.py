@@ -14,8 +14,8 @@ def aligned(rows: Sequence[Sequence[str]], winners: int = 0) -> list[str]:
     lines = []
     for i, (name, *cells) in enumerate(rows):
         mark = "* " if 0 < i <= winners else "  "
-        told = [cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)]
-        lines.append(mark + "  ".join([name.ljust(widths[0]), *told]))
+        given = [cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)]
+        lines.append(mark + "  ".join([name.ljust(widths[0]), *given]))
     return lines
 
 

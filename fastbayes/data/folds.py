@@ -228,8 +228,8 @@ class Drawn(SourceView):
     def only(self, columns: Sequence[str]) -> Source:
         """Return the source with these of its columns, and those of class and weight."""
         encoder = self.census.encoder
-        told = [encoder.target.name if encoder.target else None, encoder.weight]
-        names = [*columns, *(name for name in told if name is not None and name not in columns)]
+        given = [encoder.target.name if encoder.target else None, encoder.weight]
+        names = [*columns, *(name for name in given if name is not None and name not in columns)]
         fewer = self.source.only([name for name in names if name != self.column])
         return Drawn(fewer, self.census, self.draw, self.least, self.most, self.column)
 

@@ -414,7 +414,7 @@ def as_at_fit(schema: Schema) -> dict[str, Any]:
     return {"null_values": schema.null_values or None, "types": _text_or_number(types)}
 
 
-def as_told(
+def as_given(
     categorical: str | int | Iterable[str | int] | None, domains: Mapping[str, Any] | None
 ) -> dict[str, pa.DataType]:
     """Return the types that make columns of a text file the categories they are said to be.

@@ -21,7 +21,7 @@ from fastbayes.data.encode import Encoder
 from fastbayes.data.folds import Folds, FoldsByColumn, FoldsByPlace
 from fastbayes.data.memory import Joined, declared_domains, declared_values, is_name, to_array
 from fastbayes.data.segments import OnError
-from fastbayes.data.source import Source, as_told, open_source
+from fastbayes.data.source import Source, as_given, open_source
 from fastbayes.data.unify import unknown_column
 from fastbayes.scan import engine
 from fastbayes.scan.checkpoint import Checkpoint
@@ -181,7 +181,7 @@ def opened_to_learn(
         sample_weight=sample_weight,
         columns=columns if columns is None else [*columns, *([folds] if is_name(folds) else [])],
         null_values=null_values,
-        types=as_told(categorical, domains),
+        types=as_given(categorical, domains),
         filesystem=filesystem,
         on_error=on_error,
     )
@@ -400,8 +400,8 @@ def count(
             raise SchemaError(
                 f"{opened.description}: a checkpoint needs files, whose changes show; pass paths"
             )
-        told = (*names, groups, joint)
-        job = (_version(), opened.schema.to_string(), weight_name, told, on_error)
+        given = (*names, groups, joint)
+        job = (_version(), opened.schema.to_string(), weight_name, given, on_error)
         kept = Checkpoint(checkpoint, opened.versions, (job, _identity(encoder.schema())))
     stats = engine.scan(
         opened,

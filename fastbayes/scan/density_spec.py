@@ -118,7 +118,7 @@ class DensitySpec:
         names = [f.name for f in named]
         self.check(names, [name for name in schema.names if name not in names])
 
-    def told(self, schema: Schema, chosen: Sequence[str]) -> dict[str, str]:
+    def by_column(self, schema: Schema, chosen: Sequence[str]) -> dict[str, str]:
         """Return the kind of each numeric column, in order; `chosen` are those not in bins."""
         numbers = iter(chosen)
         return {
@@ -152,21 +152,23 @@ class DensitySpec:
         self.check([*numeric, *open_], [n for n in books if n not in numeric and n not in open_])
         by_column = discretize if isinstance(discretize, Mapping) else {}
         default = "mdl" if isinstance(discretize, Mapping) else discretize
-        told = {
+        options = {
             name: self.points.get(name, by_column.get(name, default))
             for name in numeric
             if self.of(name) == "mdl"
         }
         if known is not None:
             void = {f.name for f in known.features if f.void}
-            told = {name: how for name, how in told.items() if name in void}
+            options = {name: how for name, how in options.items() if name in void}
             kept = {f.name: f.cuts for f in known.features if f.cuts is not None}
-            told |= {name: cuts for name, cuts in kept.items() if name in numeric}
-        if not told:
+            options |= {name: cuts for name, cuts in kept.items() if name in numeric}
+        if not options:
             return None
-        features = [(feature, book) for feature, book in encoder.features if feature.name in told]
+        features = [
+            (feature, book) for feature, book in encoder.features if feature.name in options
+        ]
         alone = Encoder(features, encoder.target, template=encoder.template, weight=encoder.weight)
-        return alone, told
+        return alone, options
 
 
 def _kind(given: Any, what: str) -> str:

@@ -33,8 +33,8 @@ def dual_encoding(learning: Callable[..., Encoder], cuts: Mapping[str, Any] | No
         return plain
     # Truth values that are cut like numbers are bins either way.
     numeric = {feature.name for feature, book in plain.features if book is None}
-    told = {name: points for name, points in cuts.items() if name not in numeric}
-    plain, binned = learning(cuts=told), learning(cuts=cuts)
+    options = {name: points for name, points in cuts.items() if name not in numeric}
+    plain, binned = learning(cuts=options), learning(cuts=cuts)
     bins = [(f, book) for f, book in binned.features if f.name in numeric]
     return Encoder(
         [*plain.features, *bins], plain.target, template=plain.template, weight=plain.weight
@@ -76,11 +76,11 @@ class Views:
         if not self.twice:
             return stats
         to = schema.alignment(stats.schema)
-        told = {n: p for n, p in stats.parts.items() if bins or p.numeric_as != "bins"}
+        options = {n: p for n, p in stats.parts.items() if bins or p.numeric_as != "bins"}
         return replace(
             stats,
             schema=schema,
-            parts={name: part.take(to) for name, part in told.items()},
+            parts={name: part.take(to) for name, part in options.items()},
             folds=tuple(self.counted(fold, bins=bins) for fold in stats.folds),
         )
 

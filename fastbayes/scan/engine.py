@@ -218,9 +218,9 @@ def scan(
     # prefix kept, are made afresh per segment and folded in segment order.
     whole = on_error == "skip" or checkpoint is not None
     shared = {
-        n: told for n, told in wanted.items() if kind_of(n).order_free(weighted) and not whole
+        n: given for n, given in wanted.items() if kind_of(n).order_free(weighted) and not whole
     }
-    own = {n: told for n, told in wanted.items() if n not in shared}
+    own = {n: given for n, given in wanted.items() if n not in shared}
     budget = Budget(memory_limit, threads + 1, wanted)
     encoder.expect(source.n_rows)
     crossing = None if folds is None else Crossing(folds)

@@ -108,9 +108,9 @@ class CellCounts(CellRuns):
         run = self._settled_run()
         counts = np.where(np.abs(run.held[0]) <= least, 0, run.held[0])
         if counts.size and counts.min() < 0:
-            told = ", ".join(repr(schema.categorical[j].name) for j in self.columns.tolist())
+            shown = ", ".join(repr(schema.categorical[j].name) for j in self.columns.tolist())
             raise DataError(
-                f"columns {told}: values would occur together fewer than 0 times; these rows were "
+                f"columns {shown}: values would occur together fewer than 0 times; these rows were "
                 "never added"
             )
         self._runs, self._is_settled = [Run(run.keys, (counts,))], False

@@ -167,5 +167,5 @@ class FamilyCounts(PackedCounts):
         class_is = arrays.get("class_is", np.full(len(families), ABOVE, np.uint8))
         if class_is.shape != (len(families),) or not np.isin(class_is, (APART, ABOVE, BELOW)).all():
             raise ValueError("class_is: it does not fit the families")
-        told = {"families": families, "class_is": class_is.tolist()}
-        return super().from_arrays(shape, arrays, **told)
+        given = {"families": families, "class_is": class_is.tolist()}
+        return super().from_arrays(shape, arrays, **given)

@@ -410,7 +410,7 @@ class Calibrated(TableRows):
         self._check_fitted()
         header, arrays = self.model_.state()
         found = self.calibration_
-        told = {
+        options = {
             "model": header,
             "map": found.method,
             "validation": self.validation_,
@@ -418,7 +418,9 @@ class Calibrated(TableRows):
             "log_loss": list(self.log_loss_),
         }
         parts = {"model": arrays, "map": found.arrays()}
-        return told, {f"{part}.{n}": a for part, named in parts.items() for n, a in named.items()}
+        return options, {
+            f"{part}.{n}": a for part, named in parts.items() for n, a in named.items()
+        }
 
     @classmethod
     def from_state(
@@ -433,7 +435,7 @@ class Calibrated(TableRows):
         Parameters
         ----------
         params
-            Constructor parameters; the model is told by its class and parameters.
+            Constructor parameters; the model is described by its class and parameters.
         header, arrays
             From `state`.
         source
@@ -449,8 +451,8 @@ class Calibrated(TableRows):
         FileFormatError, SchemaError, KeyError, TypeError, ValueError
             When header and arrays do not fit together; `fastbayes.load` names the file then.
         """
-        told = params["model"]
-        self = cls(**{**params, "model": None if told is None else made(told, source)})
+        given = params["model"]
+        self = cls(**{**params, "model": None if given is None else made(given, source)})
         self._check_parameters()
 
         def under(start: str) -> dict[str, Any]:

@@ -157,9 +157,9 @@ class OddsBins(RowSums):
 def possible(log_posterior: Floats, y: NDArray[Any], weight: Floats | None) -> PosteriorRows:
     """Return rows but those that weigh nothing, or are impossible under every class."""
     w = np.ones(len(y)) if weight is None else weight
-    told = ~np.isneginf(log_posterior).all(axis=1) & (w > 0)
+    given = ~np.isneginf(log_posterior).all(axis=1) & (w > 0)
     rows = PosteriorRows(log_posterior, y.astype(np.intp), w)
-    return rows if told.all() else rows.some(told)
+    return rows if given.all() else rows.some(given)
 
 
 def log_odds(log_posterior: Floats) -> Floats:
@@ -189,8 +189,8 @@ def of_class(rows: PosteriorRows) -> NDArray[np.bool_]:
 
 
 def _log_loss(log_posterior: Floats, rows: PosteriorRows) -> float:
-    told = log_posterior[np.arange(len(rows.y)), rows.y]
-    return float(-np.sum(rows.weight * np.maximum(told, np.log(CLIP))))
+    given = log_posterior[np.arange(len(rows.y)), rows.y]
+    return float(-np.sum(rows.weight * np.maximum(given, np.log(CLIP))))
 
 
 def _bin(odds: Floats) -> NDArray[np.int64]:

@@ -178,7 +178,7 @@ class LearningCurve(ShortRepr):
         check_metric(metric)
         values = getattr(self, metric)
         first, second = np.triu_indices(len(self.models), 1)
-        told = self.interval(values[first] - values[second])
+        given = self.interval(values[first] - values[second])
         of_pairs = np.repeat(np.stack([first, second]), len(self.sizes), axis=1)
         names = pa.array(self.models, pa.string())
         return pa.table(
@@ -186,7 +186,7 @@ class LearningCurve(ShortRepr):
                 "model": names.take(pa.array(of_pairs[0])),
                 "other": names.take(pa.array(of_pairs[1])),
                 "size": pa.array(np.tile(self.sizes, len(first)), pa.int64()),
-                **dict(zip(("difference", "low", "high"), map(_known, told), strict=True)),
+                **dict(zip(("difference", "low", "high"), map(_known, given), strict=True)),
             }
         )
 
@@ -262,11 +262,13 @@ class LearningCurve(ShortRepr):
             f"{times}, {self.test_rows:,} of {self.rows:,} rows to test on, "
             f"{len(self.classes):,} classes; intervals of {self.confidence:.0%}"
         )
-        told = {metric: self.interval(getattr(self, metric)) for metric in ("accuracy", "log_loss")}
+        options = {
+            metric: self.interval(getattr(self, metric)) for metric in ("accuracy", "log_loss")
+        }
         rows: list[Sequence[str]] = [("model", "rows", "accuracy", "log-loss")]
         for i, name in enumerate(self.models):
             for s, size in enumerate(self.sizes.tolist()):
-                cells = [_shown(*(float(x[i, s]) for x in told[metric])) for metric in told]
+                cells = [_shown(*(float(x[i, s]) for x in options[metric])) for metric in options]
                 rows.append((name if s == 0 else "", f"{size:,}", *cells))
         notes = [f"  {name}: not fitted to {reason}" for name, reason in self.reasons.items()]
         notes += [f"  {name}: cautions of {caution}" for name, caution in self.cautions.items()]

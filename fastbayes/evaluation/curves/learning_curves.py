@@ -176,9 +176,9 @@ def learning_curve(
     )
     check_rereadable(opened.source, "learning_curve reads it for every repeat")
     given: dict[str, Any] = {"threads": threads, "memory_limit": memory_limit}
-    told = {"missing": missing, "discretize": discretize}
+    options = {"missing": missing, "discretize": discretize}
     limits = {name: value for name, value in given.items() if value is not None}
-    entered = learners(models, opened, told, limits)
+    entered = learners(models, opened, options, limits)
     whole = engine.scan(opened.source, opened.learning(), ("values",), progress=progress, **given)
     for learner in entered:
         check_suits(learner, whole)
@@ -248,11 +248,11 @@ def _sizes(sizes: Any, n_rows: int, n_test: int) -> NDArray[np.int64]:
     if sizes is None:
         least = min(LEAST_ROWS, most)
         return np.unique(np.geomspace(least, most, N_SIZES).round().astype(np.int64))
-    told = [sizes] if isinstance(sizes, (int, float, np.number)) else list(sizes)
-    if not told:
+    given = [sizes] if isinstance(sizes, (int, float, np.number)) else list(sizes)
+    if not given:
         raise ValueError("sizes: name one at least")
     found = set()
-    for size in told:
+    for size in given:
         n = _rows(size, most)
         if n is None:
             raise ValueError(f"sizes: {size!r} is neither a number of rows nor a share of them")
@@ -286,20 +286,20 @@ class Learner:
 
 
 def learners(
-    models: Any, opened: Opened, told: Mapping[str, Any], limits: Mapping[str, Any]
+    models: Any, opened: Opened, given: Mapping[str, Any], limits: Mapping[str, Any]
 ) -> list[Learner]:
     """Return the models that are to learn.
 
-    Those given by name have those parameters `told` that they know, and every model the `limits` of
-    threads and memory that the caller sets. Raises ValueError when a model is unknown or stands
-    twice, or has no probabilities.
+    Models asked for by name have those of the parameters `given` that they know, and every model
+    has the `limits` of threads and memory that the caller sets. Raises ValueError when a model is
+    unknown or stands twice, or has no probabilities.
     """
     found: dict[str, Learner] = {}
     for name, model in named_models(models):
         if isinstance(model, str):
             if model not in (known := candidates()):
                 raise ValueError(f"models: {model!r} is not available; there are {list(known)}")
-            name, model = name or model, _named(model, told)
+            name, model = name or model, _named(model, given)
         if isinstance(model, type) or not hasattr(model, "fit"):
             raise ValueError(f"models: {model!r} is neither a name nor an unfitted model")
         if not hasattr(model, "predict_proba"):
@@ -313,25 +313,25 @@ def learners(
     return list(found.values())
 
 
-def _named(name: str, told: Mapping[str, Any]) -> Any:
+def _named(name: str, given: Mapping[str, Any]) -> Any:
     """Return the unfitted model that goes by a name."""
     entry, candidate = candidates()[name]
     model = entry.make(candidate)
     has = model.get_params(deep=False)
     if candidate.bins and "discretize" not in has:
-        if not (told["discretize"] == "mdl" or isinstance(told["discretize"], Mapping)):
+        if not (given["discretize"] == "mdl" or isinstance(given["discretize"], Mapping)):
             raise ValueError(
                 f"models: {name!r} is cut by discretize='mdl' or at points of your own, "
-                f"not by {told['discretize']!r}"
+                f"not by {given['discretize']!r}"
             )
-        model.set_params(numeric=told["discretize"])
-    return model.set_params(**_those(model, told))
+        model.set_params(numeric=given["discretize"])
+    return model.set_params(**_those(model, given))
 
 
-def _those(model: Any, told: Mapping[str, Any]) -> dict[str, Any]:
+def _those(model: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return those of some parameters that a model has."""
     has = model.get_params(deep=False)
-    return {name: value for name, value in told.items() if name in has}
+    return {name: value for name, value in given.items() if name in has}
 
 
 def _learner(name: str, model: Any, opened: Opened, limits: Mapping[str, Any]) -> Learner:

@@ -155,8 +155,8 @@ class Sweep:
         (right,) = other.plot(self.values, self.accuracy, marker=".", color="tab:orange")
         other.set_ylabel("accuracy", color="tab:orange")
         mark = axes.axvline(self.best, color="0.5", linestyle="--")
-        told = ["log-loss", "accuracy", f"best: {self.best:g}"]
-        made.legend([loss, right, mark], told, loc="outside upper center", ncols=3)
+        given = ["log-loss", "accuracy", f"best: {self.best:g}"]
+        made.legend([loss, right, mark], given, loc="outside upper center", ncols=3)
         return written(made, path, force=force)
 
     def __str__(self) -> str:
@@ -293,11 +293,11 @@ def alpha_sweep(
     )
     params = model.get_params(deep=False)
     made = [type(model)(**params | {"alpha": alpha}) for alpha in values.tolist()]
-    told: dict[str, Any] = {"ranks": False, "threads": threads, "progress": progress}
+    options: dict[str, Any] = {"ranks": False, "threads": threads, "progress": progress}
     fixed: tuple[str, ...] = ()
     if method == "leave_one_out":
         more = {"sample_weight": sample_weight, "filesystem": filesystem}
-        found, scorers, where = left_out_scores(made, stats, source, target, **more, **told)
+        found, scorers, where = left_out_scores(made, stats, source, target, **more, **options)
         fixed = scorers[0].fixed
     else:
         rows, labels, weight = source, target, sample_weight
@@ -309,7 +309,7 @@ def alpha_sweep(
         )
         fitted = [one.fit_statistics(stats) for one in made]
         contestants = [Contestant(one.classes_, [Fitted(one)]) for one in fitted]
-        found, _ = scores(opened.source, opened.parts, contestants, **told)
+        found, _ = scores(opened.source, opened.parts, contestants, **options)
         where = opened.description
     figures = [score.figures(where) for score in found]
     return Sweep(**swept("alpha", values, figures, method=method, fixed=fixed))
@@ -393,8 +393,8 @@ class ThresholdSweep(Sweep):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the sweep as plain values for JSON."""
-        told = {"accuracy": self.separate.accuracy, "log_loss": self.separate.log_loss}
-        return {**super().to_dict(), "features": self.features.to_pylist(), "separate": told}
+        options = {"accuracy": self.separate.accuracy, "log_loss": self.separate.log_loss}
+        return {**super().to_dict(), "features": self.features.to_pylist(), "separate": options}
 
     def _text(self, which: Iterable[int]) -> str:
         s = self.separate
@@ -502,8 +502,8 @@ def threshold_sweep(
         }
     )
     fixed = ("classes",) if method == "leave_one_out" else ()
-    told = swept("binarize", values, figures, method=method, fixed=fixed)
-    return ThresholdSweep(**told, features=table, separate=separate)
+    options = swept("binarize", values, figures, method=method, fixed=fixed)
+    return ThresholdSweep(**options, features=table, separate=separate)
 
 
 class NumberRows(NamedTuple):

@@ -202,9 +202,9 @@ def _fixed(used: Sequence[Entry]) -> list[str]:
         for what in entry.figures.fixed:
             by_what.setdefault(what, []).append(entry.name)
     every = [what for what, names in by_what.items() if len(names) == len(used)]
-    told = [f"{what} fixed" for what in every]
-    told += [f"{what} fixed: {', '.join(n)}" for what, n in by_what.items() if what not in every]
-    return ["; ".join(told)] if told else []
+    given = [f"{what} fixed" for what in every]
+    given += [f"{what} fixed: {', '.join(n)}" for what, n in by_what.items() if what not in every]
+    return ["; ".join(given)] if given else []
 
 
 def ranked(entries: Sequence[Entry]) -> list[Entry]:
@@ -317,7 +317,7 @@ class ComparisonRunner:
         self.opened, self.discretize = opened, discretize
         self.named = named
         self.limits = {} if memory_limit is None else {"memory_limit": memory_limit}
-        self.told: dict[str, Any] = {"threads": threads, "memory_limit": memory_limit}
+        self.options: dict[str, Any] = {"threads": threads, "memory_limit": memory_limit}
         self.progress = progress
         self.seconds: dict[str, float] = {}
         kinds = {book is None for _, book in opened.learning().features}
@@ -340,7 +340,7 @@ class ComparisonRunner:
                 self.cuts = numeric_cuts(
                     *(opened.source, opened.learning(), self.discretize),
                     progress=self.progress,
-                    **self.told,
+                    **self.options,
                 )
             except MemoryLimitError as error:
                 logger.info("%s; going on without bins", error)
@@ -380,7 +380,7 @@ class ComparisonRunner:
             ["values", "moments"] + ["pairs"] * self.pairs + self.of_numbers,
             progress=self.progress,
             folds=self.opened.folds if whole else None,
-            **self.told,
+            **self.options,
         )
 
     def _fit(self, runner: Runner) -> None:
@@ -470,19 +470,19 @@ class ComparisonRunner:
         cuts = cuts_without_folds(
             *(self.opened.source, self.opened.learning(), self.discretize, folds),
             progress=self.progress,
-            **self.told,
+            **self.options,
         )
         encoders = []
         for fold in range(len(scans.names)):
-            told = *scans.of(fold), cuts[fold]
-            rest = self._scan(*told, whole=False)
+            given = *scans.of(fold), cuts[fold]
+            rest = self._scan(*given, whole=False)
             views = Views(rest.schema)
             seen = {bins: views.counted(rest, bins=bins) for bins in (False, True)}
             for runner in self._standing():
                 runner.attempt(
-                    lambda r, seen=seen, told=told: [  # type: ignore[misc]
+                    lambda r, seen=seen, given=given: [  # type: ignore[misc]
                         *r.scorers,
-                        Fitted(self._trained(r, seen[r.bins], *told)),
+                        Fitted(self._trained(r, seen[r.bins], *given)),
                     ]
                 )
             encoders.append(applying(self.opened, rest.schema))
@@ -501,7 +501,9 @@ class ComparisonRunner:
             return one[0].entry(figures(*one), one[1].seconds)
 
         # Ranking millions of scores takes as long as making them.
-        return list(engine.in_order(entry, scored, engine.resolved_threads(self.told["threads"])))
+        return list(
+            engine.in_order(entry, scored, engine.resolved_threads(self.options["threads"]))
+        )
 
     def _standing(self) -> list[Runner]:
         return [runner for runner in self.runners if not runner.reason]
@@ -520,7 +522,7 @@ class ComparisonRunner:
             parts,
             contestants,
             loss=loss,
-            threads=self.told["threads"],
+            threads=self.options["threads"],
             progress=self.progress,
             strict=False,
         )
@@ -531,8 +533,8 @@ class ComparisonRunner:
         return [both for both in zip(standing, found, strict=True) if not both[0].reason]
 
     def _none_left(self) -> DataError:
-        told = "; ".join(f"{runner.name}: {runner.reason}" for runner in self.runners)
-        return DataError(f"{self.opened.source.description}: no model can be used: {told}")
+        shown = "; ".join(f"{runner.name}: {runner.reason}" for runner in self.runners)
+        return DataError(f"{self.opened.source.description}: no model can be used: {shown}")
 
     def result(self, how: str, entries: Sequence[Entry]) -> Comparison:
         """Return the leaderboard."""

@@ -65,10 +65,10 @@ class Validation(Evaluation):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as plain numbers and lists for JSON, without the probabilities."""
-        told = super().to_dict()
-        del told["proba"]
+        given = super().to_dict()
+        del given["proba"]
         folds = {name: figures.to_dict() for name, figures in self.folds.items()}
-        return told | {"fixed": list(self.fixed), "folds": folds}
+        return given | {"fixed": list(self.fixed), "folds": folds}
 
     def __str__(self) -> str:
         *others, last = self.fixed
@@ -409,8 +409,8 @@ def k_fold(
     if isinstance(folds, (int, np.integer)) and not isinstance(folds, bool) and folds >= 2:
         folds = FoldsByPlace(int(folds), seed)
     given = {"threads": threads, "memory_limit": memory_limit}
-    told = {name: getattr(model, name) if x is None else x for name, x in given.items()}
-    params = {**model.get_params(deep=False), **told}
+    options = {name: getattr(model, name) if x is None else x for name, x in given.items()}
+    params = {**model.get_params(deep=False), **options}
     opened = opened_to_learn(
         source,
         target,
@@ -425,7 +425,7 @@ def k_fold(
     )
     check_rereadable(opened.source, "k_fold counts and then scores")
     models, names, parts = fitted_without_folds(
-        partial(type(model), **params), opened, told["threads"], told["memory_limit"]
+        partial(type(model), **params), opened, options["threads"], options["memory_limit"]
     )
     classes = models[0].classes_
     (score,), _ = scores(
@@ -434,7 +434,7 @@ def k_fold(
         [Contestant(classes, [Fitted(m) for m in models])],
         loss=loss,
         proba=proba,
-        threads=told["threads"],
+        threads=options["threads"],
         progress=progress,
     )
     figures = of_folds(score, classes, names, loss, opened.source.description)

@@ -393,25 +393,25 @@ def fitted_without_folds(
     model, encoder, folds = make(), opened.learning(), opened.folds
     assert folds is not None
     to_cut = model._to_cut(encoder)
-    told: dict[str, Any] = {"threads": threads, "memory_limit": memory_limit}
+    options: dict[str, Any] = {"threads": threads, "memory_limit": memory_limit}
     if learns_by_subtraction(model, encoder):
         cut = encoder
         if to_cut is not None:
-            cut = opened.learning(cuts=numeric_cuts(opened.source, *to_cut, **told))
+            cut = opened.learning(cuts=numeric_cuts(opened.source, *to_cut, **options))
         try:
-            stats = engine.scan(opened.source, cut, model._statistics, folds=folds, **told)
+            stats = engine.scan(opened.source, cut, model._statistics, folds=folds, **options)
         except MemoryLimitError as error:
             logger.info("%s; each fold is left out in scans of its own", error)
         else:
             models = [make().fit_statistics(rest) for rest in training(stats)]
             parts = parts_of_folds(folds, folds.names()[0], applying(opened, stats.schema))
             return models, stats.fold_names, parts
-    whole = engine.scan(opened.source, encoder, ("values",), folds=folds, **told)
+    whole = engine.scan(opened.source, encoder, ("values",), folds=folds, **options)
     scans = FoldScans(opened, whole)
     cuts: list[Any] = [None] * len(scans.names)
     if to_cut is not None:
         alone, discretize = to_cut
-        cuts = cuts_without_folds(opened.source, alone, discretize, folds, **told)
+        cuts = cuts_without_folds(opened.source, alone, discretize, folds, **options)
     models = []
     for fold, points in enumerate(cuts):
         model = make()

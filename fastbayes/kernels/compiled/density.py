@@ -42,8 +42,8 @@ def log_sums(
     left, right, apart = windows(points, weight, bandwidth, queries, own, less)
     alone = ~np.isfinite(apart)
     nearest, scale = np.where(alone, 0.0, apart), 1 / (2 * bandwidth * bandwidth)
-    told = (points, weight), (queries, own, less, left, right, nearest)
-    first, others = (tuple(map(readonly, arrays)) for arrays in told)
+    given = (points, weight), (queries, own, less, left, right, nearest)
+    first, others = (tuple(map(readonly, arrays)) for arrays in given)
     add_sums(*first, scale, *others, np.empty(len(points)), total, moment)
     with np.errstate(divide="ignore", invalid="ignore"):
         value, slope = np.log(total) - nearest**2 * scale, moment / total * (2 * scale)

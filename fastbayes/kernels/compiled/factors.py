@@ -307,7 +307,7 @@ class _TreeSum(FactorSum):
 @kernel
 def add_summed_out(
     codes, place, inner, parents, children, first, states, slots, start, places, flags, table,
-    rows, lo, odds, told, below, terms, scratch, acc,
+    rows, lo, odds, observed, below, terms, scratch, acc,
 ):  # fmt: skip
     """Add ln Σ P(x | c) over parents that are not observed: acc[c, row - lo], from the leaves up.
 
@@ -326,7 +326,7 @@ def add_summed_out(
     rows      IN   (any,) int64
     lo        IN   row that is acc's first
     odds      IN   whether to add to the log odds of class 1 over class 0 alone
-    told      OUT  (m,) bool   scratch, all False: something below this feature is observed
+    observed  OUT  (m,) bool   scratch, all False: something below this feature is observed
     below     OUT  (states n_classes,) float64   scratch: what that says of each state
     terms     OUT  (most states n_classes,) float64   scratch
     scratch   OUT  (3, n_classes) float64
@@ -338,9 +338,9 @@ def add_summed_out(
         for j in inner:
             if not flags[slots[j] + np.int64(codes[place[j], r])]:
                 continue
-            size, heard = states[j] * k, told[j]
+            size, heard = states[j] * k, observed[j]
             rest = below[places[j] * k : places[j] * k + size]
-            told[j] = False
+            observed[j] = False
             for q in range(first[j], first[j + 1]):
                 child = children[q]
                 code = np.int64(codes[place[child], r])
@@ -386,11 +386,11 @@ def add_summed_out(
                 if gone:
                     of = (places[above] + u) * k
                     for c in range(k):
-                        below[of + c] = (below[of + c] if told[above] else 0.0) + value[c]
+                        below[of + c] = (below[of + c] if observed[above] else 0.0) + value[c]
                 elif odds:
                     acc[0, r - lo] += value[1] - value[0]
                 else:
                     for c in range(k):
                         acc[c, r - lo] += value[c]
             if gone:
-                told[above] = True
+                observed[above] = True

@@ -58,9 +58,9 @@ def add_family_counts(
     for kind in {*kinds}:
         alike = [q for q, its in enumerate(kinds) if its == kind]
         if kind.itemsize > 4:  # more cells than four bytes tell apart
-            told = columns, sizes, y, weight, n_classes
+            given = columns, sizes, y, weight, n_classes
             add = numpy_twin("families").add_family_counts
-            add(*told, [families[q] for q in alike], starts[alike], out)
+            add(*given, [families[q] for q in alike], starts[alike], out)
             continue
         step = max(1, JOINED // (kind.itemsize * len(y)))
         codes = np.empty((min(step, len(alike)), len(y)), kind)

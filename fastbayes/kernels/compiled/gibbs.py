@@ -77,10 +77,10 @@ def run(
         some = slice(first, min(first + LANES, n_chains))
         n = some.stop - first
         if n <= FEW:
-            told = (draws, thin, *asked)
+            given = (draws, thin, *asked)
             for chain in range(first, some.stop):
                 states, words = x[:, chain].copy(), streams[:, chain].copy()
-                sample_chain(*program, states, words, *told, counts[chain], weights, exponents)
+                sample_chain(*program, states, words, *given, counts[chain], weights, exponents)
                 x[:, chain], streams[:, chain] = states, words
             continue
         # Idle lanes repeat the others.
@@ -91,10 +91,10 @@ def run(
             borrow("gibbs joint", (most, LANES), np.float64),
         ]
         for done in range(0, draws, COUNTED):
-            told = (min(COUNTED, draws - done), thin, *asked)
+            given = (min(COUNTED, draws - done), thin, *asked)
             hits = np.zeros((counts.shape[1] + 3, LANES), np.uint16)
-            told = (*told, hits.reshape(-1))
-            sample_lanes(*program, states, words, *told, weights, exponents, *scratch)
+            given = (*given, hits.reshape(-1))
+            sample_lanes(*program, states, words, *given, weights, exponents, *scratch)
             counts[some] += hits[:-3, :n].T
         x[:, some], streams[:, some] = states[:, :n], words[:, :n]
 

@@ -77,8 +77,8 @@ def squared_distances(
 ) -> Floats:
     """Return squared distances of pairs of a row and a Gaussian; see the numpy twin."""
     out = np.empty(len(rows))
-    told = map(readonly, (x, rows, at, *gaussians))
-    distances(*told, np.empty(x.shape[1]), out)
+    given = map(readonly, (x, rows, at, *gaussians))
+    distances(*given, np.empty(x.shape[1]), out)
     return out
 
 
@@ -111,19 +111,19 @@ def number(code, shift, slots, first, group, state):
     while r < n:
         key = code[r]
         at = (key * MULTIPLIER) >> shift
-        told = slots[U(2) * at + U(1)]
-        while told != U(0) and slots[U(2) * at] != key:
+        found = slots[U(2) * at + U(1)]
+        while found != U(0) and slots[U(2) * at] != key:
             at = (at + U(1)) & mask
-            told = slots[U(2) * at + U(1)]
-        if told == U(0):
+            found = slots[U(2) * at + U(1)]
+        if found == U(0):
             if given == most:
                 break
             first[given] = r
             given += U(1)
             slots[U(2) * at] = key
             slots[U(2) * at + U(1)] = given
-            told = given
-        group[r] = np.uint32(told - U(1))
+            found = given
+        group[r] = np.uint32(found - U(1))
         r += U(1)
     state[0] = r
     state[1] = given

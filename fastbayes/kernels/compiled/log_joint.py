@@ -223,10 +223,10 @@ class ColumnSum(Sum):
         pieces: Mapping[int, Any] | None = None,
     ) -> None:
         super().__init__(start, dtype)
-        told = {} if pieces is None else pieces
+        given = {} if pieces is None else pieces
         self._pieces = {
             place: [(from_class(first), [readonly(a) for a in curve]) for first, curve in curves]
-            for place, curves in told.items()
+            for place, curves in given.items()
         }
         self._tables = readonly(tables)
         self._offsets = offsets

@@ -60,14 +60,14 @@ class PairAverageScorer(JointScorer):
         precision: str = "exact",
     ) -> None:
         prior, offsets = np.array(log_prior, np.float64), np.array(offsets, np.int64)
-        told = offsets, np.array(reference, np.float64), pairs, tables
+        given = offsets, np.array(reference, np.float64), pairs, tables
         for coarse in [True] * (precision == "fast") + [False]:
-            products = _Products(len(prior), *told, np.float32 if coarse else np.float64)
+            products = _Products(len(prior), *given, np.float32 if coarse else np.float64)
             if products.fit:
                 break
         self._fallback, self._products, self._twin = fallback, products, None
         if not (products.fit and vector.AVAILABLE):
-            self._twin = numpy_twin("pair_averages").PairAverageScorer(fallback, prior, *told, tie)
+            self._twin = numpy_twin("pair_averages").PairAverageScorer(fallback, prior, *given, tie)
         super().__init__(prior, min(tie + 2.0**-22 * len(offsets), 1e-5) if coarse else tie)
 
     def log_joint(

@@ -152,8 +152,8 @@ def block_scatter(
     for _ in range(2):
         total = np.zeros((n_groups, p))
         _add(columns, group, weight, readonly(shift), readonly(wanted), count, total, scatter)
-        told = readonly(shift), readonly(wanted), readonly(count), readonly(total)
-        from_sums(*told, mean, rest, scatter, far)
+        given = readonly(shift), readonly(wanted), readonly(count), readonly(total)
+        from_sums(*given, mean, rest, scatter, far)
         if not far.any():
             break
         wanted, far = far, np.zeros(n_groups, np.uint8)
@@ -214,10 +214,10 @@ def _add(
     for begin in range(0, n, max(1, rows)):
         end = min(n, begin + rows)
         sort_rows(group, weight, wanted, begin, end, count, size, start, order)
-        told = addresses, shift, weight, readonly(size), readonly(start), readonly(order)
-        put_panel(*told, panel)
+        given = addresses, shift, weight, readonly(size), readonly(start), readonly(order)
+        put_panel(*given, panel)
         add_panel(readonly(panel), readonly(size), readonly(start), scratch, total, scatter)
-        add_few(*told, row, total, scatter)
+        add_few(*given, row, total, scatter)
 
 
 @kernel

@@ -55,7 +55,7 @@ def add_triple_counts(
         return
     codes = borrow("triple_codes", (len(columns), ROWS), np.uint32)
     last = borrow("triple_digits", (len(columns) + 1, ROWS), np.uint32)
-    told = readonly(sizes), readonly(y.astype(np.uint16)), n_classes, readonly(starts)
+    given = readonly(sizes), readonly(y.astype(np.uint16)), n_classes, readonly(starts)
     if out.dtype == np.float64 and weight is None:
         weight = np.ones(len(y))
     weight = None if weight is None else readonly(weight)
@@ -64,7 +64,7 @@ def add_triple_counts(
         n = min(ROWS, len(y) - lo)
         for row, column in zip(codes, columns, strict=True):
             row[:n] = column[lo : lo + n]
-        add_rows(codes, *told, lo, last, weight, counts, out)
+        add_rows(codes, *given, lo, last, weight, counts, out)
 
 
 @kernel

@@ -134,8 +134,8 @@ class TreeScorer(JointScorer):
                 continue
             if parent >= 0 and gone[parent]:
                 states = self._states[parent]
-                told = self._message(j, np.arange(states)[None], columns[j], below.get(j))
-                below[parent] = below.get(parent, 0.0) + told
+                given = self._message(j, np.arange(states)[None], columns[j], below.get(j))
+                below[parent] = below.get(parent, 0.0) + given
             else:
                 code = columns[parent] if parent >= 0 else np.zeros(n_rows, np.int64)
                 total += self._message(j, code[:, None], columns[j], below.get(j))[:, 0]

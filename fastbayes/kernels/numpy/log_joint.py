@@ -74,8 +74,8 @@ class NaiveScorer(JointScorer):
             sums = np.zeros(out.shape[::-1])
             for place, curves in self._curves.items():
                 for first, (centre, bounds, ends, rows) in curves:
-                    told = numeric[place], centre, bounds, ends, rows
-                    add_curve(*told, 0, len(out), sums[first:])
+                    given = numeric[place], centre, bounds, ends, rows
+                    add_curve(*given, 0, len(out), sums[first:])
             out += sums.T
         if self._gaussian is None:
             return

@@ -61,8 +61,8 @@ def add_average_losses(model: Averages, rows: NestedRows, loss: Floats, errors: 
     scales = np.ones((m, n, 1))
     for j in range(m):
         size, alone, known = float(model.sizes[j]), model.alone[at[j]], model.known[j]
-        told = _ratio(alone, known, mine, model.child[j], size)
-        naive = np.where(seen[j][:, None], _scaled(naive * told), naive)
+        given = _ratio(alone, known, mine, model.child[j], size)
+        naive = np.where(seen[j][:, None], _scaled(naive * given), naive)
         if model.given:
             own = rows.prior * _ratio(alone, known, mine, model.joint[j], size)
         else:

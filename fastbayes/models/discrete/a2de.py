@@ -177,8 +177,8 @@ class A2DE(Averaged):
         pair = self._pairs[q]
         a, b = states(pair)
         own = self._triples.own(pair.first, pair.second, self._rule, self._given_prior)
-        told = pair.first, pair.second, a, b
-        return own[a, b], self._triples.conditional(*told, self._rule)
+        given = pair.first, pair.second, a, b
+        return own[a, b], self._triples.conditional(*given, self._rule)
 
     def _mean_scorer(self, cells: float) -> Any:
         self._check_memory()
@@ -282,14 +282,17 @@ class A2DE(Averaged):
         self, codes: NDArray[np.intp], random: np.random.Generator
     ) -> list[NDArray[np.int64]]:
         """Draw two parents for each row, their values given the class, then the others."""
-        cells, told = self._cells, np.flatnonzero(self._cells.choices > 0)
-        if len(told) < 2:
+        cells, given = self._cells, np.flatnonzero(self._cells.choices > 0)
+        if len(given) < 2:
             return self._one._drawn_codes(codes, random)
-        pairs, chosen = np.stack(np.triu_indices(len(told), 1), axis=1), self._chosen(codes, random)
+        pairs, chosen = (
+            np.stack(np.triu_indices(len(given), 1), axis=1),
+            self._chosen(codes, random),
+        )
         drawn = np.tile(cells.sizes[:, None], len(codes))
         for q in np.unique(chosen):
             here = np.flatnonzero(chosen == q)
-            i, j = told[pairs[q]].tolist()
+            i, j = given[pairs[q]].tolist()
             choices = int(cells.choices[i]), int(cells.choices[j])
             a, b = (x.ravel() for x in np.indices(choices))
             own = self._triples.own(i, j, self._rule, self._even_prior())[a, b]

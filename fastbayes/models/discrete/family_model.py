@@ -338,9 +338,9 @@ class FamilyModel(AsNetwork, OneDependence):
         known: Statistics | None = None,
     ) -> Statistics:
         """Return the counts of families; `known` are statistics of the same rows."""
-        told = {"families": families} | ({} if class_is is None else {"class_is": class_is})
+        options = {"families": families} | ({} if class_is is None else {"class_is": class_is})
         schema = known.schema if known is not None else None
-        counted = scans.count(self, {"values": {}, "families": told}, schema)
+        counted = scans.count(self, {"values": {}, "families": options}, schema)
         scans.check_unchanged(known is None or counted.values == known.values)
         return counted
 

@@ -233,18 +233,18 @@ class NaiveBayes(AsNetwork):
         else:
             tables, offsets, q = averaged_log_likelihood(values, alpha, chance, **options)
             probabilities[[f.kind == "categorical" for f in features]] = q
-        told = {name: getattr(self, name) for name in ("ddof", "variance", "var_floor")}
+        given = {name: getattr(self, name) for name in ("ddof", "variance", "var_floor")}
         kinds = DensitySpec(self.numeric)
         found = ColumnDensities(("gaussian",) * len(stats.schema.numeric), {})
         if kinds.sketched:
-            found = densities(stats, kinds, alpha=alpha, **told)
+            found = densities(stats, kinds, alpha=alpha, **given)
         normal = zip(stats.schema.numeric, found.gaussian, strict=True)
         names = [f.name for f, gaussian in normal if gaussian]
         moments = stats.moments
         if found.by_place:
             moments = some_columns(moments, np.flatnonzero(found.gaussian).tolist())
         spread = spread_of(
-            moments.count, moments.mean, moments.rest, moments.scatter, names=names, **told
+            moments.count, moments.mean, moments.rest, moments.scatter, names=names, **given
         )
         floored = np.asarray(spread.floored.any(axis=1))
         return {
@@ -253,7 +253,7 @@ class NaiveBayes(AsNetwork):
             "class_log_prior_": log_prior,
             "_tables": tables,
             "_offsets": offsets,
-            "numeric_": kinds.told(stats.schema, found.kinds),
+            "numeric_": kinds.by_column(stats.schema, found.kinds),
             "_densities": found,
             "_gaussians": spread.gaussians,
             "mean_": spread.gaussians.mean,
@@ -312,9 +312,9 @@ class NaiveBayes(AsNetwork):
         ValueError
             When a parameter cannot be used.
         """
-        told = {name: getattr(self, name) for name in SHARED}
-        told["unseen"] = "error" if self.unseen == "error" else "ignore"
-        return logistic(self, told | params)
+        options = {name: getattr(self, name) for name in SHARED}
+        options["unseen"] = "error" if self.unseen == "error" else "ignore"
+        return logistic(self, options | params)
 
     def _linear(self) -> LinearForm:
         return of_naive_bayes(self, self._tables, self._offsets, self._gaussians)
@@ -380,8 +380,8 @@ def alpha_and_prior(model: Any, stats: Statistics) -> tuple[float, Floats]:
     """Return the pseudo-count in use, and ln P(c)."""
     values, alpha = stats.values, model.alpha
     alpha = best_alpha(values, missing=model.missing) if alpha == "loo" else float(alpha)
-    told = alpha, model.class_prior, labels(stats.schema.classes)
-    return alpha, log_prior(values.class_counts, *told)
+    given = alpha, model.class_prior, labels(stats.schema.classes)
+    return alpha, log_prior(values.class_counts, *given)
 
 
 def checked_chance(feature_averaging: Any) -> float | None:
@@ -720,8 +720,8 @@ class LooNaive(LooScorer):
             exact = np.empty((len(some), out.shape[1]))
             others.log_joint(few.codes, nothing, exact)
             exact[np.arange(len(some)), y[some]] = mine[some]
-            told = few.numeric, y[some], None if gone is None else gone[some]
-            out[some] = exact + numbers.log_density(*told, self.scatter)
+            given = few.numeric, y[some], None if gone is None else gone[some]
+            out[some] = exact + numbers.log_density(*given, self.scatter)
 
     def ill_conditioned(self, batch: Batch) -> NDArray[np.int64]:
         """Return the positions of rows that hold nearly all of the scatter of their class."""

@@ -343,9 +343,9 @@ def learned_parents(model: Any, scans: Scans, found: Statistics) -> Parents:
     if model.order is not None:
         void = {*names}.difference(nodes)
         order = [name for name in model.order if name not in void]
-    told_search: dict[str, Any] = {"order": order}
+    search_options: dict[str, Any] = {"order": order}
     if model.search in ("hill_climb", "tabu"):
-        told_search |= {"restarts": int(model.restarts), "seed": model.seed}
+        search_options |= {"restarts": int(model.restarts), "seed": model.seed}
     graph = learned(
         table,
         score=model.graph_score,
@@ -359,7 +359,7 @@ def learned_parents(model: Any, scans: Scans, found: Statistics) -> Parents:
         missing="category" if model.missing == "category" else "complete",
         threads=model.threads,
         memory_limit=model.memory_limit,
-        **told_search,
+        **search_options,
     )
     return _class_first(model, dict(graph.parents), target)
 

@@ -163,11 +163,11 @@ def best_average(model: Any, scans: Scans, stats: Statistics) -> Statistics:
     features = ranked(cells, names)
     if not stats.n_rows or len(features) < 2:
         return stats
-    told = average_losses(model, scans, stats, cells, features)
-    (best,) = told.best("log_loss", 2)
+    given = average_losses(model, scans, stats, cells, features)
+    (best,) = given.best("log_loss", 2)
     logger.info(
         "selected %d of %d features: log_loss %.6g by leave-one-out",
-        *(best, len(features), told.log_loss[best]),
+        *(best, len(features), given.log_loss[best]),
     )
     parts: dict[str, Any] = {**stats.parts, "pairs": _among(stats.pairs, features[:best])}
     return replace(stats, parts=parts)
@@ -175,8 +175,8 @@ def best_average(model: Any, scans: Scans, stats: Statistics) -> Statistics:
 
 def ranked(cells: CountTables, names: tuple[str, ...]) -> Ints:
     """Return the features that have a value by falling I(X_j; C), equals by name."""
-    told = np.flatnonzero(cells.choices > 0)
-    return told[by_relevance(relevance(cells)[told], [names[j] for j in told.tolist()])]
+    given = np.flatnonzero(cells.choices > 0)
+    return given[by_relevance(relevance(cells)[given], [names[j] for j in given.tolist()])]
 
 
 def average_losses(

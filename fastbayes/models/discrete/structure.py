@@ -278,15 +278,15 @@ def k_dependent(
     Features without a value come last and have no part in it. `information` is that of all pairs,
     where the cells do not hold them.
     """
-    told = np.flatnonzero(cells.choices > 0)
+    given = np.flatnonzero(cells.choices > 0)
     void = np.flatnonzero(cells.choices == 0)
     worth = relevance(cells)
     if information is None:
         information = dependence(cells) if k else np.zeros((len(names), len(names)))
     order, parents = k_dependence(
-        information[np.ix_(told, told)], worth[told], [names[j] for j in told.tolist()], k
+        information[np.ix_(given, given)], worth[given], [names[j] for j in given.tolist()], k
     )
-    families = [(*told[parents[j]].tolist(), int(told[j])) for j in order.tolist()]
+    families = [(*given[parents[j]].tolist(), int(given[j])) for j in order.tolist()]
     return families + [(int(j),) for j in sorted(void.tolist(), key=names.__getitem__)]
 
 

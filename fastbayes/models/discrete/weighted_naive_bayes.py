@@ -38,12 +38,12 @@ class Weights(NamedTuple):
     """What was learned from the rows besides their counts.
 
     weight     (d,) of each column
-    told       whether the minimiser converged, its steps, gradient norm and objective
+    progress   whether the minimiser converged, its steps, gradient norm and objective
     trace      (n, 4) share of rows, objective, gradient norm and passes of each step
     """
 
     weight: Floats
-    told: tuple[bool, int, float, float]
+    progress: tuple[bool, int, float, float]
     trace: Floats
 
 
@@ -210,9 +210,9 @@ class WeightedNaiveBayes(Classifier):
                 f"the weights did not converge in {found.n_iter} steps: the gradient norm is "
                 f"{found.norm:.3g}, tol={self.tol:g}; {found.reason}"
             )
-        told = found.converged, found.n_iter, found.norm, found.objective
+        given = found.converged, found.n_iter, found.norm, found.objective
         trace = np.array(found.trace, np.float64).reshape(-1, 4)
-        return Weights(found.theta[:, 0].copy(), told, trace)
+        return Weights(found.theta[:, 0].copy(), given, trace)
 
     def _naive(self, stats: Statistics) -> dict[str, Any]:
         """Return the parameters of naive Bayes."""
@@ -225,7 +225,7 @@ class WeightedNaiveBayes(Classifier):
         found, naive = self._found, self._naive(stats)
         names = [f.name for f in stats.schema.categorical]
         each = np.repeat(found.weight, np.diff(naive["_offsets"]))
-        converged, n_iter, norm, objective = found.told
+        converged, n_iter, norm, objective = found.progress
         return naive | {
             "_tables": each[:, None] * naive["_tables"],
             "weights_": dict(zip(names, found.weight.tolist(), strict=True)),
@@ -271,7 +271,7 @@ class WeightedNaiveBayes(Classifier):
         header, arrays = super().state()
         found = self._found
         more = {"weights.weight": found.weight, "weights.trace": found.trace}
-        return {**header, "weights": list(found.told)}, {**arrays, **more}
+        return {**header, "weights": list(found.progress)}, {**arrays, **more}
 
     def _loaded(
         self, header: Mapping[str, Any], arrays: Mapping[str, Any], source: str
@@ -281,8 +281,8 @@ class WeightedNaiveBayes(Classifier):
         if weight.shape != (len(stats.schema.categorical),) or not np.isfinite(weight).all():
             raise ValueError("the weights are not a finite number for each column")
         converged, n_iter, norm, objective = header["weights"]
-        told = bool(converged), int(n_iter), float(norm), float(objective)
-        self._found = Weights(weight, told, np.array(arrays["weights.trace"], np.float64))
+        given = bool(converged), int(n_iter), float(norm), float(objective)
+        self._found = Weights(weight, given, np.array(arrays["weights.trace"], np.float64))
         return stats
 
 

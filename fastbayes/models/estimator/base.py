@@ -64,7 +64,7 @@ class TableRows(Model):
 
     def _contributions(self, batch: Batch, out: Floats) -> None:
         """Write ln P(x_j | c) of every row into `out`, (n_rows, n_features, n_classes)."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} does not explain (`_contributions`)")
 
     def _shares(self, batch: Batch, out: Floats) -> Floats:
         """Write contributions, and return the share of each super-parent, shaped like them."""
@@ -442,11 +442,14 @@ class Classifier(TableRows):
             return None
         if known is None:
             return encoder, self.discretize
-        told = self.discretize
-        if not isinstance(told, Mapping):
-            told = {f.name: told for f, book in encoder.features if book is None}
+        options = self.discretize
+        if not isinstance(options, Mapping):
+            options = {f.name: options for f, book in encoder.features if book is None}
         # A column of nothing but nulls so far is cut now.
-        return encoder, {**told, **{f.name: f.cuts for f in known.features if f.cuts is not None}}
+        return encoder, {
+            **options,
+            **{f.name: f.cuts for f in known.features if f.cuts is not None},
+        }
 
     def _scanned(self, scans: Scans) -> Statistics:
         """Return the statistics of all rows; a subclass may need several scans."""

@@ -22,7 +22,7 @@ from fastbayes.data.memory import (
     is_name,
     to_array,
 )
-from fastbayes.data.source import Source, as_at_fit, as_told, open_source
+from fastbayes.data.source import Source, as_at_fit, as_given, open_source
 
 
 class Training(NamedTuple):
@@ -178,7 +178,7 @@ def open_rows(model: Any, X: Any, *, reset: bool = False, labels: Sequence[str] 
     if is_array(X):
         return _renamed(model, open_source(_cells(model, X, reset=reset)), fitted=not reset)
     if reset:
-        return open_source(X, types=as_told(model.categorical, model.domains))
+        return open_source(X, types=as_given(model.categorical, model.domains))
     return _positioned(model, open_source(X, **as_at_fit(model.schema_)), labels)
 
 

@@ -90,14 +90,14 @@ def load(path: str | os.PathLike[str]) -> Any:
         ) from error
 
 
-def made(told: Mapping[str, Any], source: str) -> Any:
+def made(options: Mapping[str, Any], source: str) -> Any:
     """Return the unfitted model that `jsonable` described; the file is named in messages."""
-    if (name := told["class"]) not in MODELS:
+    if (name := options["class"]) not in MODELS:
         raise FileFormatError(
             f"{source}: holds a model of {name!r}, which this version does not know; read it with "
             "the version that wrote it"
         )
-    return MODELS[name].load()(**told["params"])
+    return MODELS[name].load()(**options["params"])
 
 
 def jsonable(value: Any) -> Any:

@@ -339,8 +339,8 @@ class CellMixture:
             here = np.zeros(codes.shape[1], np.bool_)
             here[cells] = True
             rows = np.flatnonzero(here[group])
-            told = (np.cumsum(here) - 1)[group[rows]], codes[:, cells], rows, x, job
-            out[rows] = self._mixed(gone, *told) if gone.any() else self._whole(*told)
+            given = (np.cumsum(here) - 1)[group[rows]], codes[:, cells], rows, x, job
+            out[rows] = self._mixed(gone, *given) if gone.any() else self._whole(*given)
         return out
 
     def _whole(self, of: Ints, codes: Ints, rows: Ints, x: Numbers, job: float) -> Floats:

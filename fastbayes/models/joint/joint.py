@@ -165,10 +165,10 @@ class JointTable:
         margins = own_likelihood(self.cells, self.rule, rows, c, gone)
         left, totals = without(n, gone), without(self.totals[c], gone)
         # What is impossible under any tau cannot choose one.
-        told = (left > 0) | np.isfinite(margins)
-        if not told.any():
+        given = (left > 0) | np.isfinite(margins)
+        if not given.any():
             return 1.0
-        n, margins, left, totals = (part[told] for part in (n, margins, left, totals))
+        n, margins, left, totals = (part[given] for part in (n, margins, left, totals))
         scale = max(1.0, float(self.totals.mean()))
         with np.errstate(divide="ignore"):
             log_left = np.log(left)

@@ -154,12 +154,12 @@ class JointGaussian(Classifier):
         worst = int(bad.argmax())
         key, label = whole.keys[at[worst]].tolist(), int(c[worst])
         n = 0.0 if found[worst] < 0 else float(mixture.gaussians.n[found[worst]])
-        told = []
+        given = []
         for feature, code in zip(stats.schema.categorical, key, strict=True):
             assert feature.values is not None
             value = feature.values[code].as_py() if code < feature.size else None
-            told.append(f"{feature.name}={value!r}")
-        cell = ", ".join(told) or "without categorical columns"
+            given.append(f"{feature.name}={value!r}")
+        cell = ", ".join(given) or "without categorical columns"
         raise DataError(
             f"cell ({cell}) of class {stats.schema.classes[label].as_py()!r}: its {n:,.10g} rows "
             f"with every number known do not determine a covariance of "
@@ -209,9 +209,9 @@ class JointGaussian(Classifier):
         of_values = JointTableScorer(nothing, table, batch.cells)
         before = np.zeros((batch.n_rows, len(nothing)))
         if len(codes):
-            told = by_chain_rule(of_values, range(len(codes)), codes, table.cells)
-            out[:, places["categorical"]] = told
-            before = told.sum(axis=1)
+            given = by_chain_rule(of_values, range(len(codes)), codes, table.cells)
+            out[:, places["categorical"]] = given
+            before = given.sum(axis=1)
         scorer = MixtureScorer(nothing, self._mixture, batch.cells)
         numeric = [np.full(batch.n_rows, np.nan) for _ in batch.numeric]
         for place, (j, x) in zip(places["numeric"], enumerate(batch.numeric), strict=True):

@@ -128,8 +128,8 @@ class LooQuadratic(LooScorer):
             self._scored[kind] = self.densities.scorer(module, nothing)
         self._scored[kind].log_joint(batch.codes, batch.numeric, out)
         if self.others is not None:
-            told = self._told(rows, self.others)
-            out[:] = self._anew(np.stack(batch.numeric, axis=1), told)
+            given = self._told(rows, self.others)
+            out[:] = self._anew(np.stack(batch.numeric, axis=1), given)
         else:
             for x, at in _complete(batch):
                 self._without(x, _at(rows, at), at, out)
@@ -169,9 +169,9 @@ class LooQuadratic(LooScorer):
         """Put densities of some or all classes into `out`, estimated without each of some rows."""
         if len(some) and (only is None or len(only)):
             gone = np.ones(len(some)) if rows.gone is None else rows.gone[some]
-            told = self._sums_without(x[some], rows.y[some], gone)
+            given = self._sums_without(x[some], rows.y[some], gone)
             columns = np.arange(out.shape[1]) if only is None else only
-            out[at[some][:, None], columns] = self._anew(x[some], told, only)
+            out[at[some][:, None], columns] = self._anew(x[some], given, only)
 
     def _closed_form(
         self, x: Floats, y: NDArray[np.intp], gone: Floats
@@ -354,8 +354,8 @@ class LooSpheres(LooGaussians):
     """One variance per class, by the moments without each row: densities are estimated anew."""
 
     def _spread(self, *moments: Floats) -> Spread:
-        told = {name: self.options[name] for name in ("names", "ddof", "var_floor")}
-        return spherical(*moments, **told)
+        options = {name: self.options[name] for name in ("names", "ddof", "var_floor")}
+        return spherical(*moments, **options)
 
 
 def loo_gaussian_bayes(model: Any) -> LooScorer:
@@ -371,8 +371,8 @@ def loo_gaussian_bayes(model: Any) -> LooScorer:
     found = LooNaive(naive.fit_statistics(model.statistics_))
     if model.covariance == "spherical":
         stats = model.statistics_
-        told = {"weighted": stats.values.weighted, "names": stats.schema.names, **options}
-        found.gaussians = LooSpheres(stats.moments, variance="shared", **told)
+        given = {"weighted": stats.values.weighted, "names": stats.schema.names, **options}
+        found.gaussians = LooSpheres(stats.moments, variance="shared", **given)
         found.pooled = found.gaussians
     return found
 

@@ -81,11 +81,11 @@ class Fit:
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return a header and named arrays from which `from_state` rebuilds."""
-        told = {name: getattr(self, name) for name in ("trace", "information", "references")}
+        options = {name: getattr(self, name) for name in ("trace", "information", "references")}
         layout, memory = self.layout, self.memory
         parts: dict[str, Mapping[str, NDArray[Any]]] = {
             "coefficients": self.coefficients.arrays(),
-            "told": {name: array for name, array in told.items() if array is not None},
+            "told": {name: array for name, array in options.items() if array is not None},
             "layout": {} if layout is None else {n: getattr(layout, n) for n in STANDS},
             "memory": {} if memory is None else memory.arrays(),
         }
@@ -116,17 +116,17 @@ class Fit:
             memory = Memory.from_arrays(sums)
             if layout is None or memory.theta.shape != (layout.n_rows, layout.n_outputs):
                 raise ValueError("what is remembered of earlier rows is of another layout")
-        told = own("told")
-        if (bent := told.get("information")) is not None:
+        options = own("told")
+        if (bent := options.get("information")) is not None:
             m, size = coefficients.n_outputs, 0 if layout is None else layout.n_rows
             if bent.shape != (m, m, size, size):
                 raise ValueError("the second derivatives are not those of the coefficients")
-        if (references := told.get("references")) is not None:
+        if (references := options.get("references")) is not None:
             if references.shape != (len(coefficients.sizes),):
                 raise ValueError("the values to compare with are not those of the columns")
             if (references >= coefficients.sizes).any():
                 raise ValueError("a value to compare with is not one of its column")
-        return cls(coefficients, layout, memory, **header, **told)
+        return cls(coefficients, layout, memory, **header, **options)
 
 
 def balanced(counts: NDArray[Any]) -> Floats:
@@ -160,14 +160,14 @@ def given_class_weight(weight: Mapping[Any, float], classes: NDArray[Any]) -> Fl
 
 def as_given(params: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
     """Return parameters that were kept as JSON: pairs as tuples, weights by the classes."""
-    told = dict(params)
-    if told.get("interactions") is not None:
-        told["interactions"] = [tuple(pair) for pair in told["interactions"]]
-    if isinstance(told.get("class_weight"), Mapping):
+    given = dict(params)
+    if given.get("interactions") is not None:
+        given["interactions"] = [tuple(pair) for pair in given["interactions"]]
+    if isinstance(given.get("class_weight"), Mapping):
         # JSON knows no keys but text.
         known = {str(label): label for label in labels(schema.classes).tolist()}
-        told["class_weight"] = {known.get(k, k): w for k, w in told["class_weight"].items()}
-    return told
+        given["class_weight"] = {known.get(k, k): w for k, w in given["class_weight"].items()}
+    return given
 
 
 def pairs_of(

@@ -430,16 +430,16 @@ def solve(
     if base is not None:
         theta = project(drawn_back(parts[0] if parts else whole, theta, project(base)))
     theta, trace = _of_samples(parts, rows.n_rows, theta, absolute, project, model)
-    told: dict[str, Any] = {"tol": model.tol, "max_iter": model.max_iter}
+    options: dict[str, Any] = {"tol": model.tol, "max_iter": model.max_iter}
     if model.solver == "newton-cg":
-        told["recorder"] = Recorder(whole, before=trace[-1].passes if trace else 0.0)
+        options["recorder"] = Recorder(whole, before=trace[-1].passes if trace else 0.0)
         if parts and absolute is None:
-            told |= {"sample": parts[-1], "share": samples[-1].n_rows / max(rows.n_rows, 1)}
-        found = newton(whole, theta, absolute=absolute, project=project, **told)
+            options |= {"sample": parts[-1], "share": samples[-1].n_rows / max(rows.n_rows, 1)}
+        found = newton(whole, theta, absolute=absolute, project=project, **options)
     elif model.solver == "gradient":
-        found = descent(whole, theta, rate=model.learning_rate, **told)
+        found = descent(whole, theta, rate=model.learning_rate, **options)
     else:
-        found = by_scipy(whole, theta, model.solver, **told)
+        found = by_scipy(whole, theta, model.solver, **options)
     theta = intercepts_centred(project(found.theta), layout)
     separable = model._penalty is None and memory is None and runs_away(rows, theta, stats)
     if separable:

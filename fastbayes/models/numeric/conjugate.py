@@ -70,24 +70,24 @@ def prior_of(given: Any, sums: MomentSums, rule: CovarianceRule) -> NormalInvers
 
     Raises ValueError when a part does not fit the features, or no distribution has it.
     """
-    told: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
+    found: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
     size, centre = len(rule.names), centre_of(sums)
     within, _ = spreads(sums, centre, rule.names)
     mean, rest = centre.mean, centre.rest
-    if told.get("mean") is not None:
-        mean, rest = _array("mean", told["mean"], (size,)), np.zeros(size)
-    if told.get("scale") is None:
+    if found.get("mean") is not None:
+        mean, rest = _array("mean", found["mean"], (size,)), np.zeros(size)
+    if found.get("scale") is None:
         scale = np.diag(diagonal(within) / sums.n.sum())
     else:
-        wide = np.ndim(told["scale"]) == 2
-        scale = _array("scale", told["scale"], (size, size) if wide else (size,))
+        wide = np.ndim(found["scale"]) == 2
+        scale = _array("scale", found["scale"], (size, size) if wide else (size,))
         scale = scale if wide else np.diag(scale)
         _check_scale(scale)
     p = int((diagonal(scale) > 0).sum())
-    nu = p + 2 if told.get("nu") is None else told["nu"]
+    nu = p + 2 if found.get("nu") is None else found["nu"]
     if not (_is_number(nu) and p - 1 < nu < math.inf):
         raise ValueError(f"prior: nu={nu!r}; use a finite number > {p - 1}, the features less 1")
-    return NormalInverseWishart(mean, rest, float(told.get("kappa", KAPPA)), float(nu), scale)
+    return NormalInverseWishart(mean, rest, float(found.get("kappa", KAPPA)), float(nu), scale)
 
 
 def _array(name: str, value: Any, shape: tuple[int, ...]) -> Floats:

@@ -476,11 +476,11 @@ class GaussianBayes(Discriminant, Classifier):
         n = moments.count
         if self.missing == "impute_mean":
             n = np.where(n > 0, stats.values.class_counts, 0.0)
-        told: dict[str, Any] = {"names": names, "ddof": self.ddof, "var_floor": self.var_floor}
+        options: dict[str, Any] = {"names": names, "ddof": self.ddof, "var_floor": self.var_floor}
         if self.covariance == "diagonal":
-            told["variance"] = "per_class"
+            options["variance"] = "per_class"
         estimate = spread_of if self.covariance == "diagonal" else spherical
-        spread = estimate(n, moments.mean, moments.rest, moments.scatter, **told)
+        spread = estimate(n, moments.mean, moments.rest, moments.scatter, **options)
         variance = np.where(spread.constant[:, None], 0.0, spread.variance).T
         if self.covariance == "spherical":
             variance = variance.max(axis=1)

@@ -558,8 +558,8 @@ def densities(
             if kind == "auto":
                 if not values.silent and (bins := BinnedDensity.cut(values, alpha)) is not None:
                     made["mdl"] = bins
-                told = {"ddof": ddof, "variance": variance, "var_floor": var_floor}
-                kind = best_kind(stats, place, values, made, told)
+                options = {"ddof": ddof, "variance": variance, "var_floor": var_floor}
+                kind = best_kind(stats, place, values, made, options)
             if kind != "gaussian":
                 found[place] = made[kind]
         chosen.append(kind)
@@ -571,14 +571,14 @@ def best_kind(
     place: int,
     values: ColumnValues,
     made: Mapping[str, Any],
-    told: Mapping[str, Any],
+    options: Mapping[str, Any],
 ) -> str:
     """Return the density of a column of largest leave-one-out log likelihood.
 
-    place   Of the column among the numeric ones.
-    values  What the statistics say of it.
-    made    The densities besides the Gaussian one, by kind.
-    told    ddof, variance and var_floor of the Gaussian one.
+    place    Of the column among the numeric ones.
+    values   What the statistics say of it.
+    made     The densities besides the Gaussian one, by kind.
+    options  ddof, variance and var_floor of the Gaussian one.
 
     The sum over rows of ln f(x | c), the row taken out of the moments, the kernels or the counts of
     its class; bandwidths and bins stay. Of equal ones the first of Gaussian, kernels, histogram,
@@ -589,7 +589,7 @@ def best_kind(
     if values.silent:
         return "gaussian"
     moments = some_columns(stats.moments, [place])
-    gaussian = LooGaussians(moments, weighted=stats.weighted, names=[values.name], **told)
+    gaussian = LooGaussians(moments, weighted=stats.weighted, names=[values.name], **options)
     scores = dict.fromkeys(("gaussian", *made), 0.0)
     for c, (points, weight) in enumerate(zip(values.points, values.weight, strict=True)):
         if not len(points):

@@ -112,8 +112,8 @@ class DiscreteDropIn(DropIn):
     @property
     def _facts(self) -> ClassFacts:
         """What a linear model is given of classes."""
-        told = self._feature_names(), self.classes_, self.class_count_, self._explained_prior()
-        return ClassFacts(*told, smoothed=not self.force_alpha or bool(np.min(self.alpha) > 0))
+        given = self._feature_names(), self.classes_, self.class_count_, self._explained_prior()
+        return ClassFacts(*given, smoothed=not self.force_alpha or bool(np.min(self.alpha) > 0))
 
     def _read_prior(self, stats: ArrayStatistics) -> dict[str, Any]:
         counts = stats.class_counts
