@@ -1,8 +1,12 @@
-"""What can go wrong, said so that it can be mended: column, value, row, remedy."""
+"""What can go wrong, said so that it can be mended: column, value, row, remedy.
+
+Warnings point at the line of the caller, however deep the place that warns.
+"""
 
 from __future__ import annotations
 
 import sys
+import warnings
 
 
 class FastBayesError(Exception):
@@ -37,6 +41,22 @@ def refuse(wrong: object, message: str, error: type[Exception] = DataError) -> N
     """Raise an error with this message if something is wrong."""
     if wrong:
         raise error(message)
+
+
+def warn(message: str, category: type[Warning] = FastBayesWarning) -> None:
+    """Warn, as from the first frame outside fastbayes.
+
+    Parameters
+    ----------
+    message
+        What was done that the caller may not expect.
+    category
+        Class of the warning.
+    """
+    frame, level = sys._getframe().f_back, 2
+    while frame is not None and str(frame.f_globals.get("__name__")).startswith("fastbayes."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
 
 
 def not_fitted(name: str, *, statistics: bool = True) -> Exception:

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from fastbayes.core.errors import warn
 from fastbayes.core.schema import Feature
-from fastbayes.core.warn import warn
 from fastbayes.statistics.bundle import Statistics
 
 logger = logging.getLogger("fastbayes")

@@ -11,3 +11,8 @@ def exercise(subsets):
         codes = np.array([[0, 1, 1], [2, 1, 0], [1, 1, 0]], dtype)
         offsets, out = np.array([-1.0, 0.0]), np.zeros((2, 8))
         subsets.write_subset_sums(codes, sizes, np.ones(3), 1, 1, 3, 9.0, offsets, 1.0, out)
+    for dtype in (np.int64, np.float64):
+        out = np.zeros((2, 2))
+        subsets.add_set_sums(
+            np.arange(5, dtype=dtype), np.array([0, 2, 5]), np.array([[-1.0, 0.5]] * 2), out
+        )

@@ -1,4 +1,4 @@
-"""Numpy twin of `fastbayes.kernels.compiled.families`."""
+"""Numpy twins of `fastbayes.kernels.compiled.families`."""
 
 from __future__ import annotations
 
@@ -30,3 +30,27 @@ def add_family_counts(
         index = index * n_classes + y
         mine = out[start : start + cells]
         add_rows(index, weight, mine)
+
+
+def add_triple_counts(
+    columns: Sequence[NDArray[np.unsignedinteger]],
+    sizes: NDArray[np.int64],
+    y: NDArray[np.unsignedinteger],
+    weight: NDArray[np.float64] | None,
+    n_classes: int,
+    starts: NDArray[np.int64],
+    out: NDArray[Any],
+) -> None:
+    """Add one block of rows to class-conditional counts of triples; see the compiled twin."""
+    m, q = len(columns), 0
+    outer = [column.astype(np.intp) for column in columns]
+    inner = [column * n_classes + y for column in outer]
+    for i in range(m - 2):
+        for j in range(i + 1, m - 1):
+            both = outer[i] * int(sizes[j]) + outer[j]
+            for k in range(j + 1, m):
+                step, start = int(sizes[k]) * n_classes, int(starts[q])
+                cells = out[start : start + int(sizes[i] * sizes[j]) * step]
+                index = both * step + inner[k]
+                q += 1
+                add_rows(index, weight, cells)

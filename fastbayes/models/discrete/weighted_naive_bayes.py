@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastbayes.core.batch import Batch
+from fastbayes.core.errors import warn
 from fastbayes.core.layout import Layout
-from fastbayes.core.warn import warn
 from fastbayes.kernels import dispatch
 from fastbayes.models.discrete.naive_bayes import alpha_and_prior
 from fastbayes.models.estimator.base import Classifier, Scans, check_learnable

@@ -12,8 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import GREATEST
-from fastbayes.core.errors import DataError, FastBayesWarning, SchemaError
-from fastbayes.core.warn import warn
+from fastbayes.core.errors import DataError, FastBayesWarning, SchemaError, warn
 from fastbayes.data.memory import (
     Joined,
     Renamed,

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastbayes.core.batch import Batch
-from fastbayes.core.errors import DataError
+from fastbayes.core.errors import DataError, warn
 from fastbayes.core.schema import labels
-from fastbayes.core.warn import warn
 from fastbayes.models.discrete.one_dependence import by_chain_rule, code_rows
 from fastbayes.models.estimator.base import Classifier
 from fastbayes.models.estimator.log_space import Floats

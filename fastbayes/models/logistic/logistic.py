@@ -12,10 +12,9 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from fastbayes.core.batch import Batch
-from fastbayes.core.errors import DataError, MemoryLimitError, SchemaError
+from fastbayes.core.errors import DataError, MemoryLimitError, SchemaError, warn
 from fastbayes.core.layout import Layout
 from fastbayes.core.schema import Schema, labels
-from fastbayes.core.warn import warn
 from fastbayes.models.estimator.base import Classifier, Scans, check_learnable
 from fastbayes.models.estimator.inputs import open_training
 from fastbayes.models.estimator.log_space import Floats, log_sum_exp

@@ -14,10 +14,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS, Batch
-from fastbayes.core.errors import DataError
+from fastbayes.core.errors import DataError, warn
 from fastbayes.core.layout import Layout
 from fastbayes.core.schema import Feature, Schema
-from fastbayes.core.warn import warn
 from fastbayes.data.segments import Segment
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.scoring import with_pairs

@@ -11,9 +11,8 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from fastbayes.core.batch import Batch
-from fastbayes.core.errors import DataError, SchemaError
+from fastbayes.core.errors import DataError, SchemaError, warn
 from fastbayes.core.schema import Feature, labels
-from fastbayes.core.warn import warn
 from fastbayes.data.encode import Encoder
 from fastbayes.kernels import dispatch
 from fastbayes.models.estimator.base import Classifier, Scans, TableRows

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS
-from fastbayes.core.errors import DataError, MemoryLimitError
+from fastbayes.core.errors import DataError, MemoryLimitError, warn
 from fastbayes.core.schema import Shape
-from fastbayes.core.warn import warn
 from fastbayes.kernels import dispatch
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.parameters import fitted, parameter

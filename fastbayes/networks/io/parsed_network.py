@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastbayes.core.errors import DataError, FileFormatError
+from fastbayes.core.errors import DataError, FileFormatError, warn
 from fastbayes.core.files import atomic
-from fastbayes.core.warn import warn
 from fastbayes.networks.graph.coded import Floats, SparseTable, Table, fits
 
 # What rows of a table in BIF may miss 1 by.

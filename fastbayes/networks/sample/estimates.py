@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastbayes.core.errors import DataError, MemoryLimitError
-from fastbayes.core.warn import warn
+from fastbayes.core.errors import DataError, MemoryLimitError, warn
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.gibbs import LANES, CountedGroups
 from fastbayes.networks.graph.coded import Coded, Floats, Ints

@@ -13,9 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from fastbayes.core.batch import BLOCK_ROWS
-from fastbayes.core.errors import DataError, MemoryLimitError, SchemaError
+from fastbayes.core.errors import DataError, MemoryLimitError, SchemaError, warn
 from fastbayes.core.schema import Feature, Schema
-from fastbayes.core.warn import warn
 from fastbayes.data.encode import Encoder
 from fastbayes.data.segments import Segment
 from fastbayes.data.source import open_source

@@ -139,7 +139,7 @@ def _sums(table: NDArray[Any], rule: ScoreRule, cells: int, r: int) -> Floats:
     offsets = rule.offsets(np.array([float(cells)]), [r])
     out = np.zeros_like(offsets)
     flat = np.ascontiguousarray(table).reshape(-1)
-    dispatch.numpy_twin("set_sums").add_set_sums(flat, np.array([0, flat.size]), offsets, out)
+    dispatch.numpy_twin("subsets").add_set_sums(flat, np.array([0, flat.size]), offsets, out)
     return out[0]
 
 
@@ -494,7 +494,7 @@ class FamilyScores:
     def _sum(self, counts: NDArray[Any], bounds: Ints, cells: Floats, out: Floats) -> None:
         offsets = self.rule.offsets(cells, self.kinds)
         cost = float("inf") if len(counts) > DENSE else getattr(self, "cells", 0.0)
-        dispatch.load("set_sums", cost).add_set_sums(counts, bounds, offsets, out)
+        dispatch.load("subsets", cost).add_set_sums(counts, bounds, offsets, out)
 
     def _parts(self, cells: int) -> Iterable[tuple[int, Read]]:
         """Yield the rows in parts, none so few that adding up their tables takes longest."""
