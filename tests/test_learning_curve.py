@@ -26,7 +26,7 @@ from fastbayes.evaluation.curves.learning_curves import (
     census_of,
     learning_curve,
 )
-from fastbayes.evaluation.validate.scoring import declared
+from fastbayes.evaluation.validate.scoring import encoders_by
 from fastbayes.models.registry import candidates
 from fastbayes.scan import engine
 from fastbayes.scan.counting import opened_to_learn
@@ -96,7 +96,7 @@ def opened_sample(source: Any, sizes: list[int], n_test: int, weight: str | None
     whole = engine.scan(opened.source, opened.learning(), ("values",))
     census = census_of(opened, None)
     draw = Draw(census.n_rows, 3, 1)
-    rows = SampledRows(opened, whole.schema, declared(opened, whole.schema))
+    rows = SampledRows(opened, whole.schema, encoders_by(opened, whole.schema))
     return Sample(rows, census, draw, np.array(sizes), n_test)
 
 

@@ -509,12 +509,24 @@ def test_parameters__that_cannot_be(options: dict[str, Any], message: str) -> No
 
 
 def test_wide_sum__is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = draw(15, holes=0.2)
-    model = fitted({"y": (), "e": ("a", "b", "c", "y")}, table)
-    row = {n: pa.array([None], pa.string()) for n in NAMES} | {"e": [table["e"][0].as_py()]}
-    monkeypatch.setattr(scorer, "LARGEST", 2)
-    with pytest.raises(MemoryLimitError, match="summing out columns"):
+    # Each two of four parents have a child: all four are summed out together, a larger table than
+    # that of any child.
+    rng, parents = np.random.default_rng(0), "abcd"
+    columns = {name: pa.array([f"v{v}" for v in rng.integers(0, 6, 200)]) for name in parents}
+    graph = dict.fromkeys((*parents, "y"), ())
+    for pair in itertools.combinations(parents, 2):
+        columns["".join(pair)] = pa.array([f"v{v}" for v in rng.integers(0, 2, 200)])
+        graph["".join(pair)] = (*pair, "y")
+    table = pa.table({**columns, "y": [f"c{v}" for v in rng.integers(0, 2, 200)]})
+    model = fb.NetworkClassifier(graph).fit(table, "y")
+    row = table.slice(0, 1).to_pydict() | {name: pa.array([None], pa.string()) for name in parents}
+    monkeypatch.setattr(scorer, "LARGEST", 2 * 6**4)
+    model.predict_proba(row)
+    monkeypatch.setattr(scorer, "LARGEST", 2 * 6**4 - 1)
+    with pytest.raises(MemoryLimitError, match=r"summing out columns 'a', .* takes a table of \d+"):
         model.predict_proba(row)
+    # The rest is scored all the same.
+    model.predict_proba(table)
 
 
 def test_network_of_a_class_with_parents_and_a_prior__is_refused() -> None:
