@@ -141,41 +141,97 @@ def test_every_offset_with_every_length(module, name):
     for offset in range(1, 40):
         head = rng.bytes(offset)
         for length in [*range(4, 70), 250, 255, 256, 257, 300, 1000]:
-            for tail in (5, 8, 12, 64):
-                data = (head * (length // offset + 2))[: offset + length] + rng.bytes(tail)
-                if name == "lz4":
-                    block = lz4_block(head, offset, length, data[-tail:])
-                else:
-                    block = snappy_block(head, offset, length, data[-tail:])
-                expected = None if name == "lz4" and length + tail < 12 else data
-                assert unpacked(module, name, block, len(data)) == expected
+            for tail in map(rng.bytes, (4, 5, 8, 12, 64)):
+                sequences = [(head, offset, length)]
+                data = written_out(sequences, tail)
+                ends = name == "lz4" and (len(tail) < 5 or len(tail) + length < 12)
+                block = BLOCKS[name](sequences, tail)
+                assert unpacked(module, name, block, len(data)) == (None if ends else data)
 
 
-def lz4_block(head, offset, length, tail):
+def lz4_block(sequences, tail):
+    """Return a block of (literals, offset, length), then literals."""
+
+    def more(n):
+        return b"\xff" * ((n - 15) // 255) + bytes([(n - 15) % 255]) if n >= 15 else b""
+
     def sequence(literals, match):
-        parts = len(literals), match
-        more = [
-            b"" if n < 15 else b"\xff" * ((n - 15) // 255) + bytes([(n - 15) % 255]) for n in parts
-        ]
-        token = bytes([min(parts[0], 15) << 4 | min(parts[1], 15)])
-        return token + more[0] + literals, more[1]
+        token = bytes([min(len(literals), 15) << 4 | min(match, 15)])
+        return token + more(len(literals)) + literals, more(match)
 
-    first, second = sequence(head, length - 4), sequence(tail, 0)
-    return first[0] + offset.to_bytes(2, "little") + first[1] + second[0]
+    block = b""
+    for literals, offset, length in sequences:
+        before, behind = sequence(literals, length - 4)
+        block += before + offset.to_bytes(2, "little") + behind
+    return block + sequence(tail, 0)[0]
 
 
-def snappy_block(head, offset, length, tail):
-    size, total = b"", len(head) + length + len(tail)
+def snappy_block(sequences, tail):
+    """Return a block of (literals, offset, length), then literals, with each kind of copy."""
+
+    def of_literals(literals):
+        n = len(literals) - 1
+        if n < 60:
+            return bytes([n << 2]) + literals if literals else b""
+        return (
+            bytes([60 + len(literals) % 2 << 2])
+            + n.to_bytes(1 + len(literals) % 2, "little")
+            + literals
+        )
+
+    total = len(tail) + sum(len(literals) + length for literals, _, length in sequences)
+    block = b""
     while total > 127:
-        size, total = size + bytes([total & 127 | 128]), total >> 7
-    block = size + bytes([total, len(head) - 1 << 2]) + head
-    while length:
-        n = min(length, 64)
-        block += bytes([n - 1 << 2 | 2]) + offset.to_bytes(2, "little")
-        length -= n
-    if len(tail) <= 60:
-        return block + bytes([len(tail) - 1 << 2]) + tail
-    return block + bytes([60 << 2, len(tail) - 1]) + tail
+        block, total = block + bytes([total & 127 | 128]), total >> 7
+    block += bytes([total])
+    for literals, offset, length in sequences:
+        block += of_literals(literals)
+        while length:
+            if 4 <= length < 12 and offset < 2048 and length % 2:
+                block += bytes([offset >> 8 << 5 | length - 4 << 2 | 1, offset & 255])
+                break
+            n = min(length, 64)
+            width = 2 if length % 3 else 4
+            block += bytes([n - 1 << 2 | (2 if width == 2 else 3)]) + offset.to_bytes(
+                width, "little"
+            )
+            length -= n
+    return block + of_literals(tail)
+
+
+BLOCKS = {"snappy": snappy_block, "lz4": lz4_block}
+
+
+def written_out(sequences, tail):
+    data = bytearray()
+    for literals, offset, length in sequences:
+        data += literals
+        for _ in range(length):
+            data.append(data[-offset])
+    return bytes(data) + tail
+
+
+@NAMES
+@pytest.mark.parametrize("module", MODULES)
+def test_any_sequences(module, name):
+    """What no compressor writes is read as well: literals and matches of all lengths in a row."""
+    rng = np.random.default_rng(9)
+    for _ in range(400):
+        sequences, size = [], 0
+        for _ in range(rng.integers(1, 12)):
+            literals = rng.bytes(
+                rng.choice([0, 1, rng.integers(20), rng.integers(200)]) or not size
+            )
+            size += len(literals)
+            offset = int(rng.integers(1, min(size, rng.choice([9, 40, 5000])) + 1))
+            length = int(rng.choice([4, rng.integers(4, 30), rng.integers(4, 400)]))
+            sequences.append((literals, offset, length))
+            size += length
+        tail = rng.bytes(rng.integers(12, 80))
+        block, data = BLOCKS[name](sequences, tail), written_out(sequences, tail)
+        assert by_pyarrow(name, block, len(data)) == data
+        assert unpacked(module, name, block, len(data)) == data
+        assert unpacked(module, name, block, len(data), 0, 0) == data
 
 
 STARTS = [
@@ -239,17 +295,29 @@ def test_size_of_a_snappy_block(module, size, room):
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_length_of_literals_in_four_bytes(module):
+def test_lengths_and_offsets_in_four_bytes(module):
     for length in (b"\xff\xff\xff\xff", b"\x00\x00\x00\x80"):
         assert unpacked(module, "snappy", b"\x03\xfc" + length + b"abc", 3) is None
     assert unpacked(module, "snappy", b"\x03\xfc\x02\0\0\0abc", 3) == b"abc"
+    for offset in (b"\1\0\0\0", b"\1\0\0\1", b"\1\0\0\x80", b"\xff\xff\xff\xff"):
+        expected = b"abcccc" if offset == b"\1\0\0\0" else None
+        assert unpacked(module, "snappy", b"\x06\x08abc\x0b" + offset, 6) == expected
 
 
 @pytest.mark.parametrize("module", MODULES)
-@given(data=st.binary(max_size=300) | contents(), begin=st.integers(0, 80), end=st.integers(0, 80))
-@settings(deadline=None)
-def test_crc32(module, data, begin, end):
-    source = readonly(np.frombuffer(data, np.uint8))
-    end = max(len(data) - end, 0)
-    begin = min(begin, end)
-    assert module.crc32(source, begin, end) == zlib.crc32(data[begin:end])
+def test_literals_near_the_end_of_the_room(module):
+    """The source goes on for longer than the room: bytes behind are read, but not written."""
+    for n in range(1, 61):
+        for single in range(66):  # literals of one byte, two bytes of source each
+            data = bytes(range(n)) + b"x" * single
+            block = bytes([len(data), n - 1 << 2]) + data[:n] + b"\0x" * single
+            assert unpacked(module, "snappy", block, len(data)) == data
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_crc32(module):
+    data = np.random.default_rng(6).integers(0, 256, 100_000, np.uint8)
+    for n in [*range(300), 4095, 4096, 99_995]:
+        for begin in range(4):
+            source = readonly(data[: begin + n])
+            assert module.crc32(source, begin, begin + n) == zlib.crc32(source[begin:]), n
