@@ -14,8 +14,10 @@ import os
 import pickle
 import pkgutil
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -87,6 +89,31 @@ def _numba() -> Any:
 def interpreted() -> bool:
     """Return whether kernels run as Python (NUMBA_DISABLE_JIT=1), where intrinsics cannot."""
     return bool(_numba().config.DISABLE_JIT)
+
+
+@contextmanager
+def recording(calls: list[tuple[Any, tuple[Any, ...]]]) -> Iterator[None]:
+    """Take note of the kernels that this thread calls through `call`, with their arguments."""
+    _local.calls = calls
+    try:
+        yield
+    finally:
+        _local.calls = None
+
+
+def call(kernel: Any, *arguments: Any) -> Any:
+    """Call a kernel in a way that can be repeated for other rows.
+
+    Whoever calls so does nothing with the rows in between but call kernels, and makes what scratch
+    the kernels need anew, or leaves it as they do.
+    """
+    calls = getattr(_local, "calls", None)
+    if calls is not None:
+        calls.append((kernel, arguments))
+    return kernel(*arguments)
+
+
+_local = threading.local()
 
 
 def kernel(function: Callable[..., Any]) -> Any:
@@ -189,15 +216,15 @@ def compile_declared() -> Iterator[tuple[str, float]]:
     if numba.config.DISABLE_JIT:
         raise FastBayesError("NUMBA_DISABLE_JIT is set: unset it to compile")
     kernels = importlib.import_module("fastbayes.kernels.compiled")
-    for found in pkgutil.iter_modules(kernels.__path__):
+    for found in pkgutil.walk_packages(kernels.__path__, f"{kernels.__name__}."):
         start = time.perf_counter()
-        module = importlib.import_module(f"{kernels.__name__}.{found.name}")
+        module = importlib.import_module(found.name)
         declared = getattr(module, "SIGNATURES", {})
         for name, signatures in declared.items():
             for signature in signatures:
                 getattr(module, name).compile(tuple(map(numba.typeof, map(_example, signature))))
         if declared:
-            yield found.name, time.perf_counter() - start
+            yield found.name.rpartition(".")[2], time.perf_counter() - start
 
 
 def _example(declared: str) -> Any:
