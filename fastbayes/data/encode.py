@@ -478,15 +478,23 @@ class LookedUp:
         writer = dispatch.load("encode", self.cells).CodeWriter(integers, rows)
         return _Room(n, tuple(groups), bins, names, writer)
 
-    def unseen(self) -> NDArray[np.int64]:
-        """Return how many values of each column were unseen in the blocks written.
+    def moving(self) -> list[tuple[NDArray[Any], int]]:
+        """Return the arrays of all rows that batches are views of, with the bytes of a row."""
+        numbers = [p.numbers[0] for p in self._columns if p.numbers is not None]
+        arrays = [self.classes, self.weight, *self.numeric, *numbers]
+        return [(array, array.itemsize) for array in arrays if array is not None]
 
-        Raises DataError when an index lay outside its dictionary.
-        """
-        unseen = np.zeros(len(self._columns), np.int64)
+    def check(self) -> None:
+        """Raise DataError if an index lay outside its dictionary in the blocks written."""
         for room in self._writers:
             if room.writer.outside.any():
                 raise corrupt(self._names[room.columns[int(room.writer.outside.argmax())]])
+
+    def unseen(self) -> NDArray[np.int64]:
+        """Return how many values of each column were unseen in the blocks written, once checked."""
+        self.check()
+        unseen = np.zeros(len(self._columns), np.int64)
+        for room in self._writers:
             unseen[room.columns] += room.writer.watched
         return unseen
 

@@ -93,7 +93,7 @@ def interpreted() -> bool:
 
 @contextmanager
 def recording(calls: list[tuple[Any, tuple[Any, ...]]]) -> Iterator[None]:
-    """Take note of the kernels that this thread calls through `call`, with their arguments."""
+    """Take note of what this thread calls through `call` instead of calling it."""
     _local.calls = calls
     try:
         yield
@@ -101,16 +101,16 @@ def recording(calls: list[tuple[Any, tuple[Any, ...]]]) -> Iterator[None]:
         _local.calls = None
 
 
-def call(kernel: Any, *arguments: Any) -> Any:
-    """Call a kernel in a way that can be repeated for other rows.
+def call(kernel: Any, *arguments: Any) -> None:
+    """Call a kernel, now or when the program is run that takes note of it.
 
-    Whoever calls so does nothing with the rows in between but call kernels, and makes what scratch
-    the kernels need anew, or leaves it as they do.
+    Whoever calls so does nothing else with rows, nor with what the kernel writes.
     """
     calls = getattr(_local, "calls", None)
-    if calls is not None:
+    if calls is None:
+        kernel(*arguments)
+    else:
         calls.append((kernel, arguments))
-    return kernel(*arguments)
 
 
 _local = threading.local()
@@ -216,15 +216,15 @@ def compile_declared() -> Iterator[tuple[str, float]]:
     if numba.config.DISABLE_JIT:
         raise FastBayesError("NUMBA_DISABLE_JIT is set: unset it to compile")
     kernels = importlib.import_module("fastbayes.kernels.compiled")
-    for found in pkgutil.walk_packages(kernels.__path__, f"{kernels.__name__}."):
+    for found in pkgutil.iter_modules(kernels.__path__):
         start = time.perf_counter()
-        module = importlib.import_module(found.name)
+        module = importlib.import_module(f"{kernels.__name__}.{found.name}")
         declared = getattr(module, "SIGNATURES", {})
         for name, signatures in declared.items():
             for signature in signatures:
                 getattr(module, name).compile(tuple(map(numba.typeof, map(_example, signature))))
         if declared:
-            yield found.name.rpartition(".")[2], time.perf_counter() - start
+            yield found.name, time.perf_counter() - start
 
 
 def _example(declared: str) -> Any:

@@ -17,6 +17,7 @@ from numba.extending import register_jitable
 from numba.np.numpy_support import carray
 from numpy.typing import NDArray
 
+from fastbayes.kernels.compiled.simd import bits
 from fastbayes.kernels.compiled.simd.instructions import pointer_to
 from fastbayes.kernels.dispatch import call, kernel, readonly, reads, writes
 from fastbayes.kernels.shared.codes import FEW_ENTRIES
@@ -24,6 +25,8 @@ from fastbayes.kernels.shared.columns import IntegerColumn, Translation
 
 # Rows at a time: 16 KiB of places.
 ROWS = 4096
+# Entries whose places, the two behind them included, are bytes.
+MOST_BYTES = 254
 
 _KINDS = ("u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8")
 _TRUTH = len(_KINDS)
@@ -36,12 +39,12 @@ _COLUMNS = reads("int64", 2)
 SIGNATURES = {
     "write_codes": [
         (
-            *(_COLUMNS, writes("int64"), writes("uint32", 2), writes("uint8")),
+            *(_COLUMNS, writes("int64"), writes("uint32"), writes("uint8")),
             *(writes("int64"), writes("int64")),
         )
     ],
-    "mark": [(_COLUMNS, "int64", "int64", writes("uint32", 2), writes("bool"))],
-    "extremes": [(_COLUMNS, "int64", "int64", writes("uint32"), writes("int64"))],
+    "mark": [(_COLUMNS, "int64", "int64", writes("uint32"), writes("bool"))],
+    "extremes": [(_COLUMNS, "int64", "int64", writes("uint8"), writes("int64"))],
 }
 
 
@@ -75,8 +78,8 @@ class CodeWriter:
             np.int64,
         ).reshape(-1, _FIELDS)
         self._cursor = np.zeros(2, np.int64)
-        self._places = np.empty((2, ROWS + 8), np.uint32)
-        self._bytes = np.empty(ROWS, np.uint8)
+        self._places = np.empty(ROWS + 64, np.uint32)
+        self._bytes = np.empty(ROWS + 64, np.uint8)
         self.outside = np.zeros(len(columns), np.int64)
         self.watched = np.zeros(len(columns), np.int64)
 
@@ -98,7 +101,7 @@ def occurring(column: IntegerColumn, minimum: int, n_entries: int, n: int) -> ND
     table = np.empty(n_entries + 2, np.uint32)
     described = (*_described(column, Translation(minimum, table, -1)), 0, 0)
     marks = np.zeros(n_entries + 2, np.bool_)
-    mark(readonly(np.array([described])), 0, n, np.empty((2, ROWS + 8), np.uint32), marks)
+    mark(readonly(np.array([described])), 0, n, np.empty(ROWS + 64, np.uint32), marks)
     return marks[:-1]
 
 
@@ -107,7 +110,7 @@ def min_max(column: IntegerColumn, n: int) -> tuple[int, int]:
     described = (*_described(column, Translation(0, np.empty(2, np.uint32), -1)), 0, 0)
     limits = np.iinfo(np.int64)
     found = np.array([limits.max, limits.min])
-    extremes(readonly(np.array([described])), 0, n, np.empty(ROWS + 8, np.uint32), found)
+    extremes(readonly(np.array([described])), 0, n, np.empty(ROWS + 64, np.uint8), found)
     return (int(found[0]), int(found[1])) if found[0] <= found[1] else (1, 0)
 
 
@@ -121,7 +124,7 @@ def _described(column: IntegerColumn, translation: Translation) -> tuple[int, ..
     values, validity, table = column.values, column.validity, translation.table
     n = len(table) - 2
     truth = column.bit >= 0
-    same = validity is None and np.array_equal(table[:n], np.arange(n))
+    same = not truth and validity is None and np.array_equal(table[:n], np.arange(n))
     return (
         *(_address(values), _TRUTH if truth else _KINDS.index(values.dtype.str[1:])),
         *(column.bit, 0 if validity is None else _address(validity), column.valid_bit),
@@ -139,16 +142,9 @@ _u8, _u16, _u32, _u64, _i8, _i16, _i32, _i64 = (
 
 
 @register_jitable
-def put_bits(address, bit, n, out):
-    """Write bits as numbers 0 and 1: out[r] = bit r, rounded up to eight rows."""
-    last = (bit + n - 1) >> 3
-    bitmap = carray(_u8(np.uint64(address)), last + 1)
-    first, by = bit >> 3, np.uint32(bit & 7)
-    for b in range((n + 7) >> 3):
-        low, high = np.uint32(bitmap[first + b]), np.uint32(bitmap[min(first + b + 1, last)])
-        eight = (low | high << np.uint32(8)) >> by
-        for k in range(8):
-            out[8 * b + k] = (eight >> np.uint32(k)) & np.uint32(1)
+def bitmap_of(address, bit, n):
+    """Return the bitmap at an address that has n bits from one on."""
+    return carray(_u8(np.uint64(address)), (bit + n + 7) >> 3)
 
 
 @register_jitable
@@ -164,69 +160,65 @@ def places_of_long(values, minimum, n_entries, out):
     """Write the places of numbers of 64 bits."""
     least, n = np.uint64(minimum), np.uint64(n_entries)
     for r in range(values.size):
-        out[r] = np.uint32(min(np.uint64(values[r]) - least, n))
+        out[r] = min(np.uint64(values[r]) - least, n)
 
 
 @register_jitable
-def put_places(column, first, n, out, known):
+def put_places(column, first, n, out):
     """Write where rows of a column stand in its table: n_entries if outside, one more if null.
 
-    known  OUT  scratch, as long as out: rows rounded up to eight
+    out  OUT  uint8 | uint32 that hold such places, (>= n,); (>= n rounded up to 64) with nulls and
+              of truth values
     """
-    kind, minimum, entries = column[_KIND], column[_MINIMUM], column[_ENTRIES]
+    kind, at = column[_KIND], column[_VALUES]
+    minimum, entries = column[_MINIMUM], column[_ENTRIES]
     if kind == _TRUTH:
-        put_bits(column[_VALUES], column[_BIT] + first, n, out)
+        bit = column[_BIT] + first
+        bitmap = bitmap_of(at, bit, n)
+        for r in range(0, n, 64):
+            bits.put_bits(bits.word_at(bitmap, bit + r), out, np.uint64(r))
     elif kind == 0:
-        at = carray(_u8(np.uint64(column[_VALUES] + first)), n)
-        places_of(at, minimum, entries, out)
+        places_of(carray(_u8(np.uint64(at + first)), n), minimum, entries, out)
     elif kind == 1:
-        places_of(carray(_u16(np.uint64(column[_VALUES] + 2 * first)), n), minimum, entries, out)
+        places_of(carray(_u16(np.uint64(at + 2 * first)), n), minimum, entries, out)
     elif kind == 2:
-        places_of(carray(_u32(np.uint64(column[_VALUES] + 4 * first)), n), minimum, entries, out)
+        places_of(carray(_u32(np.uint64(at + 4 * first)), n), minimum, entries, out)
     elif kind == 3:
-        at = carray(_u64(np.uint64(column[_VALUES] + 8 * first)), n)
-        places_of_long(at, minimum, entries, out)
+        places_of_long(carray(_u64(np.uint64(at + 8 * first)), n), minimum, entries, out)
     elif kind == 4:
-        places_of(carray(_i8(np.uint64(column[_VALUES] + first)), n), minimum, entries, out)
+        places_of(carray(_i8(np.uint64(at + first)), n), minimum, entries, out)
     elif kind == 5:
-        places_of(carray(_i16(np.uint64(column[_VALUES] + 2 * first)), n), minimum, entries, out)
+        places_of(carray(_i16(np.uint64(at + 2 * first)), n), minimum, entries, out)
     elif kind == 6:
-        places_of(carray(_i32(np.uint64(column[_VALUES] + 4 * first)), n), minimum, entries, out)
+        places_of(carray(_i32(np.uint64(at + 4 * first)), n), minimum, entries, out)
     else:
-        at = carray(_i64(np.uint64(column[_VALUES] + 8 * first)), n)
-        places_of_long(at, minimum, entries, out)
+        places_of_long(carray(_i64(np.uint64(at + 8 * first)), n), minimum, entries, out)
     if column[_VALIDITY] != 0:
-        null = np.uint32(entries + 1)
-        put_bits(column[_VALIDITY], column[_VALID_BIT] + first, n, known)
-        for r in range(n):
-            out[r] = out[r] if known[r] else null
+        bit = column[_VALID_BIT] + first
+        bitmap = bitmap_of(column[_VALIDITY], bit, n)
+        null = out.dtype.type(entries + 1)
+        for r in range(0, n, 64):
+            bits.keep_where(bits.word_at(bitmap, bit + r), out, np.uint64(r), null)
 
 
 @register_jitable
-def compare(places, n_entries, table, nulls, bytes_, out):
+def compare(places, n_entries, table, nulls, out):
     """Write byte codes from a table of few entries: compare every place with each."""
     n = places.size
-    small = bytes_[:n]
-    for r in range(n):
-        small[r] = np.uint8(places[r])
     code = np.uint8(table[0])
     for r in range(n):
         out[r] = code
     for k in range(1, n_entries + 2 if nulls else n_entries):
         entry, code = np.uint8(k), np.uint8(table[k])
         for r in range(n):
-            out[r] = code if small[r] == entry else out[r]
+            out[r] = code if places[r] == entry else out[r]
 
 
 @register_jitable
-def look_up(places, table, same, out):
-    """Write the codes at places of a table, or the places where they are the codes."""
-    if same:
-        for r in range(places.size):
-            out[r] = places[r]
-    else:
-        for r in range(places.size):
-            out[r] = table[np.uint64(places[r])]
+def look_up(places, table, out):
+    """Write the codes at places of a table."""
+    for r in range(places.size):
+        out[r] = table[np.uint64(places[r])]
 
 
 @register_jitable
@@ -244,12 +236,12 @@ def write_codes(columns, cursor, places, bytes_, outside, watched):
 
     columns   IN   (n_columns, fields) int64
     cursor    OUT  (2,) int64   first row, which moves on; rows of the block
-    places    OUT  (2, rows at a time + 8) uint32   scratch
-    bytes_    OUT  (rows at a time,) uint8   scratch
+    places    OUT  (rows at a time + 64,) uint32   scratch
+    bytes_    OUT  (rows at a time + 64,) uint8   scratch
     outside   OUT  (n_columns,) int64   += known rows that no entry stands for
     watched   OUT  (n_columns,) int64   += rows of the watched code
     """
-    step = bytes_.size
+    step = bytes_.size - 64
     start, stop = cursor[0], cursor[0] + cursor[1]
     for j in range(columns.shape[0]):
         column = columns[j]
@@ -259,27 +251,33 @@ def write_codes(columns, cursor, places, bytes_, outside, watched):
         for first in range(start, stop, step):
             n = min(step, stop - first)
             at = np.uint64(column[_OUT] + width * (first - start))
-            put_places(column, first, n, places[0], places[1])
-            place = places[0, :n]
-            outside[j] += count_equal(place, np.uint32(entries))
-            if width == 1:
-                codes8 = carray(_u8(at), n)
-                if same or entries > FEW_ENTRIES or entries == 0:
-                    look_up(place, table, same, codes8)
+            if width == 1 and entries <= MOST_BYTES:
+                codes = carray(_u8(at), n)
+                if same:
+                    put_places(column, first, n, codes)
+                    outside[j] += count_equal(codes, np.uint8(entries))
                 else:
-                    compare(place, entries, table, nulls, bytes_, codes8)
-                if watch >= 0:
-                    watched[j] += count_equal(codes8, np.uint8(watch))
-            elif width == 2:
-                codes16 = carray(_u16(at), n)
-                look_up(place, table, same, codes16)
-                if watch >= 0:
-                    watched[j] += count_equal(codes16, np.uint16(watch))
+                    put_places(column, first, n, bytes_)
+                    outside[j] += count_equal(bytes_[:n], np.uint8(entries))
+                    if 0 < entries <= FEW_ENTRIES:
+                        compare(bytes_[:n], entries, table, nulls, codes)
+                    else:
+                        look_up(bytes_[:n], table, codes)
             else:
-                codes32 = carray(_u32(at), n)
-                look_up(place, table, same, codes32)
-                if watch >= 0:
-                    watched[j] += count_equal(codes32, np.uint32(watch))
+                put_places(column, first, n, places)
+                outside[j] += count_equal(places[:n], np.uint32(entries))
+                if width == 1:
+                    look_up(places[:n], table, carray(_u8(at), n))
+                elif width == 2:
+                    look_up(places[:n], table, carray(_u16(at), n))
+                else:
+                    look_up(places[:n], table, carray(_u32(at), n))
+            if watch >= 0 and width == 1:
+                watched[j] += count_equal(carray(_u8(at), n), np.uint8(watch))
+            elif watch >= 0 and width == 2:
+                watched[j] += count_equal(carray(_u16(at), n), np.uint16(watch))
+            elif watch >= 0:
+                watched[j] += count_equal(carray(_u32(at), n), np.uint32(watch))
     cursor[0] = stop
 
 
@@ -288,15 +286,15 @@ def mark(columns, first, n, places, marks):
     """Mark the places that occur: marks[place] = True.
 
     columns  IN   (1, fields) int64
-    places   OUT  (2, rows at a time + 8) uint32   scratch
+    places   OUT  (rows at a time + 64,) uint32   scratch
     marks    OUT  (n_entries + 2,) bool   the last two: another value, null
     """
-    step = places.shape[1] - 8
+    step = places.size - 64
     for start in range(first, first + n, step):
         rows = min(step, first + n - start)
-        put_places(columns[0], start, rows, places[0], places[1])
+        put_places(columns[0], start, rows, places)
         for r in range(rows):
-            marks[np.uint64(places[0, r])] = True
+            marks[np.uint64(places[r])] = True
 
 
 @register_jitable
@@ -319,16 +317,19 @@ def extremes(columns, first, n, scratch, found):
     """Lower found[0] and raise found[1] to the least and greatest known value.
 
     columns  IN   (1, fields) int64
-    scratch  OUT  (rows at a time + 8,) uint32
+    scratch  OUT  (rows at a time + 64,) uint8
     found    OUT  (2,) int64
     """
-    column, step = columns[0], scratch.size - 8
+    column, step = columns[0], scratch.size - 64
     kind, values = column[_KIND], column[_VALUES]
     for start in range(first, first + n, step):
         rows = min(step, first + n - start)
         known = scratch[:0]
         if column[_VALIDITY] != 0:
-            put_bits(column[_VALIDITY], column[_VALID_BIT] + start, rows, scratch)
+            bit = column[_VALID_BIT] + start
+            bitmap = bitmap_of(column[_VALIDITY], bit, rows)
+            for r in range(0, rows, 64):
+                bits.put_bits(bits.word_at(bitmap, bit + r), scratch, np.uint64(r))
             known = scratch[:rows]
         if kind == 0:
             least_and_greatest(carray(_u8(np.uint64(values + start)), rows), known, found)

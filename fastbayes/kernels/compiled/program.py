@@ -1,15 +1,14 @@
-"""Kernel calls that are made once from Python and then repeated without it.
+"""Kernel calls that are noted down once and then made for block after block without Python.
 
 The rows of a table pass through scratch memory a block at a time, so for every block the same
 kernels are called with the same arrays, except those that lie in the rows themselves, which move
-on by a block. `Program` takes note of the calls made for one block, and repeats them for all that
-follow in one call that does not hold the interpreter's lock.
+on by a block. `Program` takes note of the calls for the first block, and makes them for as many as
+there are in one call that does not hold the interpreter's lock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,14 @@ from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled.simd import instructions as to
 from fastbayes.kernels.compiled.simd.instructions import instruction, pointer_to
-from fastbayes.kernels.dispatch import kernel, readonly, reads, recording
+from fastbayes.kernels.dispatch import (
+    interpreted,
+    kernel,
+    numpy_twin,
+    readonly,
+    reads,
+    recording,
+)
 
 SIGNATURES = {"repeat": [(reads("int64", 2), reads("int64", 2), "int64")]}
 
@@ -33,39 +39,55 @@ _libraries: list[Any] = []  # machine code lives as long as its library
 _place = pointer_to(types.int64)
 
 
+def over_blocks(
+    work: Callable[[int], None],
+    first: int,
+    n: int,
+    times: int,
+    moving: Sequence[tuple[NDArray[Any], int]],
+) -> None:
+    """Do work(first row) for block after block of n rows.
+
+    The work itself is done once: what it calls by `dispatch.call` is called for every block.
+
+    moving  IN   arrays that hold something of every row, and its bytes: an argument that lies in
+                 one of them moves on by n rows from block to block
+    """
+    if interpreted():
+        numpy_twin("program").over_blocks(work, first, n, times, moving)
+        return
+    program = Program([(array, width * n) for array, width in moving])
+    with recording(program.calls):
+        work(first)
+    program.run(times)
+
+
 class Program:
     """The kernel calls of one block of rows.
 
     Parameters
     ----------
     moving
-        Arrays that hold all rows, and how many bytes of each a block has: an argument that lies in
-        one of them moves on by so much from block to block.
+        Arrays, and by how many bytes an argument that lies in one moves on from block to block.
     """
 
     def __init__(self, moving: list[tuple[NDArray[Any], int]]) -> None:
+        self.calls: list[tuple[Any, tuple[Any, ...]]] = []
         self._ranges = [
             (start, start + array.nbytes, step)
             for array, step in moving
             for start in [array.__array_interface__["data"][0]]
         ]
-        self._calls: list[tuple[Any, tuple[Any, ...]]] = []
-        self._kept: list[Any] = [moving]
+        self._kept: list[NDArray[np.int64]] = []
 
-    @contextmanager
-    def recording(self) -> Iterator[None]:
-        """Take note of every kernel that `dispatch.call` calls in this thread."""
-        with recording(self._calls):
-            yield
-
-    def repeat(self, times: int) -> None:
-        """Make the calls so many times more, each time a block further on."""
+    def run(self, times: int) -> None:
+        """Make the calls for so many blocks."""
         moves: list[tuple[int, int]] = []
-        steps = [self._packed(*made, moves) for made in self._calls]
-        program, slots = np.array(steps, np.int64), np.array(moves, np.int64).reshape(-1, 2)
-        failed = repeat(readonly(program), readonly(slots), times)
+        steps = [self._packed(*made, moves) for made in self.calls]
+        program, slots = np.array(steps, np.int64), np.array(moves, np.int64)
+        failed = repeat(readonly(program.reshape(-1, 2)), readonly(slots.reshape(-1, 2)), times)
         if failed >= 0:
-            name = self._calls[failed][0].__name__
+            name = self.calls[failed][0].__name__
             raise RuntimeError(f"kernel {name} failed, which is an error of fastbayes: report it")
 
     def _packed(
@@ -164,13 +186,13 @@ def repeat(program, moves, times):
     """Make the calls of a program; return which one failed, -1 if none did.
 
     program  IN   (n_calls, 2) int64   addresses: of what makes the call, of its arguments
-    moves    IN   (n_moves, 2) int64   address of a number, and what is added to it before each time
+    moves    IN   (n_moves, 2) int64   address of a number, and what is added to it after each time
     times    IN   how often
     """
     for _ in range(times):
-        for m in range(moves.shape[0]):
-            carray(_place(np.uint64(moves[m, 0])), 1)[0] += moves[m, 1]
         for c in range(program.shape[0]):
             if call_at(program[c, 0], program[c, 1]) != 0:
                 return c
+        for m in range(moves.shape[0]):
+            carray(_place(np.uint64(moves[m, 0])), 1)[0] += moves[m, 1]
     return -1
