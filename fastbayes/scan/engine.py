@@ -173,9 +173,9 @@ def over_blocks(
         are then called for all blocks without Python in between.
     """
     if repeatable and rows.n_rows > BLOCK_ROWS:
-        over = dispatch.load("program", rows.cells).over_blocks
+        over = dispatch.load("repeat", rows.cells).over_blocks
     else:
-        over = dispatch.numpy_twin("program").over_blocks
+        over = dispatch.numpy_twin("repeat").over_blocks
     n, held = rows.n_rows, [*rows.moving(), *moving]
     whole = n - n % BLOCK_ROWS
     for first, some, times in ((0, BLOCK_ROWS, n // BLOCK_ROWS), (whole, n % BLOCK_ROWS, 1)):

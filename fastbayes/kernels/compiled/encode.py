@@ -19,7 +19,15 @@ from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled.simd import bits
 from fastbayes.kernels.compiled.simd.instructions import pointer_to
-from fastbayes.kernels.dispatch import call, kernel, readonly, reads, writes
+from fastbayes.kernels.dispatch import (
+    call,
+    interpreted,
+    kernel,
+    numpy_twin,
+    readonly,
+    reads,
+    writes,
+)
 from fastbayes.kernels.shared.codes import FEW_ENTRIES
 from fastbayes.kernels.shared.columns import IntegerColumn, Translation
 
@@ -82,9 +90,16 @@ class CodeWriter:
         self._bytes = np.empty(ROWS + 64, np.uint8)
         self.outside = np.zeros(len(columns), np.int64)
         self.watched = np.zeros(len(columns), np.int64)
+        self._twin: Any = None
+        if interpreted():  # without the compiler there are no pointers
+            self._twin = numpy_twin("encode").CodeWriter(columns, rows)
+            self.outside, self.watched = self._twin.outside, self._twin.watched
 
     def write(self, first: int, n: int) -> None:
         """Write the codes of n rows from one on."""
+        if self._twin is not None:
+            self._twin.write(first, n)
+            return
         self._cursor[:] = first, n
         call(
             write_codes,
@@ -98,6 +113,9 @@ def occurring(column: IntegerColumn, minimum: int, n_entries: int, n: int) -> ND
 
     n  IN   rows; the result has n_entries + 1 entries
     """
+    if interpreted():
+        marked: NDArray[np.bool_] = numpy_twin("encode").occurring(column, minimum, n_entries, n)
+        return marked
     table = np.empty(n_entries + 2, np.uint32)
     described = (*_described(column, Translation(minimum, table, -1)), 0, 0)
     marks = np.zeros(n_entries + 2, np.bool_)
@@ -107,6 +125,9 @@ def occurring(column: IntegerColumn, minimum: int, n_entries: int, n: int) -> ND
 
 def min_max(column: IntegerColumn, n: int) -> tuple[int, int]:
     """Return the least and the greatest known value of n rows, (1, 0) if there is none."""
+    if interpreted():
+        least, greatest = numpy_twin("encode").min_max(column, n)
+        return least, greatest
     described = (*_described(column, Translation(0, np.empty(2, np.uint32), -1)), 0, 0)
     limits = np.iinfo(np.int64)
     found = np.array([limits.max, limits.min])
@@ -255,7 +276,10 @@ def write_codes(columns, cursor, places, bytes_, outside, watched):
                 codes = carray(_u8(at), n)
                 if same:
                     put_places(column, first, n, codes)
-                    outside[j] += count_equal(codes, np.uint8(entries))
+                    beyond = count_equal(codes, np.uint8(entries))
+                    if beyond > 0:
+                        look_up(codes, table, codes)
+                    outside[j] += beyond
                 else:
                     put_places(column, first, n, bytes_)
                     outside[j] += count_equal(bytes_[:n], np.uint8(entries))

@@ -54,15 +54,15 @@ def over_blocks(
                  one of them moves on by n rows from block to block
     """
     if interpreted():
-        numpy_twin("program").over_blocks(work, first, n, times, moving)
+        numpy_twin("repeat").over_blocks(work, first, n, times, moving)
         return
-    program = Program([(array, width * n) for array, width in moving])
-    with recording(program.calls):
+    repeated = RepeatedCalls([(array, width * n) for array, width in moving])
+    with recording(repeated.calls):
         work(first)
-    program.run(times)
+    repeated.run(times)
 
 
-class Program:
+class RepeatedCalls:
     """The kernel calls of one block of rows.
 
     Parameters

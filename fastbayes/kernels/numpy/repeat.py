@@ -1,4 +1,4 @@
-"""Numpy twin of `fastbayes.kernels.compiled.program`."""
+"""Numpy twin of `fastbayes.kernels.compiled.repeat`."""
 
 from __future__ import annotations
 
