@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import fastbayes as fb
 from fastbayes.core.errors import DataError
 from fastbayes.kernels import dispatch
+from fastbayes.models.estimator import base
 from fastbayes.scan import engine
 
 ROWS = 64
@@ -82,21 +83,29 @@ def test_counts_of_many_blocks_are_those_of_one(
         assert fb.count(table, "y", **options) == expected
 
 
-@pytest.mark.compiled
-def test_many_blocks_are_counted_in_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def times(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return over how many blocks each repeated call went."""
     if dispatch.interpreted():
         pytest.skip("without the compiler Python goes over the blocks")
     from fastbayes.kernels.compiled import repeat
 
-    times: list[int] = []
+    blocks_of_calls: list[int] = []
     run = repeat.RepeatedCalls.run
 
     def counted(calls: Any, blocks: int) -> None:
-        times.append(blocks)
+        blocks_of_calls.append(blocks)
         run(calls, blocks)
 
     monkeypatch.setattr(repeat.RepeatedCalls, "run", counted)
+    monkeypatch.setattr(base, "BLOCK_ROWS", ROWS)
+    monkeypatch.setattr(base, "LEAST_ROWS", ROWS)
     in_blocks(monkeypatch, "always")
+    return blocks_of_calls
+
+
+@pytest.mark.compiled
+def test_many_blocks_are_counted_in_one_call(times: list[int]) -> None:
     table = table_of(1000, 0, ["int8", "text", "bool"], 0.2, 1).drop_columns(["w"])
     fb.count(table, "y", threads=1)
     # Five batches of three blocks; the last rows fill none.
@@ -130,3 +139,51 @@ def test_value_outside_a_declared_domain__is_named(
         fb.count(
             pa.table({"x": values, "y": ["p"] * 1000}), "y", domains={"x": values[row - 1 :][:1]}
         )
+
+
+MODELS = {
+    "naive": fb.NaiveBayes(),
+    "two classes": fb.NaiveBayes(class_prior="uniform"),
+    "unsmoothed": fb.NaiveBayes(alpha=0),
+    "tan": fb.TAN(),
+    "spode": fb.SPODE(),
+    "kdb": fb.KDB(k=2),
+    "aode": fb.AODE(),
+    "logistic": fb.LogisticRegression(),
+}
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("nulls", [0.0, 0.2])
+def test_rows_of_many_blocks_are_scored_as_those_of_one(
+    monkeypatch: pytest.MonkeyPatch, name: str, nulls: float
+) -> None:
+    # Text and numbers that naive Bayes takes as they are; values of later rows are unseen.
+    kinds = ["int8", "text", "bool", *(["number"] if name in ("naive", "logistic") else [])]
+    table = table_of(1500, 3, kinds, nulls, 2).drop_columns(["w"])
+    if name == "two classes":
+        table = table.set_column(3, "y", pa.array(["p", "q"] * 750))
+    monkeypatch.setenv("FASTBAYES_KERNELS", "always")
+    model = type(MODELS[name])(**MODELS[name].get_params()).fit(table.slice(0, 300), "y")
+    expected = model.predict_proba(table), model.predict(table), model.log_joint(table)
+    in_blocks(monkeypatch, "always")
+    monkeypatch.setattr(base, "BLOCK_ROWS", ROWS)
+    monkeypatch.setattr(base, "LEAST_ROWS", ROWS)
+    for threads in (1, 2):
+        model.set_params(threads=threads)
+        np.testing.assert_array_equal(model.predict_proba(table), expected[0])
+        np.testing.assert_array_equal(model.predict(table), expected[1])
+        np.testing.assert_array_equal(model.log_joint(table), expected[2])
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("name", ["naive", "unsmoothed", "tan", "spode", "logistic"])
+def test_many_blocks_are_scored_in_one_call(times: list[int], name: str) -> None:
+    table = table_of(1500, 3, ["text", "bool", "int64"], 0.0, 1).drop_columns(["w"])
+    model = type(MODELS[name])(**MODELS[name].get_params())
+    model.set_params(categorical=["int642"], threads=1).fit(table, "y")
+    times.clear()
+    model.predict_proba(table)
+    # Batches of five blocks; the last rows fill three and a part of one.
+    assert times == [5] * 4 + [3, 1]

@@ -18,6 +18,7 @@ from fastbayes.core.domains import default_kind, domain, sorted_domain
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.schema import Feature, Schema, chosen
 from fastbayes.data.columns import (
+    UNSEEN,
     BinBook,
     Codebook,
     Prepared,
@@ -429,16 +430,35 @@ class LookedUp:
         self.sizes = np.array([p.size for p in columns], np.int64)
         self.missing = np.array([p.missing for p in columns], np.bool_)
 
-    def block(self, first: int, n: int, sizes: NDArray[np.int64] | None = None) -> Batch:
+    def complete(self) -> bool:
+        """Return whether no value is missing or unseen."""
+        if self.missing.any():
+            return False
+        occurring = dispatch.load("encode", self.cells).occurring
+        for p in self._columns:
+            if p.unseen and p.found is not None:
+                entries = p.found.table
+                seen = occurring(p.integers, p.minimum, len(entries), self.n_rows)
+                if (entries[seen[:-1]] == UNSEEN).any():
+                    return False
+        return True
+
+    def block(
+        self, first: int, n: int, sizes: NDArray[np.int64] | None = None, *, blank: bool = False
+    ) -> Batch:
         """Write the codes of n rows from one on; they are good until the next are written.
 
         sizes  values of each column, at least those known: the code of a missing one
+        blank  whether codes are 0 until they are written, where that is noted down for later
         """
         sizes = self.sizes if sizes is None else sizes
         if self._written is None or n != self._written.n or not np.array_equal(sizes, self._given):
             self._given, self._written = sizes, self._room(n, sizes)
             self._writers.append(self._written)
         codes, last = self._written, first + n
+        if blank:
+            for group in codes.groups:
+                group.codes.fill(0)
         codes.writer.write(first, n)
         for values, cuts, missing, row in codes.bins:
             dispatch.load("bins", self.cells).assign(values[first:last], cuts, missing, row)

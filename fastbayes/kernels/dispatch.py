@@ -113,6 +113,16 @@ def call(kernel: Any, *arguments: Any) -> None:
         calls.append((kernel, arguments))
 
 
+class NotRepeatableError(Exception):
+    """What was to be noted down works on rows in Python."""
+
+
+def in_python() -> None:
+    """Say that what follows works on rows in Python: it cannot be noted down and repeated."""
+    if getattr(_local, "calls", None) is not None:
+        raise NotRepeatableError
+
+
 _local = threading.local()
 
 

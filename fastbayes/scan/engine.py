@@ -40,6 +40,8 @@ Progress = Callable[[int], None]
 
 # Segments of a table in memory for each thread, and the blocks of their batches at the most.
 SEGMENTS, MOST_BLOCKS = 2, 64
+# Bytes that a batch of these may be converted to.
+MOST_BYTES = 1 << 26
 
 logger = logging.getLogger("fastbayes")
 _local = threading.local()
@@ -150,6 +152,20 @@ def left_for_pairs(memory_limit: int | None, threads: int | None, shape: Shape) 
     return max(limit - total_of(needs), 0) // copies
 
 
+def rows_at_once(source: Source, threads: int) -> int:
+    """Return the rows of a batch of whole blocks where calls go over many blocks at once.
+
+    A few segments for each thread, of as many rows as there are: the fewer calls, the better. What
+    is no dictionary may be converted first, which takes up to 8 bytes a value.
+    """
+    if not (source.in_memory and source.n_rows):
+        return BLOCK_ROWS
+    blocks = source.n_rows // (SEGMENT_BLOCKS * SEGMENTS * threads * BLOCK_ROWS)
+    converted = sum(not pa.types.is_dictionary(field.type) for field in source.schema)
+    most = min(MOST_BLOCKS, MOST_BYTES // (BLOCK_ROWS * (1 + 8 * converted)))
+    return BLOCK_ROWS * max(min(blocks, most), 1)
+
+
 def over_blocks(
     rows: LookedUp,
     work: Callable[[Batch, int], None],
@@ -172,16 +188,15 @@ def over_blocks(
         Whether the work does nothing with rows but call kernels by `dispatch.call`: compiled, they
         are then called for all blocks without Python in between.
     """
-    if repeatable and rows.n_rows > BLOCK_ROWS:
-        over = dispatch.load("repeat", rows.cells).over_blocks
-    else:
-        over = dispatch.numpy_twin("repeat").over_blocks
+    noted = repeatable and rows.n_rows > BLOCK_ROWS
+    find = dispatch.load if noted else dispatch.numpy_twin
+    over = find("repeat").over_blocks
     n, held = rows.n_rows, [*rows.moving(), *moving]
     whole = n - n % BLOCK_ROWS
     for first, some, times in ((0, BLOCK_ROWS, n // BLOCK_ROWS), (whole, n % BLOCK_ROWS, 1)):
         if some and times:
             over(
-                lambda at, some=some: work(rows.block(at, some, sizes), at),
+                lambda at, some=some: work(rows.block(at, some, sizes, blank=noted), at),
                 first,
                 some,
                 times,
@@ -274,11 +289,7 @@ def scan(
     crossing = None if folds is None else Crossing(folds)
     idle: list[GrowingStatistics] = []
     repeatable = crossing is None and all(kind_of(n).repeatable or n in vacuous for n in wanted)
-    block_rows = BLOCK_ROWS
-    if repeatable and not own and source.in_memory and source.n_rows:
-        # A few segments for each thread, of as many rows as there are: the fewer calls, the better.
-        some = source.n_rows // (SEGMENT_BLOCKS * SEGMENTS * threads * BLOCK_ROWS)
-        block_rows *= min(max(some, 1), MOST_BLOCKS)
+    block_rows = rows_at_once(source, threads) if repeatable and not own else BLOCK_ROWS
 
     def count(segment: Segment) -> _Counted:
         parts = GrowingStatistics(own, weighted=weighted)

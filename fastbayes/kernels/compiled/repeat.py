@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from fastbayes.kernels.compiled.simd import instructions as to
 from fastbayes.kernels.compiled.simd.instructions import instruction, pointer_to
 from fastbayes.kernels.dispatch import (
+    NotRepeatableError,
     interpreted,
     kernel,
     numpy_twin,
@@ -48,7 +49,8 @@ def over_blocks(
 ) -> None:
     """Do work(first row) for block after block of n rows.
 
-    The work itself is done once: what it calls by `dispatch.call` is called for every block.
+    The work itself is done once: what it calls by `dispatch.call` is called for every block. Where
+    it says that it works on rows in Python (`dispatch.in_python`), it is done for every block.
 
     moving  IN   arrays that hold something of every row, and its bytes: an argument that lies in
                  one of them moves on by n rows from block to block
@@ -57,9 +59,13 @@ def over_blocks(
         numpy_twin("repeat").over_blocks(work, first, n, times, moving)
         return
     repeated = RepeatedCalls([(array, width * n) for array, width in moving])
-    with recording(repeated.calls):
-        work(first)
-    repeated.run(times)
+    try:
+        with recording(repeated.calls):
+            work(first)
+    except NotRepeatableError:
+        numpy_twin("repeat").over_blocks(work, first, n, times, moving)
+    else:
+        repeated.run(times)
 
 
 class RepeatedCalls:
