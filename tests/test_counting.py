@@ -426,9 +426,9 @@ def test_plan__bytes_of_each_column() -> None:
     plan = fb.plan(table, "y", threads=1)
     assert set(plan.columns) == {"x", "b", "n"}
     assert (plan.n_rows, plan.n_classes, plan.exact) == (4, 3, True)
-    # Two copies of (room for 4 values + missing) x classes x 8 bytes, and the codebook.
-    assert plan.columns["x"] == 2 * 5 * 3 * 8 + 4 * 120
-    assert plan.columns["b"] == plan.columns["x"]
+    # Two copies of (3 values + missing) x classes x 8 bytes, and the codebook.
+    assert plan.columns["x"] == 2 * 4 * 3 * 8 + 3 * 120
+    assert plan.columns["b"] == 2 * 3 * 3 * 8 + 2 * 120
     assert plan.total >= sum(plan.columns.values())
     assert plan.total >= 2 * fb.count(table, "y").nbytes
     more = fb.plan(table, "y", threads=3).columns["x"]

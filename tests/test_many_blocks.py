@@ -29,7 +29,7 @@ def column(kind: str, n: int, rng: np.random.Generator, nulls: float) -> pa.Arra
     if kind == "bool":
         return pa.array(codes % 2 == 1, mask=mask)
     if kind == "text":
-        return pa.array([f"v{code}" for code in codes], mask=mask)
+        return pa.array([f"v{code}" for code in codes], pa.string(), mask=mask)
     if kind == "int64":
         return pa.array(codes * 3 - 7, mask=mask)
     if kind == "number":
@@ -70,12 +70,14 @@ def in_blocks(monkeypatch: pytest.MonkeyPatch, kernels: str) -> None:
     nulls=st.sampled_from([0.0, 0.0, 0.3]),
     chunks=st.integers(1, 3),
     threads=st.sampled_from([1, 3]),
+    pairs=st.booleans(),
 )
 def test_counts_of_many_blocks_are_those_of_one(
-    n: int, seed: int, kinds: list[str], nulls: float, chunks: int, threads: int
+    n: int, seed: int, kinds: list[str], nulls: float, chunks: int, threads: int, pairs: bool
 ) -> None:
     table = table_of(n, seed, kinds, nulls, chunks).drop_columns(["w"])
     options: dict[str, Any] = {"categorical": table.column_names[:-1], "threads": threads}
+    options["pairs"] = pairs
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FASTBAYES_KERNELS", "never")
         expected = fb.count(table, "y", **options)
@@ -105,9 +107,10 @@ def times(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.compiled
-def test_many_blocks_are_counted_in_one_call(times: list[int]) -> None:
+@pytest.mark.parametrize("pairs", [False, True])
+def test_many_blocks_are_counted_in_one_call(times: list[int], pairs: bool) -> None:
     table = table_of(1000, 0, ["int8", "text", "bool"], 0.2, 1).drop_columns(["w"])
-    fb.count(table, "y", threads=1)
+    fb.count(table, "y", threads=1, pairs=pairs)
     # Five batches of three blocks; the last rows fill none.
     assert times == [3] * 5
 

@@ -18,6 +18,8 @@ from fastbayes.statistics.registry import REGISTRY
 
 # A value of an open codebook is a Python object in a dictionary: about this many bytes.
 BYTES_OF_VALUE = 120
+# Up to so many values a column has no room for more: kernels choose their method by it.
+FEW_VALUES = 1024
 
 
 def needs_of(wanted: Wanted, room: Room) -> dict[str, Need]:
@@ -115,11 +117,11 @@ def default_limit() -> int:
 
 
 def capacity(encoder: Encoder) -> Shape:
-    """Return room for what the codebooks know, doubling so that growth is rare."""
+    """Return room for what the codebooks know, doubling where that is much: growth is rare then."""
     sizes = np.array([len(book) for book in encoder.books], dtype=np.int64)
     open_ = np.array([not book.fixed for book in encoder.books], dtype=np.bool_)
     n_classes = 1 if encoder.target is None else len(encoder.target)
-    sizes = np.where(open_, roomy(sizes), sizes)
+    sizes = np.where(open_ & (sizes > FEW_VALUES), roomy(sizes), sizes)
     return Shape(sizes, len(encoder.features) - len(sizes), n_classes)
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import Batch
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.schema import Alignment, Schema, Shape
+from fastbayes.kernels import dispatch
 from fastbayes.statistics.base import Classes, Floats, Ints, Statistic, close, union
 
 # Cells whose places are worked out at a time: the index arrays stay small.
@@ -161,6 +162,7 @@ class PackedCounts(Statistic):
         self._lay_out(sizes, missing, n_classes)
         # A batch made while the codebooks still grew has its missing code where a value now is.
         for j in np.flatnonzero(batch.missing & (known < sizes)).tolist():
+            dispatch.in_python()
             wide = columns[j].astype(np.uint32)
             columns[j] = np.where(wide == known[j], np.uint32(sizes[j]), wide).astype(
                 columns[j].dtype if sizes[j] <= np.iinfo(columns[j].dtype).max else np.uint32

@@ -84,6 +84,7 @@ class PairCounts(PackedCounts):
     name = "pairs"
     title = "counts of pairs"
     work = "counting pairs"
+    repeatable = True
     _layout: ClassVar[type[BlockLayout]] = PairLayout
 
     layout: PairLayout

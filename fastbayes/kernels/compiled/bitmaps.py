@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from fastbayes.kernels.compiled.plans.pair_plan import Bitmaps
 from fastbayes.kernels.compiled.simd import bits, vector
 from fastbayes.kernels.compiled.simd.memory import addresses, borrow
-from fastbayes.kernels.dispatch import kernel, numpy_twin, readonly, reads, writes
+from fastbayes.kernels.dispatch import call, in_python, kernel, numpy_twin, readonly, reads, writes
 from fastbayes.kernels.shared.arrays import U
 
 U8 = np.uint8
@@ -93,17 +93,28 @@ def add_bitmap_counts(
         if chosen.by_bits:
             masks = borrow("bit_masks", (n_classes, -(-n // 64)), np.uint64)
             shifts = borrow("bit_places", masks.shape, np.int64)
-            mark_classes(readonly(part), masks, shifts, begins, n_class)
+            call(mark_classes, readonly(part), masks, shifts, begins, n_class)
             begins = readonly(begins)
             tail = borrow("bit_tail", (64,), np.uint8)
-            split_bits(*of_columns, readonly(masks), readonly(shifts), begins, tail, planes, rows)
+            call(
+                split_bits,
+                *of_columns,
+                readonly(masks),
+                readonly(shifts),
+                begins,
+                tail,
+                planes,
+                rows,
+            )
         else:
+            in_python()
             order = borrow("bit_order", (n,), np.uint16)
             streams = np.empty((STREAMS, n_classes), np.uint32)
-            order_rows(readonly(part.astype(np.uint16)), streams, order, begins, n_class)
+            call(order_rows, readonly(part.astype(np.uint16)), streams, order, begins, n_class)
             begins, n_class = readonly(begins), readonly(n_class)
             codes = borrow("bit_codes", (2, stride * 64), np.uint8)
-            split_codes(
+            call(
+                split_codes,
                 *(*of_columns, chosen.borders, readonly(order)),
                 *(begins, n_class, codes, planes, rows),
             )
@@ -111,7 +122,8 @@ def add_bitmap_counts(
         meetings = borrow("bit_meetings", (n_classes * chosen.cells,), np.int32)
         totals = borrow("bit_totals", (chosen.n_rows * n_classes,), np.int64)
         left = borrow("bit_left", (258 * n_classes,), np.int64)
-        meet(
+        call(
+            meet,
             *(readonly(rows), begins, readonly(n_class), sizes, first, second, starts),
             *(chosen.rows, chosen.pairs),
             *(chosen.tiles, needed, meetings, totals, left, out),

@@ -15,7 +15,7 @@ from fastbayes.kernels.compiled.plans import pair_plan
 from fastbayes.kernels.compiled.plans.pair_plan import PairMethods
 from fastbayes.kernels.compiled.simd import bits, vector
 from fastbayes.kernels.compiled.simd.memory import addresses, borrow
-from fastbayes.kernels.dispatch import kernel, numpy_twin, readonly, reads, writes
+from fastbayes.kernels.dispatch import call, in_python, kernel, numpy_twin, readonly, reads, writes
 from fastbayes.kernels.shared.arrays import U
 
 # Rows of one call of the kernels: their scratch counts with 32 bits, their rows with 16.
@@ -34,6 +34,7 @@ _PAIRS = (_INT64, _INT64, _INT64, _INT64)
 _CODES = ("uint16", "uint64")
 
 SIGNATURES = {
+    "widen": [(reads("uint8"), writes("uint16"))],
     "count": [
         (*_COLUMNS, *_PAIRS, writes(code), writes("int32"), writes("int64")) for code in _CODES
     ],
@@ -99,17 +100,21 @@ def add_pair_counts(
     if not (plan.direct.size or plan.wide.size):
         return
     widths = readonly(np.array([column.itemsize for column in columns]))
-    read = addresses(columns, plan.columns), widths, sizes, readonly(y.astype(np.uint16)), n_classes
+    classes = y
+    if y.itemsize == 1:
+        classes = np.empty(len(y), np.uint16)
+        call(widen, readonly(y), classes)
+    read = addresses(columns, plan.columns), widths, sizes, readonly(classes), n_classes
     for which, code in ((plan.direct, np.uint16), (plan.wide, np.uint64)):
         if not which.size:
             continue
         codes = borrow(f"codes of {code.__name__}", (PAIRS_AT_ONCE, CODE_ROWS), code)
         if weighing:
             weight = np.ones(len(y)) if weight is None else weight
-            weigh(*read, *pairs, which, readonly(weight), codes, out)
+            call(weigh, *read, *pairs, which, readonly(weight), codes, out)
         else:
             counts = borrow("private_counts", (PRIVATE_CELLS,), np.int32)
-            count(*read, *pairs, which, codes.reshape(-1), counts, out)
+            call(count, *read, *pairs, which, codes.reshape(-1), counts, out)
 
 
 def _as_bytes(
@@ -122,8 +127,10 @@ def _as_bytes(
     for i, few in zip(plan.columns, plan.few, strict=True):
         column = columns[i]
         if few and column.itemsize > 1:
+            in_python()
             result[i] = column.astype(np.uint8)
         elif not (column.flags.c_contiguous and column.flags.aligned):
+            in_python()
             result[i] = column.copy()
     return result
 
@@ -150,6 +157,13 @@ def _plan(
         _plans.clear()
     _plans[key] = (*pairs, plan)
     return plan
+
+
+@kernel
+def widen(y, out):
+    """Copy the classes of rows, uint8, to uint16."""
+    for r in range(y.size):
+        out[r] = y[r]
 
 
 @kernel
