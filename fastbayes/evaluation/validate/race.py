@@ -60,17 +60,18 @@ def race_sample(
     """Return random rows out of those that were counted, or None where there are too few."""
     source, folds = opened.source, opened.folds
     known = source.n_rows if stats.weighted or source.n_rows is not None else stats.n_rows
-    if known is not None and known < LEAST_ROWS:
+    most = min(MOST_ROWS, MOST_CELLS // len(source.schema))
+    if (known is not None and known < LEAST_ROWS) or most < FIRST_ROWS:
         return None
     census = census_of(opened, threads)
-    most = min(census.n_rows * SHARE, MOST_ROWS, MOST_CELLS // len(source.schema))
+    most = min(most, int(census.n_rows * SHARE))
     if census.n_rows < LEAST_ROWS or most < FIRST_ROWS:
         return None
     if folds is not None:
         folds = NotedFolds(_unused("fold", source.schema), folds)
         source = Noted(source, folds)
     draw = Draw(census.n_rows, 0, 0)
-    size = FIRST_ROWS << int(math.log2(most / FIRST_ROWS))
+    size = FIRST_ROWS << (most // FIRST_ROWS).bit_length() - 1
     drawn = Drawn(source, census, draw, 0, size, _unused("place", source.schema))
     rows = np.diff(census.starts).tolist()
 
