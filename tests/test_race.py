@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as csv
+import pyarrow.parquet as pq
 import pytest
 
 import fastbayes as fb
@@ -48,9 +51,9 @@ def rows(seed: int, n: int = N, *, weights: Any = None, numeric: bool = False) -
     return table
 
 
-def compare(table: pa.Table, **options: Any) -> Any:
+def compare(table: Any, **options: Any) -> Any:
     options.setdefault("models", MODELS)
-    weight = "w" if "w" in table.column_names else None
+    weight = "w" if isinstance(table, pa.Table) and "w" in table.column_names else None
     return fb.compare(table, "y", sample_weight=weight, **options)
 
 
@@ -157,6 +160,24 @@ def test_the_sample__is_of_rows_that_take_part_from_everywhere() -> None:
     assert set(found.table["w"].to_pylist()) == {1.0}
     counts = found.table["y"].value_counts().field("counts").to_numpy()
     np.testing.assert_allclose(counts / 1024, 1 / 3, atol=0.1)  # sorted by class as they are
+
+
+@pytest.mark.parametrize("folds", [None, "x3"])
+def test_files__race_like_tables(folds: str | None, tmp_path: Path) -> None:
+    table = rows(9, numeric=True)
+    pq.write_table(table, tmp_path / "t.parquet", row_group_size=5000)
+    csv.write_csv(table, tmp_path / "t.csv")
+    held = compare(table, folds=folds)
+    assert dropped(held)
+    names = [name for name in table.column_names[:5] if name != folds]
+    given: dict[str, Any] = {"categorical": names, "folds": folds}
+    for name in ("t.parquet", "t.csv"):
+        read = compare(str(tmp_path / name), **given)
+        for mine, theirs in zip(read.entries, held.entries, strict=True):
+            assert mine.name == theirs.name
+            assert bool(mine.dropped) == bool(theirs.dropped)
+            assert mine.figures.n == theirs.figures.n
+            assert mine.figures.log_loss == pytest.approx(theirs.figures.log_loss, rel=1e-9)
 
 
 def test_few_rows_or_one_model__do_not_race(monkeypatch: pytest.MonkeyPatch) -> None:
