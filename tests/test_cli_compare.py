@@ -78,6 +78,23 @@ def test_options__reach_the_counts(data: Path) -> None:
     ]
 
 
+def test_a_race__may_be_left_out(tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    y = rng.integers(0, 2, 140_000)
+    alike = np.where(rng.random(140_000) < 0.9, y, 1 - y)
+    table = pa.table({"a": alike, "b": alike ^ rng.integers(0, 2, 140_000), "y": y})
+    many = parquet(table.append_column("c", table["a"]), tmp_path / "many.parquet")
+    asked = ("compare", many, "--target", "y", "--models", "naive-bayes-bins,joint-bayes,tan")
+    raced = {m["model"]: m for m in answer(*asked)["models"]}
+    assert raced["naive-bayes-bins"]["dropped"].startswith("dropped after ")
+    whole = {m["model"]: m for m in answer(*asked, "--no-race")["models"]}
+    assert {m["dropped"] for m in whole.values()} == {None}
+    assert {m["rows"] for m in whole.values()} == {140_000}
+    for name in (name for name in raced if raced[name]["dropped"] is None):
+        assert raced[name]["log_loss"] == whole[name]["log_loss"]
+    assert "  naive-bayes-bins: dropped after " in run(*asked).stdout
+
+
 def test_what_does_not_fit__is_listed_with_the_reason(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     many = {f"c{j}": rng.integers(0, 60, 500).astype(str) for j in range(8)}

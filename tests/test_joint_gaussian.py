@@ -19,6 +19,9 @@ from sklearn.datasets import load_breast_cancer
 
 import fastbayes as fb
 from fastbayes.core.errors import DataError, FastBayesWarning, MemoryLimitError
+from fastbayes.models.joint import cell_gaussians
+from fastbayes.models.numeric import covariance
+from fastbayes.statistics import cell_runs, cell_scatter
 
 NAMES = ("a", "b")
 DOMAINS = ("pq", "uvw")
@@ -398,3 +401,36 @@ def test_breast_cancer_with_categories__beats_naive_gaussian() -> None:
     columns |= {f"x{j}": data.data[:, j] for j in (5, 6, 7, 8, 20, 21, 24, 25)}
     table = pa.table(columns | {"y": data.target})
     assert log_loss(fb.JointGaussian(), table) < log_loss(fb.NaiveBayes(), table) - 0.1
+
+
+@pytest.mark.parametrize("backoff", [0.0, 10.0])
+def test_cells__may_be_worked_on_in_any_stretches(
+    backoff: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(11)
+    n = 600
+    table = pa.table(
+        {f"x{j}": rng.choice(list("abc"), n) for j in range(2)}
+        | {f"z{j}": rng.normal(size=n) for j in range(3)}
+        | {"y": rng.choice(["p", "q"], n)}
+    )
+
+    def fitted() -> Any:
+        halves = (table.slice(0, 250), table.slice(250))
+        first, second = (fb.count(half, "y", cells=True, cell_scatter=True) for half in halves)
+        return fb.JointGaussian(backoff=backoff).fit_statistics(first + second)
+
+    whole = fitted()
+    for module, name in (
+        *((cell_runs, "STRETCH"), (cell_scatter, "STRETCH")),
+        *((cell_gaussians, "CHUNK"), (covariance, "CHUNK")),
+    ):
+        monkeypatch.setattr(module, name, 4)
+    parts = fitted()
+    assert parts.statistics_ == whole.statistics_
+    mine, other = parts._mixture.gaussians, whole._mixture.gaussians
+    for name in ("mean", "rest", "whiten", "level"):
+        a, b = getattr(mine.densities, name), getattr(other.densities, name)
+        np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(mine.undefined, other.undefined)
+    np.testing.assert_array_equal(parts.log_joint(table), whole.log_joint(table))

@@ -232,6 +232,11 @@ def _figures(result: Any) -> Iterator[str]:
     help="Judge by K folds of the rows, or one for each value of a column; default: leave-one-out.",
 )
 @click.option("--seed", type=int, help="Seed of the order in which K folds take rows; default: 0.")
+@click.option(
+    "--race/--no-race",
+    default=True,
+    help="Drop models that a sample of the rows shows to lose; or score all on all rows.",
+)
 @DISCRETIZE
 @READING
 @JSON

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.data.encode import Encoder, filtered
-from fastbayes.data.segments import Segment, Source, SourceView, join, reblock
+from fastbayes.data.segments import Segment, Source, SourceView, join, numbers, reblock
 
 Codes = NDArray[np.int64]
+Work = Callable[[Callable[[Segment], list[pa.RecordBatch]], Iterator[Segment]], Iterable[Any]]
 
 
 class Folds(ABC):
@@ -176,14 +177,16 @@ class Draw:
 class Census:
     """Where the rows stand that take part: those that have a class and a weight above 0.
 
-    encoder  of the class and the weight alone
-    starts   (n_segments + 1,) such rows before each segment of blocks of BLOCK_ROWS
-    whole    whether all rows are such
+    encoder   of the class and the weight alone
+    starts    (n_segments + 1,) such rows before each segment of blocks of BLOCK_ROWS
+    whole     whether all rows are such
+    heaviest  the largest weight, 1 where rows have none
     """
 
     encoder: Encoder
     starts: NDArray[np.int64]
     whole: bool
+    heaviest: float
 
     @property
     def n_rows(self) -> int:
@@ -192,14 +195,7 @@ class Census:
 
     def kept(self, segment: Segment, done: int, rows: pa.RecordBatch) -> NDArray[np.int64] | None:
         """Return the positions of the rows of a block that take part; None for all."""
-        return None if self.whole else takers(self.encoder, segment, done, rows)
-
-
-def takers(
-    encoder: Encoder, segment: Segment, done: int, rows: pa.RecordBatch
-) -> NDArray[np.int64] | None:
-    """Return the positions of rows with a class and a weight above 0; None where all are such."""
-    return encoder.encode(rows, segment.place(done)).kept
+        return None if self.whole else self.encoder.encode(rows, segment.place(done)).kept
 
 
 class Drawn(SourceView):
@@ -263,11 +259,14 @@ class Drawn(SourceView):
                 found = found.append_column(self.column, pa.array(places[mine]))
             yield found
 
-    def table(self) -> pa.Table:
-        """Return all rows in the order of their places; the source has a column of them."""
+    def table(self, work: Work = map) -> pa.Table:
+        """Return all rows in the order of their places; the source has a column of them.
+
+        `work` applies a function to each of some items, as `map` does, on threads perhaps.
+        """
         assert self.column is not None
-        found = [rows for segment in self.segments(BLOCK_ROWS) for rows in segment.batches()]
-        whole = join(found)
+        read = work(lambda segment: [*segment.batches()], self.segments(BLOCK_ROWS))
+        whole = join([rows for batches in read for rows in batches])
         order = np.argsort(whole.column(self.column).to_numpy())
         return pa.Table.from_batches([whole]).take(pa.array(order)).drop_columns([self.column])
 
@@ -289,3 +288,36 @@ class Increments(Folds):
     def names(self) -> tuple[list[int], tuple[str, ...]]:
         """Return the folds in their order, and the sizes as text."""
         return list(range(len(self.sizes))), tuple(map(str, self.sizes.tolist()))
+
+
+class Noted(SourceView):
+    """The rows of a source with a further column, the fold of each."""
+
+    def __init__(self, source: Source, folds: NotedFolds) -> None:
+        field = pa.field(folds.column, pa.int64())
+        super().__init__(source, source.schema.append(field))
+        self.noted = folds
+
+    def view(self, segment: Segment) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a segment and their folds."""
+        done = 0
+        for rows in segment.batches():
+            codes = self.noted.folds.of(segment, done, rows)
+            done += rows.num_rows
+            yield rows.append_column(self.noted.column, numbers(codes))
+
+
+class NotedFolds(Folds):
+    """Folds that stand in a column, so that rows may leave their place."""
+
+    def __init__(self, column: str, folds: Folds) -> None:
+        self.column: str = column
+        self.folds = folds
+
+    def of(self, segment: Segment, done: int, rows: pa.RecordBatch) -> Codes:
+        """Return the fold of each row of a block, (n_rows,)."""
+        return np.asarray(rows.column(self.column).to_numpy())
+
+    def names(self) -> tuple[list[int], tuple[str, ...]]:
+        """Return the folds in their order, and their names."""
+        return self.folds.names()

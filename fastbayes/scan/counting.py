@@ -18,9 +18,9 @@ from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.schema import Schema
 from fastbayes.data.encode import Encoder
-from fastbayes.data.folds import Folds, FoldsByColumn, FoldsByPlace
+from fastbayes.data.folds import Census, Folds, FoldsByColumn, FoldsByPlace
 from fastbayes.data.memory import Joined, declared_domains, declared_values, is_name, to_array
-from fastbayes.data.segments import OnError
+from fastbayes.data.segments import OnError, Segment
 from fastbayes.data.source import Source, as_given, open_source
 from fastbayes.data.unify import unknown_column
 from fastbayes.scan import engine
@@ -446,3 +446,25 @@ def _version() -> tuple[str, int]:
         return version("fastbayes"), BLOCK_ROWS
     except PackageNotFoundError:  # run from a source tree
         return "", BLOCK_ROWS
+
+
+def census_of(opened: Opened, threads: int | None) -> Census:
+    """Return which rows have a class and a weight above 0, from one scan of these columns."""
+    full = opened.learning()
+    encoder = Encoder([], full.target, template=full.template, weight=full.weight)
+    encoder.expect(opened.source.n_rows)
+
+    def count(segment: Segment) -> tuple[int, int, float]:
+        done, kept, heaviest = 0, 0, 0.0
+        for rows, encoded in engine.encoded_blocks(segment, encoder):
+            done += rows.num_rows
+            kept += encoded.batch.n_rows
+            weight = encoded.batch.weight
+            heaviest = max(heaviest, 1.0 if weight is None else float(weight.max(initial=0.0)))
+        return done, kept, heaviest
+
+    rows = opened.source.only([name for name in (opened.target, opened.weight) if name is not None])
+    found = [*engine.in_order(count, rows.segments(BLOCK_ROWS), engine.resolved_threads(threads))]
+    n_rows, kept = np.array([(0, 0), *(one[:2] for one in found)], np.int64).T
+    heaviest = max((one[2] for one in found), default=0.0)
+    return Census(encoder, np.cumsum(kept), bool((n_rows == kept).all()), heaviest)

@@ -21,6 +21,8 @@ Keys = NDArray[np.int32]
 
 MISSING = -1
 GONE = -2
+# Cells that are worked on at a time: what is made of them is small, and stays in the cache.
+STRETCH = 1 << 13
 
 
 class Run(NamedTuple):
@@ -32,6 +34,12 @@ class Run(NamedTuple):
 
     keys: Keys
     held: tuple[NDArray[Any], ...]
+
+    def only(self, kept: NDArray[np.bool_]) -> Run:
+        """Return the cells that are kept; itself if all are."""
+        if kept.all():
+            return self
+        return Run(self.keys[kept], tuple(array[kept] for array in self.held))
 
 
 def distinct(keys: Keys) -> tuple[NDArray[np.uint32], Ints]:
@@ -169,11 +177,14 @@ class CellRuns(Statistic):
         # The cells of a come first, each in its place; those of b go where they belong.
         at = group[old:].astype(np.int64)
         mine = [_widened(array, n) for array in a.held]
-        found = self._combined([array[at] for array in mine], b.held)
-        for whole, part in zip(mine, found, strict=True):
-            if whole.shape[1:] != part.shape[1:]:
-                raise AssertionError("cells of different shapes")
-            whole[at] = part
+        for low in range(0, len(at), STRETCH):
+            some = slice(low, low + STRETCH)
+            here = at[some]
+            found = self._combined([array[here] for array in mine], [x[some] for x in b.held])
+            for whole, part in zip(mine, found, strict=True):
+                if whole.shape[1:] != part.shape[1:]:
+                    raise AssertionError("cells of different shapes")
+                whole[here] = part
         return Run(keys[first], tuple(mine))
 
     def grown(self, shape: Shape) -> Self:
@@ -211,8 +222,9 @@ class CellRuns(Statistic):
             run = self._one_run()
             order = sorted_order(run.keys)
             order = order[self._occurs(run.held)[order]]
-            held = tuple(array[order] for array in run.held)
-            self._runs, self._is_settled = [Run(run.keys[order], held)], True
+            if not np.array_equal(order, np.arange(len(run.keys))):
+                run = Run(run.keys[order], tuple(array[order] for array in run.held))
+            self._runs, self._is_settled = [run], True
         return self
 
     def _settled_run(self) -> Run:
@@ -258,7 +270,7 @@ class CellRuns(Statistic):
         )
         result = copy.copy(self)
         result.shape, result.columns, result._is_settled = to.shape, columns[order], False
-        taken = self._taken(Run(keys[kept], tuple(array[kept] for array in run.held)), to)
+        taken = self._taken(Run(keys, run.held).only(kept), to)
         if len(order) < len(self.columns):
             taken = result._once(taken)
         result._runs = [taken]

@@ -12,7 +12,7 @@ from fastbayes.core.batch import Batch, taken
 from fastbayes.core.schema import Alignment
 from fastbayes.kernels import dispatch
 from fastbayes.statistics.base import Classes, Floats
-from fastbayes.statistics.cell_runs import GONE, CellRuns, Run, cells_of
+from fastbayes.statistics.cell_runs import GONE, STRETCH, CellRuns, Run, cells_of
 from fastbayes.statistics.class_moments import by_class, counts_left, refuse_noise, two_sum
 
 # What a retraction leaves of a cell's scatter below this share is rounding.
@@ -76,9 +76,11 @@ def pooled(groups: GroupMoments, into: NDArray[Any], n: int) -> GroupMoments:
         np.add.at(mean, into, apart * groups.n[:, None])
         mean /= np.where(count > 0, count, 1.0)[:, None]
         apart -= mean[into]
-        between = apart[:, :, None] * apart[:, None, :] * groups.n[:, None, None]
         scatter = np.zeros((n, p, p))
-        np.add.at(scatter, into, groups.scatter + between)
+        for low in range(0, len(into), STRETCH):
+            some = slice(low, low + STRETCH)
+            between = apart[some, :, None] * apart[some, None, :] * groups.n[some, None, None]
+            np.add.at(scatter, into[some], groups.scatter[some] + between)
     return GroupMoments(count, *two_sum(shift, mean), scatter)
 
 
@@ -164,15 +166,15 @@ class CellScatter(CellRuns):
         if (to.numeric < 0).any():
             # A column that was all null so far: no row was complete.
             kept[:] = False
-        count, mean, rest, scatter = (array[kept] for array in run.held)
-        places = np.maximum(to.numeric, 0)
-        if self.shape.n_numeric or not len(places):
-            mean, rest = mean[:, places], rest[:, places]
-            scatter = scatter[:, places[:, None], places]
-        else:
-            p = len(places)
+        moved = Run(keys, run.held).only(kept)
+        count, mean, rest, scatter = moved.held
+        p, places = len(to.numeric), np.maximum(to.numeric, 0)
+        if p and not self.shape.n_numeric:
             mean, rest, scatter = np.zeros((0, p)), np.zeros((0, p)), np.zeros((0, p, p))
-        return Run(keys[kept], (count, mean, rest, np.ascontiguousarray(scatter)))
+        elif not np.array_equal(places, np.arange(self.shape.n_numeric)):
+            mean, rest = mean[:, places], rest[:, places]
+            scatter = np.ascontiguousarray(scatter[:, places[:, None], places])
+        return Run(moved.keys, (count, mean, rest, scatter))
 
     def __sub__(self, other: Self) -> Self:
         keys, *sides = self._side_by_side(other)

@@ -28,7 +28,7 @@ from fastbayes.core.errors import (
 from fastbayes.core.schema import Schema
 from fastbayes.data.columns import floats
 from fastbayes.data.encode import Encoder
-from fastbayes.data.folds import Census, Draw, Drawn, Increments, takers
+from fastbayes.data.folds import Census, Draw, Drawn, Increments
 from fastbayes.data.memory import TableSource
 from fastbayes.data.segments import Place, Segment, Source, combine
 from fastbayes.evaluation.calibrate.calibration import Calibrated
@@ -51,7 +51,7 @@ from fastbayes.evaluation.validation import Evaluator
 from fastbayes.models.estimator.base import Classifier
 from fastbayes.models.registry import candidates
 from fastbayes.scan import engine
-from fastbayes.scan.counting import Opened, opened_to_learn
+from fastbayes.scan.counting import Opened, census_of, opened_to_learn
 from fastbayes.scan.discretization import numeric_cuts
 from fastbayes.scan.engine import Progress, encoded_blocks
 from fastbayes.statistics.bundle import Statistics
@@ -490,26 +490,6 @@ logger = logging.getLogger("fastbayes")
 HELD_CELLS = 1 << 26
 
 At = tuple[int, int]  # a model and a size, by their places
-
-
-def census_of(opened: Opened, threads: int | None) -> Census:
-    """Return which rows have a class and a weight above 0, from one scan."""
-    full = opened.learning()
-    encoder = Encoder([], full.target, template=full.template, weight=full.weight)
-    encoder.expect(opened.source.n_rows)
-
-    def count(segment: Segment) -> tuple[int, int]:
-        done, kept = 0, 0
-        for rows in segment.batches():
-            at = takers(encoder, segment, done, rows)
-            done += rows.num_rows
-            kept += rows.num_rows if at is None else len(at)
-        return done, kept
-
-    workers = engine.resolved_threads(threads)
-    found = list(engine.in_order(count, opened.source.segments(BLOCK_ROWS), workers))
-    n_rows, kept = np.array([(0, 0), *found], np.int64).T
-    return Census(encoder, np.cumsum(kept), bool((n_rows == kept).all()))
 
 
 class Sample:

@@ -20,6 +20,7 @@ from fastbayes.core.text_tables import ShortRepr, aligned, size
 from fastbayes.data.encode import Encoder
 from fastbayes.data.folds import Folds, FoldsByPlace
 from fastbayes.evaluation.validate.cross_validation import Validation, of_folds, validation
+from fastbayes.evaluation.validate.race import Lagging, Race, race_sample
 from fastbayes.evaluation.validate.scoring import (
     Contestant,
     Fitted,
@@ -53,7 +54,10 @@ SAME = 1e-12
 # What the table tells of a model, and of what it took.
 FIGURES = ("accuracy", "log_loss", "brier", "auc", "expected_loss")
 COSTS = ("fit_seconds", "predict_seconds", "memory", "parameters")
-_HEAD = ("model", "accuracy", "log-loss", "Brier", "fit s", "predict s", "memory", "parameters")
+_HEAD = (
+    *("model", "accuracy", "log-loss", "Brier", "fit s", "predict s", "memory", "parameters"),
+    "rows",
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -66,14 +70,18 @@ class Entry(ShortRepr):
         Its name.
     reason
         Why it could not be used, and then nothing else is known; "" where it could.
+    dropped
+        Why it was left out once a sample of the rows had shown that it cannot win; "" where it was
+        not. Then `figures` are those of the sample, without the AUC, and `model` is None.
     figures
-        How good it is on rows that it was not fitted with.
+        How good it is on rows that it was not fitted with; their `n` says on how many.
     model
         The model, fitted to all rows.
     fit_seconds
         Seconds from the counts to the model of all rows.
     predict_seconds
-        Processor seconds, over all threads, that scoring took: leave-one-out scores each row twice.
+        Processor seconds, over all threads, that scoring the rows of `figures` took: leave-one-out
+        scores each row twice.
     memory
         Bytes of the counts that it is made of.
     parameters
@@ -84,6 +92,7 @@ class Entry(ShortRepr):
 
     name: str
     reason: str = ""
+    dropped: str = ""
     figures: Validation | None = None
     model: Any = field(default=None, repr=False)
     fit_seconds: float = math.nan
@@ -100,17 +109,20 @@ class Entry(ShortRepr):
         return {
             "model": self.name,
             "winner": self.winner,
+            "rows": None if f is None else f.n,
             **{n: None if x is None or math.isnan(x) else x for n, x in figures.items()},
             **costs,
             "fixed": None if f is None else list(f.fixed),
             "reason": self.reason or None,
+            "dropped": self.dropped or None,
         }
 
     def __str__(self) -> str:
         f = self.figures
         if f is None:
             return f"<Entry {self.name}: {self.reason}>"
-        return f"<Entry {self.name}: accuracy {f.accuracy:.6f}, log-loss {f.log_loss:.6f}>"
+        dropped = self.dropped and f"; {self.dropped}"
+        return f"<Entry {self.name}: accuracy {f.accuracy:.6f}, log-loss {f.log_loss:.6f}{dropped}>"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -120,7 +132,8 @@ class Comparison(ShortRepr):
     Attributes
     ----------
     entries
-        The models, the best first, those that could not be used last.
+        The models, the best first; those that were dropped stand after those that were not, and
+        last those that could not be used.
     validation
         "leave-one-out", or "k-fold".
     rows
@@ -153,10 +166,11 @@ class Comparison(ShortRepr):
         types = {
             "model": pa.string(),
             "winner": pa.bool_(),
-            **dict.fromkeys((*FIGURES, *COSTS[:2]), pa.float64()),
+            **dict.fromkeys(("rows", *FIGURES, *COSTS[:2]), pa.float64()),
             **dict.fromkeys(COSTS[2:], pa.int64()),
             "fixed": pa.list_(pa.string()),
             "reason": pa.string(),
+            "dropped": pa.string(),
         }
         return pa.table({n: pa.array([r[n] for r in rows], t) for n, t in types.items()})
 
@@ -173,8 +187,12 @@ class Comparison(ShortRepr):
     def __str__(self) -> str:
         used = [entry for entry in self.entries if entry.figures is not None]
         head = f"{self.validation} of {self.rows:,.10g} rows, {len(self.classes):,} classes"
-        lines = [head, "", *aligned([_HEAD, *map(_cells, used)], len(used[:1]))]
-        lines += [f"  {e.name}: {e.reason}" for e in self.entries if e.figures is None]
+        rows = [_HEAD, *map(_cells, used)]
+        if not any(entry.dropped for entry in used):
+            rows = [cells[:-1] for cells in rows]
+        lines = [head, "", *aligned(rows, len(used[:1]))]
+        noted = [(e.name, e.dropped or e.reason) for e in self.entries]
+        lines += [f"  {name}: {why}" for name, why in noted if why]
         shared = ", ".join(f"{what} {seconds:.3g} s" for what, seconds in self.seconds.items())
         return "\n".join([*lines, "", *_fixed(used), f"shared by all: {shared}"])
 
@@ -191,6 +209,7 @@ def _cells(entry: Entry) -> tuple[str, ...]:
         f"{entry.predict_seconds:.3g}",
         size(entry.memory),
         f"{entry.parameters:,}",
+        f"{f.n:,.10g}",
     )
 
 
@@ -208,13 +227,17 @@ def _fixed(used: Sequence[Entry]) -> list[str]:
 
 
 def ranked(entries: Sequence[Entry]) -> list[Entry]:
-    """Return the entries by log-loss, equals by parameters and then by name; unused ones last."""
-    used = sorted((e for e in entries if e.figures is not None), key=_loss)
+    """Return the entries by log-loss, equals by parameters and then by name.
+
+    Those that were dropped follow, then those that were not used.
+    """
+    used = sorted((e for e in entries if e.figures is not None and not e.dropped), key=_loss)
     result: list[Entry] = []
     while rest := used[len(result) :]:
         most = _loss(rest[0]) + SAME * max(abs(_loss(rest[0])), SAME)
         equal = [e for e in rest if _loss(e) <= most]
         result += sorted(equal, key=lambda e: (e.parameters, e.name))
+    result += sorted((e for e in entries if e.dropped), key=lambda e: (_loss(e), e.name))
     return result + [e for e in entries if e.figures is None]
 
 
@@ -270,14 +293,32 @@ class Runner:
     scorers: list[Any] = field(default_factory=list)
     fit_seconds: float = 0.0
     memory: int = 0
+    lost: Entry | None = None
+    behind: str = ""
+
+    @property
+    def stands(self) -> bool:
+        """Whether it may win."""
+        return not self.reason and self.lost is None
 
     def attempt(self, step: Callable[[Runner], list[Any] | None]) -> None:
         """Take a step, which may return scorers, or note why there is no going on."""
-        if not self.reason:
+        if self.stands:
             try:
                 self.scorers = step(self) or []
             except (FastBayesError, ValueError) as error:
                 self.reason = str(error)
+
+    def fail(self, error: FastBayesError | None) -> None:
+        """Note why the model cannot score some row, if it cannot."""
+        if error is not None:
+            self.reason = str(error) or type(error).__name__
+
+    def drop(self, figures: Validation, lagging: Lagging) -> None:
+        """Leave the race, and the model with its counts to be forgotten."""
+        entry = self.entry(figures, lagging.score.seconds)
+        self.lost = replace(entry, dropped=str(lagging), model=None)
+        self.behind, self.model, self.scorers = lagging.best, None, []
 
     def entry(self, figures: Validation, seconds: float) -> Entry:
         """Return what the leaderboard says of the model."""
@@ -312,9 +353,15 @@ class ComparisonRunner:
         memory_limit: int | None,
         progress: Progress | None,
         *,
+        loss: Any = None,
+        race: bool = True,
         named: bool = True,
     ) -> None:
         self.opened, self.discretize = opened, discretize
+        self.loss, self.racing = loss, race
+        self.race: Race | None = None
+        self.parts: Callable[[Folds | None], Parts]
+        self.figures: Callable[[Runner, Score], Validation]
         self.named = named
         self.limits = {} if memory_limit is None else {"memory_limit": memory_limit}
         self.options: dict[str, Any] = {"threads": threads, "memory_limit": memory_limit}
@@ -327,7 +374,7 @@ class ComparisonRunner:
     # -- counting and fitting ------------------------------------------------------------------
 
     def enter(self, wanted: Sequence[tuple[str, Callable[[], Any], bool]]) -> None:
-        """Count all rows and fit every model to them."""
+        """Count all rows for every model."""
         opened = self.opened
         self.runners = [Runner(*one) for one in wanted]
         if opened.folds is None:
@@ -358,8 +405,6 @@ class ComparisonRunner:
         remark(self.stats)
         self.views = Views(self.stats.schema)
         self.seen = {b: self.views.counted(self.stats, bins=b) for b in (False, True)}
-        for runner in self.runners:
-            runner.attempt(self._fit)
 
     def _counted(self) -> Statistics:
         try:
@@ -423,44 +468,84 @@ class ComparisonRunner:
             )
         model.set_params(discretize=self.discretize)
 
+    def _fitted(self, scorers: Callable[[Runner], list[Any]]) -> None:
+        """Fit every model and race it: those that take a scan of their own meet all others."""
+        have = self.stats.parts.keys()
+        alone = [r for r in self._standing() if not have >= set(r.make()._statistics)]
+        for runners in ([r for r in self._standing() if r not in alone], *([r] for r in alone)):
+            for runner in runners:
+                runner.attempt(self._fit)
+                runner.attempt(scorers)
+            self._raced(runners)
+
     # -- scoring -------------------------------------------------------------------------------
 
-    def by_leaving_out(self, loss: Any) -> list[Entry]:
+    def by_leaving_out(self) -> list[Entry]:
         """Score every row by the counts without it."""
         parts = parts_of(applying(self.opened, self.stats.schema))
-        for runner in self._standing():
-            runner.attempt(lambda r: [loo_scorer(r.model)])
 
         def figures(runner: Runner, score: Score) -> Validation:
             fixed = runner.scorers[0].fixed
             return validation(score.figures(), method="leave-one-out", fixed=fixed)
 
-        return self._entries(figures, self._scored(parts, loss))
+        self.parts, self.figures = lambda _: parts, figures
+        self._fitted(lambda r: [loo_scorer(r.model)])
+        return self._entries()
 
-    def by_folds(self, loss: Any) -> list[Entry]:
+    def by_folds(self) -> list[Entry]:
         """Score the rows of each fold by models of the other folds."""
         folds, names = self.opened.folds, self.stats.fold_names
         assert folds is not None
         order, _ = folds.names()
+
+        def figures(runner: Runner, score: Score) -> Validation:
+            return of_folds(score, self.classes, names, self.loss, self.opened.source.description)
+
+        self.figures = figures
         if self.cuts is not None and learned_cuts(self.opened.learning(), self.discretize):
-            parts = parts_by_encoder(folds, order, self._learned_by_folds())
+            for runner in self._standing():
+                runner.attempt(self._fit)
+            encoders = self._learned_by_folds()
+            self.parts = lambda f: parts_by_encoder(f or folds, order, encoders)
+            self._raced(self._standing())
         else:
-            parts = parts_of_folds(folds, order, applying(self.opened, self.stats.schema))
+            encoder = applying(self.opened, self.stats.schema)
+            self.parts = lambda f: parts_of_folds(f or folds, order, encoder)
             ways = {runner.bins for runner in self._standing()}
             rests = {bins: training(self.seen[bins]) for bins in ways}
             scans = FoldScans(self.opened, self.stats)
-            for runner in self._standing():
-                runner.attempt(
-                    lambda r: [
-                        Fitted(self._trained(r, rest, *scans.of(fold), self.cuts))
-                        for fold, rest in enumerate(rests[r.bins])
-                    ]
-                )
+            self._fitted(
+                lambda r: [
+                    Fitted(self._trained(r, rest, *scans.of(fold), self.cuts))
+                    for fold, rest in enumerate(rests[r.bins])
+                ]
+            )
+        return self._entries()
 
-        def figures(_: Runner, score: Score) -> Validation:
-            return of_folds(score, self.classes, names, loss, self.opened.source.description)
+    def _contestant(self, runner: Runner) -> Contestant:
+        return Contestant(self.classes, runner.scorers, self.views.batches(bins=runner.bins))
 
-        return self._entries(figures, self._scored(parts, loss))
+    def _raced(self, runners: Sequence[Runner]) -> None:
+        """Have models join the race, and drop those that a sample shows to lose."""
+        if not self.racing or len(self._standing()) < 2:
+            return
+        start = time.perf_counter()
+        if self.race is None:
+            given = self.opened, self.stats, self.options["threads"], self.progress
+            if (sample := race_sample(*given)) is None:
+                self.racing = False
+                return
+            parts = self.parts(sample.folds)
+            self.race = Race(sample, parts, len(self.runners), self.loss, self.options["threads"])
+        for runner in runners:
+            if runner.stands:
+                self.race.enter(runner.name, self._contestant(runner))
+        found = {lagging.name: lagging for lagging in self.race.run()}
+        for runner in self.runners:
+            if (lagging := found.get(runner.name)) is not None:
+                runner.drop(self.figures(runner, lagging.score), lagging)
+            runner.fail(self.race.errors.get(runner.name))
+        self.seconds["race"] = self.seconds.get("race", 0.0) + time.perf_counter() - start
 
     def _learned_by_folds(self) -> list[Encoder]:
         """Fit every model without each fold, bins included; return the encoders of the folds."""
@@ -494,43 +579,41 @@ class ComparisonRunner:
         """The labels, (n_classes,)."""
         return self.stats.schema.class_labels
 
-    def _entries(
-        self, figures: Callable[[Runner, Score], Validation], scored: list[tuple[Runner, Score]]
-    ) -> list[Entry]:
-        def entry(one: tuple[Runner, Score]) -> Entry:
-            return one[0].entry(figures(*one), one[1].seconds)
-
-        # Ranking millions of scores takes as long as making them.
-        return list(
-            engine.in_order(entry, scored, engine.resolved_threads(self.options["threads"]))
-        )
-
-    def _standing(self) -> list[Runner]:
-        return [runner for runner in self.runners if not runner.reason]
-
-    def _scored(self, parts: Parts, loss: Any) -> list[tuple[Runner, Score]]:
+    def _entries(self) -> list[Entry]:
         """Score all rows by all models in one scan."""
         if not (standing := self._standing()):
-            raise self._none_left()
-        views = {bins: self.views.batches(bins=bins) for bins in (False, True)}
-        contestants = [
-            Contestant(self.classes, runner.scorers, views[runner.bins]) for runner in standing
-        ]
+            return []
+        contestants = [self._contestant(runner) for runner in standing]
         start = time.perf_counter()
         found, _ = scores(
             self.opened.source,
-            parts,
+            self.parts(None),
             contestants,
-            loss=loss,
+            loss=self.loss,
             threads=self.options["threads"],
             progress=self.progress,
             strict=False,
         )
         self.seconds["scoring"] = time.perf_counter() - start
         for runner, contestant in zip(standing, contestants, strict=True):
-            if contestant.error is not None:
-                runner.reason = str(contestant.error) or type(contestant.error).__name__
-        return [both for both in zip(standing, found, strict=True) if not both[0].reason]
+            runner.fail(contestant.error)
+
+        def entry(one: tuple[Runner, Score]) -> Entry:
+            return one[0].entry(self.figures(*one), one[1].seconds)
+
+        scored = [both for both in zip(standing, found, strict=True) if both[0].stands]
+        # Ranking millions of scores takes as long as making them.
+        return list(
+            engine.in_order(entry, scored, engine.resolved_threads(self.options["threads"]))
+        )
+
+    def _standing(self) -> list[Runner]:
+        return [runner for runner in self.runners if runner.stands]
+
+    def misled(self) -> bool:
+        """Return whether models were dropped for one that then could not score all rows."""
+        failed = {runner.name for runner in self.runners if runner.reason}
+        return any(runner.behind in failed for runner in self.runners)
 
     def _none_left(self) -> DataError:
         shown = "; ".join(f"{runner.name}: {runner.reason}" for runner in self.runners)
@@ -540,7 +623,7 @@ class ComparisonRunner:
         """Return the leaderboard."""
         if not entries:
             raise self._none_left()
-        lost = [Entry(runner.name, runner.reason) for runner in self.runners if runner.reason]
+        lost = [r.lost or Entry(r.name, r.reason) for r in self.runners if not r.stands]
         first, *others = ranked([*entries, *lost])
         return Comparison(
             (replace(first, winner=True), *others),
@@ -571,6 +654,7 @@ def compare(
     threads: int | None = None,
     memory_limit: int | None = None,
     progress: Progress | None = None,
+    race: bool = True,
 ) -> Comparison:
     """Judge every model on the same rows: one scan counts for all of them, one scores them all.
 
@@ -602,6 +686,8 @@ def compare(
         Bytes that the counts may take. Models whose counts exceed it are listed with the reason.
     progress
         Called with the number of rows done since the last call, in every scan.
+    race
+        Whether to drop a model once a sample of the rows has shown that it cannot win.
 
     Returns
     -------
@@ -623,6 +709,13 @@ def compare(
     Numeric columns take one scan more, for cut points; with k-fold two for each fold, since bins
     are learned without the fold. So do KDB, for the counts of its families, A2DE, for those of
     triples, and the joint models, for those of cells. Leave-one-out does not know A2DE.
+
+    From 131,072 rows on the models race: one scan draws a random sample of the rows, at most an
+    eighth and 262,144 of them, and of 8,192, 16,384, ... of these all models are scored that are
+    still in the race. One whose log-loss on the same rows is higher than the best one's, by a test
+    that errs with a probability below 0.001 for all models and rounds together, is dropped: it is
+    listed with its figures on the sample, and forgotten. The others are scored on all rows, as with
+    race=False, to the same figures.
 
     Examples
     --------
@@ -657,12 +750,22 @@ def compare(
         filesystem=filesystem,
     )
     check_rereadable(opened.source, "compare counts and then scores")
-    named = not is_array(source)
-    contest = ComparisonRunner(opened, discretize, threads, memory_limit, progress, named=named)
-    contest.enter(_wanted(models, contest, missing))
-    if by_folds:
-        return contest.result("k-fold", contest.by_folds(loss))
-    return contest.result("leave-one-out", contest.by_leaving_out(loss))
+
+    def judged(race: bool) -> tuple[ComparisonRunner, list[Entry]]:
+        contest = ComparisonRunner(
+            *(opened, discretize, threads, memory_limit, progress),
+            loss=loss,
+            race=race,
+            named=not is_array(source),
+        )
+        contest.enter(_wanted(models, contest, missing))
+        return contest, contest.by_folds() if by_folds else contest.by_leaving_out()
+
+    contest, entries = judged(race)
+    if contest.misled():
+        logger.info("a model for which others were dropped cannot score all rows: judging them all")
+        contest, entries = judged(False)
+    return contest.result("k-fold" if by_folds else "leave-one-out", entries)
 
 
 def _wanted(

@@ -203,7 +203,7 @@ def scores(
             for contestant, mine in zip(contestants, found, strict=True):
                 if contestant.error is None:
                     with contestant.trying(strict):
-                        _score(contestant, block, mine, n_classes, proba)
+                        score_block(contestant, block, mine, n_classes, proba)
         return found, scanned
 
     total, scanned = begun(), Scanned(np.zeros(n_classes))
@@ -222,9 +222,10 @@ def scores(
     return total, scanned
 
 
-def _score(
+def score_block(
     contestant: Contestant, block: ScoredBlock, mine: Score, n_classes: int, proba: bool
 ) -> None:
+    """Add the rows of a block to a score; those that wait for all others are held in it."""
     kept = np.full((block.n_rows, n_classes), np.nan) if proba else None
     if kept is not None:
         mine.proba.append(kept)

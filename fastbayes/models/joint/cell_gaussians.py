@@ -30,8 +30,8 @@ from fastbayes.models.numeric.covariance import (
     ClassDensities,
     CovarianceRule,
     diagonal,
-    normals_of,
     regular,
+    standard_normals,
     standardised,
 )
 from fastbayes.statistics.cell_scatter import GroupMoments, pooled
@@ -187,20 +187,44 @@ class CellGaussians:
         back = self.regular(back, of_class.n)[0]
         self._classes = _where(self.backed, back, own)
         self.which = np.flatnonzero(inside)
-        mine = GroupMoments(*(part[self.which] for part in groups))
+        mine = groups if inside.all() else GroupMoments(*(part[self.which] for part in groups))
         self.of_class, self.groups = of_class, mine
         self.labels, self.n = labels[self.which], mine.n
-        found = merged(mine, _at(self._classes, self.labels), kappa)
         self.undefined = np.zeros(len(self.which), np.bool_)
-        if kappa > 0:
-            found = self.regular(found, mine.n)[0]
-        else:
-            self.undefined = (mine.n <= p) | (diagonal(found.covariance) <= 0).any(axis=1)
-            self.undefined |= self.singular(found.covariance)
-            found = _where(~self.undefined, found, _at(self._classes, self.labels))
-        every_one = Backing(*map(np.concatenate, zip(found, self._classes, strict=True)))
-        self.densities = ClassDensities(normals_of(*every_one, self.kept))
+        # Some at a time: the matrices on the way to the densities are many.
+        step = max(1, CHUNK // max(p, 1) ** 2)
+        n = len(mine.n)
+        found: tuple[Floats, ...] = (
+            *(np.empty((n + n_classes, p)) for _ in range(3)),
+            np.empty((n + n_classes, p, p)),
+        )
+        for low in range(0, n, step):
+            some = slice(low, min(low + step, n))
+            self._put(self._cells(some), some, found)
+        self._put(self._classes, slice(n, None), found)
+        mean, rest, deviation, correlation = found
+        self.densities = ClassDensities(
+            standard_normals(mean, rest, deviation, correlation, self.kept)
+        )
         self._patterns: Patterns[ClassDensities] = Patterns(PATTERNS)
+
+    def _cells(self, some: slice) -> Backing:
+        """Return the densities of some cells; of those that have none, that of their class."""
+        mine = GroupMoments(*(part[some] for part in self.groups))
+        parents = _at(self._classes, self.labels[some])
+        found = merged(mine, parents, self.kappa)
+        if self.kappa > 0:
+            return self.regular(found, mine.n)[0]
+        bad = (mine.n <= len(self.names)) | (diagonal(found.covariance) <= 0).any(axis=1)
+        bad |= self.singular(found.covariance)
+        self.undefined[some] = bad
+        return _where(~bad, found, parents)
+
+    def _put(self, part: Backing, some: slice, found: tuple[Floats, ...]) -> None:
+        """Put means, what rounding took from them, deviations and correlations in their places."""
+        made = part.mean, part.rest, *standardised(part.covariance, self.kept)
+        for whole, array in zip(found, made, strict=True):
+            whole[some] = array
 
     def singular(self, covariance: Floats) -> NDArray[np.bool_]:
         """Return which covariances have no inverse, by their correlations."""

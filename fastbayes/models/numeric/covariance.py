@@ -18,6 +18,8 @@ from fastbayes.statistics.class_moments import two_sum
 TOLERANCE = 1e-9
 # Triangular matrices up to so large are inverted row by row.
 FEW_COLUMNS = 48
+# Numbers in the matrices that are inverted at a time.
+CHUNK = 1 << 20
 
 
 class MomentSums(NamedTuple):
@@ -203,9 +205,16 @@ def standardised(covariance: Floats, kept: NDArray[np.bool_]) -> tuple[Floats, F
 
 def normals_of(mean: Floats, rest: Floats, covariance: Floats, kept: NDArray[np.bool_]) -> Normals:
     """Return normal densities of given covariances, (n, p, p), none of them singular."""
-    known, n = (*standardised(covariance, kept), kept), len(mean)
+    return standard_normals(mean, rest, *standardised(covariance, kept), kept)
+
+
+def standard_normals(
+    mean: Floats, rest: Floats, deviation: Floats, correlation: Floats, kept: NDArray[np.bool_]
+) -> Normals:
+    """Return normal densities of given deviations, (n, p), and correlations, none singular."""
+    n = len(mean)
     nothing_done = np.zeros(n), np.zeros(n, np.bool_), np.zeros(mean.shape, np.bool_)
-    return Normals(mean, rest, *known, None, *nothing_done)
+    return Normals(mean, rest, deviation, correlation, kept, None, *nothing_done)
 
 
 def with_ones(matrix: Floats) -> Floats:
@@ -430,7 +439,18 @@ class ClassDensities:
     def __init__(self, found: Normals) -> None:
         self.found = found
         self.mean, self.rest, self.dof = found.mean, found.rest, found.dof
-        self.whiten = whitening(found)
+        # Some at a time: there may be one for each cell of a table.
+        step = max(1, CHUNK // max(1, found.correlation.shape[-1]) ** 2)
+        if len(found.correlation) <= step:
+            self.whiten = whitening(found)
+        else:
+            self.whiten = np.empty_like(found.correlation)
+            for low in range(0, len(self.whiten), step):
+                some = slice(low, low + step)
+                deviation, correlation = found.deviation[some], found.correlation[some]
+                self.whiten[some] = whitening(
+                    found._replace(deviation=deviation, correlation=correlation)
+                )
         self.level = self._levels()[:, -1] if len(found.kept) else np.zeros(len(found.mean))
 
     def _levels(self, distance: Floats | float = 0.0, logs: Floats | None = None) -> Floats:
