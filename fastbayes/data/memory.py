@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import DataError, SchemaError, refuse
 from fastbayes.data.segments import (
     SEGMENT_BLOCKS,
@@ -18,6 +19,7 @@ from fastbayes.data.segments import (
     Source,
     SourceView,
     combine,
+    join,
     numbers,
     reading,
     stream_segments,
@@ -56,6 +58,9 @@ class TableSource(Source):
 
     def _read(self, block_rows: int, start: int, stop: int) -> Iterator[pa.RecordBatch]:
         part = self._table.slice(start, stop - start)
+        if block_rows > BLOCK_ROWS:
+            yield from map(self._projection.blank, _whole(part, block_rows))
+            return
         for first in range(0, part.num_rows, block_rows):
             block = part.slice(first, block_rows)
             columns = [combine(column.chunks) for column in block.columns]
@@ -160,6 +165,18 @@ class StreamSource(Source):
                         "lacks; columns=[...] selects those to read"
                     )
                 yield self._projection.conform(batch, self.description)
+
+
+def _whole(table: pa.Table, rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a table as they lie in memory, short ones joined to a block or more."""
+    held: list[pa.RecordBatch] = []
+    for batch in table.to_batches(max_chunksize=rows):
+        held.append(batch)
+        if sum(part.num_rows for part in held) >= BLOCK_ROWS:
+            yield join(held)
+            held = []
+    if held:
+        yield join(held)
 
 
 def slices(

@@ -110,8 +110,9 @@ class Source(ABC):
     def segments(self, block_rows: int) -> Iterator[Segment]:
         """Return the segments in order; whoever iterates drives the reading.
 
-        Every batch of a segment but the last has `block_rows` rows. Raises DataError where a
-        one-shot source is scanned a second time.
+        Every batch of a segment but the last has `block_rows` rows; if that is more than
+        `BLOCK_ROWS`, batches of a table have as many as lie together, up to that. Raises DataError
+        where a one-shot source is scanned a second time.
         """
 
     def only(self, columns: Sequence[str]) -> Source:
