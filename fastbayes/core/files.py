@@ -283,7 +283,8 @@ def check_directory(path: str | os.PathLike[str], *, force: bool = False) -> Non
     held = sorted(found.name for found in target.iterdir()) if target.is_dir() else []
     others = [file for file in held if not file.startswith(PART)]
     refuse(
-        target.exists() and not target.is_dir(), f"{name} is a file: name a directory for the parts"
+        target.exists() and not target.is_dir(),
+        f"{name} is not a directory: name one for the parts, or a file that ends in its format",
     )
     refuse(
         bool(held) and not force,

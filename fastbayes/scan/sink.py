@@ -309,11 +309,9 @@ def check_output(
     DataError
         When the target cannot be made, or is there and may not be replaced.
     """
-    if parts is None:
-        parts = not Path(path).suffix
-    if parts and format is None:
-        format = FORMATS.get(Path(path).suffix.lower(), "parquet")
-    kind = format_of(path, format)
+    unnamed = not Path(path).suffix
+    parts = unnamed if parts is None else bool(parts)
+    kind = "parquet" if parts and unnamed and format is None else format_of(path, format)
     (check_directory if parts else check_target)(path, force=force)
     return kind, parts
 
