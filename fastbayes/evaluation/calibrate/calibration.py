@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from fastbayes.core.errors import SchemaError
 from fastbayes.evaluation.calibrate.held_out_posteriors import HeldOut, held_out, held_out_of_arrays
@@ -383,7 +383,7 @@ class Calibrated(TableRows):
         return int(self.model_.n_parameters_) + sum(array.size for array in arrays)
 
     def _scored(
-        self, X: Any, answer: ScoreRows, width: int | None = None, kind: type = np.float64
+        self, X: Any, answer: ScoreRows, width: int | None = None, kind: DTypeLike = np.float64
     ) -> NDArray[Any]:
         if isinstance(self.model_, TableRows):
             return super()._scored(X, answer, width, kind)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS, GREATEST, Batch
 from fastbayes.core.domains import cast_domain, common_type, domain, same_values
@@ -83,7 +83,7 @@ class TableRows(Model):
         return scorer
 
     def _scored(
-        self, X: Any, answer: ScoreRows, width: int | None = None, kind: type = np.float64
+        self, X: Any, answer: ScoreRows, width: int | None = None, kind: DTypeLike = np.float64
     ) -> NDArray[Any]:
         scorers = self._scorers()
 
@@ -113,51 +113,63 @@ class TableRows(Model):
         X: Any,
         score: Callable[[Batch, NDArray[Any]], int],
         width: int | None,
-        kind: type = np.float64,
+        kind: DTypeLike = np.float64,
     ) -> tuple[NDArray[Any], Tally]:
         """Return score(batch, out) of all rows of X, in order."""
         source = open_features(self, X)
         encoder = Encoder.applying_to(self.schema_, source.schema, unseen=self.unseen)
         encoder.expect(source.n_rows)
         tail = () if width is None else (width,)
-        known = source.in_memory and source.n_rows is not None
-        out = np.empty((source.n_rows if known else 0, *tail), dtype=kind)
+        out = np.empty((source.n_rows or 0, *tail), dtype=kind)
         tally = Tally(np.zeros(len(self.schema_.categorical), dtype=np.int64))
 
-        def one(item: tuple[Segment, int]) -> tuple[list[NDArray[Any]], NDArray[np.int64], int]:
-            segment, start = item
+        def one(
+            item: tuple[Segment, NDArray[Any] | None],
+        ) -> tuple[int, list[NDArray[Any]], NDArray[np.int64], int]:
+            segment, part = item
             done, unseen, prior_rows = 0, np.zeros_like(tally.unseen), 0
             pieces = []
             for rows, encoded in engine.encoded_blocks(segment, encoder):
-                if known:
-                    piece = out[start + done : start + done + rows.num_rows]
+                if part is not None:
+                    piece = part[done : done + rows.num_rows]
                 else:
                     piece = np.empty((rows.num_rows, *tail), dtype=kind)
                     pieces.append(piece)
                 prior_rows += score(encoded.batch, piece)
                 unseen += encoded.unseen
                 done += rows.num_rows
-            return pieces, unseen, prior_rows
+            return done, pieces, unseen, prior_rows
 
         threads = engine.resolved_threads(self.threads)
         rows = BLOCK_ROWS
-        if known:
+        if source.in_memory:
             # Few rows that take long each are for all threads; rows are scored one by one anyhow.
             rows = min(max(len(out) // (8 * threads), LEAST_ROWS), BLOCK_ROWS)
 
-        def items() -> Iterator[tuple[Segment, int]]:
+        def items() -> Iterator[tuple[Segment, NDArray[Any] | None]]:
+            """Yield segments with the range of the answers that is theirs, if that is known."""
             start = 0
             for segment in source.segments(rows):
-                yield segment, start
-                start += segment.n_rows if known else 0
+                if source.n_rows is None or segment.n_rows is None:
+                    yield segment, None
+                else:
+                    yield segment, out[start : start + segment.n_rows]
+                    start += segment.n_rows
 
-        pieces: list[NDArray[Any]] = []
-        for some, unseen, prior_rows in engine.in_order(one, items(), threads):
-            pieces += some
+        filled = 0
+        for done, pieces, unseen, prior_rows in engine.in_order(one, items(), threads):
+            if pieces and filled + done > len(out):
+                # Cheap in small steps, too: the system moves pages, not bytes.
+                out.resize((max(filled + done, len(out) * 5 // 4), *tail), refcheck=False)
+            if pieces:
+                np.concatenate(pieces, out=out[filled : filled + done])
+            filled += done
             tally.unseen += unseen
             tally.prior_rows += prior_rows
+        if filled < len(out):
+            out.resize((filled, *tail), refcheck=False)
         self._report(tally)
-        return (out if known else np.concatenate([out, *pieces])), tally
+        return out, tally
 
     def _report(self, tally: Tally) -> None:
         for name, n in self._unseen(tally).items():

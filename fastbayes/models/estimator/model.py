@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from fastbayes.core.decisions import Decisions, decide
 from fastbayes.core.errors import DataError
@@ -69,7 +69,7 @@ class Prediction(Estimator):
     # -- what a subclass gives -----------------------------------------------------------------
 
     def _scored(
-        self, X: Any, answer: ScoreRows, width: int | None = None, kind: type = np.float64
+        self, X: Any, answer: ScoreRows, width: int | None = None, kind: DTypeLike = np.float64
     ) -> NDArray[Any]:
         """Return answer(scorer, rows, out) of all rows of X in order, (n_rows,) or by width."""
         raise NotImplementedError
@@ -126,8 +126,14 @@ class Prediction(Estimator):
             When a column is missing or has another type or name; the message names it.
         """
         self._check_fitted()
-        best = self._scored(X, lambda s, rows, out: s.predict(*rows, out), kind=np.intp)
-        return self.classes_[best]
+
+        def answer(scorer: Any, rows: tuple[Any, ...], out: NDArray[Any]) -> int | None:
+            best = np.empty(len(out), np.intp)
+            prior_rows: int | None = scorer.predict(*rows, best)
+            self.classes_.take(best, out=out, mode="clip")  # "raise" would write to a copy first
+            return prior_rows
+
+        return self._scored(X, answer, kind=self.classes_.dtype)
 
     def predict_proba(self, X: Any) -> Floats:
         """Return P(c | x).

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS, Batch, Codes
 from fastbayes.core.errors import DataError, SchemaError
@@ -537,7 +537,7 @@ class DropIn(Model):
     # -- answers -------------------------------------------------------------------------------
 
     def _scored(
-        self, X: Any, answer: ScoreRows, width: int | None = None, kind: type = np.float64
+        self, X: Any, answer: ScoreRows, width: int | None = None, kind: DTypeLike = np.float64
     ) -> NDArray[Any]:
         X = check_features(self, X, reset=False)
         scorer = self._scorer(X.shape[0] * X.shape[1])
