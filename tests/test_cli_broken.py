@@ -198,7 +198,7 @@ def full_disk(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-@pytest.mark.parametrize("suffix", [".parquet", ".arrow", ".csv"])
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow", ".csv", ""])
 @pytest.mark.parametrize("size", [0, 100, 20_000])
 def test_disk_full__predict(tmp_path: Path, suffix: str, size: int) -> None:
     noise = pa.array(np.random.default_rng(0).random(70_000))

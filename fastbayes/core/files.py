@@ -14,6 +14,7 @@ import importlib.metadata
 import json
 import math
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -53,7 +54,7 @@ UNREADABLE: dict[type[Exception], str] = {
 }
 # What reading a damaged file may raise, besides what Arrow and struct do.
 DAMAGE = (ValueError, TypeError, LookupError, ArithmeticError, MemoryError, RecursionError, OSError)
-PART = "part-"  # how the names of parts begin
+PART = re.compile(r"part-\d+\.\w+")  # what parts are called
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -281,7 +282,6 @@ def check_directory(path: str | os.PathLike[str], *, force: bool = False) -> Non
     """
     name, target = os.fspath(path), Path(os.path.realpath(path))
     held = sorted(found.name for found in target.iterdir()) if target.is_dir() else []
-    others = [file for file in held if not file.startswith(PART)]
     refuse(
         target.exists() and not target.is_dir(),
         f"{name} is not a directory: name one for the parts, or a file that ends in its format",
@@ -290,10 +290,11 @@ def check_directory(path: str | os.PathLike[str], *, force: bool = False) -> Non
         bool(held) and not force,
         f"{name} is not empty: name another directory, or overwrite it (force=True, --force)",
     )
-    refuse(
-        bool(others),
-        f"{name} holds {others[:1]}, which is no part and would be lost: name another directory",
-    )
+    for other in held:
+        refuse(
+            not PART.fullmatch(other),
+            f"{name} holds {other!r}, which is no part and would be lost: name another directory",
+        )
     _check_parent(name, target)
 
 

@@ -20,7 +20,6 @@ from fastbayes.core.batch import BLOCK_ROWS, Batch
 from fastbayes.core.decisions import decide, loss_matrix
 from fastbayes.core.errors import DataError, SchemaError, refuse
 from fastbayes.core.files import (
-    PART,
     atomic,
     atomic_directory,
     check_directory,
@@ -194,7 +193,8 @@ def predict_to(
 
         def write_part(numbered: tuple[int, list[Segment]]) -> NDArray[np.int64]:
             number, segments = numbered
-            file, counts = folder / f"{PART}{number:05d}{SUFFIXES[kind]}", np.zeros_like(total)
+            file = folder / f"part-{number:05d}{SUFFIXES[kind]}"
+            counts = np.zeros_like(total)
             with writing(kind, file, answers.schema, answers.uncoded) as write:
                 for segment in segments:
                     for rows, new in blocks(segment):
