@@ -83,7 +83,8 @@ def test_parts__are_the_one_file_cut(
     assert len(rows) > 3
     assert read.equals(READ[suffix](one))
     assert read["prediction"].to_pylist() == model.predict(features(table)).tolist()
-    assert np.array_equal(proba(read), model.predict_proba(features(table)))
+    # So small a block makes a stream seem long: the compiled kernels answer, in other last bits.
+    np.testing.assert_allclose(proba(read), model.predict_proba(features(table)), rtol=1e-12)
 
 
 @pytest.mark.usefixtures("small")
