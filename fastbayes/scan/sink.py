@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS, Batch
-from fastbayes.core.decisions import decide, loss_matrix
+from fastbayes.core.decisions import least_risk, loss_matrix
 from fastbayes.core.errors import DataError, SchemaError, refuse
 from fastbayes.core.files import (
     atomic,
@@ -145,8 +145,9 @@ def predict_to(
 
     Notes
     -----
-    Text in `prediction` is dictionary-encoded. Of one file, the threads prepare the rows, and one
-    of them writes.
+    Text in `prediction` is dictionary-encoded. The threads prepare the rows of one file, and the
+    calling one writes; parts are written by all, about 128 at most where the source knows its
+    rows. Parquet stores probabilities without dictionaries, which take ten times as long.
     """
     kind, parts = check_output(path, format, parts, force=force)
     schema = schema_of(model, "predict_to")
@@ -361,16 +362,17 @@ class _Output:
         if self._decides:
             fields.append(pa.field("expected_loss", pa.float64()))
         self._number = pa.float64() if precision == "exact" else pa.float32()
-        numbers = [f"proba_{label}" for label in classes.to_pylist()] if proba else []
         if proba == "predicted":
-            numbers = ["proba"]
-        fields += [pa.field(name, self._number) for name in numbers]
+            fields.append(pa.field("proba", self._number))
+        elif proba:
+            fields += [pa.field(f"proba_{label}", self._number) for label in classes.to_pylist()]
         if explain:
             fields.append(pa.field("because", pa.string()))
             fields.append(pa.field("because_nats", pa.float64()))
         self.schema = pa.schema(fields)
         # Numbers that hardly repeat: looking for values that do costs more than all the rest.
-        self.uncoded = {*numbers, "expected_loss", "because_nats"} & {*self.schema.names}
+        answers = fields[len(copies) + 1 :]
+        self.uncoded = {field.name for field in answers if pa.types.is_floating(field.type)}
         names = self.schema.names
         if twice := [name for name in names if names.count(name) > 1]:
             raise SchemaError(
@@ -389,14 +391,13 @@ class _Output:
             prior_rows = scorer.posterior(batch.codes, batch.numeric, posterior)
         if self._explain or not self._decides:
             prior_rows = scorer.predict(batch.codes, batch.numeric, best)
-        index = best
+        index, missing = best, None
         if self._decides:
-            decided = decide(posterior, model.classes_, self._loss, self._reject)
-            index = decided.index
-        missing = index == -1 if self._decides else None
+            index, expected = least_risk(posterior, self._loss, self._reject)
+            missing = index == -1
         columns.append(self._predicted(index, missing))
         if self._decides:
-            columns.append(pa.array(decided.expected_loss))
+            columns.append(pa.array(expected))
         if self._proba == "predicted":
             winners = np.take_along_axis(posterior, index[:, None], axis=1)[:, 0]
             columns.append(pa.array(winners, mask=missing).cast(self._number))
