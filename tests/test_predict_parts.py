@@ -432,3 +432,16 @@ def test_csv__is_what_arrow_writes(table: pa.Table, model: fb.NaiveBayes, tmp_pa
     whole = whole.set_column(at, "prediction", whole["prediction"].cast(pa.string()))
     pc.write_csv(whole, tmp_path / "arrow.csv")
     assert (tmp_path / "o.csv").read_bytes() == (tmp_path / "arrow.csv").read_bytes()
+
+
+def test_arrays__rows_of_the_prior_are_counted_in_every_block(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rows = {"x": ["a", "a", "b", "b"], "z": ["u", "u", "v", "v"], "y": [0, 0, 1, 1]}
+    model = fb.NaiveBayes(alpha=0, threads=1).fit(rows, "y")
+    n = 600_000  # several blocks in one call of the kernels
+    x = pa.DictionaryArray.from_arrays(pa.array(np.arange(n) >= n // 2).cast("int8"), ["a", "b"])
+    z = pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int8)), ["u", "v"])
+    with caplog.at_level("INFO", "fastbayes"):
+        model.predict(pa.table({"x": x, "z": z}))
+    assert caplog.messages == ["300000 rows are impossible under every class"]

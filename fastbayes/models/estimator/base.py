@@ -11,13 +11,13 @@ from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS, GREATEST, Batch
 from fastbayes.core.domains import cast_domain, common_type, domain, same_values
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.schema import Schema, chosen, labels
-from fastbayes.data.encode import Encoded, Encoder
+from fastbayes.data.encode import Encoded, Encoder, LookedUp
 from fastbayes.data.folds import Folds
 from fastbayes.data.memory import to_array
 from fastbayes.data.segments import Segment
@@ -83,14 +83,22 @@ class TableRows(Model):
         return scorer
 
     def _scored(
-        self, X: Any, answer: ScoreRows, width: int | None = None, kind: DTypeLike = np.float64
+        self,
+        X: Any,
+        answer: ScoreRows,
+        width: int | None = None,
+        labels: NDArray[Any] | None = None,
     ) -> NDArray[Any]:
         scorers = self._scorers()
 
-        def score(batch: Batch, out: NDArray[Any]) -> int:
-            return answer(scorers(batch.cells), (batch.codes, batch.numeric), out) or 0
+        def score(batch: Batch, out: NDArray[Any]) -> int | None:
+            return answer(scorers(batch.cells), (batch.codes, batch.numeric), out)
 
-        return self._scan(X, score, width, kind)[0]
+        def repeatable(rows: LookedUp) -> bool:
+            may = getattr(scorers(rows.cells), "repeatable", None)
+            return may is not None and (may(False) or (may(True) and rows.complete()))
+
+        return self._scan(X, score, width, labels, repeatable)[0]
 
     def _explained(self, X: Any) -> tuple[Floats, dict[str, int], Floats | None]:
         # Both in one scan: a stream can be read only once.
@@ -111,15 +119,20 @@ class TableRows(Model):
     def _scan(
         self,
         X: Any,
-        score: Callable[[Batch, NDArray[Any]], int],
+        score: Callable[[Batch, NDArray[Any]], int | None],
         width: int | None,
-        kind: DTypeLike = np.float64,
+        labels: NDArray[Any] | None = None,
+        repeatable: Callable[[LookedUp], bool] = lambda rows: False,
     ) -> tuple[NDArray[Any], Tally]:
-        """Return score(batch, out) of all rows of X, in order."""
+        """Return score(batch, out) of all rows of X, in order; or the labels at these positions.
+
+        Where repeatable(rows) it does nothing with rows but call kernels.
+        """
         source = open_features(self, X)
         encoder = Encoder.applying_to(self.schema_, source.schema, unseen=self.unseen)
         encoder.expect(source.n_rows)
         tail = () if width is None else (width,)
+        kind = np.dtype(np.float64) if labels is None else labels.dtype
         out = np.empty((source.n_rows or 0, *tail), dtype=kind)
         tally = Tally(np.zeros(len(self.schema_.categorical), dtype=np.int64))
 
@@ -129,14 +142,31 @@ class TableRows(Model):
             segment, part = item
             done, unseen, prior_rows = 0, np.zeros_like(tally.unseen), 0
             pieces = []
-            for rows, encoded in engine.encoded_blocks(segment, encoder):
+            for rows in segment.batches():
+                looked_up = encoder.look_up(rows, segment.place(done))
                 if part is not None:
-                    piece = part[done : done + rows.num_rows]
+                    answers = part[done : done + rows.num_rows]
                 else:
-                    piece = np.empty((rows.num_rows, *tail), dtype=kind)
-                    pieces.append(piece)
-                prior_rows += score(encoded.batch, piece)
-                unseen += encoded.unseen
+                    answers = np.empty((rows.num_rows, *tail), dtype=out.dtype)
+                    pieces.append(answers)
+                piece = answers if labels is None else np.empty(rows.num_rows, dtype=np.intp)
+                lost: list[Any] = []
+
+                def one_block(
+                    batch: Batch, at: int, piece: NDArray[Any] = piece, lost: list[Any] = lost
+                ) -> None:
+                    lost.append(score(batch, piece[at : at + batch.n_rows]))
+
+                engine.over_blocks(
+                    looked_up,
+                    one_block,
+                    moving=[(piece, piece.strides[0])],
+                    repeatable=repeatable(looked_up),
+                )
+                if labels is not None:
+                    labels.take(piece, out=answers, mode="clip")  # "raise" would take a copy
+                prior_rows += sum(int(n) for n in lost if n is not None)
+                unseen += looked_up.unseen()
                 done += rows.num_rows
             return done, pieces, unseen, prior_rows
 
@@ -145,6 +175,8 @@ class TableRows(Model):
         if source.in_memory:
             # Few rows that take long each are for all threads; rows are scored one by one anyhow.
             rows = min(max(len(out) // (8 * threads), LEAST_ROWS), BLOCK_ROWS)
+            if rows == BLOCK_ROWS:
+                rows = engine.rows_at_once(source, threads)
 
         def items() -> Iterator[tuple[Segment, NDArray[Any] | None]]:
             """Yield segments with the range of the answers that is theirs, if that is known."""

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from fastbayes.core.decisions import Decisions, decide
 from fastbayes.core.errors import DataError
@@ -69,9 +69,16 @@ class Prediction(Estimator):
     # -- what a subclass gives -----------------------------------------------------------------
 
     def _scored(
-        self, X: Any, answer: ScoreRows, width: int | None = None, kind: DTypeLike = np.float64
+        self,
+        X: Any,
+        answer: ScoreRows,
+        width: int | None = None,
+        labels: NDArray[Any] | None = None,
     ) -> NDArray[Any]:
-        """Return answer(scorer, rows, out) of all rows of X in order, (n_rows,) or by width."""
+        """Return answer(scorer, rows, out) of all rows of X in order, (n_rows,) or by width.
+
+        Where there are labels, the answers are positions of these, which are returned.
+        """
         raise NotImplementedError
 
     def _log_prior(self) -> Floats:
@@ -126,14 +133,7 @@ class Prediction(Estimator):
             When a column is missing or has another type or name; the message names it.
         """
         self._check_fitted()
-
-        def answer(scorer: Any, rows: tuple[Any, ...], out: NDArray[Any]) -> int | None:
-            best = np.empty(len(out), np.intp)
-            prior_rows: int | None = scorer.predict(*rows, best)
-            self.classes_.take(best, out=out, mode="clip")  # "raise" would write to a copy first
-            return prior_rows
-
-        return self._scored(X, answer, kind=self.classes_.dtype)
+        return self._scored(X, lambda s, rows, out: s.predict(*rows, out), labels=self.classes_)
 
     def predict_proba(self, X: Any) -> Floats:
         """Return P(c | x).
