@@ -47,9 +47,11 @@ figures, start = {{}}, time.perf_counter()
 model = fastbayes.NaiveBayes().fit({path!r}, "class")
 assert model.statistics_.n_rows == {rows}
 figures["fit"] = time.perf_counter() - start, peak_bytes()
-start = time.perf_counter()
-assert fastbayes.predict_to(model, {path!r}, {output!r}).rows == {rows}
-figures["predict_to"] = time.perf_counter() - start, peak_bytes()
+for step, options in {steps!r}.items():
+    start = time.perf_counter()
+    done = fastbayes.predict_to(model, {path!r}, {output!r} + step + ".parquet", **options)
+    assert done.rows == {rows}
+    figures[step] = time.perf_counter() - start, peak_bytes()
 print(json.dumps(figures))
 """
 
@@ -185,16 +187,23 @@ def start_up(size: str, folder: Path) -> list[Figure]:
 
 
 def out_of_core(size: str, folder: Path) -> list[Figure]:
-    """Measure time and peak memory of a fit and a prediction from a Parquet directory to a file."""
+    """Measure time and peak memory of a fit and of predictions from a Parquet directory."""
     rows = {"full": 100_000_000, "quick": 5_000_000, "test": 200_000}[size]
     path = data.parquet("long", rows, folder)
-    output = folder / "predictions.parquet"
+    output = f"{folder}/predicted-"
+    options: dict[str, Any] = {
+        "file": {},
+        "parts": {"parts": True},
+        "proba": {"parts": True, "proba": True},
+    }
     read = sum(file.stat().st_size for file in path.iterdir())
-    spent = fresh(OUT_OF_CORE.format(path=str(path), output=str(output), rows=rows))
-    steps: dict[str, Any] = json.loads(spent.output)
+    told = OUT_OF_CORE.format(path=str(path), output=output, rows=rows, steps=options)
+    steps: dict[str, Any] = json.loads(fresh(told).output)
     names = {
         "fit": f"fit {rows:,} × 20 from {read / 1e9:.2f} GB of Parquet",
-        "predict_to": "… then `predict_to` a Parquet file",
+        "file": "… then `predict_to` a Parquet file",
+        "parts": "… then `predict_to` parts",
+        "proba": "… then `predict_to` parts, the probability of each class, too",
     }
     return [
         Figure(names[step], peak / GIB, "GiB", 1.0, {"wall": wall, "rows_per_second": rows / wall})

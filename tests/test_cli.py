@@ -102,11 +102,12 @@ def test_fit__needs_data_or_statistics(data: Path, given: list[str]) -> None:
 # -- predict -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("suffix", [".parquet", ".arrow", ".csv"])
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow", ".csv", ""])
 def test_predict__writes_what_the_model_says(model: Path, data: Path, suffix: str) -> None:
     out = data.with_name(f"out{suffix}")
     said = answer("predict", model, data, "--proba", "-o", out)
-    read = {".parquet": pq.read_table, ".arrow": _ipc, ".csv": _csv}[suffix](out)
+    readers = {".parquet": pq.read_table, ".arrow": _ipc, ".csv": _csv, "": pq.read_table}
+    read = readers[suffix](out)
     fitted = fb.load(model)
     assert read.column_names == ["prediction", "proba_no", "proba_yes"] == said["columns"]
     assert read["prediction"].to_pylist() == fitted.predict(tennis()).tolist()
@@ -114,6 +115,24 @@ def test_predict__writes_what_the_model_says(model: Path, data: Path, suffix: st
     assert np.array_equal(proba, fitted.predict_proba(tennis()))
     assert said["rows"] == 1000
     assert said["unseen_values"] == {}
+
+
+def test_predict__parts_and_chosen_probabilities(model: Path, data: Path) -> None:
+    one, parts = data.with_name("one.arrow"), data.with_name("parts.arrow")
+    options = ("--proba", "predicted", "--precision", "fast")
+    said = answer("predict", model, data, *options, "--no-parts", "-o", one)
+    assert said["columns"] == ["prediction", "proba"]
+    run("predict", *options, model, data, "--parts", "-o", parts)
+    read = _ipc(parts / "part-00000.arrow")
+    assert read.equals(_ipc(one))
+    expected = fb.load(model).predict_proba(tennis()).max(axis=1).astype(np.float32)
+    assert np.array_equal(read["proba"], expected)
+    again = fails("predict", model, data, "--parts", "-o", parts, folder=data.parent)
+    assert "is not empty" in again
+    run("predict", model, data, "--parts", "--force", "-o", parts)
+    assert _ipc(parts / "part-00000.arrow").column_names == ["prediction"]
+    wrong = fails("predict", model, data, "-o", data.with_name("x.txt"), folder=data.parent, code=2)
+    assert "the name says no format" in wrong
 
 
 def _ipc(path: Path) -> pa.Table:

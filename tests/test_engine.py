@@ -188,6 +188,22 @@ def test_in_order__an_error_ends_it(threads: int, error: type[BaseException]) ->
     assert list(engine.in_order(str, range(3), threads)) == ["0", "1", "2"]
 
 
+def test_in_order__what_runs_is_told_that_it_is_over() -> None:
+    stopped = threading.Event()
+    told: list[bool] = []
+
+    def waits(i: int) -> int:
+        if i:
+            told.append(stopped.wait(60))
+        return i
+
+    with pytest.raises(ValueError, match="enough"):
+        for _ in engine.in_order(waits, range(100), 4, stopped):
+            raise ValueError("enough")
+    assert told
+    assert all(told)
+
+
 def test_in_order__an_error_cancels_what_has_not_begun() -> None:
     begun, free = [], threading.Event()
 

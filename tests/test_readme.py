@@ -27,7 +27,7 @@ def test_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for example in examples:
         exec(compile(example, "README.md", "exec"), names)
     assert names["month"] == names["stats"]
-    assert (tmp_path / "predicted.parquet").exists()
+    assert (tmp_path / "predicted" / "part-00000.parquet").exists()
     board = names["board"]
     assert board["tan"].figures.log_loss == pytest.approx(names["honest"].log_loss)
     # What the text says of models that see pairs.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import click
@@ -43,7 +44,7 @@ from fastbayes.evaluation.curves.fit_source import fit_source
 from fastbayes.evaluation.plots import check_picture, figure
 from fastbayes.models.estimator.base import check_learnable
 from fastbayes.scan.data_warnings import remark
-from fastbayes.scan.sink import format_of
+from fastbayes.scan.sink import check_output, format_of
 
 # Options that say how DATA are read.
 OF_DATA = ("target", "discretize", "columns", "categorical", "missing", "calibrate")
@@ -157,11 +158,35 @@ def _holds(stats: fb.Statistics, needed: str, model: Any) -> bool:
     return needed in stats.parts or (one and "pairs" in stats.parts)
 
 
+def file_or_directory(path: str) -> None:
+    """Raise where a name has a suffix that says no format; without one it names a directory."""
+    if Path(path).suffix:
+        format_of(path)
+
+
 @click.command()
 @MODEL_FILE
 @click.argument("data")
-@output("File to write: .parquet, .arrow or .csv.", format_of)
-@click.option("--proba", is_flag=True, help="Write the probability of each class.")
+@output("File to write: .parquet, .arrow or .csv; or a directory for parts.", file_or_directory)
+@click.option(
+    "--parts/--no-parts",
+    default=None,
+    help="Write a directory of files, each by a thread of its own; default: if the name has no "
+    "suffix.",
+)
+@click.option(
+    "--proba",
+    is_flag=False,
+    flag_value="all",
+    type=click.Choice(["all", "predicted"]),
+    help="Write the probability of each class (all, also without a word), or of the predicted one.",
+)
+@defaulted(
+    "--precision",
+    type=click.Choice(["exact", "fast"]),
+    default="exact",
+    help="Write probabilities as 64-bit numbers, or (fast) 32-bit ones.",
+)
 @click.option("--explain", is_flag=True, help="Write which column speaks most for the prediction.")
 @LOSS
 @click.option("--reject", type=float, help="Cost of not deciding: such rows stay empty.")
@@ -170,10 +195,17 @@ def _holds(stats: fb.Statistics, needed: str, model: Any) -> bool:
 @FORCE
 @JSON
 def predict(
-    model: str, data: str, output: str, loss: str | None, as_json: bool, **options: Any
+    model: str,
+    data: str,
+    output: str,
+    proba: str | None,
+    loss: str | None,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Apply MODEL to DATA, writing one row per row."""
-    check_target(output, force=options["force"])
+    check_output(output, parts=options["parts"], force=options["force"])
+    options["proba"] = proba == "all" or proba or False
     fitted = model_from(model)
     matrix = loss_from(loss, fitted)
     with bar("predicting", data) as progress:

@@ -282,8 +282,15 @@ def minimum_risk(
     >>> minimum_risk([[0.9, 0.1], [0.7, 0.3], [0.5, 0.5]], [[0, 4], [1, 0]], reject=0.45).tolist()
     [0, -1, -1]
     """
+    return least_risk(proba, loss, reject)[0]
+
+
+def least_risk(
+    proba: ArrayLike, loss: ArrayLike | None = None, reject: float | None = None
+) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    """Return what `minimum_risk` returns, and the expected loss of each decision, (n_rows,)."""
     probabilities = check_proba(proba)
-    return _decide(probabilities, _loss(loss, probabilities), _cost(reject))[0]
+    return _decide(probabilities, _loss(loss, probabilities), _cost(reject))
 
 
 def bayes_risk(
@@ -317,9 +324,9 @@ def bayes_risk(
     >>> bayes_risk([[0.75, 0.25], [0.5, 0.5]])
     0.375
     """
-    probabilities = check_proba(proba)
-    refuse(not len(probabilities), "the Bayes risk of no rows is undefined: pass at least one row")
-    return float(np.mean(_decide(probabilities, _loss(loss, probabilities), _cost(reject))[1]))
+    risk = least_risk(proba, loss, reject)[1]
+    refuse(not len(risk), "the Bayes risk of no rows is undefined: pass at least one row")
+    return float(np.mean(risk))
 
 
 @dataclass(frozen=True, eq=False)

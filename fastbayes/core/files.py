@@ -14,7 +14,9 @@ import importlib.metadata
 import json
 import math
 import os
+import re
 import secrets
+import shutil
 import stat
 import struct
 from collections.abc import Iterator, Mapping
@@ -52,6 +54,7 @@ UNREADABLE: dict[type[Exception], str] = {
 }
 # What reading a damaged file may raise, besides what Arrow and struct do.
 DAMAGE = (ValueError, TypeError, LookupError, ArithmeticError, MemoryError, RecursionError, OSError)
+PART = re.compile(r"part-\d+\.\w+")  # what parts are called
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -155,14 +158,84 @@ def atomic(path: str | os.PathLike[str], *, force: bool = False) -> Iterator[Pat
     """
     target = Path(os.path.realpath(path))
     _check_target(path, target, force)
-    temporary = target.with_name(f".fastbayes-{secrets.token_hex(8)}{target.suffix}")
+    temporary = _beside(target)
     try:
-        yield temporary
-        with open(temporary, "rb") as written:
-            os.fsync(written.fileno())
-        _check_target(path, target, force)
-        os.replace(temporary, target)
-        _sync_directory(target.parent)
+        with _telling_full(path):
+            yield temporary
+            sync(temporary)
+            _check_target(path, target, force)
+            os.replace(temporary, target)
+            _sync_directory(target.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def atomic_directory(path: str | os.PathLike[str], *, force: bool = False) -> Iterator[Path]:
+    """Give a temporary directory next to the target, which takes the target's name on success.
+
+    Whatever ends the block early (Ctrl-C included) removes the temporary directory and leaves the
+    target as it was.
+
+    Parameters
+    ----------
+    path
+        The target; a symbolic link is followed.
+    force
+        Replace a target that holds parts.
+
+    Yields
+    ------
+    temporary
+        An empty directory, for the block to fill with files that it has passed to `sync`.
+
+    Raises
+    ------
+    DataError
+        As `check_directory`; or the disk is full.
+    """
+    target = Path(os.path.realpath(path))
+    check_directory(path, force=force)
+    temporary, replaced = _beside(target), _beside(target)
+    temporary.mkdir()
+    try:
+        with _telling_full(path):
+            yield temporary
+            _sync_directory(temporary)
+            check_directory(path, force=force)
+            old = target.exists()
+            if old:
+                target.rename(replaced)
+            try:
+                temporary.rename(target)
+            except BaseException:
+                if old:
+                    replaced.rename(target)
+                raise
+            _sync_directory(target.parent)
+            if old:
+                shutil.rmtree(replaced)
+    finally:
+        if temporary.exists():
+            shutil.rmtree(temporary)
+
+
+def _beside(target: Path) -> Path:
+    """Return a hidden name next to the target, which no other file has."""
+    return target.with_name(f".fastbayes-{secrets.token_hex(8)}{target.suffix}")
+
+
+def sync(path: Path) -> None:
+    """Make the bytes of a file survive a power cut."""
+    with open(path, "rb") as written:
+        os.fsync(written.fileno())
+
+
+@contextlib.contextmanager
+def _telling_full(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Turn the error of a full disk into one that says what to do."""
+    try:
+        yield
     except OSError as error:
         if error.errno in FULL:
             reason = os.strerror(error.errno).lower()
@@ -171,8 +244,6 @@ def atomic(path: str | os.PathLike[str], *, force: bool = False) -> Iterator[Pat
                 "another place"
             ) from error
         raise
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def check_target(path: str | os.PathLike[str], *, force: bool = False) -> None:
@@ -193,6 +264,40 @@ def check_target(path: str | os.PathLike[str], *, force: bool = False) -> None:
     _check_target(path, Path(os.path.realpath(path)), force)
 
 
+def check_directory(path: str | os.PathLike[str], *, force: bool = False) -> None:
+    """Raise unless `path` may become a directory of parts.
+
+    Parameters
+    ----------
+    path
+        The target; a symbolic link is followed.
+    force
+        Whether a directory that holds nothing but parts may be replaced.
+
+    Raises
+    ------
+    DataError
+        There is a file of that name, the directory holds something that may not be replaced, or
+        it cannot be made.
+    """
+    name, target = os.fspath(path), Path(os.path.realpath(path))
+    held = sorted(found.name for found in target.iterdir()) if target.is_dir() else []
+    refuse(
+        target.exists() and not target.is_dir(),
+        f"{name} is not a directory: name one for the parts, or a file that ends in its format",
+    )
+    refuse(
+        bool(held) and not force,
+        f"{name} is not empty: name another directory, or overwrite it (force=True, --force)",
+    )
+    for other in held:
+        refuse(
+            not PART.fullmatch(other),
+            f"{name} holds {other!r}, which is no part and would be lost: name another directory",
+        )
+    _check_parent(name, target)
+
+
 def _check_target(path: str | os.PathLike[str], target: Path, force: bool) -> None:
     """Raise unless the target may be made."""
     name = os.fspath(path)
@@ -204,6 +309,10 @@ def _check_target(path: str | os.PathLike[str], target: Path, force: bool) -> No
         target.exists() and not force,
         f"{name} exists: name another file, or overwrite it (force=True, --force)",
     )
+    _check_parent(name, target)
+
+
+def _check_parent(name: str, target: Path) -> None:
     refuse(
         not target.parent.is_dir(), f"{name}: there is no directory {target.parent}: make it first"
     )

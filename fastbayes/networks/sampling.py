@@ -17,7 +17,7 @@ from fastbayes.networks.graph.tables import NetworkTables
 from fastbayes.networks.infer import inference
 from fastbayes.scan import engine
 from fastbayes.scan.engine import Progress
-from fastbayes.scan.sink import format_of, writing
+from fastbayes.scan.sink import format_of, prepared, writing
 
 # Rows drawn from one seed sequence. Changing it changes every sample.
 CHUNK = BLOCK_ROWS
@@ -170,22 +170,19 @@ class SampleMixin(NetworkTables):
         kind = format_of(path, format)
         check_target(path, force=force)
         batches = self._batches(n, evidence, seed, threads, max_cells)
-        schema = self._columns(plain=kind == "csv")
         with (
             atomic(path, force=force) as temporary,
-            writing(kind, temporary, schema) as write,
+            writing(kind, temporary, self._columns()) as write,
         ):
             for batch in batches:
-                write(batch if kind != "csv" else pa.Table.from_batches([batch]).cast(schema)
-                      .combine_chunks().to_batches()[0])  # fmt: skip
+                write(prepared(kind, batch))
                 if progress is not None:
                     progress(batch.num_rows)
 
-    def _columns(self, *, plain: bool = False) -> pa.Schema:
+    def _columns(self) -> pa.Schema:
         kinds = [as_column(self.states[node]).type for node in self.nodes]
-        if not plain:
-            coded = pa.dictionary(pa.int32(), pa.string())
-            kinds = [coded if pa.types.is_string(kind) else kind for kind in kinds]
+        coded = pa.dictionary(pa.int32(), pa.string())
+        kinds = [coded if pa.types.is_string(kind) else kind for kind in kinds]
         return pa.schema(list(zip(map(str, self.nodes), kinds, strict=True)))
 
     def _batches(

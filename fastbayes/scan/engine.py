@@ -117,11 +117,16 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def in_order(function: Callable[[T], U], items: Iterable[T], threads: int) -> Iterator[U]:
+def in_order(
+    function: Callable[[T], U],
+    items: Iterable[T],
+    threads: int,
+    stopped: threading.Event | None = None,
+) -> Iterator[U]:
     """Yield function(item) in the order of the items, working up to `threads` + 1 ahead.
 
-    The read-ahead is what bounds memory. An error or an interrupt cancels what has not begun
-    and waits for what has.
+    The read-ahead is what bounds memory. An error or an interrupt cancels what has not begun,
+    tells by `stopped` what has, and waits for it.
     """
     if threads == 1:
         yield from map(function, items)
@@ -136,6 +141,8 @@ def in_order(function: Callable[[T], U], items: Iterable[T], threads: int) -> It
         while waiting:
             yield waiting.popleft().result()
     finally:
+        if stopped is not None:
+            stopped.set()
         for future in waiting:
             future.cancel()
         for future in waiting:

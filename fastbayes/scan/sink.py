@@ -1,11 +1,12 @@
-"""`predict_to`: predictions streamed into a Parquet, Arrow IPC or CSV file."""
+"""`predict_to`: predictions streamed into Parquet, Arrow IPC or CSV, one file or many."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,19 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS, Batch
-from fastbayes.core.decisions import decide, loss_matrix
-from fastbayes.core.errors import DataError, SchemaError
-from fastbayes.core.files import atomic, check_target
+from fastbayes.core.decisions import least_risk, loss_matrix
+from fastbayes.core.errors import DataError, SchemaError, refuse
+from fastbayes.core.files import (
+    atomic,
+    atomic_directory,
+    check_directory,
+    check_target,
+    sync,
+)
 from fastbayes.data.encode import Encoded, Encoder
-from fastbayes.data.segments import Segment, reading, sound
+from fastbayes.data.segments import SEGMENT_BLOCKS, Segment, Source, reading, sound
 from fastbayes.data.source import open_for
+from fastbayes.data.unify import is_text
 from fastbayes.scan import engine
 from fastbayes.scan.engine import Progress
 
@@ -33,12 +41,18 @@ FORMATS = {
     ".ipc": "ipc",
     ".csv": "csv",
 }
-# Rows of a Parquet row group or an Arrow record batch, where the source does not end sooner.
+SUFFIXES = {"parquet": ".parquet", "ipc": ".arrow", "csv": ".csv"}
+# Rows of a Parquet row group or an Arrow record batch, where the source does not end sooner, and
+# of the smallest part.
 GROUP_ROWS = 4 * BLOCK_ROWS
+# About so many parts at most: enough for the threads of any machine, few enough to handle.
+MOST_PARTS = 128
 
 logger = logging.getLogger("fastbayes")
 Floats = NDArray[np.float64]
-Write = Callable[[pa.RecordBatch], None]
+# What a file takes: rows, or the lines of CSV that they are.
+Prepared = Any
+Write = Callable[[Prepared], object]
 
 
 @dataclass(frozen=True)
@@ -68,18 +82,20 @@ def predict_to(
     source: Any,
     path: str | os.PathLike[str],
     *,
-    proba: bool = False,
+    proba: bool | str = False,
     explain: bool = False,
     loss: Any = None,
     reject: float | None = None,
     keys: Iterable[str] | None = None,
     format: str | None = None,
+    parts: bool | None = None,
+    precision: str = "exact",
     force: bool = False,
     filesystem: Any = None,
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Written:
-    """Score a source of any size into a file, in its order and with bounded memory.
+    """Score a source of any size into files, in its order and with bounded memory.
 
     Parameters
     ----------
@@ -88,9 +104,10 @@ def predict_to(
     source
         As in `fastbayes.count`.
     path
-        The file to write; it appears when it is complete.
+        The file to write, or the directory for parts; it appears when it is complete.
     proba
-        Whether to write `proba_<class>` besides `prediction`.
+        True writes `proba_<class>` for each class besides `prediction`, "predicted" only `proba`,
+        the probability of the prediction.
     explain
         Whether to write `because`, the column that speaks most for the most probable class
         against the second, and `because_nats`, by how much.
@@ -101,9 +118,14 @@ def predict_to(
     keys
         Columns of the source to copy; by default those that the model does not know.
     format
-        "parquet", "ipc" or "csv"; by default what the suffix of `path` says.
+        "parquet", "ipc" or "csv"; by default what the suffix of `path` says, Parquet of parts.
+    parts
+        Whether to write a directory of files `part-00000.parquet`, ..., each by a thread of its
+        own, whose names sort in the order of the rows; by default if `path` has no suffix.
+    precision
+        "exact" writes probabilities as float64, "fast" as float32.
     force
-        Whether to replace a file that is there.
+        Whether to replace a file that is there, or a directory that holds nothing but parts.
     filesystem
         A pyarrow or fsspec file system for the source.
     threads
@@ -120,9 +142,14 @@ def predict_to(
     ------
     DataError
         When the source or the target cannot be used; nothing is left half-written.
+
+    Notes
+    -----
+    Text in `prediction` is dictionary-encoded. The threads prepare the rows of one file, and the
+    calling one writes; parts are written by all, about 128 at most where the source knows its
+    rows. Parquet stores probabilities without dictionaries, which take ten times as long.
     """
-    kind = format_of(path, format)
-    check_target(path, force=force)
+    kind, parts = check_output(path, format, parts, force=force)
     schema = schema_of(model, "predict_to")
     workers = engine.resolved_threads(threads)
     copied = None if keys is None else list(keys)
@@ -135,40 +162,86 @@ def predict_to(
     encoder = Encoder.applying_to(schema, opened.schema, unseen=model.unseen)
     encoder.expect(opened.n_rows)
     copies = [opened.schema.field(name) for name in copied]
-    answers = _Output(model, copies, proba=proba, explain=explain, loss=loss, reject=reject)
+    answers = _Output(
+        model,
+        copies,
+        proba=proba,
+        explain=explain,
+        loss=loss,
+        reject=reject,
+        precision=precision,
+    )
     if kind == "csv":
         _check_text(answers.schema)
 
-    def score(segment: Segment) -> tuple[list[pa.RecordBatch], NDArray[np.int64], int]:
-        unseen = np.zeros(len(schema.categorical), dtype=np.int64)
-        batches, prior_rows = [], 0
+    def blocks(segment: Segment) -> Iterator[tuple[Prepared, NDArray[np.int64]]]:
+        """Yield what is written, with the numbers of rows, rows of the prior, unseen values."""
         for rows, encoded in engine.encoded_blocks(segment, encoder):
             with reading(segment.origin):
                 sound(rows.select(copied))
             batch, impossible = answers.of(rows, encoded)
-            batches.append(batch)
-            unseen += encoded.unseen
-            prior_rows += impossible
-        return batches, unseen, prior_rows
+            yield prepared(kind, batch), np.array([batch.num_rows, impossible, *encoded.unseen])
 
-    total, prior_rows = 0, 0
-    unseen = np.zeros(len(schema.categorical), dtype=np.int64)
-    with (
-        atomic(path, force=force) as temporary,
-        writing(kind, temporary, answers.schema) as write,
-    ):
-        segments = opened.segments(BLOCK_ROWS)
-        for batches, new, impossible in engine.in_order(score, segments, workers):
-            for batch in batches:
-                write(batch)
-                total += batch.num_rows
-                if progress is not None:
-                    progress(batch.num_rows)
-            unseen += new
-            prior_rows += impossible
+    total = np.zeros(2 + len(schema.categorical), dtype=np.int64)
+
+    def done(counts: NDArray[np.int64]) -> None:
+        np.add(total, counts, out=total)
+        if progress is not None:
+            progress(int(counts[0]))
+
+    if parts:
+        stopped = threading.Event()
+
+        def write_part(numbered: tuple[int, list[Segment]]) -> NDArray[np.int64]:
+            number, segments = numbered
+            file = folder / f"part-{number:05d}{SUFFIXES[kind]}"
+            counts = np.zeros_like(total)
+            with writing(kind, file, answers.schema, answers.uncoded) as write:
+                for segment in segments:
+                    for rows, new in blocks(segment):
+                        write(rows)
+                        counts += new
+                    if stopped.is_set():
+                        break
+            sync(file)
+            return counts
+
+        with atomic_directory(path, force=force) as folder:
+            numbered = enumerate(_gathered(opened))
+            for counts in engine.in_order(write_part, numbered, workers, stopped):
+                done(counts)
+    else:
+        with (
+            atomic(path, force=force) as temporary,
+            writing(kind, temporary, answers.schema, answers.uncoded) as write,
+        ):
+            segments = opened.segments(BLOCK_ROWS)
+            for made in engine.in_order(lambda s: list(blocks(s)), segments, workers):
+                for rows, counts in made:
+                    write(rows)
+                    done(counts)
+    n_rows, prior_rows, *unseen = total.tolist()
     names = [f.name for f in schema.categorical]
-    found = {name: int(n) for name, n in zip(names, unseen, strict=True) if n}
-    return Written(total, tuple(answers.schema.names), found, prior_rows)
+    found = {name: n for name, n in zip(names, unseen, strict=True) if n}
+    return Written(n_rows, tuple(answers.schema.names), found, prior_rows)
+
+
+def _gathered(source: Source) -> Iterator[list[Segment]]:
+    """Yield the segments of part after part, at least one; threads do not change the cuts.
+
+    Segments of a source that does not know its rows hold them: then parts are small.
+    """
+    least = max(GROUP_ROWS, (source.n_rows or 0) // MOST_PARTS)
+    held: list[Segment] = []
+    n_rows = n_parts = 0
+    for segment in source.segments(BLOCK_ROWS):
+        held.append(segment)
+        n_rows += SEGMENT_BLOCKS * BLOCK_ROWS if segment.n_rows is None else segment.n_rows
+        if n_rows >= least:
+            yield held
+            held, n_rows, n_parts = [], 0, n_parts + 1
+    if held or not n_parts:
+        yield held
 
 
 def schema_of(model: Any, job: str) -> Any:
@@ -221,6 +294,29 @@ def format_of(path: str | os.PathLike[str], format: str | None = None) -> str:
     return format
 
 
+def check_output(
+    path: str | os.PathLike[str],
+    format: str | None = None,
+    parts: bool | None = None,
+    *,
+    force: bool = False,
+) -> tuple[str, bool]:
+    """Return the format of predictions, and whether they go into parts; check the target.
+
+    Raises
+    ------
+    SchemaError
+        When there is no such format.
+    DataError
+        When the target cannot be made, or is there and may not be replaced.
+    """
+    unnamed = not Path(path).suffix
+    parts = unnamed if parts is None else bool(parts)
+    kind = "parquet" if parts and unnamed and format is None else format_of(path, format)
+    (check_directory if parts else check_target)(path, force=force)
+    return kind, parts
+
+
 class _Output:
     """Which columns are written, and how a block of rows turns into them."""
 
@@ -229,11 +325,16 @@ class _Output:
         model: Any,
         copies: list[pa.Field],
         *,
-        proba: bool,
+        proba: bool | str,
         explain: bool,
         loss: Any,
         reject: float | None,
+        precision: str,
     ) -> None:
+        if not isinstance(proba, bool | np.bool_) and proba != "predicted":
+            raise ValueError(f"proba={proba!r}: use True, False or 'predicted'")
+        if precision not in ("exact", "fast"):
+            raise ValueError(f"precision={precision!r}: use 'exact' or 'fast'")
         self._model = model
         self._scorers = model._scorers()
         self._copies = [field.with_type(_plain(field.type)) for field in copies]
@@ -245,16 +346,33 @@ class _Output:
         if loss is not None:
             self._loss, names = loss_matrix(loss, model.classes_)
             if names.tolist() != model.classes_.tolist():
+                refuse(
+                    proba == "predicted",
+                    f"proba='predicted': the decisions {names.tolist()} are not the classes, whose "
+                    "probabilities are known; use proba=True",
+                    SchemaError,
+                )
                 self._labels = pa.array([str(name) for name in names.tolist()], pa.string())
-        fields = [*self._copies, pa.field("prediction", self._labels.type)]
+        self._coded = is_text(self._labels.type)
+        self._index = np.min_scalar_type(-len(self._labels))
+        label = self._labels.type
+        if self._coded:
+            label = pa.dictionary(pa.from_numpy_dtype(self._index), label)
+        fields = [*self._copies, pa.field("prediction", label)]
         if self._decides:
             fields.append(pa.field("expected_loss", pa.float64()))
-        if proba:
-            fields += [pa.field(f"proba_{label}", pa.float64()) for label in classes.to_pylist()]
+        self._number = pa.float64() if precision == "exact" else pa.float32()
+        if proba == "predicted":
+            fields.append(pa.field("proba", self._number))
+        elif proba:
+            fields += [pa.field(f"proba_{label}", self._number) for label in classes.to_pylist()]
         if explain:
             fields.append(pa.field("because", pa.string()))
             fields.append(pa.field("because_nats", pa.float64()))
         self.schema = pa.schema(fields)
+        # Numbers that hardly repeat: looking for values that do costs more than all the rest.
+        answers = fields[len(copies) + 1 :]
+        self.uncoded = {field.name for field in answers if pa.types.is_floating(field.type)}
         names = self.schema.names
         if twice := [name for name in names if names.count(name) > 1]:
             raise SchemaError(
@@ -268,22 +386,33 @@ class _Output:
         scorer = self._scorers(batch.cells)
         columns = [_copy(rows.column(field.name), field) for field in self._copies]
         best = np.empty(batch.n_rows, dtype=np.intp)
-        posterior = np.empty((batch.n_rows, len(model.classes_)))
         if self._decides or self._proba or self._explain:
+            posterior = np.empty((batch.n_rows, len(model.classes_)))
             prior_rows = scorer.posterior(batch.codes, batch.numeric, posterior)
-        if self._decides:
-            decided = decide(posterior, model.classes_, self._loss, self._reject)
-            columns.append(self._labels.take(pa.array(decided.index, mask=decided.index == -1)))
-            columns.append(pa.array(decided.expected_loss))
         if self._explain or not self._decides:
             prior_rows = scorer.predict(batch.codes, batch.numeric, best)
-        if not self._decides:
-            columns.append(self._labels.take(pa.array(best)))
-        if self._proba:
-            columns += [pa.array(p) for p in posterior.T]
+        index, missing = best, None
+        if self._decides:
+            index, expected = least_risk(posterior, self._loss, self._reject)
+            missing = index == -1
+        columns.append(self._predicted(index, missing))
+        if self._decides:
+            columns.append(pa.array(expected))
+        if self._proba == "predicted":
+            winners = np.take_along_axis(posterior, index[:, None], axis=1)[:, 0]
+            columns.append(pa.array(winners, mask=missing).cast(self._number))
+        elif self._proba:
+            columns += [pa.array(p).cast(self._number) for p in posterior.T]
         if self._explain:
             columns += _because(model, batch, posterior, best)
         return pa.RecordBatch.from_arrays(columns, schema=self.schema), prior_rows
+
+    def _predicted(self, index: NDArray[np.intp], missing: NDArray[np.bool_] | None) -> pa.Array:
+        """Return labels by their positions."""
+        places = pa.array(index.astype(self._index), mask=missing)
+        if self._coded:
+            return pa.DictionaryArray.from_arrays(places, self._labels)
+        return self._labels.take(places)
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
@@ -340,11 +469,41 @@ def _because(
     return names.take(pa.array(top)), pa.array(margin[index, top])
 
 
+def prepared(kind: str, batch: pa.RecordBatch) -> Prepared:
+    """Return what a file of this kind takes for a batch, made in the calling thread."""
+    return _lines(batch, header=False) if kind == "csv" else batch
+
+
+def _lines(batch: pa.RecordBatch, *, header: bool) -> pa.Buffer:
+    """Return rows as lines of CSV, or the line of their names."""
+    import pyarrow.csv as csv
+
+    columns = [
+        column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+        for column in batch.columns
+    ]
+    values = pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+    lines = pa.BufferOutputStream()
+    csv.write_csv(values, lines, csv.WriteOptions(include_header=header))
+    return lines.getvalue()
+
+
 @contextlib.contextmanager
-def writing(kind: str, path: Path, schema: pa.Schema) -> Iterator[Write]:
-    """Give a function that writes record batches, gathered into groups of some size."""
+def writing(
+    kind: str, path: Path, schema: pa.Schema, uncoded: Collection[str] = ()
+) -> Iterator[Write]:
+    """Give a function that writes what was `prepared`, gathered into groups of some size.
+
+    Parquet gives columns that are `uncoded` neither a dictionary nor statistics.
+    """
+    if kind == "csv":
+        with open(path, "wb") as file:
+            names = pa.RecordBatch.from_pylist([], schema)
+            file.write(_lines(names, header=True))
+            yield file.write
+        return
     try:
-        writer = _opened(kind, path, schema)
+        writer = _opened(kind, path, schema, uncoded)
     except pa.ArrowNotImplementedError as error:
         raise SchemaError(f"{error}; choose the columns to copy by keys") from error
     held: list[pa.RecordBatch] = []
@@ -354,7 +513,7 @@ def writing(kind: str, path: Path, schema: pa.Schema) -> Iterator[Write]:
             writer.write_table(pa.Table.from_batches(held).combine_chunks())
             held.clear()
 
-    def write(batch: pa.RecordBatch) -> None:
+    def write(batch: Prepared) -> None:
         if sum(h.num_rows for h in held) + batch.num_rows > GROUP_ROWS:
             flush()
         held.append(batch)
@@ -370,13 +529,17 @@ def writing(kind: str, path: Path, schema: pa.Schema) -> Iterator[Write]:
     writer.close()
 
 
-def _opened(kind: str, path: Path, schema: pa.Schema) -> Any:
-    if kind == "parquet":
-        import pyarrow.parquet as pq
-
-        return pq.ParquetWriter(path, schema)
+def _opened(kind: str, path: Path, schema: pa.Schema, uncoded: Collection[str]) -> Any:
     if kind == "ipc":
         return pa.ipc.new_file(path, schema)
-    import pyarrow.csv as csv
+    import pyarrow.parquet as pq
 
-    return csv.CSVWriter(path, schema)
+    coded: bool | list[str] = True
+    if uncoded:
+        # The writer names columns by their leaves.
+        footer = pa.BufferOutputStream()
+        pq.write_metadata(schema, footer)
+        leaves = pq.read_metadata(pa.BufferReader(footer.getvalue())).schema
+        paths = [leaves.column(i).path for i in range(len(leaves))]
+        coded = [path for path in paths if path not in uncoded]
+    return pq.ParquetWriter(path, schema, use_dictionary=coded, write_statistics=coded)

@@ -383,16 +383,20 @@ class Calibrated(TableRows):
         return int(self.model_.n_parameters_) + sum(array.size for array in arrays)
 
     def _scored(
-        self, X: Any, answer: ScoreRows, width: int | None = None, kind: type = np.float64
+        self,
+        X: Any,
+        answer: ScoreRows,
+        width: int | None = None,
+        labels: NDArray[Any] | None = None,
     ) -> NDArray[Any]:
         if isinstance(self.model_, TableRows):
-            return super()._scored(X, answer, width, kind)
+            return super()._scored(X, answer, width, labels)
         prior, change = self._log_prior(), self.calibration_
 
         def mapped(scorer: Any, rows: tuple[Any, ...], out: NDArray[Any]) -> int | None:
             return answer(CalibratedScorer(scorer, change, prior), rows, out)
 
-        return np.asarray(self.model_._scored(X, mapped, width, kind))
+        return np.asarray(self.model_._scored(X, mapped, width, labels))
 
     def _scorer(self, cells: float) -> CalibratedScorer:
         return CalibratedScorer(self.model_._scorer(cells), self.calibration_, self._log_prior())

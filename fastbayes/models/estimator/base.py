@@ -83,18 +83,22 @@ class TableRows(Model):
         return scorer
 
     def _scored(
-        self, X: Any, answer: ScoreRows, width: int | None = None, kind: type = np.float64
+        self,
+        X: Any,
+        answer: ScoreRows,
+        width: int | None = None,
+        labels: NDArray[Any] | None = None,
     ) -> NDArray[Any]:
         scorers = self._scorers()
 
-        def score(batch: Batch, out: NDArray[Any]) -> int:
-            return answer(scorers(batch.cells), (batch.codes, batch.numeric), out) or 0
+        def score(batch: Batch, out: NDArray[Any]) -> int | None:
+            return answer(scorers(batch.cells), (batch.codes, batch.numeric), out)
 
         def repeatable(rows: LookedUp) -> bool:
             may = getattr(scorers(rows.cells), "repeatable", None)
             return may is not None and (may(False) or (may(True) and rows.complete()))
 
-        return self._scan(X, score, width, kind, repeatable)[0]
+        return self._scan(X, score, width, labels, repeatable)[0]
 
     def _explained(self, X: Any) -> tuple[Floats, dict[str, int], Floats | None]:
         # Both in one scan: a stream can be read only once.
@@ -115,12 +119,12 @@ class TableRows(Model):
     def _scan(
         self,
         X: Any,
-        score: Callable[[Batch, NDArray[Any]], int],
+        score: Callable[[Batch, NDArray[Any]], int | None],
         width: int | None,
-        kind: type = np.float64,
+        labels: NDArray[Any] | None = None,
         repeatable: Callable[[LookedUp], bool] = lambda rows: False,
     ) -> tuple[NDArray[Any], Tally]:
-        """Return score(batch, out) of all rows of X, in order.
+        """Return score(batch, out) of all rows of X, in order; or the labels at these positions.
 
         Where repeatable(rows) it does nothing with rows but call kernels.
         """
@@ -128,21 +132,24 @@ class TableRows(Model):
         encoder = Encoder.applying_to(self.schema_, source.schema, unseen=self.unseen)
         encoder.expect(source.n_rows)
         tail = () if width is None else (width,)
-        known = source.in_memory and source.n_rows is not None
-        out = np.empty((source.n_rows if known else 0, *tail), dtype=kind)
+        kind = np.dtype(np.float64) if labels is None else labels.dtype
+        out = np.empty((source.n_rows or 0, *tail), dtype=kind)
         tally = Tally(np.zeros(len(self.schema_.categorical), dtype=np.int64))
 
-        def one(item: tuple[Segment, int]) -> tuple[list[NDArray[Any]], NDArray[np.int64], int]:
-            segment, start = item
+        def one(
+            item: tuple[Segment, NDArray[Any] | None],
+        ) -> tuple[int, list[NDArray[Any]], NDArray[np.int64], int]:
+            segment, part = item
             done, unseen, prior_rows = 0, np.zeros_like(tally.unseen), 0
             pieces = []
             for rows in segment.batches():
                 looked_up = encoder.look_up(rows, segment.place(done))
-                if known:
-                    piece = out[start + done : start + done + rows.num_rows]
+                if part is not None:
+                    answers = part[done : done + rows.num_rows]
                 else:
-                    piece = np.empty((rows.num_rows, *tail), dtype=kind)
-                    pieces.append(piece)
+                    answers = np.empty((rows.num_rows, *tail), dtype=out.dtype)
+                    pieces.append(answers)
+                piece = answers if labels is None else np.empty(rows.num_rows, dtype=np.intp)
                 lost: list[Any] = []
 
                 def one_block(
@@ -156,32 +163,45 @@ class TableRows(Model):
                     moving=[(piece, piece.strides[0])],
                     repeatable=repeatable(looked_up),
                 )
-                prior_rows += sum(map(int, lost))
+                if labels is not None:
+                    labels.take(piece, out=answers, mode="clip")  # "raise" would take a copy
+                prior_rows += sum(int(n) for n in lost if n is not None)
                 unseen += looked_up.unseen()
                 done += rows.num_rows
-            return pieces, unseen, prior_rows
+            return done, pieces, unseen, prior_rows
 
         threads = engine.resolved_threads(self.threads)
         rows = BLOCK_ROWS
-        if known:
+        if source.in_memory:
             # Few rows that take long each are for all threads; rows are scored one by one anyhow.
             rows = min(max(len(out) // (8 * threads), LEAST_ROWS), BLOCK_ROWS)
             if rows == BLOCK_ROWS:
                 rows = engine.rows_at_once(source, threads)
 
-        def items() -> Iterator[tuple[Segment, int]]:
+        def items() -> Iterator[tuple[Segment, NDArray[Any] | None]]:
+            """Yield segments with the range of the answers that is theirs, if that is known."""
             start = 0
             for segment in source.segments(rows):
-                yield segment, start
-                start += segment.n_rows if known else 0
+                if source.n_rows is None or segment.n_rows is None:
+                    yield segment, None
+                else:
+                    yield segment, out[start : start + segment.n_rows]
+                    start += segment.n_rows
 
-        pieces: list[NDArray[Any]] = []
-        for some, unseen, prior_rows in engine.in_order(one, items(), threads):
-            pieces += some
+        filled = 0
+        for done, pieces, unseen, prior_rows in engine.in_order(one, items(), threads):
+            if pieces and filled + done > len(out):
+                # Cheap in small steps, too: the system moves pages, not bytes.
+                out.resize((max(filled + done, len(out) * 5 // 4), *tail), refcheck=False)
+            if pieces:
+                np.concatenate(pieces, out=out[filled : filled + done])
+            filled += done
             tally.unseen += unseen
             tally.prior_rows += prior_rows
+        if filled < len(out):
+            out.resize((filled, *tail), refcheck=False)
         self._report(tally)
-        return (out if known else np.concatenate([out, *pieces])), tally
+        return out, tally
 
     def _report(self, tally: Tally) -> None:
         for name, n in self._unseen(tally).items():

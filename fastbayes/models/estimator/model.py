@@ -69,9 +69,16 @@ class Prediction(Estimator):
     # -- what a subclass gives -----------------------------------------------------------------
 
     def _scored(
-        self, X: Any, answer: ScoreRows, width: int | None = None, kind: type = np.float64
+        self,
+        X: Any,
+        answer: ScoreRows,
+        width: int | None = None,
+        labels: NDArray[Any] | None = None,
     ) -> NDArray[Any]:
-        """Return answer(scorer, rows, out) of all rows of X in order, (n_rows,) or by width."""
+        """Return answer(scorer, rows, out) of all rows of X in order, (n_rows,) or by width.
+
+        Where there are labels, the answers are positions of these, which are returned.
+        """
         raise NotImplementedError
 
     def _log_prior(self) -> Floats:
@@ -126,8 +133,7 @@ class Prediction(Estimator):
             When a column is missing or has another type or name; the message names it.
         """
         self._check_fitted()
-        best = self._scored(X, lambda s, rows, out: s.predict(*rows, out), kind=np.intp)
-        return self.classes_[best]
+        return self._scored(X, lambda s, rows, out: s.predict(*rows, out), labels=self.classes_)
 
     def predict_proba(self, X: Any) -> Floats:
         """Return P(c | x).

@@ -537,11 +537,16 @@ class DropIn(Model):
     # -- answers -------------------------------------------------------------------------------
 
     def _scored(
-        self, X: Any, answer: ScoreRows, width: int | None = None, kind: type = np.float64
+        self,
+        X: Any,
+        answer: ScoreRows,
+        width: int | None = None,
+        labels: NDArray[Any] | None = None,
     ) -> NDArray[Any]:
         X = check_features(self, X, reset=False)
         scorer = self._scorer(X.shape[0] * X.shape[1])
         step = scorer.block_rows if isinstance(scorer, RowScorer) else BLOCK_ROWS
+        kind = np.dtype(np.float64) if labels is None else labels.dtype
         out = np.empty((X.shape[0], *(() if width is None else (width,))), dtype=kind)
 
         def one(segment: slice) -> None:
@@ -550,7 +555,11 @@ class DropIn(Model):
             if isinstance(rows, np.ndarray):
                 parts = [slice(start, start + step) for start in range(0, len(rows), step)]
             for part in parts:
-                answer(scorer, self._block(scorer, taken(rows, part)), place[part])
+                found = place[part]
+                best = found if labels is None else np.empty(len(found), dtype=np.intp)
+                answer(scorer, self._block(scorer, taken(rows, part)), best)
+                if labels is not None:
+                    labels.take(best, out=found, mode="clip")
 
         for _ in in_segments(one, X):
             pass
