@@ -20,6 +20,7 @@ import fastbayes as fb
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.data.columns import Codebook
 from fastbayes.data.encode import Encoder, Place
+from fastbayes.kernels import dispatch
 
 HERE = Place("here.parquet", 1000)
 VALUES = ["q", None, "p", "é", "q", "", None, "p", "q", "r", "p", "q", None]
@@ -315,7 +316,7 @@ def test_codebooks_grow_while_many_threads_count() -> None:
 
 def test_codebooks__a_value_that_comes_while_a_table_is_made() -> None:
     book = Codebook("x", pa.int64())
-    book.encode([3, 4])
+    book.encode(pa.array([3, 4]), dispatch.load("encode"))
 
     class Busy(dict[Any, int]):
         def __iter__(self) -> Iterator[Any]:

@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 
 from fastbayes.core.domains import cast_domain, common_type, value_type
 from fastbayes.core.errors import DataError, SchemaError
-from fastbayes.data.unify import is_number
+from fastbayes.data.unify import blanked, is_number, is_text
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.codes import FEW_ENTRIES
+from fastbayes.kernels.shared.texts import MISSING, NO_TEXTS, UNSEEN, Texts, TextTable
 
-MISSING = np.uint32(0xFFFFFFFF)
-UNSEEN = np.uint32(0xFFFFFFFE)
 # Integers spanning at most this range are looked up by offset instead of hashed.
 SPAN = 1 << 20
 
@@ -43,14 +42,15 @@ class Codebook:
     UNSEEN.
 
     Several threads may look up at once. Codes only ever get added, so a code once handed out stays
-    right, whatever the threads' order; the final domain is sorted.
+    right, whatever the threads' order; the final domain is sorted. Text is found without a lock;
+    only who adds waits.
     """
 
     def __init__(
         self,
         name: str,
         kind: pa.DataType,
-        values: Iterable[Any] = (),
+        values: pa.Array | None = None,
         *,
         fixed: bool = False,
         null_values: Iterable[str] = (),
@@ -58,14 +58,18 @@ class Codebook:
         self.name = name
         self.kind = kind
         self.fixed = fixed
-        self.null_values = frozenset(null_values)
-        self.codes: dict[Any, int] = {value: code for code, value in enumerate(values)}
+        self.null_values = pa.array(sorted(set(null_values)), pa.string())
+        text = values is not None and pa.types.is_string(values.type)
+        self._texts = TextTable.of(_texts(values) if text else NO_TEXTS)
+        known = [] if values is None or text else values.to_pylist()
+        self.codes: dict[Any, int] = {value: code for code, value in enumerate(known)}
         self._lock = threading.Lock()
         self._last: tuple[pa.Array, Lookup] | None = None
+        self._met: tuple[pa.Array, int] | None = None
         self._integers: tuple[int, NDArray[np.uint32], int] | None = None
 
     def __len__(self) -> int:
-        return len(self.codes)
+        return self._texts.n_texts + len(self.codes)
 
     def widen(self, kind: pa.DataType) -> None:
         """Make room for values of another type: any after nulls, floats after integers.
@@ -79,22 +83,39 @@ class Codebook:
 
     def values(self) -> pa.Array:
         """Return the values in code order."""
-        return cast_domain(self.name, list(self.codes), self.kind)
+        if not pa.types.is_string(self.kind):
+            return cast_domain(self.name, list(self.codes), self.kind)
+        offsets, data, n_texts = self._texts[:3]
+        return pa.StringArray.from_buffers(n_texts, pa.py_buffer(offsets), pa.py_buffer(data))
 
-    def lookup(self, dictionary: pa.Array) -> Lookup:
-        """Return the codes of a dictionary's entries, adding new ones to an open book."""
+    def is_worth_a_table(self, dictionary: pa.Array, n: int) -> bool:
+        """Return whether n more rows make a dictionary's entries fewer than the rows met with it.
+
+        Arrow's Parquet reader hands out a larger dictionary with every block of a row group:
+        looking up all entries each time would take time quadratic in them.
+        """
+        if len(dictionary) <= n or self._found(dictionary, n) is not None:
+            return True
+        met = self._met
+        rows = n + (met[1] if met is not None and _same_memory(met[0], dictionary) else 0)
+        self._met = dictionary, rows
+        return rows >= len(dictionary)
+
+    def _found(self, dictionary: pa.Array, n: int) -> Lookup | None:
+        """Return what was found last, if it was a dictionary of these entries."""
         last = self._last
-        if last is not None and (last[0] is dictionary or last[0].equals(dictionary)):
-            return last[1]
-        try:
-            entries = dictionary.to_pylist()
-        except UnicodeDecodeError as error:
-            raise DataError(
-                f"column {self.name!r} holds bytes that are not UTF-8 text ({error.reason}); "
-                "write the file again as UTF-8"
-            ) from error
-        table = self.encode(entries)
-        special = int(table.max(initial=0)) >= UNSEEN
+        if last is None or len(last[0]) != len(dictionary):
+            return None
+        same = _same_memory(last[0], dictionary)
+        return last[1] if same or (len(dictionary) <= n and last[0].equals(dictionary)) else None
+
+    def lookup(self, dictionary: pa.Array, n: int, kernels: ModuleType) -> Lookup:
+        """Return the codes of the entries of n rows' dictionary, new ones added to an open book."""
+        found = self._found(dictionary, n)
+        if found is not None:
+            return found
+        table = self.encode(dictionary, kernels)
+        special = int(table.max(initial=0)) >= MISSING
         found = Lookup(
             table,
             not special and np.array_equal(table, np.arange(len(table))),
@@ -104,23 +125,56 @@ class Codebook:
         self._last = (dictionary, found)
         return found
 
-    def encode(self, entries: list[Any]) -> NDArray[np.uint32]:
-        """Return the codes of Python values, adding new ones to an open book."""
-        codes, null_values = self.codes, self.null_values
+    def encode(self, entries: pa.Array, kernels: ModuleType) -> NDArray[np.uint32]:
+        """Return the codes of values, adding new ones to an open book."""
+        if is_text(entries.type):
+            return self._encode_texts(entries, kernels)
+        codes = self.codes
         table = np.empty(len(entries), dtype=np.uint32)
         if self.fixed:
-            for i, value in enumerate(entries):
-                table[i] = codes.get(value, UNSEEN)
-                if value is None or value != value or value in null_values:
-                    table[i] = MISSING
+            for i, value in enumerate(entries.to_pylist()):
+                known = value is not None and value == value
+                table[i] = codes.get(value, UNSEEN) if known else MISSING
             return table
         with self._lock:
-            for i, value in enumerate(entries):
-                if value is None or value != value or value in null_values:
-                    table[i] = MISSING
-                else:
-                    table[i] = codes.setdefault(value, len(codes))
+            for i, value in enumerate(entries.to_pylist()):
+                known = value is not None and value == value
+                table[i] = codes.setdefault(value, len(codes)) if known else MISSING
         return table
+
+    def _encode_texts(self, entries: pa.Array, kernels: ModuleType) -> NDArray[np.uint32]:
+        if len(self.null_values):
+            entries = blanked(entries, self.null_values)
+        codes = np.full(len(entries), UNSEEN)
+        if entries.null_count:
+            codes[entries.is_null().to_numpy(zero_copy_only=False)] = MISSING
+        if pa.types.is_string_view(entries.type):
+            entries = entries.cast(pa.string())
+        texts, table = _texts(entries), self._texts
+        ready = kernels.indexed(table)
+        if ready is not table:
+            with self._lock:
+                ready = self._texts = kernels.indexed(self._texts)
+        if kernels.find_texts(ready, texts, codes):
+            return codes
+        try:
+            entries.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise DataError(
+                f"column {self.name!r} holds bytes that are not UTF-8 text ({error}); "
+                "write the file again as UTF-8"
+            ) from error
+        if self.fixed:
+            return codes
+        try:
+            with self._lock:
+                self._texts = kernels.add_texts(kernels.indexed(self._texts), texts, codes)
+        except OverflowError as error:
+            raise DataError(
+                f"column {self.name!r} has distinct texts of {error}, more than Arrow's strings "
+                "hold; leave it out with `columns`, or group its values"
+            ) from error
+        return codes
 
     def integers(self, low: int, high: int) -> tuple[int, NDArray[np.uint32]]:
         """Return (first, table): the code of integer v is table[v - first], UNSEEN if unknown."""
@@ -142,6 +196,28 @@ class Codebook:
                 table[value - first] = self.codes[value]
         self._integers = (first, table, len(known))
         return first, table
+
+
+def _texts(column: pa.Array) -> Texts:
+    """Return strings as the kernels take them, without copying their bytes."""
+    _, ends, data = column.buffers()
+    if ends is None or data is None:  # as Arrow may have it where there are no bytes
+        return Texts(np.zeros(len(column) + 1, np.int64), NO_TEXTS.data)
+    kind = np.int64 if pa.types.is_large_string(column.type) else np.int32
+    offsets = np.frombuffer(ends, kind)[column.offset : column.offset + len(column) + 1]
+    return Texts(offsets.astype(np.int64, copy=False), np.frombuffer(data, np.uint8))
+
+
+def _same_memory(a: pa.Array, b: pa.Array) -> bool:
+    """Return whether two arrays of one length are the same bytes of memory."""
+    if a is b:
+        return True
+    pairs = zip(a.buffers(), b.buffers(), strict=False)
+    return (
+        a.type == b.type
+        and a.offset == b.offset
+        and all((x and x.address) == (y and y.address) for x, y in pairs)
+    )
 
 
 class BinBook:
@@ -172,7 +248,7 @@ def open_book(
     if declared is None:
         return Codebook(name, canonical, null_values=null_values)
     common = common_type(name, declared.type, canonical)
-    listed = cast_domain(name, declared, common).to_pylist()
+    listed = cast_domain(name, declared, common)
     return Codebook(name, common, listed, fixed=True, null_values=null_values)
 
 
@@ -190,7 +266,7 @@ def closed_book(
         raise SchemaError(
             f"column {name!r} was {values.type} at fit and is {kind} now; cast it to {values.type}"
         ) from error
-    return Codebook(name, values.type, values.to_pylist(), fixed=True, null_values=null_values)
+    return Codebook(name, values.type, values, fixed=True, null_values=null_values)
 
 
 class Prepared(NamedTuple):
@@ -239,17 +315,23 @@ def prepare(book: Codebook, column: pa.Array, n: int, kernels: ModuleType) -> Pr
         quick = _prepare_integers(book, column.cast(pa.int64()), n, kernels)
         if quick is not None:
             return quick
+    encoded = is_text(kind) and t.is_dictionary(kind)
+    if encoded and not book.is_worth_a_table(column.dictionary, n):
+        try:
+            column = column.dictionary.take(column.indices)
+        except pa.ArrowIndexError as error:
+            raise _corrupt(book.name) from error
+    if is_text(column.type) and not t.is_dictionary(column.type):
+        return _coded(book, book.encode(column, kernels), kernels)
     if t.is_floating(kind) or t.is_decimal(kind):
         column = column.cast(pa.float64(), safe=False)
-    elif t.is_string_view(kind):
-        column = column.cast(pa.string())
     if not t.is_dictionary(kind):
         column = column.dictionary_encode()
     indices, entries = column.indices, column.dictionary
     if t.is_floating(entries.type) or t.is_decimal(entries.type):
         # Decimals equal no float, and of 0.0 and -0.0, which are equal, the first would stay.
         entries = pc.add(entries.cast(pa.float64(), safe=False), 0.0)
-    found = book.lookup(entries)
+    found = book.lookup(entries, n, kernels)
     size = len(book)
     validity = _bits(indices)
 
@@ -315,14 +397,31 @@ def _corrupt(name: str) -> DataError:
 def _with_codes(found: Lookup, missing: int) -> NDArray[np.uint32]:
     if not (found.has_missing or found.has_unseen):
         return found.table
-    table = found.table.copy()
-    table[found.table == MISSING] = missing
-    table[found.table == UNSEEN] = missing + 1
-    return table
+    return _special(found.table, missing)
+
+
+def _special(codes: NDArray[np.uint32], missing: int) -> NDArray[np.uint32]:
+    """Return codes in which MISSING and UNSEEN are the two from `missing` on."""
+    return np.where(codes >= MISSING, codes - MISSING + np.uint32(missing), codes)
+
+
+def _coded(book: Codebook, codes: NDArray[np.uint32], kernels: ModuleType) -> Prepared:
+    """Return the column of these codes, MISSING and UNSEEN among them."""
+    special = int(codes.max(initial=0)) >= MISSING
+    missing = bool(special and (codes == MISSING).any())
+    unseen = bool(special and (codes == UNSEEN).any())
+
+    def write(code: int, out: NDArray[np.unsignedinteger]) -> None:
+        if special:
+            out[...] = _special(codes, code)
+        else:
+            kernels.take(codes, None, 0, None, code, out)
+
+    return Prepared(len(book), missing, unseen, write)
 
 
 def _prepare_booleans(book: Codebook, column: pa.Array, n: int, kernels: ModuleType) -> Prepared:
-    both = book.encode([False, True])
+    both = book.encode(pa.array([False, True]), kernels)
     size = len(book)
     validity = _bits(column)
     bitmap = np.frombuffer(column.buffers()[1], dtype=np.uint8) if n else np.zeros(1, np.uint8)
@@ -349,25 +448,13 @@ def _prepare_integers(
 
     def spread() -> bool:
         first, table = book.integers(low, high)
-        # MISSING - 1 is UNSEEN, so both stand outside every code.
-        kernels.spread(values, first, table, int(UNSEEN) - 1, validity, column.offset, found)
+        kernels.spread(values, first, table, int(MISSING), validity, column.offset, found)
         return bool((found == UNSEEN).any())
 
-    unseen = spread()
-    if unseen and not book.fixed:
-        book.encode(pc.unique(column).to_pylist())
-        unseen = spread()
-    hidden = UNSEEN - np.uint32(1)
-
-    def write(missing: int, out: NDArray[np.unsignedinteger]) -> None:
-        codes = found
-        if validity is not None or unseen:
-            codes = np.where(
-                found == hidden, missing, np.where(found == UNSEEN, missing + 1, found)
-            )
-        out[...] = codes
-
-    return Prepared(len(book), validity is not None, unseen, write)
+    if spread() and not book.fixed:
+        book.encode(pc.unique(column), kernels)
+        spread()
+    return _coded(book, found, kernels)
 
 
 def needed_type(columns: pa.Schema, name: str) -> pa.DataType:

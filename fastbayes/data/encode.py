@@ -202,7 +202,7 @@ class Encoder:
         for book, values in zip([*self.books, self.target], domains, strict=True):
             if isinstance(book, Codebook) and values is not None:
                 book.widen(values.type)
-                book.encode(values.to_pylist())
+                book.encode(values, dispatch.load("encode", self.cells or math.inf))
 
     def schema(self) -> Schema:
         """Return the schema as known by now; domains are in order of appearance, not sorted."""

@@ -14,6 +14,9 @@ from numba.np.numpy_support import carray
 from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled.simd import bits
+from fastbayes.kernels.compiled.texts import add_texts as add_texts
+from fastbayes.kernels.compiled.texts import find_texts as find_texts
+from fastbayes.kernels.compiled.texts import indexed as indexed
 from fastbayes.kernels.dispatch import interpreted, kernel, numpy_twin, readonly, reads, writes
 from fastbayes.kernels.shared.codes import FEW_ENTRIES
 

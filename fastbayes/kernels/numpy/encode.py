@@ -7,6 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from fastbayes.kernels.numpy.texts import add_texts as add_texts
+from fastbayes.kernels.numpy.texts import find_texts as find_texts
+from fastbayes.kernels.numpy.texts import indexed as indexed
+
 
 def take(
     indices: NDArray[np.integer],
