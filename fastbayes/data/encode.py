@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS, GREATEST, Batch, Codes
-from fastbayes.core.domains import default_kind, domain, sorted_domain
+from fastbayes.core.domains import default_kind, domain
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.schema import Feature, Schema, chosen
 from fastbayes.data.columns import (
@@ -213,15 +213,6 @@ class Encoder:
         none = pa.array([None], pa.null())
         classes = none if self.target is None else self.target.values()
         return replace(self.template, features=features, classes=classes)
-
-    def sorted_schema(self, schema: Schema) -> Schema:
-        """Return a schema with every domain in ascending order."""
-        features = tuple(
-            f if f.values is None else replace(f, values=sorted_domain(f.values))
-            for f in schema.features
-        )
-        classes = schema.classes if self.target is None else sorted_domain(schema.classes)
-        return replace(schema, features=features, classes=classes)
 
     def encode(self, rows: pa.RecordBatch, place: Place) -> Encoded:
         """Return the encoded rows, without those that have no class or weigh 0.

@@ -387,6 +387,15 @@ class Statistic:
         return result
 
 
+def _picked(held: NDArray[Any], places: list[Ints]) -> NDArray[Any]:
+    """Return a copy of held[np.ix_(*places)], axis by axis: of whole rows, not cell after cell."""
+    result = held
+    for axis, place in enumerate(places):
+        if not np.array_equal(place, np.arange(held.shape[axis])):
+            result = result.take(place, axis=axis)
+    return result.copy() if result is held else result
+
+
 def union(a: Shape, b: Shape) -> Shape:
     """Return the shape that has room for either."""
     return Shape(np.maximum(a.sizes, b.sizes), a.n_numeric, max(a.n_classes, b.n_classes))

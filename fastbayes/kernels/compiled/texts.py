@@ -25,12 +25,17 @@ from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled.simd import instructions as to
 from fastbayes.kernels.compiled.simd.instructions import instruction
+from fastbayes.kernels.compiled.simd.vector import prefetch
 from fastbayes.kernels.dispatch import interpreted, kernel, numpy_twin, readonly, reads, writes
 from fastbayes.kernels.shared.arrays import U
 from fastbayes.kernels.shared.texts import SPARE, UNSEEN, Texts, TextTable
 
 # Slots of a table to begin with: half a KiB, small where there are thousands of columns.
 SLOTS = 64
+# Slots of a table that stays in the second-level cache.
+NEAR = 1 << 15
+# Rows of one step: what is asked for ahead.
+STEP = 64
 # Odd, so that no product with one loses a bit.
 _SECRETS = readonly(np.frombuffer(os.urandom(24), np.uint64) | U(1))
 # The bytes of the first and the second word that belong to a text of so many bytes.
@@ -42,7 +47,7 @@ SIGNATURES = {
     "number": [
         (
             *(reads("int64"), reads("uint8"), reads("uint64"), "uint8", "uint64"),
-            *(writes("uint64"), writes("int32"), writes("uint8")),
+            *(writes("uint64"), writes("int32"), writes("uint8"), writes("uint64")),
             *(writes("int64"), writes("uint32")),
         )
     ],
@@ -57,10 +62,10 @@ def indexed(table: TextTable) -> TextTable:
         return twin
     if len(table.slots):
         return table
-    bits = max(SLOTS, 2 * table.n_texts).bit_length()
+    bits = max(SLOTS, 2 * table.n_texts + 1).bit_length() - 1
     codes = np.full(table.n_texts, UNSEEN)
     known = Texts(table.offsets[: table.n_texts + 1].astype(np.int64), table.data)
-    fresh = TextTable(table.offsets, table.data, 0, np.zeros(1 << bits, U), table.codes)
+    fresh = TextTable(table.offsets, table.data, 0, _free(1 << bits), table.codes)
     # The texts are written over themselves.
     return add_texts(fresh, known, codes)
 
@@ -73,7 +78,7 @@ def find_texts(table: TextTable, texts: Texts, codes: NDArray[np.uint32]) -> boo
     """
     if interpreted():
         return bool(numpy_twin("texts").find_texts(table, texts, codes))
-    state = np.array([0, table.n_texts, 0])
+    texts, state = texts.with_spare(), np.array([0, table.n_texts, 0])
     _number(table, texts, False, state, codes)
     return not state[2]
 
@@ -90,7 +95,7 @@ def add_texts(table: TextTable, texts: Texts, codes: NDArray[np.uint32]) -> Text
     if interpreted():
         twin: TextTable = numpy_twin("texts").add_texts(table, texts, codes)
         return twin
-    state = np.array([0, table.n_texts, 0])
+    texts, state = texts.with_spare(), np.array([0, table.n_texts, 0])
     while True:
         _number(table, texts, True, state, codes)
         row, count = int(state[0]), int(state[1])
@@ -99,7 +104,7 @@ def add_texts(table: TextTable, texts: Texts, codes: NDArray[np.uint32]) -> Text
             return table
         table = table.with_room(1, int(texts.offsets[row + 1] - texts.offsets[row]))
         if 3 * (count + 1) > 2 * len(table.slots):
-            larger = np.zeros(4 * len(table.slots), U)
+            larger = _free(4 * len(table.slots))
             widen(readonly(table.slots), _shift(larger), larger)
             table = table._replace(slots=larger)
 
@@ -113,7 +118,14 @@ def _number(
 ) -> None:
     given = readonly(texts.offsets), readonly(texts.data), _SECRETS
     held = table.slots, table.offsets, table.data
-    number(*given, np.uint8(adding), _shift(table.slots), *held, state, codes)
+    number(*given, np.uint8(adding), _shift(table.slots), *held, np.empty(STEP, U), state, codes)
+
+
+def _free(n: int) -> NDArray[np.uint64]:
+    """Return so many free slots, in large pages where the system has them: np.zeros would not."""
+    slots = np.empty(n, U)
+    slots.fill(0)
+    return slots
 
 
 def _shift(slots: NDArray[np.uint64]) -> np.uint64:
@@ -137,13 +149,8 @@ def _fold(block, a, b):
 
 @register_jitable
 def _words(data, start, n):
-    """Return up to 16 bytes as two words, byte by byte: nothing is read beyond them."""
-    a, b = U(0), U(0)
-    for k in range(min(n, U(8))):
-        a |= U(data[start + U(k)]) << U(8 * k)
-    for k in range(8, n):
-        b |= U(data[start + U(k)]) << U(8 * (k - 8))
-    return a, b
+    """Return up to 16 bytes as two words; 16 are read."""
+    return _word(data, start) & _FIRST[n], _word(data, start + U(8)) & _SECOND[n]
 
 
 @register_jitable
@@ -161,8 +168,10 @@ def _hash_long(data, start, n, secrets):
 
 
 @register_jitable
-def _equal_long(x, i, y, j, n):
-    """Return whether more than 16 bytes are the same."""
+def _equal(x, i, y, j, n):
+    """Return whether n bytes are the same; 16 are read of either."""
+    if n <= U(16):
+        return _words(x, i, n) == _words(y, j, n)
     k = U(0)
     while k + U(8) < n:
         if _word(x, i + k) != _word(y, j + k):
@@ -172,79 +181,100 @@ def _equal_long(x, i, y, j, n):
     return _word(x, i + k) == _word(y, j + k)
 
 
+@register_jitable
+def _hash(texts, data, r, secrets):
+    """Return the hash of a text."""
+    begin = U(texts[r])
+    n = U(texts[r + U(1)]) - begin
+    if n > U(16):
+        return _hash_long(data, begin, n, secrets)
+    a, b = _words(data, begin, n)
+    return _fold(a ^ secrets[0], b ^ secrets[1] ^ (n << U(56)))
+
+
 @kernel
-def number(texts, data, secrets, adding, shift, slots, offsets, known, state, codes):
+def number(texts, data, secrets, adding, shift, slots, offsets, known, hashes, state, codes):
     """Find texts in a table, and add those that are not there if asked to.
 
     Adding stops before the row for which there is no room.
 
     texts    IN      (n + 1,) int64   where each text begins in data; the next one is its end
-    data     IN      (n_bytes,) uint8
+    data     IN      (n_bytes + SPARE,) uint8
     secrets  IN      (3,) uint64
     adding   IN      uint8   0 or 1
     shift    IN      uint64   64 less the bits of a place
     slots    IN OUT  (2^bits,) uint64   upper half of the hash, code + 1; 0 where free
     offsets  IN OUT  (room + 1,) int32   where each known text begins in known
     known    IN OUT  (room + SPARE,) uint8
+    hashes   OUT     (rows of one step,) uint64   scratch
     state    IN OUT  (3,) int64   row to go on from, known texts, texts that were not found
     codes    IN OUT  (n,) uint32   only rows that are UNSEEN are looked for
     """
-    a, b, low, high = U(0), U(0), U(0), U(0)
-    s0, s1 = secrets[0], secrets[1]
-    mask, r, count = U(slots.size - 1), U(state[0]), U(state[1])
+    mask, count = U(slots.size - 1), U(state[1])
     room = min(U(offsets.size - 1), U(2 * slots.size // 3))
-    while r < U(codes.size):
-        if codes[r] != UNSEEN:
-            r += U(1)
-            continue
-        begin = U(texts[r])
-        n = U(texts[r + U(1)]) - begin
-        short = n <= U(16)
-        if short:
-            low, high = _FIRST[n], _SECOND[n]
-            if begin + U(16) <= U(data.size):
-                a, b = _word(data, begin) & low, _word(data, begin + U(8)) & high
-            else:
-                a, b = _words(data, begin, n)
-            h = _fold(a ^ s0, b ^ s1 ^ (n << U(56)))
-        else:
-            h = _hash_long(data, begin, n, secrets)
-        place, half = h >> shift, h >> U(32)
-        code = UNSEEN
-        while True:
-            slot = slots[place]
-            if slot == U(0):
-                break
-            c = (slot & U(0xFFFFFFFF)) - U(1)
-            if slot >> U(32) == half and c < count:
-                first = U(offsets[c])
-                if U(offsets[c + U(1)]) - first == n:
-                    if short:
-                        same = _word(known, first) & low == a
-                        same &= _word(known, first + U(8)) & high == b
-                    else:
-                        same = _equal_long(data, begin, known, first, n)
-                    if same:
-                        code = np.uint32(c)
-                        break
-            place = (place + U(1)) & mask
-        if code == UNSEEN:
-            if not adding:
-                state[2] += 1
+    far = slots.size > NEAR
+    full = False
+    while U(state[0]) < U(codes.size) and not full:
+        start = U(state[0])
+        stop = min(start + U(hashes.size), U(codes.size))
+        # Places of a large table are asked for first, so that they come together.
+        for r in range(start, stop):
+            if codes[U(r)] == UNSEEN:
+                h = _hash(texts, data, U(r), secrets)
+                hashes[U(r) - start] = h
+                if far:
+                    prefetch(slots, h >> shift)
+        if far:
+            for r in range(start, stop):
+                if codes[U(r)] == UNSEEN:
+                    slot = slots[hashes[U(r) - start] >> shift]
+                    if slot != U(0):
+                        prefetch(offsets, (slot & U(0xFFFFFFFF)) - U(1))
+            for r in range(start, stop):
+                if codes[U(r)] == UNSEEN:
+                    slot = slots[hashes[U(r) - start] >> shift]
+                    c = (slot & U(0xFFFFFFFF)) - U(1)
+                    if slot != U(0) and c < count:
+                        prefetch(known, U(offsets[c]))
+        r = start
+        while r < stop:
+            if codes[r] != UNSEEN:
                 r += U(1)
                 continue
-            first = U(offsets[count])
-            if count >= room or first + n + U(SPARE) > U(known.size):
-                break
-            for k in range(n):
-                known[first + U(k)] = data[begin + U(k)]
-            offsets[count + U(1)] = first + n
-            code = np.uint32(count)
-            count += U(1)
-            slots[place] = half << U(32) | count
-        codes[r] = code
-        r += U(1)
-    state[0], state[1] = r, count
+            begin = U(texts[r])
+            n = U(texts[r + U(1)]) - begin
+            h = hashes[r - start]
+            place, half = h >> shift, h >> U(32)
+            code = UNSEEN
+            while True:
+                slot = slots[place]
+                if slot == U(0):
+                    break
+                c = (slot & U(0xFFFFFFFF)) - U(1)
+                if slot >> U(32) == half and c < count:
+                    first = U(offsets[c])
+                    if U(offsets[c + U(1)]) - first == n and _equal(data, begin, known, first, n):
+                        code = np.uint32(c)
+                        break
+                place = (place + U(1)) & mask
+            if code != UNSEEN:
+                codes[r] = code
+            elif adding:
+                first = U(offsets[count])
+                full = count >= room or first + n + U(SPARE) > U(known.size)
+                if full:
+                    break
+                for k in range(n):
+                    known[first + U(k)] = data[begin + U(k)]
+                offsets[count + U(1)] = first + n
+                codes[r] = count
+                count += U(1)
+                slots[place] = half << U(32) | count
+            else:
+                state[2] += 1
+            r += U(1)
+        state[0] = r
+    state[1] = count
 
 
 @kernel

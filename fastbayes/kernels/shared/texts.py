@@ -28,6 +28,15 @@ class Texts(NamedTuple):
     offsets: NDArray[np.int64]
     data: NDArray[np.uint8]
 
+    def with_spare(self) -> Texts:
+        """Return the texts with SPARE bytes behind the last one, copied where there are fewer."""
+        first, last = int(self.offsets[0]), int(self.offsets[-1])
+        if last + SPARE <= len(self.data):
+            return self
+        data = np.zeros(last - first + SPARE, np.uint8)
+        data[:-SPARE] = self.data[first:last]
+        return Texts(self.offsets - first, data)
+
 
 class TextTable(NamedTuple):
     """The texts known so far. A table stays right while another one grows out of it.
@@ -49,9 +58,8 @@ class TextTable(NamedTuple):
     def of(cls, texts: Texts) -> TextTable:
         """Return the table of distinct texts."""
         first, last = int(texts.offsets[0]), int(texts.offsets[-1])
-        data = np.zeros(last - first + SPARE, np.uint8)
-        data[:-SPARE] = texts.data[first:last]
-        offsets = (texts.offsets - first).astype(np.int32)
+        own = Texts(texts.offsets - first, texts.data[first:last]).with_spare()
+        offsets, data = own.offsets.astype(np.int32), own.data
         return cls(offsets, data, len(offsets) - 1, _NONE, {})
 
     def with_room(self, texts: int, size: int) -> TextTable:
@@ -61,13 +69,13 @@ class TextTable(NamedTuple):
         """
         offsets, data = self.offsets, self.data
         if self.n_texts + texts >= len(offsets):
-            offsets = np.zeros(max(2 * len(offsets), self.n_texts + texts + 1), np.int32)
+            offsets = np.empty(max(2 * len(offsets), self.n_texts + texts + 1), np.int32)
             offsets[: self.n_texts + 1] = self.offsets[: self.n_texts + 1]
         used = int(offsets[self.n_texts])
         if used + size > MOST_BYTES:
             raise OverflowError(f"{used + size:,} bytes")
         if used + size + SPARE > len(data):
-            data = np.zeros(max(2 * len(data), used + size + SPARE), np.uint8)
+            data = np.empty(max(2 * len(data), used + size + SPARE), np.uint8)
             data[:used] = self.data[:used]
         return self._replace(offsets=offsets, data=data)
 
