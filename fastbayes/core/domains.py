@@ -116,7 +116,9 @@ def _ascending_texts(values: pa.Array) -> NDArray[np.int64]:
     if ends is None or held is None:  # as Arrow may have it where there are no bytes
         return order
     offsets = np.frombuffer(ends, np.int32)[values.offset : values.offset + len(values) + 1]
-    data = np.append(np.frombuffer(held, np.uint8), np.zeros(8, np.uint8))
+    data = np.frombuffer(held, np.uint8)
+    if len(data) < offsets[-1] + 8:
+        data = np.append(data, np.zeros(8, np.uint8))
     # The eight bytes from each byte on, as a number that compares like them.
     words = np.ndarray((len(data) - 7,), ">u8", data, strides=(1,))
     # Rows still in doubt, by their place in the order; which are equal so far; by how many bytes.

@@ -316,7 +316,7 @@ def _finished(
     }
     values = parts["values"]
     assert isinstance(values, ValueCounts)
-    seen = np.asarray((values.counts != 0).any(axis=1))
+    seen = values.seen
     marks = [
         seen[first : first + feature.size]
         for first, feature in zip(values.offsets, grown.categorical, strict=False)
