@@ -75,7 +75,8 @@ class TextTable(NamedTuple):
         if used + size > MOST_BYTES:
             raise OverflowError(f"{used + size:,} bytes")
         if used + size + SPARE > len(data):
-            data = np.empty(max(2 * len(data), used + size + SPARE), np.uint8)
+            room = max(2 * len(data), used + size + SPARE)
+            data = np.empty(min(room, MOST_BYTES + SPARE), np.uint8)
             data[:used] = self.data[:used]
         return self._replace(offsets=offsets, data=data)
 
