@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from fastbayes.core.domains import cast_domain, common_type, value_type
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.data.unify import blanked, is_number, is_text
-from fastbayes.kernels import dispatch
-from fastbayes.kernels.shared.codes import FEW_ENTRIES
+from fastbayes.kernels.shared.columns import IntegerColumn, Translation
 from fastbayes.kernels.shared.texts import MISSING, NO_TEXTS, UNSEEN, Texts, TextTable
 
 # Integers spanning at most this range are looked up by offset instead of hashed.
@@ -26,11 +25,10 @@ SPAN = 1 << 20
 class Lookup(NamedTuple):
     """Codes of the entries of one dictionary.
 
-    `table` (n,) uint32 may hold MISSING and UNSEEN; `identity` says that it is 0, 1, 2 …
+    `table` (n,) uint32 may hold MISSING and UNSEEN.
     """
 
     table: NDArray[np.uint32]
-    identity: bool
     has_missing: bool
     has_unseen: bool
 
@@ -114,14 +112,7 @@ class Codebook:
         found = self._found(dictionary, n)
         if found is not None:
             return found
-        table = self.encode(dictionary, kernels)
-        special = int(table.max(initial=0)) >= MISSING
-        found = Lookup(
-            table,
-            not special and np.array_equal(table, np.arange(len(table))),
-            bool(special and (table == MISSING).any()),
-            bool(special and (table == UNSEEN).any()),
-        )
+        found = _lookup(self.encode(dictionary, kernels))
         self._last = (dictionary, found)
         return found
 
@@ -270,14 +261,37 @@ def closed_book(
 
 
 class Prepared(NamedTuple):
-    """A column whose codes are known but not yet written."""
+    """A column whose values its book knows, before their codes are written.
 
-    size: int  # values known to the codebook when the column was prepared
+    size      values known to the book when the column was prepared
+    missing   whether a value may be missing
+    unseen    whether one may be outside a closed book
+    integers  what stands for the values; None where there is none, or these are numbers
+    minimum   integer of the first entry of the lookup
+    found     codes of the entries
+    own       so many integers before those of the entries are codes themselves
+    numbers   numbers to be cut into bins, and the book of these
+    """
+
+    size: int
     missing: bool
-    unseen: bool
-    write: Callable[[int, NDArray[np.unsignedinteger]], None]
-    # Where it is nothing but 32-bit indices: these, and what they stand for.
-    plain: tuple[NDArray[np.uint32], Lookup] | None = None
+    unseen: bool = False
+    integers: IntegerColumn | None = None
+    minimum: int = 0
+    found: Lookup | None = None
+    numbers: tuple[NDArray[np.float64], BinBook] | None = None
+    own: int = 0
+
+    def translation(self, missing: int) -> Translation:
+        """Return the codes of the entries; of what is unseen it is one above that of missing."""
+        assert self.found is not None
+        # Of an index outside a dictionary, which is refused, any code will do that is one.
+        table = np.append(self.found.table, np.array([0, missing], np.uint32))
+        if self.found.has_missing or self.own:
+            table[table == MISSING] = missing
+        if self.unseen:
+            table[table == UNSEEN] = missing + 1
+        return Translation(self.minimum, table, missing + 1 if self.unseen else -1, self.own)
 
 
 def floats(column: pa.Array) -> NDArray[np.float64]:
@@ -287,20 +301,21 @@ def floats(column: pa.Array) -> NDArray[np.float64]:
     return np.ascontiguousarray(column.to_numpy(zero_copy_only=False))
 
 
-def _view(column: pa.Array, index: int = 1) -> NDArray[Any]:
-    """Return the values of a fixed-width array without copying, nulls holding garbage."""
-    buffer = column.buffers()[index]
-    kind = column.type.to_pandas_dtype()
-    if buffer is None:
-        return np.zeros(len(column), dtype=kind)
-    return np.frombuffer(buffer, dtype=kind)[column.offset : column.offset + len(column)]
-
-
-def _bits(column: pa.Array, index: int = 0) -> NDArray[np.uint8] | None:
-    buffer = column.buffers()[index]
-    if buffer is None or (index == 0 and column.null_count == 0):
-        return None
-    return np.frombuffer(buffer, dtype=np.uint8)
+def _integers(column: pa.Array) -> IntegerColumn:
+    """Return where an array of integers or truth values lies; nulls hold garbage."""
+    validity, values = column.buffers()
+    bitmap = None
+    if validity is not None and column.null_count:
+        bitmap = np.frombuffer(validity, np.uint8)
+    truth = pa.types.is_boolean(column.type)
+    kind = np.dtype(np.uint8 if truth else column.type.to_pandas_dtype())
+    if values is None:
+        held = np.zeros(len(column) + column.offset, kind)
+    else:
+        held = np.frombuffer(values, kind)
+    if truth:
+        return IntegerColumn(held, column.offset, bitmap, column.offset)
+    return IntegerColumn(held[column.offset :][: len(column)], -1, bitmap, column.offset)
 
 
 def prepare(book: Codebook, column: pa.Array, n: int, kernels: ModuleType) -> Prepared:
@@ -308,11 +323,13 @@ def prepare(book: Codebook, column: pa.Array, n: int, kernels: ModuleType) -> Pr
     t, kind = pa.types, column.type
     book.widen(value_type(book.name, kind))
     if t.is_null(kind):
-        return Prepared(len(book), n > 0, False, lambda missing, out: out.fill(missing))
+        return Prepared(len(book), n > 0)
     if t.is_boolean(kind):
-        return _prepare_booleans(book, column, n, kernels)
+        return _prepared(
+            book, _integers(column), 0, _lookup(book.encode(pa.array([False, True]), kernels))
+        )
     if t.is_integer(kind) and not t.is_uint64(kind):
-        quick = _prepare_integers(book, column.cast(pa.int64()), n, kernels)
+        quick = _prepare_integers(book, _integers(column), n, kernels)
         if quick is not None:
             return quick
     encoded = is_text(kind) and t.is_dictionary(kind)
@@ -320,141 +337,78 @@ def prepare(book: Codebook, column: pa.Array, n: int, kernels: ModuleType) -> Pr
         try:
             column = column.dictionary.take(column.indices)
         except pa.ArrowIndexError as error:
-            raise _corrupt(book.name) from error
+            raise corrupt(book.name) from error
     if is_text(column.type) and not t.is_dictionary(column.type):
-        return _coded(book, book.encode(column, kernels), kernels)
+        return _coded(book, book.encode(column, kernels))
     if t.is_floating(kind) or t.is_decimal(kind):
         column = column.cast(pa.float64(), safe=False)
     if not t.is_dictionary(kind):
         column = column.dictionary_encode()
-    indices, entries = column.indices, column.dictionary
+    entries = column.dictionary
     if t.is_floating(entries.type) or t.is_decimal(entries.type):
         # Decimals equal no float, and of 0.0 and -0.0, which are equal, the first would stay.
         entries = pc.add(entries.cast(pa.float64(), safe=False), 0.0)
     found = book.lookup(entries, n, kernels)
-    size = len(book)
-    validity = _bits(indices)
-
-    def write(missing: int, out: NDArray[np.unsignedinteger]) -> None:
-        table = None
-        if not (found.identity and len(found.table) == missing):
-            table = _with_codes(found, missing)
-        if not kernels.take(_view(indices), validity, indices.offset, table, missing, out):
-            raise _corrupt(book.name)
-
-    plain = None
-    if validity is None and indices.type.bit_width == 32 and _is_plain(found, size):
-        plain = _view(indices).view(np.uint32), found
-    missing = found.has_missing or validity is not None
-    return Prepared(size, missing, found.has_unseen, write, plain)
+    return _prepared(book, _integers(column.indices), 0, found)
 
 
-def prepare_bins(
-    book: BinBook, values: NDArray[np.float64], missing: bool, cells: float
-) -> Prepared:
+def prepare_bins(book: BinBook, values: NDArray[np.float64], missing: bool) -> Prepared:
     """Look up the bins of numbers, of which NaN is missing."""
-
-    def write(code: int, out: NDArray[np.unsignedinteger]) -> None:
-        dispatch.load("bins", cells).assign(values, book.cuts, code, out)
-
-    return Prepared(len(book), missing, False, write)
+    return Prepared(len(book), missing, numbers=(values, book))
 
 
-def _is_plain(found: Lookup, size: int) -> bool:
-    """Return whether `take_columns` can write the codes of a lookup."""
-    few = found.identity or 0 < len(found.table) <= FEW_ENTRIES
-    return few and size < 255 and not (found.has_missing or found.has_unseen)
-
-
-def write_plain(
-    prepared: Sequence[tuple[int, Prepared]],
-    matrix: NDArray[np.uint8],
-    names: Sequence[str],
-    kernels: ModuleType,
-) -> None:
-    """Write the codes of plain columns, each into its row of the matrix, in one call."""
-    columns, tables, rows, sizes = [], [], [], []
-    for row, column in prepared:
-        assert column.plain is not None
-        indices, found = column.plain
-        columns.append(indices)
-        tables.append(None if found.identity else found.table)
-        rows.append(row)
-        sizes.append(len(found.table))
-    largest = kernels.take_columns(columns, tables, rows, matrix)
-    for name, top, size in zip(names, largest.tolist(), sizes, strict=True):
-        if top >= size and matrix.shape[1]:
-            raise _corrupt(name)
-
-
-def _corrupt(name: str) -> DataError:
+def corrupt(name: str) -> DataError:
+    """Return the error of a dictionary index outside its dictionary."""
     return DataError(
         f"column {name!r} has dictionary indices outside its dictionary; the data are corrupt: "
         "write them again"
     )
 
 
-def _with_codes(found: Lookup, missing: int) -> NDArray[np.uint32]:
-    if not (found.has_missing or found.has_unseen):
-        return found.table
-    return _special(found.table, missing)
-
-
-def _special(codes: NDArray[np.uint32], missing: int) -> NDArray[np.uint32]:
-    """Return codes in which MISSING and UNSEEN are the two from `missing` on."""
-    return np.where(codes >= MISSING, codes - MISSING + np.uint32(missing), codes)
-
-
-def _coded(book: Codebook, codes: NDArray[np.uint32], kernels: ModuleType) -> Prepared:
+def _coded(book: Codebook, codes: NDArray[np.uint32]) -> Prepared:
     """Return the column of these codes, MISSING and UNSEEN among them."""
-    special = int(codes.max(initial=0)) >= MISSING
-    missing = bool(special and (codes == MISSING).any())
-    unseen = bool(special and (codes == UNSEEN).any())
-
-    def write(code: int, out: NDArray[np.unsignedinteger]) -> None:
-        if special:
-            out[...] = _special(codes, code)
-        else:
-            kernels.take(codes, None, 0, None, code, out)
-
-    return Prepared(len(book), missing, unseen, write)
+    size, entries = len(book), np.empty(0, np.uint32)
+    if int(codes.max(initial=0)) >= MISSING:
+        codes = np.where(codes >= MISSING, codes - MISSING + np.uint32(size), codes)
+        entries = np.array([MISSING, UNSEEN])
+    found = Lookup(entries, bool((codes == size).any()), bool((codes > size).any()))
+    integers = IntegerColumn(codes, -1, None, 0)
+    return _prepared(book, integers, 0, found)._replace(size=size, own=size)
 
 
-def _prepare_booleans(book: Codebook, column: pa.Array, n: int, kernels: ModuleType) -> Prepared:
-    both = book.encode(pa.array([False, True]), kernels)
-    size = len(book)
-    validity = _bits(column)
-    bitmap = np.frombuffer(column.buffers()[1], dtype=np.uint8) if n else np.zeros(1, np.uint8)
+def _lookup(table: NDArray[np.uint32]) -> Lookup:
+    """Return the codes of entries, with what there is to know of them."""
+    special = int(table.max(initial=0)) >= MISSING
+    return Lookup(
+        table,
+        bool(special and (table == MISSING).any()),
+        bool(special and (table == UNSEEN).any()),
+    )
 
-    def write(missing: int, out: NDArray[np.unsignedinteger]) -> None:
-        codes = np.array([*both, missing], dtype=np.uint32)
-        codes[codes == UNSEEN] = missing + 1
-        kernels.unpack(bitmap, column.offset, n, validity, column.offset, codes, out)
 
-    return Prepared(size, validity is not None, bool((both == UNSEEN).any()), write)
+def _prepared(book: Codebook, integers: IntegerColumn, minimum: int, found: Lookup) -> Prepared:
+    missing = found.has_missing or integers.validity is not None
+    return Prepared(len(book), missing, found.has_unseen, integers, minimum, found)
 
 
 def _prepare_integers(
-    book: Codebook, column: pa.Array, n: int, kernels: ModuleType
+    book: Codebook, integers: IntegerColumn, n: int, kernels: ModuleType
 ) -> Prepared | None:
     """Look integers up by their distance from the smallest; None when they are spread too far."""
-    values, validity = _view(column), _bits(column)
-    low, high = kernels.min_max(values, validity, column.offset)
+    low, high = kernels.min_max(integers, n)
     if high < low:
-        return Prepared(len(book), n > 0, False, lambda missing, out: out.fill(missing))
+        return Prepared(len(book), n > 0)
     if high - low >= SPAN:
         return None
-    found = np.empty(n, dtype=np.uint32)
-
-    def spread() -> bool:
-        first, table = book.integers(low, high)
-        kernels.spread(values, first, table, int(MISSING), validity, column.offset, found)
-        return bool((found == UNSEEN).any())
-
-    if spread() and not book.fixed:
-        book.encode(pc.unique(column), kernels)
-        spread()
-    return _coded(book, found, kernels)
+    first, table = book.integers(low, high)
+    if not book.fixed and (table == UNSEEN).any():
+        new = kernels.occurring(integers, first, len(table), n)[:-1] & (table == UNSEEN)
+        if new.any():
+            book.encode(pa.array(first + np.flatnonzero(new)), kernels)
+            first, table = book.integers(low, high)
+        # What else has no code does not occur.
+        table = np.where(table == UNSEEN, np.uint32(0), table)
+    return _prepared(book, integers, first, _lookup(table))
 
 
 def needed_type(columns: pa.Schema, name: str) -> pa.DataType:

@@ -23,15 +23,17 @@ from fastbayes.data.columns import (
     Prepared,
     check_number,
     closed_book,
+    corrupt,
     floats,
     needed_type,
     open_book,
     prepare,
     prepare_bins,
-    write_plain,
 )
 from fastbayes.data.segments import Place
 from fastbayes.kernels import dispatch
+from fastbayes.kernels.shared.columns import IntegerColumn, Translation
+from fastbayes.kernels.shared.texts import UNSEEN
 
 MAX_CLASSES = 65_535
 
@@ -220,6 +222,15 @@ class Encoder:
         Raises DataError for an infinite number, a value outside a declared domain (or unseen, if
         that is an error), a negative or non-finite weight; the message names column, value and row.
         """
+        looked_up = self.look_up(rows, place)
+        batch = looked_up.block(0, looked_up.n_rows)
+        return Encoded(
+            *(batch, looked_up.unseen(), looked_up.dropped),
+            *(looked_up.unlabelled, looked_up.kept),
+        )
+
+    def look_up(self, rows: pa.RecordBatch, place: Place) -> LookedUp:
+        """Return rows whose values have codes that are not yet written; see `encode`."""
         where, dropped, unlabelled = None, 0, None
         weight = self._weights(rows, place)
         classes, n_classes, labelled = self._classes(rows, weight, place)
@@ -248,11 +259,16 @@ class Encoder:
             if book is None:
                 numeric.append(values)
             else:
-                prepared.append(prepare_bins(book, values, missing_too, cells))
-        codes, unseen = self._write(prepared, n, where, rows, place, kernels)
-        missing = np.array([p.missing for p in prepared], dtype=np.bool_)
-        batch = Batch(n, classes, n_classes, codes, missing, tuple(numeric), weight, cells)
-        return Encoded(batch, unseen, dropped, unlabelled, where)
+                prepared.append(prepare_bins(book, values, missing_too))
+        if not self.applying or self.unseen == "error":
+            for book, column in zip(self.books, prepared, strict=True):
+                if column.unseen:
+                    self._refuse_unseen(book, column, rows, where, place, kernels)
+        return LookedUp(
+            *(n, classes, n_classes, prepared, tuple(numeric), weight, cells),
+            *(dropped, unlabelled, where, 2 if self.applying else None),
+            [book.name for book in self.books],
+        )
 
     def expect(self, n_rows: int | None) -> None:
         """Take note of the rows to come, so that whether compiling pays is decided once."""
@@ -266,43 +282,27 @@ class Encoder:
         only = place.first_row == 0 and n < BLOCK_ROWS
         return float(n * max(1, len(self.features))) if only else math.inf
 
-    def _write(
+    def _refuse_unseen(
         self,
-        prepared: list[Prepared],
-        n: int,
-        where: NDArray[np.int64] | None,
+        book: Book,
+        column: Prepared,
         rows: pa.RecordBatch,
+        where: NDArray[np.int64] | None,
         place: Place,
         kernels: ModuleType,
-    ) -> tuple[tuple[Codes, ...], NDArray[np.int64]]:
-        unseen = np.zeros(len(prepared), dtype=np.int64)
-        extra = [2 if self.applying else int(p.missing) for p in prepared]
-        sizes = np.array([p.size + e for p, e in zip(prepared, extra, strict=True)], np.int64)
-        widths = np.array([_width(p.size + 2) for p in prepared], dtype=np.int64)
-        groups = []
-        for width in np.unique(widths):
-            members = np.flatnonzero(widths == width)
-            matrix = _matrix(len(members), n, int(width))
-            plain = [(i, j) for i, j in enumerate(members) if width == 1 and prepared[j].plain]
-            if plain:
-                names = [self.books[j].name for _, j in plain]
-                write_plain([(i, prepared[j]) for i, j in plain], matrix, names, kernels)
-            written = {i for i, _ in plain}
-            for i, j in enumerate(members):
-                if i in written:
-                    continue
-                p = prepared[j]
-                p.write(p.size, matrix[i])
-                if p.unseen:
-                    unseen[j] = np.count_nonzero(matrix[i] == p.size + 1)
-                    if unseen[j] and (not self.applying or self.unseen == "error"):
-                        at = int(np.flatnonzero(matrix[i] == p.size + 1)[0])
-                        row = at if where is None else int(where[at])
-                        self._outside(self.books[j], rows, at, row, place)
-            groups.append(Codes(members.astype(np.int64), matrix, sizes[members]))
-        return tuple(groups), unseen
-
-    def _outside(self, book: Book, rows: pa.RecordBatch, at: int, row: int, place: Place) -> None:
+    ) -> None:
+        """Raise DataError if a value occurs that a closed book does not hold."""
+        assert column.integers is not None
+        n = rows.num_rows
+        codes = np.empty(n, np.uint32)
+        kernels.CodeWriter([(column.integers, column.translation(column.size))], [codes]).write(
+            0, n
+        )
+        outside = np.flatnonzero(codes == column.size + 1)
+        if not len(outside):
+            return
+        at = int(outside[0])
+        row = at if where is None else int(where[at])
         value = rows.column(book.name)[at].as_py()
         what = "was not seen at fit" if self.applying else "is outside the declared domain"
         remedy = (
@@ -326,8 +326,15 @@ class Encoder:
                 f"column {self.target.name!r} has more than {MAX_CLASSES} distinct values; it "
                 "cannot be the target: choose a column with fewer classes"
             )
-        codes = np.empty(n, dtype=f"u{min(_width(prepared.size + 2), 4)}")
-        prepared.write(prepared.size, codes)
+        codes = np.empty(n, dtype=f"u{_width(prepared.size + 2)}")
+        if prepared.integers is None:
+            codes.fill(prepared.size)
+        else:
+            column = prepared.integers, prepared.translation(prepared.size)
+            writer = kernels.CodeWriter([column], [codes])
+            writer.write(0, n)
+            if writer.outside[0]:
+                raise corrupt(self.target.name)
         unknown = codes == prepared.size + 1 if prepared.unseen else np.zeros(0, np.bool_)
         if weight is not None and len(unknown):
             unknown &= weight > 0  # weight 0 is no row
@@ -374,6 +381,143 @@ class Encoder:
                 "replace it by a number, or by null to treat it as missing"
             )
         return values, bool(suspicious and np.isnan(values).any())
+
+
+class LookedUp:
+    """Rows whose values have codes, which are written block by block into the thread's memory.
+
+    Attributes
+    ----------
+    n_rows, classes, n_classes, numeric, weight
+        Of all rows, as in `Batch`.
+    sizes
+        (n_categorical,) values known of each column.
+    missing
+        (n_categorical,) whether a value may be missing.
+    """
+
+    def __init__(
+        self,
+        n_rows: int,
+        classes: NDArray[np.unsignedinteger] | None,
+        n_classes: int,
+        columns: Sequence[Prepared],
+        numeric: tuple[NDArray[np.float64], ...],
+        weight: NDArray[np.float64] | None,
+        cells: float,
+        dropped: int,
+        unlabelled: pa.RecordBatch | None,
+        kept: NDArray[np.int64] | None,
+        extra: int | None,
+        names: Sequence[str],
+    ) -> None:
+        self.n_rows, self.classes, self.n_classes = n_rows, classes, n_classes
+        self.numeric, self.weight, self.cells = numeric, weight, cells
+        self.dropped, self.unlabelled, self.kept = dropped, unlabelled, kept
+        self._columns, self._extra, self._names = columns, extra, names
+        self._written: _Room | None = None
+        self._given = np.empty(0, np.int64)
+        self._writers: list[_Room] = []
+        self.sizes = np.array([p.size for p in columns], np.int64)
+        self.missing = np.array([p.missing for p in columns], np.bool_)
+
+    def complete(self) -> bool:
+        """Return whether no value is missing or unseen."""
+        if self.missing.any():
+            return False
+        occurring = dispatch.load("encode", self.cells).occurring
+        for p in self._columns:
+            if p.unseen and p.found is not None:
+                entries = p.found.table
+                seen = occurring(p.integers, p.minimum + p.own, len(entries), self.n_rows)
+                if (entries[seen[:-1]] == UNSEEN).any():
+                    return False
+        return True
+
+    def block(
+        self, first: int, n: int, sizes: NDArray[np.int64] | None = None, *, blank: bool = False
+    ) -> Batch:
+        """Write the codes of n rows from one on; they are good until the next are written.
+
+        sizes  values of each column, at least those known: the code of a missing one
+        blank  whether codes are 0 until they are written, where that is noted down for later
+        """
+        sizes = self.sizes if sizes is None else sizes
+        if self._written is None or n != self._written.n or not np.array_equal(sizes, self._given):
+            self._given, self._written = sizes, self._room(n, sizes)
+            self._writers.append(self._written)
+        codes, last = self._written, first + n
+        if blank:
+            for group in codes.groups:
+                group.codes.fill(0)
+        codes.writer.write(first, n)
+        for values, cuts, missing, row in codes.bins:
+            dispatch.load("bins", self.cells).assign(values[first:last], cuts, missing, row)
+        return Batch(
+            n,
+            None if self.classes is None else self.classes[first:last],
+            self.n_classes,
+            codes.groups,
+            self.missing,
+            tuple(x[first:last] for x in self.numeric),
+            None if self.weight is None else self.weight[first:last],
+            self.cells,
+        )
+
+    def _room(self, n: int, sizes: NDArray[np.int64]) -> _Room:
+        """Return room for the codes of n rows, and what writes them there."""
+        extra = self.missing.astype(np.int64) if self._extra is None else self._extra
+        widths = np.array([_width(size + 2) for size in sizes.tolist()], np.int64)
+        groups, bins, rows = [], [], []
+        integers: list[tuple[IntegerColumn, Translation]] = []
+        names = []
+        for width in np.unique(widths).tolist():
+            members = np.flatnonzero(widths == width)
+            matrix = _matrix(len(members), n, width)
+            groups.append(Codes(members, matrix, (sizes + extra)[members]))
+            for j, row in zip(members.tolist(), matrix, strict=True):
+                column, missing = self._columns[j], int(sizes[j])
+                if column.numbers is not None:
+                    values, book = column.numbers
+                    bins.append((values, book.cuts, missing, row))
+                elif column.integers is None:
+                    row.fill(missing)
+                else:
+                    integers.append((column.integers, column.translation(missing)))
+                    rows.append(row)
+                    names.append(j)
+        writer = dispatch.load("encode", self.cells).CodeWriter(integers, rows)
+        return _Room(n, tuple(groups), bins, names, writer)
+
+    def moving(self) -> list[tuple[NDArray[Any], int]]:
+        """Return the arrays of all rows that batches are views of, with the bytes of a row."""
+        numbers = [p.numbers[0] for p in self._columns if p.numbers is not None]
+        arrays = [self.classes, self.weight, *self.numeric, *numbers]
+        return [(array, array.itemsize) for array in arrays if array is not None]
+
+    def check(self) -> None:
+        """Raise DataError if an index lay outside its dictionary in the blocks written."""
+        for room in self._writers:
+            if room.writer.outside.any():
+                raise corrupt(self._names[room.columns[int(room.writer.outside.argmax())]])
+
+    def unseen(self) -> NDArray[np.int64]:
+        """Return how many values of each column were unseen in the blocks written, once checked."""
+        self.check()
+        unseen = np.zeros(len(self._columns), np.int64)
+        for room in self._writers:
+            unseen[room.columns] += room.writer.watched
+        return unseen
+
+
+class _Room(NamedTuple):
+    """Codes of a block of n rows, and what writes them."""
+
+    n: int
+    groups: tuple[Codes, ...]
+    bins: list[tuple[NDArray[np.float64], NDArray[np.float64], int, NDArray[Any]]]
+    columns: list[int]  # of the writer
+    writer: Any
 
 
 def _binned(feature: Feature) -> tuple[Feature, BinBook | None]:

@@ -14,8 +14,10 @@ import os
 import pickle
 import pkgutil
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -87,6 +89,41 @@ def _numba() -> Any:
 def interpreted() -> bool:
     """Return whether kernels run as Python (NUMBA_DISABLE_JIT=1), where intrinsics cannot."""
     return bool(_numba().config.DISABLE_JIT)
+
+
+@contextmanager
+def recording(calls: list[tuple[Any, tuple[Any, ...]]]) -> Iterator[None]:
+    """Take note of what this thread calls through `call` instead of calling it."""
+    _local.calls = calls
+    try:
+        yield
+    finally:
+        _local.calls = None
+
+
+def call(kernel: Any, *arguments: Any) -> None:
+    """Call a kernel, now or when the program is run that takes note of it.
+
+    Whoever calls so does nothing else with rows, nor with what the kernel writes.
+    """
+    calls = getattr(_local, "calls", None)
+    if calls is None:
+        kernel(*arguments)
+    else:
+        calls.append((kernel, arguments))
+
+
+class NotRepeatableError(Exception):
+    """What was to be noted down works on rows in Python."""
+
+
+def in_python() -> None:
+    """Say that what follows works on rows in Python: it cannot be noted down and repeated."""
+    if getattr(_local, "calls", None) is not None:
+        raise NotRepeatableError
+
+
+_local = threading.local()
 
 
 def kernel(function: Callable[..., Any]) -> Any:

@@ -9,10 +9,9 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes.core.batch import Batch
 from fastbayes.core.errors import MemoryLimitError
 from fastbayes.core.schema import Shape
-from fastbayes.data.encode import Encoder
+from fastbayes.data.encode import Encoder, LookedUp
 from fastbayes.statistics.base import Need, Room
 from fastbayes.statistics.parts import GrowingStatistics, Wanted
 from fastbayes.statistics.registry import REGISTRY
@@ -33,10 +32,10 @@ def total_of(needs: Mapping[str, Need]) -> int:
     return sum(int(need.columns.sum()) + need.numbers + need.rest for need in needs.values())
 
 
-def has_gaps(batch: Batch) -> bool:
+def has_gaps(rows: LookedUp) -> bool:
     """Return whether a numeric value is missing."""
     # The least of numbers is a number: no second array to look through.
-    return any(np.isnan(x.min(initial=np.inf)) for x in batch.numeric)
+    return any(np.isnan(x.min(initial=np.inf)) for x in rows.numeric)
 
 
 class Budget:
@@ -61,19 +60,19 @@ class Budget:
         self.gaps = False
         self.missing: NDArray[np.bool_] | None = None
 
-    def check(self, encoder: Encoder, shape: Shape, batch: Batch) -> None:
-        """Refuse what adding a batch needs."""
+    def check(self, encoder: Encoder, shape: Shape, rows: LookedUp) -> None:
+        """Refuse what adding rows needs."""
         if self.limit is None:
             return
-        self.missing = batch.missing if self.missing is None else self.missing | batch.missing
+        self.missing = rows.missing if self.missing is None else self.missing | rows.missing
         known = np.array([len(book) for book in encoder.books], dtype=np.int64)
         columns = len(encoder.features)
-        rows = math.inf if encoder.cells is None or not columns else encoder.cells / columns
-        room = Room(shape, known + self.missing, self.copies, rows)
+        n = math.inf if encoder.cells is None or not columns else encoder.cells / columns
+        room = Room(shape, known + self.missing, self.copies, n)
         needs = needs_of(self.wanted, room)
         if total_of(needs) > self.limit:
             # Missing numbers are looked for only where they would need too much.
-            self.gaps = self.gaps or has_gaps(batch)
+            self.gaps = self.gaps or has_gaps(rows)
             needs = needs_of(self.wanted, room._replace(gaps=self.gaps))
         if (need := total_of(needs)) <= self.limit:
             return

@@ -7,20 +7,22 @@ import os
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from fastbayes.core.batch import BLOCK_ROWS
+from fastbayes.core.batch import BLOCK_ROWS, Batch
 from fastbayes.core.errors import DataError
 from fastbayes.core.schema import Shape
-from fastbayes.data.encode import Encoded, Encoder
+from fastbayes.data.encode import Encoded, Encoder, LookedUp
 from fastbayes.data.folds import Folds
-from fastbayes.data.segments import Segment, Source
+from fastbayes.data.segments import SEGMENT_BLOCKS, Segment, Source
+from fastbayes.kernels import dispatch
 from fastbayes.scan.budget import Budget, capacity, needs_of, roomy, total_of
 from fastbayes.scan.budget import default_limit as default_limit
 from fastbayes.scan.checkpoint import Checkpoint, Progressed
@@ -35,6 +37,11 @@ from fastbayes.statistics.value_counts import ValueCounts
 T = TypeVar("T")
 U = TypeVar("U")
 Progress = Callable[[int], None]
+
+# Segments of a table in memory for each thread, and the blocks of their batches at the most.
+SEGMENTS, MOST_BLOCKS = 2, 64
+# Bytes that a batch of these may be converted to.
+MOST_BYTES = 1 << 26
 
 logger = logging.getLogger("fastbayes")
 _local = threading.local()
@@ -145,6 +152,58 @@ def left_for_pairs(memory_limit: int | None, threads: int | None, shape: Shape) 
     return max(limit - total_of(needs), 0) // copies
 
 
+def rows_at_once(source: Source, threads: int) -> int:
+    """Return the rows of a batch of whole blocks where calls go over many blocks at once.
+
+    A few segments for each thread, of as many rows as there are: the fewer calls, the better. What
+    is no dictionary may be converted first, which takes up to 8 bytes a value.
+    """
+    if not (source.in_memory and source.n_rows):
+        return BLOCK_ROWS
+    blocks = source.n_rows // (SEGMENT_BLOCKS * SEGMENTS * threads * BLOCK_ROWS)
+    converted = sum(not pa.types.is_dictionary(field.type) for field in source.schema)
+    most = min(MOST_BLOCKS, MOST_BYTES // (BLOCK_ROWS * (1 + 8 * converted)))
+    return BLOCK_ROWS * max(min(blocks, most), 1)
+
+
+def over_blocks(
+    rows: LookedUp,
+    work: Callable[[Batch, int], None],
+    *,
+    sizes: NDArray[np.int64] | None = None,
+    moving: Sequence[tuple[NDArray[Any], int]] = (),
+    repeatable: bool = False,
+) -> None:
+    """Do work(batch, first row) on rows block by block.
+
+    Parameters
+    ----------
+    rows
+        Rows whose values have codes.
+    sizes
+        As in `LookedUp.block`.
+    moving
+        Arrays that hold something of every row and that the work writes, with the bytes of a row.
+    repeatable
+        Whether the work does nothing with rows but call kernels by `dispatch.call`: compiled, they
+        are then called for all blocks without Python in between.
+    """
+    noted = repeatable and rows.n_rows > BLOCK_ROWS
+    find = dispatch.load if noted else dispatch.numpy_twin
+    over = find("repeat").over_blocks
+    n, held = rows.n_rows, [*rows.moving(), *moving]
+    whole = n - n % BLOCK_ROWS
+    for first, some, times in ((0, BLOCK_ROWS, n // BLOCK_ROWS), (whole, n % BLOCK_ROWS, 1)):
+        if some and times:
+            over(
+                lambda at, some=some: work(rows.block(at, some, sizes, blank=noted), at),
+                first,
+                some,
+                times,
+                held,
+            )
+
+
 def encoded_blocks(segment: Segment, encoder: Encoder) -> Iterator[tuple[pa.RecordBatch, Encoded]]:
     """Yield the blocks of a segment with their codes."""
     done = 0
@@ -217,33 +276,59 @@ def scan(
     # idle; floating-point sums, and all of them where a segment may have to be left out or a
     # prefix kept, are made afresh per segment and folded in segment order.
     whole = on_error == "skip" or checkpoint is not None
+    n_numeric = len(encoder.features) - len(encoder.books)
+    vacuous = {n for n in wanted if kind_of(n).vacuous(n_numeric)}
     shared = {
-        n: given for n, given in wanted.items() if kind_of(n).order_free(weighted) and not whole
+        n: given
+        for n, given in wanted.items()
+        if (kind_of(n).order_free(weighted) or n in vacuous) and not whole
     }
     own = {n: given for n, given in wanted.items() if n not in shared}
     budget = Budget(memory_limit, threads + 1, wanted)
     encoder.expect(source.n_rows)
     crossing = None if folds is None else Crossing(folds)
     idle: list[GrowingStatistics] = []
+    repeatable = crossing is None and all(kind_of(n).repeatable or n in vacuous for n in wanted)
+    block_rows = rows_at_once(source, threads) if repeatable and not own else BLOCK_ROWS
 
     def count(segment: Segment) -> _Counted:
         parts = GrowingStatistics(own, weighted=weighted)
         rows = dropped = 0
         left: list[pa.RecordBatch] = []
         try:
-            for block, encoded in encoded_blocks(segment, encoder):
-                dropped += encoded.dropped
-                if encoded.unlabelled is not None:
-                    left.append(encoded.unlabelled)
-                batch, shape = encoded.batch, capacity(encoder)
-                if crossing is not None:
-                    batch, shape = crossing.crossed(segment, rows, block, encoded, shape)
+            for block in segment.batches():
+                known = encoder.look_up(block, segment.place(rows))
+                dropped += known.dropped
+                if known.unlabelled is not None:
+                    left.append(known.unlabelled)
+                held = shared and (_taken(idle) or GrowingStatistics(shared, weighted=weighted))
+                sets = [parts, held] if held else [parts]
+                shape = capacity(encoder)
+                for part in sets:
+                    shape = part.room(shape)
+
+                def add(
+                    batch: Batch,
+                    first: int,
+                    shape: Shape = shape,
+                    sets: Sequence[GrowingStatistics] = sets,
+                    of: tuple[Segment, int, pa.RecordBatch, Any] = (
+                        segment,
+                        rows,
+                        block,
+                        known.kept,
+                    ),
+                ) -> None:
+                    if crossing is not None:
+                        batch, shape = crossing.crossed(*of, batch, shape)
+                    for part in sets:
+                        part.update(batch, shape)
+
+                budget.check(encoder, shape, known)
+                over_blocks(known, add, sizes=shape.sizes, repeatable=repeatable)
+                known.check()
                 rows += block.num_rows
-                budget.check(encoder, shape, batch)
-                parts.update(batch, shape)
-                if shared:
-                    held = _taken(idle) or GrowingStatistics(shared, weighted=weighted)
-                    held.update(batch, shape)
+                if held:
                     budget.check_held(held)
                     idle.append(held)
         except DataError as error:
@@ -262,7 +347,7 @@ def scan(
         total.held = dict(start.aligned(encoder.schema()).parts)
         if progress is not None:
             progress(rows)
-    for counted in in_order(count, islice(source.segments(BLOCK_ROWS), done, None), threads):
+    for counted in in_order(count, islice(source.segments(block_rows), done, None), threads):
         total.add(counted.parts)
         budget.check_held(total)
         done += 1

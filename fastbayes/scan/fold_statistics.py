@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import Batch
 from fastbayes.core.errors import DataError
 from fastbayes.core.schema import Alignment, Schema, Shape
-from fastbayes.data.encode import MAX_CLASSES, Encoded
+from fastbayes.data.encode import MAX_CLASSES
 from fastbayes.data.folds import Folds
 from fastbayes.data.segments import Segment
 from fastbayes.statistics import Statistic
@@ -40,12 +40,21 @@ class Crossing:
         self._n = 0
 
     def crossed(
-        self, segment: Segment, done: int, rows: pa.RecordBatch, encoded: Encoded, shape: Shape
+        self,
+        segment: Segment,
+        done: int,
+        rows: pa.RecordBatch,
+        kept: NDArray[np.int64] | None,
+        batch: Batch,
+        shape: Shape,
     ) -> tuple[Batch, Shape]:
-        """Return a block with classes crossed with folds, and the shape that it needs."""
-        batch, folds = encoded.batch, self.folds.of(segment, done, rows)
-        if encoded.kept is not None:
-            folds = folds[encoded.kept]
+        """Return a block with classes crossed with folds, and the shape that it needs.
+
+        kept  which of the rows are in the block, None for all
+        """
+        folds = self.folds.of(segment, done, rows)
+        if kept is not None:
+            folds = folds[kept]
         assert batch.classes is not None
         known, n = self._known(batch.classes, folds)
         crossed = known[batch.classes, folds].astype(np.uint8 if n <= 256 else np.uint16)

@@ -238,8 +238,8 @@ def plan(
         encoder = learning(cuts=numeric_cuts(open_source(pa.table(head)), *to_cut, threads=1))
     missing, gaps = np.zeros(len(encoder.books), np.bool_), False
     if head is not None:
-        batch = encoder.encode(head, place).batch
-        missing, gaps = batch.missing, has_gaps(batch)
+        known = encoder.look_up(head, place)
+        missing, gaps = known.missing, has_gaps(known)
     shape, copies = capacity(encoder), engine.resolved_threads(threads) + 1
     widths = np.array([len(book) for book in encoder.books], np.int64) + missing
     most = math.inf if opened.n_rows is None else opened.n_rows

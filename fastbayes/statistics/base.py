@@ -192,6 +192,8 @@ class Statistic:
     numeric_as: ClassVar[str] = ""
     # Whether what it holds besides its arrays counts rows: whole numbers unless rows carry weights.
     counts_rows: ClassVar[bool] = False
+    # Whether adding a batch does nothing with its rows but call kernels by `dispatch.call`.
+    repeatable: ClassVar[bool] = False
     # Statistics that are counted with it.
     companions: ClassVar[tuple[str, ...]] = ()
 
@@ -224,6 +226,11 @@ class Statistic:
         return all(
             spec.merge is not np.add or (spec.rows and not weighted) for spec in cls._specs.values()
         ) and not (weighted and cls.counts_rows)
+
+    @classmethod
+    def vacuous(cls, n_numeric: int) -> bool:
+        """Return whether there is nothing to count, for want of numeric columns."""
+        return not n_numeric and all(NUMERIC in spec.axes for spec in cls._specs.values())
 
     @classmethod
     def need(cls, room: Room, **options: Any) -> Need:

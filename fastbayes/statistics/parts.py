@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
 from fastbayes.core.batch import Batch
 from fastbayes.core.schema import Shape
-from fastbayes.statistics.base import Statistic
+from fastbayes.statistics.base import Statistic, union
 from fastbayes.statistics.registry import REGISTRY
 
 # Names of statistics, with what each needs to know to begin.
@@ -25,6 +26,10 @@ class GrowingStatistics:
     def empty(self, name: str, shape: Shape) -> Statistic:
         """Return the statistic of this name before its first row."""
         return REGISTRY[name].zeros(shape, weighted=self.weighted, **self.wanted[name])
+
+    def room(self, shape: Shape) -> Shape:
+        """Return the shape that has room for what is held, too."""
+        return functools.reduce(union, (part.shape for part in self.held.values()), shape)
 
     def update(self, batch: Batch, shape: Shape) -> None:
         """Count a batch, growing to at least `shape` first."""

@@ -27,6 +27,7 @@ class ValueCounts(Statistic):
     name = "values"
     title = "counts of values"
     most = "column {name!r} with {values} values needs"
+    repeatable = True
     limited = False  # counts of values stay small unless a column is an identifier
 
     counts: NDArray[Any] = array(SLOTS, CLASSES, rows=True)

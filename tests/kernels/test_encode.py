@@ -2,219 +2,96 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from oracles import encode as naive
 
 from fastbayes.kernels.compiled import encode as compiled
 from fastbayes.kernels.numpy import encode as numpy_twin
+from fastbayes.kernels.shared.columns import IntegerColumn, Translation
 
 MODULES = [pytest.param(compiled, id="kernels"), pytest.param(numpy_twin, id="numpy")]
-INT64 = np.iinfo(np.int64)
-CODES = st.sampled_from([np.uint8, np.uint16, np.uint32])
+KINDS = ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"]
+# Rows around those that kernels take at a time, and of vectors.
+ROWS = st.integers(0, 300) | st.sampled_from([4095, 4096, 4097, 8200])
 
 
 @st.composite
 def bitmaps(draw, n):
-    """Return a bitmap of n bits, no byte longer than it must be, and its offset; or none."""
+    """Return a bitmap of n bits, no byte longer than it must be, and its offset."""
     offset = draw(st.integers(0, 20))
-    if draw(st.booleans()):
-        return None, offset
-    size = (offset + n + 7) // 8
-    return np.frombuffer(draw(st.binary(min_size=size, max_size=size)), np.uint8), offset
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    return rng.integers(0, 256, (offset + n + 7) // 8, dtype=np.uint8), offset
 
 
 @st.composite
 def columns(draw):
+    """Return a column, its rows, and the codes of what it holds and of a little less."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
-    kind = draw(st.sampled_from(["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"]))
-    n_entries = draw(st.integers(0, 20) | st.integers(0, 127))
-    n = draw(st.integers(0, 300)) if n_entries else 0
-    indices = rng.integers(0, max(n_entries, 1), n).astype(kind)
-    validity, offset = draw(bitmaps(n))
-    limits = np.iinfo(kind)
-    for r in range(n):
-        if not naive.known(validity, offset, r):  # garbage, extremes among it
-            indices[r] = (limits.min, limits.max, rng.integers(100))[rng.integers(3)]
-    return indices, validity, offset, rng.permutation(n_entries).astype(np.uint32)
+    n = draw(ROWS)
+    kind = draw(st.sampled_from([*KINDS, "truth"]))
+    validity, valid_bit = draw(bitmaps(n)) if draw(st.booleans()) else (None, 0)
+    n_entries = draw(st.sampled_from([0, 1, 2, 7, 16, 17, 60, 253, 254, 255, 256, 300, 70_000]))
+    if kind == "truth":
+        column = IntegerColumn(*draw(bitmaps(n)), validity, valid_bit)
+        minimum, n_entries = 0, 2
+    else:
+        limits = np.iinfo(kind)
+        minimum = draw(st.sampled_from([0, 5, limits.min, limits.max - n_entries]))
+        low, high = max(minimum - 2, limits.min), min(minimum + n_entries + 2, limits.max)
+        values = rng.integers(low, max(high, low), n, dtype=kind, endpoint=True)
+        if draw(st.booleans()):  # what lies far outside
+            values[rng.random(n) < 0.1] = draw(st.sampled_from([limits.min, limits.max]))
+        column = IntegerColumn(values, -1, validity, valid_bit)
+    identity = draw(st.booleans())
+    entries = np.arange(n_entries) if identity else rng.permutation(n_entries)
+    table = np.append(entries, [n_entries + 1, n_entries]).astype(np.uint32)
+    watched = draw(st.sampled_from([-1, 0, n_entries, n_entries + 1]))
+    own = 0 if kind == "truth" else draw(st.sampled_from([0, 0, n_entries // 2, n_entries]))
+    return column, Translation(minimum, table[own:], watched, own), n
 
 
-def run(module, name, n, code, *arguments):
-    out = np.zeros(n, code)
-    return getattr(module, name)(*arguments, out), out
-
-
-@pytest.mark.parametrize("module", MODULES)
-@given(drawn=columns(), code=CODES, identity=st.booleans(), position=st.none() | st.integers(0))
-def test_take(module, drawn, code, identity, position):
-    indices, validity, offset, table = drawn
-    table, missing = (None, len(table)) if identity else (table, len(table))
-    if position is not None and len(indices):  # one that does not belong there
-        limits = np.iinfo(indices.dtype)
-        wrong = [-1, limits.min, limits.max] if limits.min else [limits.max, max(missing, 1)]
-        indices[position % len(indices)] = wrong[position % len(wrong)]
-    arguments = indices, validity, offset, table, missing
-    expected_inside, expected = run(naive, "take", len(indices), code, *arguments)
-    inside, out = run(module, "take", len(indices), code, *arguments)
-    assert inside is expected_inside
-    if inside:
-        np.testing.assert_array_equal(out, expected)
+def width_of(translation):
+    top = max(int(translation.table.max()), translation.own)
+    return 1 if top < 256 else 2 if top < 65_536 else 4
 
 
 @pytest.mark.parametrize("module", MODULES)
-@pytest.mark.parametrize("table", [None, np.empty(0, np.uint32)])
-def test_take__empty_dictionary(module, table):
-    out = np.ones(10, np.uint8)
-    assert module.take(np.zeros(10, np.int32), np.zeros(2, np.uint8), 3, table, 0, out)
-    assert not out.any()
-    assert module.take(np.zeros(0, np.int32), None, 0, table, 0, out[:0])
-    assert not module.take(np.zeros(10, np.int32), np.ones(2, np.uint8), 0, table, 0, out)
+@given(drawn=st.lists(columns(), min_size=1, max_size=3), wider=st.booleans(), cut=st.floats(0, 1))
+def test_codes_are_those_of_one_row_at_a_time(module, drawn, wider, cut):
+    n = min(rows for _, _, rows in drawn)
+    given_ = [(column, translation) for column, translation, _ in drawn]
+    widths = [max(width_of(t), 4 if wider else 1) for _, t in given_]
+    blocks = [np.full(n + 1, 99, f"u{width}") for width in widths]
+    writer = module.CodeWriter(given_, [block[:n] for block in blocks])
+    first = int(cut * n)
+    found = []
+    for start, rows in ((0, first), (first, n - first)):
+        writer.write(start, rows)
+        found.append([block[:rows].tolist() for block in blocks])
+    for j, (column, translation) in enumerate(given_):
+        codes, outside, watched = naive.codes(column, translation, n)
+        assert found[0][j] + found[1][j] == codes
+        assert (writer.outside[j], writer.watched[j]) == (outside, watched)
+        assert blocks[j][n] == 99  # what lies behind a row of codes is another's
 
 
 @pytest.mark.parametrize("module", MODULES)
-@pytest.mark.parametrize("code", [np.uint8, np.uint16, np.uint32])
-def test_take__largest_code(module, code):
-    largest = min(np.iinfo(code).max, 70_000)
-    indices = np.array([largest, 0, largest - 1])
-    out = np.empty(3, code)
-    valid = np.array([0b110], np.uint8)
-    assert module.take(indices, valid, 0, None, largest, out)
-    assert list(out) == [largest, 0, largest - 1]
-    assert not module.take(indices, None, 0, None, largest, out)
-    table = np.arange(largest, dtype=np.uint32)[::-1].copy()
-    assert module.take(indices, valid, 0, table, largest, out)
-    assert list(out) == [largest, largest - 1, 0]
+@given(drawn=columns())
+def test_occurring(module, drawn):
+    column, (minimum, table, _, own), n = drawn
+    n_entries = own + len(table) - 2
+    found = module.occurring(column, minimum, n_entries, n)
+    places = {v - minimum for v in naive.values(column, n) if v is not None}
+    inside = [k in places for k in range(n_entries)]
+    assert found.tolist() == [*inside, any(not 0 <= k < n_entries for k in places)]
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_take__several_blocks_with_nulls_and_an_offset(module):
-    n, offset = compiled.BLOCK + compiled.PLACES + 17, 13
-    rng = np.random.default_rng(0)
-    validity = rng.integers(0, 256, (offset + n + 7) // 8, dtype=np.uint8)
-    table = rng.permutation(300).astype(np.uint32)
-    indices = rng.integers(0, 300, n).astype(np.int32)
-    known = np.unpackbits(validity, bitorder="little")[offset:][:n] != 0
-    indices[~known] = -7
-    for entries in (None, table):
-        out = np.empty(n, np.uint16)
-        assert module.take(indices, validity, offset, entries, 300, out)
-        values = indices if entries is None else entries[np.where(known, indices, 0)]
-        np.testing.assert_array_equal(out, np.where(known, values, 300))
-        wrong = indices.copy()
-        wrong[np.flatnonzero(known)[-1]] = 300
-        assert not module.take(wrong, validity, offset, entries, 300, out)
-
-
-@pytest.mark.parametrize("module", MODULES)
-@given(data=st.data(), code=CODES)
-def test_spread(module, data, code):
-    n_entries = data.draw(st.integers(0, 200))
-    minimum = data.draw(
-        st.sampled_from([INT64.min, -3, 0, INT64.max - max(n_entries, 1) + 1])
-        | st.integers(INT64.min, INT64.max - 200)
-    )
-    inside = st.integers(minimum, minimum + max(n_entries, 1) - 1)
-    near = st.integers(minimum - 3, minimum + n_entries + 3).filter(
-        lambda v: INT64.min <= v <= INT64.max
-    )
-    far = st.sampled_from([INT64.min, INT64.max, 0]) | st.integers(INT64.min, INT64.max)
-    one = data.draw(st.sampled_from([inside, inside | near, inside | near | far]))
-    values = np.array(data.draw(st.lists(one, max_size=60)), np.int64)
-    table = np.random.default_rng(n_entries).permutation(n_entries).astype(np.uint32)
-    validity, offset = data.draw(bitmaps(len(values)))
-    arguments = values, minimum, table, n_entries, validity, offset
-    expected_inside, expected = run(naive, "spread", len(values), code, *arguments)
-    all_inside, out = run(module, "spread", len(values), code, *arguments)
-    assert all_inside is expected_inside
-    np.testing.assert_array_equal(out, expected)
-
-
-@pytest.mark.parametrize("module", MODULES)
-@given(data=st.data(), n=st.integers(0, 200), code=CODES)
-def test_unpack(module, data, n, code):
-    size = (20 + n + 7) // 8
-    bitmap = np.frombuffer(data.draw(st.binary(min_size=size, max_size=size)), np.uint8)
-    offset = data.draw(st.integers(0, 20))
-    validity, validity_offset = data.draw(bitmaps(n))
-    codes = np.array(data.draw(st.permutations([0, 1, 2])), code)
-    arguments = bitmap, offset, n, validity, validity_offset, codes
-    _, expected = run(naive, "unpack", n, code, *arguments)
-    _, out = run(module, "unpack", n, code, *arguments)
-    np.testing.assert_array_equal(out, expected)
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_unpack__several_blocks(module):
-    n = compiled.BLOCK + 9
-    rng = np.random.default_rng(1)
-    bits, known = rng.integers(0, 2, (2, n + 16), dtype=np.uint8)
-    out = np.empty(n, np.uint8)
-    bitmap, validity = (np.packbits(b, bitorder="little") for b in (bits, known))
-    module.unpack(bitmap, 3, n, validity, 11, np.array([1, 0, 2], np.uint8), out)
-    expected = np.where(known[11:][:n], 1 - bits[3:][:n], 2)
-    np.testing.assert_array_equal(out, expected)
-    module.unpack(bitmap, 3, n, None, 0, np.array([1, 0, 2], np.uint8), out)
-    np.testing.assert_array_equal(out, 1 - bits[3:][:n])
-
-
-@pytest.mark.parametrize("module", MODULES)
-@given(data=st.data(), values=st.lists(st.integers(INT64.min, INT64.max), max_size=100))
-def test_min_max(module, data, values):
-    validity, offset = data.draw(bitmaps(len(values)))
-    array = np.array(values, np.int64)
-    expected = naive.min_max(array, validity, offset)
-    assert module.min_max(array, validity, offset) == expected
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_min_max__nothing_known(module):
-    assert module.min_max(np.arange(9), np.zeros(2, np.uint8), 3) == (1, 0)
-    assert module.min_max(np.zeros(0, np.int64), None, 0) == (1, 0)
-    extremes = np.array([INT64.max, INT64.min])
-    assert module.min_max(extremes[:1], None, 0) == (INT64.max, INT64.max)
-    assert module.min_max(extremes[1:], None, 0) == (INT64.min, INT64.min)
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_strided_and_misaligned_input(module):
-    indices = np.arange(40, dtype=np.int32)[::2]
-    raw = np.zeros(41, np.uint8)
-    misaligned = raw[1:].view(np.int32)
-    misaligned[:] = np.arange(10)
-    out = np.empty(20, np.uint8)
-    assert module.take(indices, None, 0, None, 39, out)
-    assert list(out) == list(range(0, 40, 2))
-    assert module.take(misaligned, None, 0, None, 10, out[:10])
-    assert list(out[:10]) == list(range(10))
-
-
-@pytest.mark.parametrize("module", MODULES)
-@given(
-    st.lists(st.integers(0, 16), min_size=1, max_size=5),
-    st.integers(0, 9_000),
-    st.integers(0, 2**32 - 1),
-)
-@settings(max_examples=30)
-def test_take_columns(module, entries, n, seed):
-    rng = np.random.default_rng(seed)
-    columns, tables, expected = [], [], []
-    for k in entries:
-        table = rng.integers(0, 256, k).astype(np.uint32) if k else None
-        column = rng.integers(0, k or 250, n).astype(np.uint32)
-        columns.append(column)
-        tables.append(table)
-        expected.append(column if table is None else table[column])
-    rows = rng.permutation(len(entries)).tolist()
-    out = np.full((len(entries), n), 7, np.uint8)
-    largest = module.take_columns(columns, tables, rows, out)
-    assert largest.tolist() == [int(column.max(initial=0)) for column in columns]
-    for row, codes in zip(rows, expected, strict=True):
-        np.testing.assert_array_equal(out[row], codes)
-
-
-@pytest.mark.parametrize("module", MODULES)
-@pytest.mark.parametrize("table", [None, np.arange(3, dtype=np.uint32)], ids=["identity", "table"])
-def test_take_columns__tells_of_an_index_outside(module, table):
-    column = np.array([0, 2, 2**32 - 1, 1], np.uint32)
-    out = np.empty((1, 4), np.uint8)
-    assert module.take_columns([column], [table], [0], out).tolist() == [2**32 - 1]
+@given(drawn=columns())
+def test_min_max(module, drawn):
+    column, _, n = drawn
+    if column.bit >= 0 or column.values.dtype == np.uint64:
+        return
+    known = [v for v in naive.values(column, n) if v is not None]
+    assert module.min_max(column, n) == ((min(known), max(known)) if known else (1, 0))

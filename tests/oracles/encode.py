@@ -1,47 +1,30 @@
-"""Codes from indices, integers and bits, one row at a time."""
+"""Codes of integers in memory, one row at a time."""
 
 from __future__ import annotations
 
 
-def known(validity, bit_offset, r):
-    if validity is None:
-        return True
-    bit = bit_offset + r
-    return bool(int(validity[bit // 8]) >> (bit % 8) & 1)
+def bit(bitmap, offset, r):
+    return bool(int(bitmap[(offset + r) // 8]) >> (offset + r) % 8 & 1)
 
 
-def take(indices, validity, bit_offset, table, missing, out):
-    limit = missing if table is None else len(table)
-    inside = True
-    for r in range(len(indices)):
-        if not known(validity, bit_offset, r):
-            out[r] = missing
-        elif not 0 <= int(indices[r]) < limit:
-            inside = False  # what out holds is then nobody's business
-        else:
-            out[r] = indices[r] if table is None else table[indices[r]]
-    return inside
-
-
-def spread(values, minimum, table, missing, validity, bit_offset, out):
-    inside = True
-    for r in range(len(values)):
-        if not known(validity, bit_offset, r):
-            out[r] = missing
-        elif not 0 <= int(values[r]) - minimum < len(table):
-            out[r] = missing + 1
-            inside = False
-        else:
-            out[r] = table[int(values[r]) - minimum]
-    return inside
-
-
-def unpack(bitmap, bit_offset, n, validity, validity_offset, codes, out):
+def values(column, n):
+    """Return the integers of n rows, None where null."""
+    found = []
     for r in range(n):
-        value = codes[1] if known(bitmap, bit_offset, r) else codes[0]
-        out[r] = value if known(validity, validity_offset, r) else codes[2]
+        value = int(bit(column.values, column.bit, r)) if column.bit >= 0 else int(column.values[r])
+        known = column.validity is None or bit(column.validity, column.valid_bit, r)
+        found.append(value if known else None)
+    return found
 
 
-def min_max(values, validity, bit_offset):
-    seen = [int(values[r]) for r in range(len(values)) if known(validity, bit_offset, r)]
-    return (min(seen), max(seen)) if seen else (1, 0)
+def codes(column, translation, n):
+    """Return codes, known rows that no entry stands for, and rows of the watched code."""
+    *entries, other, null = translation.table.tolist()
+    entries = [*range(translation.own), *entries]
+    found, outside = [], 0
+    for value in values(column, n):
+        place = None if value is None else value - translation.minimum
+        inside = place is not None and 0 <= place < len(entries)
+        outside += place is not None and not inside
+        found.append(null if place is None else entries[place] if inside else other)
+    return found, outside, found.count(translation.watched)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
+from fastbayes.kernels.dispatch import call, kernel, readonly, reads, writes
 from fastbayes.kernels.shared.arrays import U
 
 # Cuts up to which comparing with each takes less time than looking up a part.
@@ -78,16 +78,16 @@ def assign(
     values, nan = readonly(values), readonly(np.full(1, missing, out.dtype))
     if len(cuts) <= FEW_CUTS:
         padded = _padded(cuts, -len(cuts) % PASS)
-        compare(values, padded, nan, np.empty(ROWS, np.int64), out)
+        call(compare, values, padded, nan, np.empty(ROWS, np.int64), out)
         return
     parts = _parts(cuts.tobytes())
     if parts is not None:
         low, scale, top, first, padded, steps = parts
         places = np.empty(ROWS, np.int32)
-        divide(values, low, scale, top, first, padded, steps, nan, places, out)
+        call(divide, values, low, scale, top, first, padded, steps, nan, places, out)
         return
     levels = len(cuts).bit_length()
-    search(values, _padded(cuts, (1 << levels) - 1 - len(cuts)), levels, nan, out)
+    call(search, values, _padded(cuts, (1 << levels) - 1 - len(cuts)), levels, nan, out)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled.simd import vector
-from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
+from fastbayes.kernels.dispatch import call, kernel, readonly, reads, writes
 from fastbayes.kernels.shared.arrays import U
 
 # Costs in ns per cell, measured on one core of Zen 5 with 64-byte vectors; their ratios decide.
@@ -145,7 +145,7 @@ _OUT = writes("int64")
 SIGNATURES = {
     "minima": [
         (
-            *(reads("uint8", 2), *_COLUMNS, reads("uint8"), "int64", reads("uint8", 2)),
+            *(reads("uint8", 2), *_COLUMNS, reads("uint8"), "int64", writes("uint8")),
             *(writes("uint8"), writes("uint8"), writes("uint8", 2), _OUT, _OUT),
         )
     ],
@@ -198,7 +198,7 @@ def add_counts(
     if out.dtype == np.float64:
         weight = np.ones(len(y)) if weight is None else weight
         arrays = [readonly(array) for array in (codes, sizes, slots, y, weight)]
-        weighted(*arrays, n_classes, out.reshape(-1))
+        call(weighted, *arrays, n_classes, out.reshape(-1))
         return
     bytes_only = codes.itemsize == y.itemsize == 1
     # Rows to the nearest power of two below: a last, shorter block has its plan ready.
@@ -209,15 +209,16 @@ def add_counts(
         _add_minima(plan.minima, codes, sizes, slots, y, n_classes, cells)
     if plan.packed.size:
         code, counts = np.empty(PACKED_ROWS, np.uint16), np.empty(4 * PACKED_CELLS, np.int32)
-        packed(
+        call(
+            packed,
             *(codes, plan.packed, plan.borders, plan.radices, sizes, slots, y),
             *(n_classes, STRETCH, code, counts, cells),
         )
     for copies, columns in plan.private:
         counts = np.empty(copies * int(sizes[columns].max()) * n_classes, np.int32)
-        private(codes, columns, sizes, slots, y, n_classes, copies, STRETCH, counts, cells)
+        call(private, codes, columns, sizes, slots, y, n_classes, copies, STRETCH, counts, cells)
     for ahead, columns in plan.in_place:
-        in_place(codes, columns, sizes, slots, y, n_classes, ahead, cells)
+        call(in_place, codes, columns, sizes, slots, y, n_classes, ahead, cells)
 
 
 def add_class_counts(
@@ -245,20 +246,18 @@ def _add_minima(
 ) -> None:
     """Prepare the scratch of `minima` and call it."""
     n, width = len(y), vector.WIDTH
-    tails = np.zeros((len(columns), width), np.uint8)
-    if n % width:
-        tails[:, : n % width] = codes[columns, n - n % width :]
     shift = np.empty(min(n, BLOCK) + width, np.uint8)
     limits = np.zeros(256 + PASSES[0], np.uint8)
     sums = np.empty((len(limits), width), np.uint8)
-    minima(
-        *(codes, columns, sizes, slots, y, n_classes, readonly(tails)),
+    call(
+        minima,
+        *(codes, columns, sizes, slots, y, n_classes, np.empty(width, np.uint8)),
         *(shift, limits, sums, np.empty(n_classes + 1, np.int64), out),
     )
 
 
 @kernel
-def minima(codes, columns, sizes, slots, y, n_classes, tails, shift, limits, sums, n_from, out):
+def minima(codes, columns, sizes, slots, y, n_classes, tail, shift, limits, sums, n_from, out):
     """Count by limits on z = code + stride * class: see `vector.sum_minima`.
 
     count(code = v, class = c) = count(z >= stride * c + v) - count(z >= stride * c + v + 1) for
@@ -270,7 +269,7 @@ def minima(codes, columns, sizes, slots, y, n_classes, tails, shift, limits, sum
     sizes    IN   (m,) int64   size * n_classes <= 256
     slots    IN   (m,) int64
     y        IN   (n,) uint8
-    tails    IN   (columns, WIDTH) uint8   the last n % WIDTH codes, then zeros
+    tail     OUT  (WIDTH,) uint8   scratch
     shift    OUT  (BLOCK + WIDTH,) uint8   scratch
     limits   OUT  (256 + PASSES[0],) uint8   scratch
     sums     OUT  (256 + PASSES[0], WIDTH) uint8   scratch
@@ -298,6 +297,9 @@ def minima(codes, columns, sizes, slots, y, n_classes, tails, shift, limits, sum
                 for v in range(size):
                     limits[c * size + v] = c * stride + v
             x = codes[i, start : start + rows]
+            # The rows that fill no vector, then zeros.
+            tail[:] = 0
+            tail[: rows - whole] = x[whole:]
             base = slots[i] * n_classes
             first = 0
             while first < rows:
@@ -308,7 +310,7 @@ def minima(codes, columns, sizes, slots, y, n_classes, tails, shift, limits, sum
                     if part == 0:
                         z, above, length = x[first:last], shift[first:], last - first
                     else:
-                        z, above, length = tails[t], shift[whole:], vector.WIDTH
+                        z, above, length = tail, shift[whole:], vector.WIDTH
                     row = 1
                     while row < cells:
                         left = cells - row

@@ -1,394 +1,382 @@
-"""Codes of Arrow columns: dictionary indices, integers in a range, booleans.
+"""Columns of integers to codes: out[r] = table[values[r] - minimum], or what is a code already.
 
-Bitmaps are Arrow's: least significant bit first, starting at any bit. What lies under a null
-may be garbage and is never used as an index. Kernels take bits as bytes: numpy unpacks them
-into a block that stays in the second-level cache for a twentieth of a nanosecond each.
+Every column is described once, by where it lies and what its integers stand for. One call then
+writes a block of rows of all columns, a few thousand rows at a time that stay in the first-level
+cache: the places in the table, in which what is outside and what is null have the last two; then
+their codes. A few entries are compared with every byte, 64 of them at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from numba.core import types
+from numba.extending import register_jitable
 from numba.np.numpy_support import carray
 from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled.simd import bits
+from fastbayes.kernels.compiled.simd.instructions import pointer_to
 from fastbayes.kernels.compiled.texts import add_texts as add_texts
 from fastbayes.kernels.compiled.texts import find_texts as find_texts
 from fastbayes.kernels.compiled.texts import indexed as indexed
-from fastbayes.kernels.dispatch import interpreted, kernel, numpy_twin, readonly, reads, writes
+from fastbayes.kernels.dispatch import (
+    call,
+    interpreted,
+    kernel,
+    numpy_twin,
+    readonly,
+    reads,
+    writes,
+)
 from fastbayes.kernels.shared.codes import FEW_ENTRIES
+from fastbayes.kernels.shared.columns import IntegerColumn, Translation
 
-# Rows of one block of unpacked bits.
-BLOCK = 65_536
-# Rows of one block of places in a table: 16 KiB.
-PLACES = 4096
-_NULL = 255
+# Rows at a time: 16 KiB of places.
+ROWS = 4096
+# Entries whose places, the two behind them included, are bytes.
+MOST_BYTES = 254
 
-_ALL_KNOWN = readonly(np.empty(0, np.uint8))
-_ONE = np.zeros(1, np.uint32)
+_KINDS = ("u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8")
+_TRUTH = len(_KINDS)
+# Fields of a column: where its values are and of which kind, its validity, its table, its codes.
+_VALUES, _KIND, _BIT, _VALIDITY, _VALID_BIT, _MINIMUM = range(6)
+_TABLE, _ENTRIES, _SAME, _WATCHED, _OWN, _OUT, _WIDTH = range(6, 13)
+_FIELDS = 13
 
-_INDICES = ("uint8", "uint16", "uint32", "uint64")
-_CODES = ("uint8", "uint16", "uint32")
-
+_COLUMNS = reads("int64", 2)
 SIGNATURES = {
-    "narrow": [
-        (reads(index), reads("uint8"), reads(code), writes(code), writes("uint64"))
-        for index in _INDICES
-        for code in _CODES
-    ],
-    "look_up": [
+    "write_codes": [
         (
-            *(reads(index), reads("uint8"), "uint64", "uint64", reads("uint32"), reads(code)),
-            *(writes("uint32"), writes(code), writes("int64")),
-        )
-        for index in _INDICES
-        for code in _CODES
-    ],
-    "take_block": [
-        (
-            *(reads("uint64"), reads("int64"), reads("uint8", 2), reads("int64")),
-            *(writes("uint8", 2), writes("uint8"), writes("uint32")),
+            *(_COLUMNS, writes("int64"), writes("uint32"), writes("uint8")),
+            *(writes("int64"), writes("int64")),
         )
     ],
-    "translate": [(reads("uint8"), reads("uint8"), writes("uint8"), writes("uint8"))],
-    "extremes": [(reads("int64"), reads("uint8"), writes("int64"))],
+    "mark": [(_COLUMNS, "int64", "int64", writes("uint32"), writes("bool"))],
+    "extremes": [(_COLUMNS, "int64", "int64", writes("uint8"), writes("int64"))],
 }
 
 
-def take(
-    indices: NDArray[np.integer],
-    validity: NDArray[np.uint8] | None,
-    bit_offset: int,
-    table: NDArray[np.uint32] | None,
-    missing: int,
-    out: NDArray[np.unsignedinteger],
-) -> bool:
-    """Write the codes of dictionary indices; return whether all known indices were inside.
+class CodeWriter:
+    """Writes the codes of columns, block after block of rows.
 
-    out[r] = table[indices[r]], or indices[r] without a table, or `missing` where null. If an
-    index is outside the table (without one: not below `missing`), `out` holds no valid codes.
+    Parameters
+    ----------
+    columns
+        Where integers are, and what each stands for.
+    rows
+        Arrays (n,) uint8 | uint16 | uint32, C-contiguous: where to write the codes of a block.
 
-    indices     IN   (n,) any integer type
-    validity    IN   bitmap or None; row r is bit bit_offset + r
-    table       IN   (n_entries,) uint32, or None for the identity
-    missing     IN   code of a null
-    out         OUT  (n,) uint8 | uint16 | uint32
+    Attributes
+    ----------
+    outside, watched
+        (n_columns,) int64: known rows so far that no entry stands for; of the watched code.
     """
-    # A negative index, read as unsigned, is beyond any table.
-    unsigned = indices.view(f"u{indices.itemsize}")
-    if table is not None and 0 < len(table) <= FEW_ENTRIES and out.dtype == np.uint8:
-        return _take_few(unsigned, validity, bit_offset, table, missing, out)
-    if table is not None or missing == 0:
-        table = np.empty(0, np.uint32) if table is None else table
-        return _look_up(unsigned, 0, table, (missing, missing), validity, bit_offset, out)
-    return _narrow(unsigned, validity, bit_offset, missing, out) < missing
+
+    def __init__(
+        self,
+        columns: Sequence[tuple[IntegerColumn, Translation]],
+        rows: Sequence[NDArray[np.unsignedinteger]],
+    ) -> None:
+        self._kept = columns, rows
+        self._columns = np.array(
+            [
+                (*_described(column, translation), _address(row), row.itemsize)
+                for (column, translation), row in zip(columns, rows, strict=True)
+            ],
+            np.int64,
+        ).reshape(-1, _FIELDS)
+        self._cursor = np.zeros(2, np.int64)
+        self._places = np.empty(ROWS + 64, np.uint32)
+        self._bytes = np.empty(ROWS + 64, np.uint8)
+        self.outside = np.zeros(len(columns), np.int64)
+        self.watched = np.zeros(len(columns), np.int64)
+        self._twin: Any = None
+        if interpreted():  # without the compiler there are no pointers
+            self._twin = numpy_twin("encode").CodeWriter(columns, rows)
+            self.outside, self.watched = self._twin.outside, self._twin.watched
+
+    def write(self, first: int, n: int) -> None:
+        """Write the codes of n rows from one on."""
+        if self._twin is not None:
+            self._twin.write(first, n)
+            return
+        self._cursor[:] = first, n
+        call(
+            write_codes,
+            *(readonly(self._columns), self._cursor, self._places, self._bytes),
+            *(self.outside, self.watched),
+        )
 
 
-def take_columns(
-    columns: Sequence[NDArray[np.uint32]],
-    tables: Sequence[NDArray[np.uint32] | None],
-    rows: Sequence[int],
-    out: NDArray[np.uint8],
-) -> NDArray[np.uint32]:
-    """Write the codes of several columns without nulls; return the largest index of each.
+def occurring(column: IntegerColumn, minimum: int, n_entries: int, n: int) -> NDArray[np.bool_]:
+    """Return which of the integers from `minimum` on occur, and last if there is any other.
 
-    out[rows[i], r] = tables[i][columns[i][r]], or columns[i][r] without a table. One call for a
-    block: a call a column is as long as its overhead, and between two threads the interpreter's
-    lock would change hands at every one.
-
-    columns     IN   (n,) uint32 each, C-contiguous
-    tables      IN   (n_entries,) uint32 codes below 256 each, n_entries <= FEW_ENTRIES; or None
-    rows        IN   row of `out` for each column
-    out         OUT  (n_rows, n) uint8   holds no valid codes where an index is outside its table
+    n  IN   rows; the result has n_entries + 1 entries
     """
-    largest = np.zeros(len(columns), np.uint32)
-    entries = np.array([0 if table is None else len(table) for table in tables], np.int64)
-    codes = np.zeros((len(columns), FEW_ENTRIES), np.uint8)
-    for i, table in enumerate(tables):
-        if table is not None:
-            codes[i, : len(table)] = table
-    if interpreted():  # without the compiler there are no pointers
-        return numpy_twin("encode").take_columns(columns, tables, rows, out)
-    addresses = np.array([x.__array_interface__["data"][0] for x in columns], np.uint64)
-    places = np.array(rows, np.int64)
-    inputs = readonly(addresses), readonly(entries), readonly(codes), readonly(places)
-    take_block(*inputs, out, np.empty(PLACES, np.uint8), largest)
-    return largest
+    if interpreted():
+        marked: NDArray[np.bool_] = numpy_twin("encode").occurring(column, minimum, n_entries, n)
+        return marked
+    table = np.empty(n_entries + 2, np.uint32)
+    described = (*_described(column, Translation(minimum, table, -1)), 0, 0)
+    marks = np.zeros(n_entries + 2, np.bool_)
+    mark(readonly(np.array([described])), 0, n, np.empty(ROWS + 64, np.uint32), marks)
+    return marks[:-1]
 
 
-def spread(
-    values: NDArray[np.int64],
-    minimum: int,
-    table: NDArray[np.uint32],
-    missing: int,
-    validity: NDArray[np.uint8] | None,
-    bit_offset: int,
-    out: NDArray[np.unsignedinteger],
-) -> bool:
-    """Write the codes of integers in a range; return whether all known values were inside.
-
-    out[r] = table[values[r] - minimum], `missing` where null, `missing` + 1 ("unseen") outside.
-
-    values      IN   (n,) int64
-    minimum     IN   value of the first entry; that of the last one must be an int64 too
-    table       IN   (n_entries,) uint32
-    missing     IN   code of a null
-    validity    IN   bitmap or None; row r is bit bit_offset + r
-    out         OUT  (n,) uint8 | uint16 | uint32
-    """
-    # Modulo 2^64 the difference is below n_entries for the values inside and for no other.
-    others = (missing + 1, missing)
-    return _look_up(values.view(np.uint64), minimum, table, others, validity, bit_offset, out)
-
-
-def unpack(
-    bitmap: NDArray[np.uint8],
-    bit_offset: int,
-    n: int,
-    validity: NDArray[np.uint8] | None,
-    validity_offset: int,
-    codes: NDArray[np.unsignedinteger],
-    out: NDArray[np.unsignedinteger],
-) -> None:
-    """Write the codes of Arrow booleans.
-
-    bitmap      IN   values; row r is bit bit_offset + r
-    validity    IN   bitmap or None; row r is bit validity_offset + r
-    codes       IN   (3,) codes of false, true and missing
-    out         OUT  (n,) uint8 | uint16 | uint32
-    """
-    places, outside = np.empty(PLACES, np.uint32), np.zeros(1, np.int64)
-    numbers = np.uint64(0), np.uint64(2)
-    arrays = readonly(codes[:2].astype(np.uint32)), readonly(codes[1:].astype(out.dtype))
-    for rows in _blocks(n):
-        values = _bits(bitmap, bit_offset, rows)
-        known = _bits(validity, validity_offset, rows)
-        look_up(values, known, *numbers, *arrays, places, out[rows], outside)
-
-
-def min_max(
-    values: NDArray[np.int64], validity: NDArray[np.uint8] | None, bit_offset: int
-) -> tuple[int, int]:
-    """Return the least and the greatest known value, (1, 0) if there is none.
-
-    values      IN   (n,) int64
-    validity    IN   bitmap or None; row r is bit bit_offset + r
-    """
+def min_max(column: IntegerColumn, n: int) -> tuple[int, int]:
+    """Return the least and the greatest known value of n rows, (1, 0) if there is none."""
+    if interpreted():
+        least, greatest = numpy_twin("encode").min_max(column, n)
+        return least, greatest
+    described = (*_described(column, Translation(0, np.empty(2, np.uint32), -1)), 0, 0)
     limits = np.iinfo(np.int64)
     found = np.array([limits.max, limits.min])
-    for rows in _blocks(len(values)):
-        known = _bits(validity, bit_offset, rows)
-        extremes(readonly(values[rows]), known, found)
+    extremes(readonly(np.array([described])), 0, n, np.empty(ROWS + 64, np.uint8), found)
     return (int(found[0]), int(found[1])) if found[0] <= found[1] else (1, 0)
 
 
-def _narrow(
-    indices: NDArray[np.unsignedinteger],
-    validity: NDArray[np.uint8] | None,
-    bit_offset: int,
-    missing: int,
-    out: NDArray[np.unsignedinteger],
-) -> int:
-    """Copy indices, `missing` where null; return the largest known one."""
-    code, largest = readonly(np.full(1, missing, out.dtype)), np.zeros(1, np.uint64)
-    for rows in _blocks(len(out)):
-        known = _bits(validity, bit_offset, rows)
-        narrow(readonly(indices[rows]), known, code, out[rows], largest)
-    return int(largest[0])
+def _address(array: NDArray[Any]) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
 
 
-def _take_few(
-    indices: NDArray[np.unsignedinteger],
-    validity: NDArray[np.uint8] | None,
-    bit_offset: int,
-    table: NDArray[np.uint32],
-    missing: int,
-    out: NDArray[np.unsignedinteger],
-) -> bool:
-    """Take codes from a table of a few entries: as bytes first, then each byte for another."""
-    if _narrow(indices, validity, bit_offset, _NULL, out) >= len(table):
-        return False
-    entries = np.arange(len(table) + 1, dtype=np.uint8)
-    entries[-1] = _NULL
-    codes = np.append(table, np.uint32(missing)).astype(np.uint8)
-    if validity is None:
-        entries, codes = entries[:-1], codes[:-1]
-    translate(readonly(entries), readonly(codes), np.empty(PLACES, np.uint8), out)
-    return True
+def _described(column: IntegerColumn, translation: Translation) -> tuple[int, ...]:
+    """Return the fields of a column, apart from where its codes go."""
+    values, validity, table = column.values, column.validity, translation.table
+    n, own = len(table) - 2, translation.own
+    truth = column.bit >= 0
+    minimum = (translation.minimum + 2**63) % 2**64 - 2**63  # differences are modulo 2^64
+    same = not truth and validity is None and np.array_equal(table[:n], np.arange(n))
+    return (
+        *(_address(values), _TRUTH if truth else _KINDS.index(values.dtype.str[1:])),
+        *(column.bit, 0 if validity is None else _address(validity), column.valid_bit),
+        *(minimum, _address(table), own + n, int(same), translation.watched, own),
+    )
 
 
-def _look_up(
-    values: NDArray[np.unsignedinteger],
-    minimum: int,
-    table: NDArray[np.uint32],
-    others: tuple[int, int],
-    validity: NDArray[np.uint8] | None,
-    bit_offset: int,
-    out: NDArray[np.unsignedinteger],
-) -> bool:
-    places, outside = np.empty(PLACES, np.uint32), np.zeros(1, np.int64)
-    numbers = np.uint64(minimum % 2**64), np.uint64(len(table))
-    arrays = readonly(table if len(table) else _ONE), readonly(np.array(others).astype(out.dtype))
-    for rows in _blocks(len(out)):
-        known = _bits(validity, bit_offset, rows)
-        look_up(readonly(values[rows]), known, *numbers, *arrays, places, out[rows], outside)
-    return not outside[0]
+_u8, _u16, _u32, _u64, _i8, _i16, _i32, _i64 = (
+    pointer_to(kind)
+    for kind in (
+        *(types.uint8, types.uint16, types.uint32, types.uint64),
+        *(types.int8, types.int16, types.int32, types.int64),
+    )
+)
 
 
-def _blocks(n: int) -> Iterator[slice]:
-    return (slice(first, min(first + BLOCK, n)) for first in range(0, n, BLOCK))
+@register_jitable
+def bitmap_of(address, bit, n):
+    """Return the bitmap at an address that has n bits from one on."""
+    return carray(_u8(np.uint64(address)), (bit + n + 7) >> 3)
 
 
-def _bits(bitmap: NDArray[np.uint8] | None, bit_offset: int, rows: slice) -> NDArray[np.uint8]:
-    """Return the bits of some rows as bytes; empty without a bitmap."""
-    if bitmap is None:
-        return _ALL_KNOWN
-    start, stop = bit_offset + rows.start, bit_offset + rows.stop
-    bits = np.unpackbits(bitmap[start // 8 : (stop + 7) // 8], bitorder="little")
-    return readonly(bits[start % 8 :][: stop - start])
+@register_jitable
+def places_of(values, minimum, n_entries, out):
+    """Write the places of numbers of up to 32 bits: modulo 2^32 only those inside are below n."""
+    least, n = np.uint32(minimum), np.uint32(n_entries)
+    for r in range(values.size):
+        out[r] = min(np.uint32(np.uint32(values[r]) - least), n)
 
 
-@kernel
-def narrow(indices, known, missing, out, largest):
-    """Copy into a narrower type: out[r] = indices[r] if known[r] else missing.
+@register_jitable
+def places_of_long(values, minimum, n_entries, out):
+    """Write the places of numbers of 64 bits."""
+    least, n = np.uint64(minimum), np.uint64(n_entries)
+    for r in range(values.size):
+        out[r] = min(np.uint64(values[r]) - least, n)
 
-    indices  IN   (n,) uint8 | uint16 | uint32 | uint64
-    known    IN   (n,) uint8, 0 where null; empty if nothing is
-    missing  IN   (1,) code of a null
-    out      OUT  (n,) uint8 | uint16 | uint32
-    largest  OUT  (1,) uint64   raised to the largest known index
+
+@register_jitable
+def put_places(column, first, n, out):
+    """Write where rows of a column stand in its table: n_entries if outside, one more if null.
+
+    out  OUT  uint8 | uint32 that hold such places, (>= n,); (>= n rounded up to 64) with nulls and
+              of truth values
     """
-    zero = indices.dtype.type(0)
-    top = zero
-    if known.size == 0:
-        for r in range(out.size):
-            index = indices[r]
-            top = max(top, index)
-            out[r] = index
+    kind, at = column[_KIND], column[_VALUES]
+    minimum, entries = column[_MINIMUM], column[_ENTRIES]
+    if kind == _TRUTH:
+        bit = column[_BIT] + first
+        bitmap = bitmap_of(at, bit, n)
+        for r in range(0, n, 64):
+            bits.put_bits(bits.word_at(bitmap, bit + r), out, np.uint64(r))
+    elif kind == 0:
+        places_of(carray(_u8(np.uint64(at + first)), n), minimum, entries, out)
+    elif kind == 1:
+        places_of(carray(_u16(np.uint64(at + 2 * first)), n), minimum, entries, out)
+    elif kind == 2:
+        places_of(carray(_u32(np.uint64(at + 4 * first)), n), minimum, entries, out)
+    elif kind == 3:
+        places_of_long(carray(_u64(np.uint64(at + 8 * first)), n), minimum, entries, out)
+    elif kind == 4:
+        places_of(carray(_i8(np.uint64(at + first)), n), minimum, entries, out)
+    elif kind == 5:
+        places_of(carray(_i16(np.uint64(at + 2 * first)), n), minimum, entries, out)
+    elif kind == 6:
+        places_of(carray(_i32(np.uint64(at + 4 * first)), n), minimum, entries, out)
     else:
-        null = missing[0]
-        for r in range(out.size):
-            index = indices[r]
-            top = max(top, index if known[r] else zero)
-            out[r] = index if known[r] else null
-    largest[0] = max(largest[0], np.uint64(top))
+        places_of_long(carray(_i64(np.uint64(at + 8 * first)), n), minimum, entries, out)
+    if column[_VALIDITY] != 0:
+        bit = column[_VALID_BIT] + first
+        bitmap = bitmap_of(column[_VALIDITY], bit, n)
+        null = out.dtype.type(entries + 1)
+        for r in range(0, n, 64):
+            bits.keep_where(bits.word_at(bitmap, bit + r), out, np.uint64(r), null)
+
+
+@register_jitable
+def compare(places, n_entries, table, nulls, out):
+    """Write byte codes from a table of few entries: compare every place with each."""
+    n = places.size
+    code = np.uint8(table[0])
+    for r in range(n):
+        out[r] = code
+    for k in range(1, n_entries + 2 if nulls else n_entries):
+        entry, code = np.uint8(k), np.uint8(table[k])
+        for r in range(n):
+            out[r] = code if places[r] == entry else out[r]
+
+
+@register_jitable
+def look_up(places, own, table, out):
+    """Write the codes at places of a table, before which `own` places are codes themselves."""
+    if own == 0:
+        for r in range(places.size):
+            out[r] = table[np.uint64(places[r])]
+    else:
+        n = np.uint64(own)
+        for r in range(places.size):
+            place = np.uint64(places[r])
+            out[r] = place if place < n else np.uint64(table[place - n])
+
+
+@register_jitable
+def count_equal(codes, code):
+    """Return how many codes are equal to one."""
+    n = np.uint32(0)
+    for r in range(codes.size):
+        n += np.uint32(codes[r] == code)
+    return np.int64(n)
 
 
 @kernel
-def take_block(addresses, entries, tables, rows, out, scratch, largest):
-    """Narrow columns of indices to bytes and replace each byte by its code; see `take_columns`.
+def write_codes(columns, cursor, places, bytes_, outside, watched):
+    """Write the codes of a block of rows of all columns, and go on to the next block.
 
-    addresses  IN   (n_columns,) uint64   of (n,) uint32 indices each
-    entries    IN   (n_columns,) int64    entries of its table; 0: an index is its code
-    tables     IN   (n_columns, FEW_ENTRIES) uint8
-    scratch    OUT  (block of rows,) uint8
-    largest    OUT  (n_columns,) uint32   raised to the largest index
+    columns   IN   (n_columns, fields) int64
+    cursor    OUT  (2,) int64   first row, which moves on; rows of the block
+    places    OUT  (rows at a time + 64,) uint32   scratch
+    bytes_    OUT  (rows at a time + 64,) uint8   scratch
+    outside   OUT  (n_columns,) int64   += known rows that no entry stands for
+    watched   OUT  (n_columns,) int64   += rows of the watched code
     """
-    n = out.shape[1]
-    for i in range(addresses.size):
-        indices = carray(bits.codes32_at(addresses[i]), (n,))
-        table = tables[i]
-        top = largest[i]
-        for first in range(0, n, scratch.size):
-            last = min(first + scratch.size, n)
-            x, codes = indices[first:last], out[rows[i], first:last]
-            for r in range(x.size):
-                index = x[r]
-                top = max(top, index)
-                codes[r] = index
-            if entries[i] == 0:
-                continue
-            new = scratch[: codes.size]
-            code = table[0]
-            for r in range(codes.size):
-                new[r] = code
-            for k in range(1, entries[i]):
-                entry, code = np.uint8(k), table[k]
-                for r in range(codes.size):
-                    new[r] = code if codes[r] == entry else new[r]
-            for r in range(codes.size):
-                codes[r] = new[r]
-        largest[i] = top
+    step = bytes_.size - 64
+    start, stop = cursor[0], cursor[0] + cursor[1]
+    for j in range(columns.shape[0]):
+        column = columns[j]
+        entries, width, watch = column[_ENTRIES], column[_WIDTH], column[_WATCHED]
+        same, nulls = column[_SAME] != 0, column[_VALIDITY] != 0
+        own = column[_OWN]
+        table = carray(_u32(np.uint64(column[_TABLE])), entries - own + 2)
+        for first in range(start, stop, step):
+            n = min(step, stop - first)
+            at = np.uint64(column[_OUT] + width * (first - start))
+            if width == 1 and entries <= MOST_BYTES:
+                codes = carray(_u8(at), n)
+                if same:
+                    put_places(column, first, n, codes)
+                    beyond = count_equal(codes, np.uint8(entries))
+                    if beyond > 0:
+                        look_up(codes, own, table, codes)
+                    outside[j] += beyond
+                else:
+                    put_places(column, first, n, bytes_)
+                    outside[j] += count_equal(bytes_[:n], np.uint8(entries))
+                    if own == 0 and 0 < entries <= FEW_ENTRIES:
+                        compare(bytes_[:n], entries, table, nulls, codes)
+                    else:
+                        look_up(bytes_[:n], own, table, codes)
+            else:
+                put_places(column, first, n, places)
+                outside[j] += count_equal(places[:n], np.uint32(entries))
+                if width == 1:
+                    look_up(places[:n], own, table, carray(_u8(at), n))
+                elif width == 2:
+                    look_up(places[:n], own, table, carray(_u16(at), n))
+                else:
+                    look_up(places[:n], own, table, carray(_u32(at), n))
+            if watch >= 0 and width == 1:
+                watched[j] += count_equal(carray(_u8(at), n), np.uint8(watch))
+            elif watch >= 0 and width == 2:
+                watched[j] += count_equal(carray(_u16(at), n), np.uint16(watch))
+            elif watch >= 0:
+                watched[j] += count_equal(carray(_u32(at), n), np.uint32(watch))
+    cursor[0] = stop
 
 
 @kernel
-def translate(entries, codes, scratch, out):
-    """Replace bytes: out[r] = codes[k] where out[r] = entries[k].
+def mark(columns, first, n, places, marks):
+    """Mark the places that occur: marks[place] = True.
 
-    entries  IN   (n_entries,) uint8   every byte of `out` is one of them
-    codes    IN   (n_entries,) uint8
-    scratch  OUT  (block of rows,) uint8
-    out      OUT  (n,) uint8
+    columns  IN   (1, fields) int64
+    places   OUT  (rows at a time + 64,) uint32   scratch
+    marks    OUT  (n_entries + 2,) bool   the last two: another value, null
     """
-    for first in range(0, out.size, scratch.size):
-        x = out[first : first + scratch.size]
-        new = scratch[: x.size]
-        entry, code = entries[0], codes[0]
-        for r in range(x.size):
-            new[r] = code
-        for k in range(1, entries.size):
-            entry, code = entries[k], codes[k]
-            for r in range(x.size):
-                new[r] = code if x[r] == entry else new[r]
-        for r in range(x.size):
-            x[r] = new[r]
+    step = places.size - 64
+    for start in range(first, first + n, step):
+        rows = min(step, first + n - start)
+        put_places(columns[0], start, rows, places)
+        for r in range(rows):
+            marks[np.uint64(places[r])] = True
 
 
-@kernel
-def look_up(values, known, minimum, n_entries, table, others, places, out, outside):
-    """Map values: out[r] = table[values[r] - minimum], modulo 2^64.
-
-    A vectorised pass finds the places, a scalar one reads them, a vectorised one writes what is
-    null: no branch that alternating nulls would mislead.
-
-    values     IN   (n,) uint8 | uint16 | uint32 | uint64
-    known      IN   (n,) uint8, 0 where null, else 1; empty if nothing is
-    minimum    IN   value of the first entry
-    n_entries  IN   entries of the table, uint64
-    table      IN   (max(n_entries, 1),) uint32
-    others     IN   (2,) codes of a value outside and of a null
-    places     OUT  (block of rows,) uint32   scratch
-    out        OUT  (n,) uint8 | uint16 | uint32
-    outside    OUT  (1,) int64   raised by the number of known values outside
-    """
-    null = others[1]
-    for first in range(0, out.size, places.size):
-        last = min(first + places.size, out.size)
-        x, k = values[first:last], known[first:last]
-        codes, place = out[first:last], places[: last - first]
-        beyond = np.uint64(0)
-        for r in range(place.size):
-            index = np.uint64(x[r]) - minimum
-            beyond += np.uint64(index >= n_entries)
-            place[r] = index if index < n_entries else np.uint64(0)
-        for r in range(place.size):
-            codes[r] = table[np.uint64(place[r])]
-        if beyond > 0:
-            for r in range(place.size):
-                if np.uint64(x[r]) - minimum >= n_entries:
-                    codes[r] = others[0]
-                    outside[0] += 1 if k.size == 0 else np.int64(k[r])
-        for r in range(k.size):
-            codes[r] = codes[r] if k[r] else null
-
-
-@kernel
-def extremes(values, known, found):
-    """Lower found[0] and raise found[1] to the least and greatest known value.
-
-    values  IN   (n,) int64
-    known   IN   (n,) uint8, 0 where null; empty if nothing is
-    found   OUT  (2,) int64
-    """
+@register_jitable
+def least_and_greatest(values, known, found):
+    """Lower found[0] and raise found[1] to the least and greatest known value."""
     least, greatest = found[0], found[1]
     if known.size == 0:
         for r in range(values.size):
-            least = min(least, values[r])
-            greatest = max(greatest, values[r])
+            least, greatest = min(least, np.int64(values[r])), max(greatest, np.int64(values[r]))
     else:
         for r in range(values.size):
-            least = min(least, values[r]) if known[r] else least
-            greatest = max(greatest, values[r]) if known[r] else greatest
+            v = np.int64(values[r])
+            least = min(least, v) if known[r] else least
+            greatest = max(greatest, v) if known[r] else greatest
     found[0], found[1] = least, greatest
+
+
+@kernel
+def extremes(columns, first, n, scratch, found):
+    """Lower found[0] and raise found[1] to the least and greatest known value.
+
+    columns  IN   (1, fields) int64
+    scratch  OUT  (rows at a time + 64,) uint8
+    found    OUT  (2,) int64
+    """
+    column, step = columns[0], scratch.size - 64
+    kind, values = column[_KIND], column[_VALUES]
+    for start in range(first, first + n, step):
+        rows = min(step, first + n - start)
+        known = scratch[:0]
+        if column[_VALIDITY] != 0:
+            bit = column[_VALID_BIT] + start
+            bitmap = bitmap_of(column[_VALIDITY], bit, rows)
+            for r in range(0, rows, 64):
+                bits.put_bits(bits.word_at(bitmap, bit + r), scratch, np.uint64(r))
+            known = scratch[:rows]
+        if kind == 0:
+            least_and_greatest(carray(_u8(np.uint64(values + start)), rows), known, found)
+        elif kind == 1:
+            least_and_greatest(carray(_u16(np.uint64(values + 2 * start)), rows), known, found)
+        elif kind == 2:
+            least_and_greatest(carray(_u32(np.uint64(values + 4 * start)), rows), known, found)
+        elif kind == 4:
+            least_and_greatest(carray(_i8(np.uint64(values + start)), rows), known, found)
+        elif kind == 5:
+            least_and_greatest(carray(_i16(np.uint64(values + 2 * start)), rows), known, found)
+        elif kind == 6:
+            least_and_greatest(carray(_i32(np.uint64(values + 4 * start)), rows), known, found)
+        else:
+            least_and_greatest(carray(_i64(np.uint64(values + 8 * start)), rows), known, found)

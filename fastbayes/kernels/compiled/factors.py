@@ -27,7 +27,7 @@ from fastbayes.kernels.compiled.plans.factor_plan import (
 )
 from fastbayes.kernels.compiled.plans.joint_tables import JointTablePlan
 from fastbayes.kernels.compiled.simd import lanes
-from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
+from fastbayes.kernels.dispatch import call, in_python, kernel, readonly, reads, writes
 from fastbayes.kernels.shared.arrays import Floats, Ints
 from fastbayes.kernels.shared.codes import columns_of
 from fastbayes.kernels.shared.scoring import children_first, largest_term, states_of
@@ -99,20 +99,28 @@ class FactorSum(Sum):
         level = level_of(groups, self._sizes)
         narrow, wide, constant = self._parted(level)
         if constant.any():
+            in_python()
             yield _add_constant, (constant,)
         if not groups:
             return
         if wide:
+            in_python()
             codes = np.array([_joint_codes(factor, groups) for factor in wide])
             start = np.cumsum([0, *(factor.table[..., 0].size for factor in wide)])
             table = np.concatenate([part.table.reshape(-1, len(self.start)) for part in wide])
-            yield add_wide, (readonly(codes), readonly(start[:-1]), readonly(table))
+            yield partial(call, add_wide), (readonly(codes), readonly(start[:-1]), readonly(table))
         key = level, tuple((g.codes.dtype.itemsize, g.features.tobytes()) for g in groups)
         if key not in self._plans:
             self._plans[key] = self._arranged(narrow, groups)
         for group, features, plans in self._plans[key]:
+            if group < 0:
+                in_python()
             codes = readonly(groups[group].codes) if group >= 0 else gathered(features, groups)
             yield from self.lookups(codes, partial(_plan_from, plans))
+
+    def repeatable(self, complete: bool) -> bool:
+        """Return whether it is known without a look at the codes which plan serves."""
+        return complete
 
     def _parted(self, level: int) -> tuple[list[JoinedTable], list[JoinedTable], Floats]:
         """Return the merged factors of few cells, those of many, and the sum of those of none."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import Codes
 from fastbayes.kernels.compiled.log_joint import BlockScorer, ColumnSum, odds_of, tolerance
 from fastbayes.kernels.compiled.simd import lanes
-from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
+from fastbayes.kernels.dispatch import call, in_python, kernel, readonly, reads, writes
 from fastbayes.kernels.shared.arrays import Floats
 from fastbayes.kernels.shared.density import FARTHEST
 from fastbayes.kernels.shared.scoring import largest_sum, with_pairs
@@ -75,12 +76,14 @@ class LineSum(ColumnSum):
         self, batch_codes: Sequence[Codes], numeric: Sequence[Floats]
     ) -> Iterator[tuple[Any, tuple[Any, ...]]]:
         """Yield each kernel with the arguments that are the same for every block of rows."""
+        if self._pairs:
+            in_python()
         yield from super().steps(with_pairs(batch_codes, self._offsets, self._pairs), ())
         columns = [readonly(x) for x in numeric]
         for j in range(0, len(columns), 2):
             two = columns[j], columns[min(j + 1, len(columns) - 1)]
             yield (
-                add_lines,
+                partial(call, add_lines),
                 (*two, readonly(self._center[j : j + 2]), readonly(self._lines[j : j + 2])),
             )
 

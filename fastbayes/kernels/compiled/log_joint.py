@@ -19,7 +19,7 @@ from fastbayes.kernels.compiled.density import add_curve
 from fastbayes.kernels.compiled.plans.joint_tables import JointTablePlan, join, join_tables, look_up
 from fastbayes.kernels.compiled.posterior import to_class, to_posterior, to_rows
 from fastbayes.kernels.compiled.simd import lanes
-from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
+from fastbayes.kernels.dispatch import call, kernel, readonly, reads, writes
 from fastbayes.kernels.shared.arrays import Floats, U
 from fastbayes.kernels.shared.density import odds_of_curve
 from fastbayes.kernels.shared.scoring import EXACT, Gaussian, largest_sum
@@ -33,6 +33,7 @@ _INT, _FLOAT = "int64", "float64"
 _PLAN = (reads(_INT), reads("uint16"), reads(_INT), reads(_INT))
 _CODE, _ACC = writes("uint16", 2), writes(_FLOAT, 2)
 SIGNATURES: dict[str, list[tuple[str, ...]]] = {
+    "begin": [(reads(_FLOAT), _ACC)],
     "add_single": [
         (reads(codes, 2), *_PLAN, reads(_FLOAT), _CODE, _INT, _INT, _ACC)
         for codes in ("uint8", "uint16")
@@ -74,12 +75,13 @@ class Sum:
     ) -> Iterator[tuple[int, int, Floats]]:
         """Yield (first row, rows, acc) of block after block, acc[c, :rows] being the sums."""
         rows = min(max(BLOCK_SUMS // self._height, 2 * LANE_ROWS), max(-(-n_rows // 4), 1) * 4)
+        start = readonly(self.start)
         # One cache line more, lest all outputs of a row fall into the same cache set.
         acc = np.zeros((self._height, rows + 8))
         steps = list(self.steps(batch_codes, numeric))
         for lo in range(0, n_rows, rows):
             n = min(rows, n_rows - lo)
-            acc[: len(self.start)] = self.start[:, None]
+            call(begin, start, acc)
             for add, arguments in steps:
                 add(*arguments, lo, n, acc)
             yield lo, n, acc
@@ -87,8 +89,15 @@ class Sum:
     def steps(
         self, batch_codes: Sequence[Codes], numeric: Sequence[Floats]
     ) -> Iterator[tuple[Any, tuple[Any, ...]]]:
-        """Yield each kernel with the arguments that are the same for every block of rows."""
+        """Yield what adds a term with the arguments that are the same for every block of rows."""
         raise NotImplementedError
+
+    def repeatable(self, complete: bool) -> bool:
+        """Return whether adding the terms of rows does nothing but call kernels.
+
+        complete  whether no value is missing or unseen
+        """
+        return False
 
     def lookups(
         self, codes: NDArray[np.unsignedinteger], plan_of: Callable[[int, int], JointTablePlan]
@@ -99,11 +108,12 @@ class Sum:
         output that is not padded.
         """
         if not self.tiles:
-            yield add_single, (codes, *plan_of(0, 1), np.empty((4, SINGLE_ROWS), np.uint16))
+            scratch = np.empty((4, SINGLE_ROWS), np.uint16)
+            yield partial(call, add_single), (codes, *plan_of(0, 1), scratch)
         else:
             scratch = np.empty((GROUPS, LANE_ROWS), np.uint16)
             for first, width, add in self.tiles:
-                yield add, (codes, *plan_of(first, width), first, scratch)
+                yield partial(call, add), (codes, *plan_of(first, width), first, scratch)
 
 
 class BlockScorer:
@@ -132,23 +142,33 @@ class BlockScorer:
 
     def posterior(
         self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: Floats
-    ) -> int:
-        """Write P(c | x); return how many rows took the prior; see `JointScorer`."""
+    ) -> Any:
+        """Write P(c | x); return how many rows took the prior; see `JointScorer`.
+
+        Where the calls are noted down to be repeated, the number returned counts on.
+        """
         total = self._odds or self._joint
-        return sum(
-            to_posterior(acc, total.start, self._tie, out[lo : lo + n])
-            for lo, n, acc in total.blocks(batch_codes, numeric, len(out))
-        )
+        lost = np.zeros(1, np.int64)
+        for lo, n, acc in total.blocks(batch_codes, numeric, len(out)):
+            to_posterior(acc, total.start, self._tie, out[lo : lo + n], lost)
+        return lost.reshape(())
 
     def predict(
         self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: NDArray[np.intp]
-    ) -> int:
-        """Write the most probable classes; return how many rows took the prior."""
+    ) -> Any:
+        """Write the most probable classes; return how many rows took the prior, as `posterior`."""
         total = self._odds or self._joint
-        return sum(
-            to_class(acc, total.start, self._tie, self._n_classes, out[lo : lo + n])
-            for lo, n, acc in total.blocks(batch_codes, numeric, len(out))
-        )
+        lost = np.zeros(1, np.int64)
+        for lo, n, acc in total.blocks(batch_codes, numeric, len(out)):
+            to_class(acc, total.start, self._tie, self._n_classes, out[lo : lo + n], lost)
+        return lost.reshape(())
+
+    def repeatable(self, complete: bool) -> bool:
+        """Return whether scoring rows does nothing with them but call kernels.
+
+        complete  whether no value is missing or unseen
+        """
+        return all(s.repeatable(complete) for s in (self._joint, self._odds) if s is not None)
 
 
 def tolerance(largest: float, coarse: bool) -> float:
@@ -200,7 +220,7 @@ def from_class(first: int) -> Callable[..., None]:
     def add(
         x: Any, place: Any, bounds: Any, ends: Any, rows: Any, lo: int, n: int, acc: Any
     ) -> None:
-        add_curve(x, place, bounds, ends, rows, lo, n, acc[first:])
+        call(add_curve, x, place, bounds, ends, rows, lo, n, acc[first:])
 
     return add
 
@@ -242,7 +262,10 @@ class ColumnSum(Sum):
                 continue
             codes = readonly(group.codes)
             if codes.dtype.itemsize > 2:
-                yield add_wide, (codes, readonly(self._offsets[group.features]), self._tables)
+                yield (
+                    partial(call, add_wide),
+                    (codes, readonly(self._offsets[group.features]), self._tables),
+                )
             else:
                 yield from self.lookups(codes, partial(self._plan, group.features))
         for place, pieces in self._pieces.items():
@@ -253,7 +276,11 @@ class ColumnSum(Sum):
             curves = np.zeros((2, *self._curves.shape[1:]))
             curves[: len(columns) - j] = self._curves[j : j + 2]
             pair = columns[j], columns[min(j + 1, len(columns) - 1)]
-            yield add_gaussian, (*pair, readonly(curves), int(len(self.start) > 1))
+            yield partial(call, add_gaussian), (*pair, readonly(curves), int(len(self.start) > 1))
+
+    def repeatable(self, complete: bool) -> bool:
+        """Return that all terms are added by kernels."""
+        return True
 
     def _plan(self, features: NDArray[np.int64], first: int, width: int) -> JointTablePlan:
         """Return the joint tables of these features for `width` outputs from `first` on."""
@@ -265,6 +292,17 @@ class ColumnSum(Sum):
             tables = [self._tables[begin:end, outputs] for begin, end in bounds]
             plan = self._plans[key] = join_tables(tables, width, self.dtype)
         return plan
+
+
+@kernel
+def begin(start, acc):
+    """Set every row of sums to where they start: acc[c, r] = start[c].
+
+    start  IN   (n_outputs,) float64
+    acc    OUT  (>= n_outputs, any) float64
+    """
+    for c in range(start.size):
+        acc[c, :] = start[c]
 
 
 @kernel

@@ -9,8 +9,8 @@ from numba.extending import register_jitable
 from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled.simd import lanes
-from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
-from fastbayes.kernels.shared.arrays import Floats, U
+from fastbayes.kernels.dispatch import call, kernel, readonly, reads, writes
+from fastbayes.kernels.shared.arrays import Floats, Ints, U
 
 # Rows at a time: their scratch stays in the first-level cache.
 ROWS = 512
@@ -31,28 +31,48 @@ SIGNATURES: dict[str, list[tuple[str, ...]]] = {
 }
 
 
-def to_posterior(acc: Floats, start: Floats, tie: float, out: Floats) -> int:
-    """Turn log joints into posteriors; see `kernels.shared.posterior`."""
+def to_posterior(
+    acc: Floats, start: Floats, tie: float, out: Floats, lost: Ints | None = None
+) -> int:
+    """Turn log joints into posteriors; see `kernels.shared.posterior`.
+
+    lost  OUT  (1,) += rows that took the prior
+    """
     odds = len(start) < out.shape[1]
-    return _finish(odds_to_posterior if odds else joint_to_posterior, acc, start, tie, odds, out)
+    finish = odds_to_posterior if odds else joint_to_posterior
+    return _finish(finish, acc, start, tie, odds, out, lost)
 
 
-def to_class(acc: Floats, start: Floats, tie: float, n_classes: int, out: NDArray[np.intp]) -> int:
-    """Turn log joints into classes; see `kernels.shared.posterior`."""
+def to_class(
+    acc: Floats,
+    start: Floats,
+    tie: float,
+    n_classes: int,
+    out: NDArray[np.intp],
+    lost: Ints | None = None,
+) -> int:
+    """Turn log joints into classes; see `kernels.shared.posterior`, and `to_posterior`."""
     odds = len(start) < n_classes
-    return _finish(odds_to_class if odds else joint_to_class, acc, start, tie, odds, out)
+    return _finish(odds_to_class if odds else joint_to_class, acc, start, tie, odds, out, lost)
 
 
 def to_rows(acc: Floats, out: Floats) -> None:
     """Write log joints row by row; see `kernels.shared.posterior`."""
-    joint_to_rows(0, acc, out)
+    call(joint_to_rows, 0, acc, out)
 
 
 def _finish(
-    finish: Any, acc: Floats, start: Floats, tie: float, odds: bool, out: NDArray[Any]
+    finish: Any,
+    acc: Floats,
+    start: Floats,
+    tie: float,
+    odds: bool,
+    out: NDArray[Any],
+    lost: Ints | None,
 ) -> int:
-    lost, start = np.zeros(1, np.int64), start if odds else start - start.max()
-    finish(tie, readonly(start), np.empty((2, ROWS)), acc, out, lost)
+    lost = np.zeros(1, np.int64) if lost is None else lost
+    start = start if odds else start - start.max()
+    call(finish, tie, readonly(start), np.empty((2, ROWS)), acc, out, lost)
     return int(lost[0])
 
 

@@ -17,7 +17,7 @@ from fastbayes.core.batch import BLOCK_ROWS, GREATEST, Batch
 from fastbayes.core.domains import cast_domain, common_type, domain, same_values
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.schema import Schema, chosen, labels
-from fastbayes.data.encode import Encoded, Encoder
+from fastbayes.data.encode import Encoded, Encoder, LookedUp
 from fastbayes.data.folds import Folds
 from fastbayes.data.memory import to_array
 from fastbayes.data.segments import Segment
@@ -90,7 +90,11 @@ class TableRows(Model):
         def score(batch: Batch, out: NDArray[Any]) -> int:
             return answer(scorers(batch.cells), (batch.codes, batch.numeric), out) or 0
 
-        return self._scan(X, score, width, kind)[0]
+        def repeatable(rows: LookedUp) -> bool:
+            may = getattr(scorers(rows.cells), "repeatable", None)
+            return may is not None and (may(False) or (may(True) and rows.complete()))
+
+        return self._scan(X, score, width, kind, repeatable)[0]
 
     def _explained(self, X: Any) -> tuple[Floats, dict[str, int], Floats | None]:
         # Both in one scan: a stream can be read only once.
@@ -114,8 +118,12 @@ class TableRows(Model):
         score: Callable[[Batch, NDArray[Any]], int],
         width: int | None,
         kind: type = np.float64,
+        repeatable: Callable[[LookedUp], bool] = lambda rows: False,
     ) -> tuple[NDArray[Any], Tally]:
-        """Return score(batch, out) of all rows of X, in order."""
+        """Return score(batch, out) of all rows of X, in order.
+
+        Where repeatable(rows) it does nothing with rows but call kernels.
+        """
         source = open_features(self, X)
         encoder = Encoder.applying_to(self.schema_, source.schema, unseen=self.unseen)
         encoder.expect(source.n_rows)
@@ -128,14 +136,28 @@ class TableRows(Model):
             segment, start = item
             done, unseen, prior_rows = 0, np.zeros_like(tally.unseen), 0
             pieces = []
-            for rows, encoded in engine.encoded_blocks(segment, encoder):
+            for rows in segment.batches():
+                looked_up = encoder.look_up(rows, segment.place(done))
                 if known:
                     piece = out[start + done : start + done + rows.num_rows]
                 else:
                     piece = np.empty((rows.num_rows, *tail), dtype=kind)
                     pieces.append(piece)
-                prior_rows += score(encoded.batch, piece)
-                unseen += encoded.unseen
+                lost: list[Any] = []
+
+                def one_block(
+                    batch: Batch, at: int, piece: NDArray[Any] = piece, lost: list[Any] = lost
+                ) -> None:
+                    lost.append(score(batch, piece[at : at + batch.n_rows]))
+
+                engine.over_blocks(
+                    looked_up,
+                    one_block,
+                    moving=[(piece, piece.strides[0])],
+                    repeatable=repeatable(looked_up),
+                )
+                prior_rows += sum(map(int, lost))
+                unseen += looked_up.unseen()
                 done += rows.num_rows
             return pieces, unseen, prior_rows
 
@@ -144,6 +166,8 @@ class TableRows(Model):
         if known:
             # Few rows that take long each are for all threads; rows are scored one by one anyhow.
             rows = min(max(len(out) // (8 * threads), LEAST_ROWS), BLOCK_ROWS)
+            if rows == BLOCK_ROWS:
+                rows = engine.rows_at_once(source, threads)
 
         def items() -> Iterator[tuple[Segment, int]]:
             start = 0

@@ -70,6 +70,46 @@ def plane(block, x, start, bit):
     return block.bitcast(block.icmp_unsigned("!=", masked, to.constant(_CODES, 0)), to.I64)
 
 
+def _mask(block: Block, word: Any) -> Any:
+    """Return the bits of a word, one in each of 64 lanes."""
+    return block.bitcast(word, ir.VectorType(ir.IntType(1), 64))
+
+
+@instruction(lambda word, out, start: types.void(types.uint64, out, types.uint64))
+def put_bits(block, word, out, start):
+    """Write the bits of a word as numbers: out[start + r] = bit r.
+
+    out  OUT  (>= start + 64,) unsigned integers
+    """
+    lanes = ir.VectorType(out.data.type.pointee, 64)
+    to.store_at(block, block.zext(_mask(block, word), lanes), out.data, start, 1)
+
+
+@instruction(lambda word, out, start, other: types.void(types.uint64, out, types.uint64, other))
+def keep_where(block, word, out, start, other):
+    """Replace numbers where a bit is not set: out[start + r] = other.
+
+    out    OUT  (>= start + 64,) unsigned integers
+    other  IN   of the same type
+    """
+    lanes = ir.VectorType(out.data.type.pointee, 64)
+    held = to.load_at(block, out.data, start, lanes, 1)
+    chosen = block.select(_mask(block, word), held, to.splat(block, other, lanes))
+    to.store_at(block, chosen, out.data, start, 1)
+
+
+@register_jitable
+def word_at(bitmap, bit):
+    """Return the 64 bits from one on; those beyond the bitmap are not set."""
+    first, by, word = bit >> 3, np.uint64(bit & 7), np.uint64(0)
+    for k in range(min(8, bitmap.size - first)):
+        word |= np.uint64(bitmap[first + k]) << np.uint64(8 * k)
+    word >>= by
+    if by and first + 8 < bitmap.size:
+        word |= np.uint64(bitmap[first + 8]) << (np.uint64(64) - by)
+    return word
+
+
 @instruction(lambda x, n, bits, out: types.void(x, types.int64, types.uint8, out))
 def shift_in(block, x, n, bits, out):
     """Shift bytes left and put codes of so many bits in: out[r] = out[r] << bits | x[r], bits < 8.

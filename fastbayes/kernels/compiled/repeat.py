@@ -1,0 +1,204 @@
+"""Kernel calls that are noted down once and then made for block after block without Python.
+
+The rows of a table pass through scratch memory a block at a time, so for every block the same
+kernels are called with the same arrays, except those that lie in the rows themselves, which move
+on by a block. `Program` takes note of the calls for the first block, and makes them for as many as
+there are in one call that does not hold the interpreter's lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import typeof
+from numba.core import types
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.registry import cpu_target
+from numba.np.numpy_support import carray
+from numpy.typing import NDArray
+
+from fastbayes.kernels.compiled.simd import instructions as to
+from fastbayes.kernels.compiled.simd.instructions import instruction, pointer_to
+from fastbayes.kernels.dispatch import (
+    NotRepeatableError,
+    interpreted,
+    kernel,
+    numpy_twin,
+    readonly,
+    reads,
+    recording,
+)
+
+SIGNATURES = {"repeat": [(reads("int64", 2), reads("int64", 2), "int64")]}
+
+_compiled: dict[tuple[Any, ...], tuple[int, int]] = {}
+_thunks: dict[str, int] = {}
+_libraries: list[Any] = []  # machine code lives as long as its library
+_place = pointer_to(types.int64)
+
+
+def over_blocks(
+    work: Callable[[int], None],
+    first: int,
+    n: int,
+    times: int,
+    moving: Sequence[tuple[NDArray[Any], int]],
+) -> None:
+    """Do work(first row) for block after block of n rows.
+
+    The work itself is done once: what it calls by `dispatch.call` is called for every block. Where
+    it says that it works on rows in Python (`dispatch.in_python`), it is done for every block.
+
+    moving  IN   arrays that hold something of every row, and its bytes: an argument that lies in
+                 one of them moves on by n rows from block to block
+    """
+    if interpreted():
+        numpy_twin("repeat").over_blocks(work, first, n, times, moving)
+        return
+    repeated = RepeatedCalls([(array, width * n) for array, width in moving])
+    try:
+        with recording(repeated.calls):
+            work(first)
+    except NotRepeatableError:
+        numpy_twin("repeat").over_blocks(work, first, n, times, moving)
+    else:
+        repeated.run(times)
+
+
+class RepeatedCalls:
+    """The kernel calls of one block of rows.
+
+    Parameters
+    ----------
+    moving
+        Arrays, and by how many bytes an argument that lies in one moves on from block to block.
+    """
+
+    def __init__(self, moving: list[tuple[NDArray[Any], int]]) -> None:
+        self.calls: list[tuple[Any, tuple[Any, ...]]] = []
+        self._ranges = [
+            (start, start + array.nbytes, step)
+            for array, step in moving
+            for start in [array.__array_interface__["data"][0]]
+        ]
+        self._kept: list[NDArray[np.int64]] = []
+
+    def run(self, times: int) -> None:
+        """Make the calls for so many blocks."""
+        moves: list[tuple[int, int]] = []
+        steps = [self._packed(*made, moves) for made in self.calls]
+        program, slots = np.array(steps, np.int64), np.array(moves, np.int64)
+        failed = repeat(readonly(program.reshape(-1, 2)), readonly(slots.reshape(-1, 2)), times)
+        if failed >= 0:
+            name = self.calls[failed][0].__name__
+            raise RuntimeError(f"kernel {name} failed, which is an error of fastbayes: report it")
+
+    def _packed(
+        self, function: Any, arguments: tuple[Any, ...], moves: list[tuple[int, int]]
+    ) -> tuple[int, int]:
+        """Return the addresses of what makes a call and of its arguments; note what moves."""
+        thunk, address = _native(function, arguments)
+        words: list[int] = [address]
+        moved: list[tuple[int, int]] = []
+        for argument in arguments:
+            if isinstance(argument, np.ndarray):
+                start = argument.__array_interface__["data"][0]
+                if step := self._step(start):
+                    moved.append((len(words) + 4, step))
+                # As numba lays out an array, one that owns no memory.
+                words += [0, 0, argument.size, argument.itemsize, start]
+                words += [*argument.shape, *argument.strides]
+            elif isinstance(argument, (float, np.floating)):
+                words.append(np.float64(argument).view(np.int64).item())
+            else:
+                words.append(0 if argument is None else int(argument))
+        packed = np.array(words, np.int64)
+        self._kept.append(packed)
+        first = packed.__array_interface__["data"][0]
+        moves += [(first + 8 * word, step) for word, step in moved]
+        return thunk, first
+
+    def _step(self, address: int) -> int:
+        """Return by how much an array at an address moves."""
+        for first, last, step in self._ranges:
+            if first <= address < last:
+                return step
+        return 0
+
+
+def _native(function: Any, arguments: tuple[Any, ...]) -> tuple[int, int]:
+    """Return the addresses of a function's thunk and of its machine code for these arguments."""
+    key = (function, *map(_kind, arguments))
+    if key not in _compiled:
+        with global_compiler_lock:
+            kinds = tuple(map(typeof, arguments))
+            function.compile(kinds)
+            code = function.overloads[kinds]
+            of = code.target_context.call_conv.get_function_type(
+                code.fndesc.restype, code.fndesc.argtypes
+            )
+            address = code.library.get_pointer_to_function(code.fndesc.llvm_func_name)
+            _compiled[key] = _thunk(of), address
+    return _compiled[key]
+
+
+def _kind(argument: Any) -> Any:
+    """Return what tells the type of an argument, as far as kernels differ by it."""
+    if isinstance(argument, np.ndarray):
+        return argument.dtype, argument.ndim, argument.flags.writeable
+    return type(argument)
+
+
+def _thunk(of: ir.FunctionType) -> int:
+    """Return the address of a function that calls one of this type with arguments from memory."""
+    name = str(of)
+    if name not in _thunks:
+        library = cpu_target.target_context.codegen().create_library(f"thunk of {name}")
+        module = library.create_ir_module(name)
+        thunk = ir.Function(module, ir.FunctionType(to.I32, [to.I64]), f"thunk_{len(_thunks)}")
+        block = ir.IRBuilder(thunk.append_basic_block())
+        words = block.inttoptr(thunk.args[0], to.I64.as_pointer())
+
+        def word(index: int, kind: Any) -> Any:
+            place = block.gep(words, [to.I64(index)])
+            if not isinstance(kind, ir.PointerType):
+                return block.load(block.bitcast(place, kind.as_pointer()))
+            return block.inttoptr(block.load(place), kind)
+
+        result, error, *given = of.args
+        function = word(0, of.as_pointer())
+        places = [block.alloca(kind.pointee) for kind in (result, error)]
+        given = [word(1 + index, kind) for index, kind in enumerate(given)]
+        block.ret(block.call(function, [*places, *given]))
+        library.add_ir_module(module)
+        library.finalize()
+        _thunks[name] = library.get_pointer_to_function(thunk.name)
+        _libraries.append(library)
+    return _thunks[name]
+
+
+@instruction(lambda function, words: types.int32(types.int64, types.int64))
+def call_at(block, function, words):
+    """Call the function at an address with an address; return what it returns."""
+    kind = ir.FunctionType(to.I32, [to.I64])
+    return block.call(block.inttoptr(function, kind.as_pointer()), [words])
+
+
+@kernel
+def repeat(program, moves, times):
+    """Make the calls of a program; return which one failed, -1 if none did.
+
+    program  IN   (n_calls, 2) int64   addresses: of what makes the call, of its arguments
+    moves    IN   (n_moves, 2) int64   address of a number, and what is added to it after each time
+    times    IN   how often
+    """
+    for _ in range(times):
+        for c in range(program.shape[0]):
+            if call_at(program[c, 0], program[c, 1]) != 0:
+                return c
+        for m in range(moves.shape[0]):
+            carray(_place(np.uint64(moves[m, 0])), 1)[0] += moves[m, 1]
+    return -1

@@ -1,0 +1,153 @@
+"""Bytes that are moved many at a time, from and to any place, and folded for a checksum.
+
+Arrays are known by a span, the address and the number of their bytes: unlike an array it can be
+passed on in a loop without counting references. Under NUMBA_BOUNDSCHECK=1 whatever is read or
+written outside of its span raises an IndexError, as it does in arrays.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, config, types
+from numba.core.registry import cpu_target
+from numba.extending import register_jitable
+
+from fastbayes.kernels.compiled.simd import instructions as to
+from fastbayes.kernels.compiled.simd import vector
+from fastbayes.kernels.compiled.simd.instructions import instruction
+
+
+def _multiplies() -> bool:
+    """Return whether the processor multiplies polynomials over bits."""
+    return "+pclmul" in cpu_target.target_context.codegen().magic_tuple()[2]
+
+
+HAS_FOLD = vector.AVAILABLE and _multiplies()
+
+_TWO = ir.VectorType(to.I64, 2)
+# x^n modulo the polynomial of CRC-32, bits reversed: what moves 128 bits past 512 and past 128
+# others. From Gopal et al., "Fast CRC computation for generic polynomials using PCLMULQDQ", Intel
+# 2009, page 22.
+_PAST_512 = ir.Constant(_TWO, [0x1_5444_2BD4, 0x1_C6E4_1596])
+_PAST_128 = ir.Constant(_TWO, [0x1_7519_97D0, 0x0_CCAA_009E])
+
+
+CHECKED = bool(config.BOUNDSCHECK)  # type: ignore[attr-defined]
+
+
+def _pointer(block, address, kind):
+    return block.inttoptr(address, kind.as_pointer())
+
+
+@instruction(lambda address: types.int64(types.int64))
+def _byte(block, address):
+    return block.zext(block.load(_pointer(block, address, to.BYTE)), to.I64)
+
+
+@instruction(lambda address: types.uint64(types.int64))
+def _word(block, address):
+    return block.load(_pointer(block, address, to.I64), align=1)
+
+
+@instruction(lambda number, address: types.void(types.uint64, types.int64))
+def _put_word(block, number, address):
+    block.store(number, _pointer(block, address, to.I64), align=1)
+
+
+@instruction(lambda source, target: types.void(types.int64, types.int64))
+def _copy_16(block, source, target):
+    value = block.load(_pointer(block, source, _TWO), align=1)
+    block.store(value, _pointer(block, target, _TWO), align=1)
+
+
+@instruction(lambda source, target, n: types.void(types.int64, types.int64, types.int64))
+def _copy(block, source, target, n):
+    places = (_pointer(block, address, to.BYTE) for address in (target, source))
+    cgutils.raw_memcpy(block, *places, n, 1)
+
+
+@instruction(
+    lambda address, n, crc: types.UniTuple(types.uint64, 2)(types.int64, types.int64, types.uint64)
+)
+def _fold(block, address, n, crc):
+    def moved(value, by):
+        halves = (
+            to.call(block, "llvm.x86.pclmulqdq", _TWO, value, by, to.BYTE(which))
+            for which in (0x00, 0x11)
+        )
+        return block.xor(*halves)
+
+    def taken(start, lane):
+        place = block.add(start, to.I64(16 * lane))
+        return block.load(_pointer(block, place, _TWO), align=1)
+
+    lanes = to.variables(block, _TWO, 4)
+    none = to.constant(_TWO, 0)
+    for lane, place in enumerate(lanes):
+        value = taken(address, lane)
+        if lane == 0:
+            value = block.xor(value, block.insert_element(none, crc, to.I32(0)))
+        block.store(value, place)
+    start, end = block.add(address, to.I64(64)), block.add(address, n)
+    with cgutils.for_range_slice(block, start, end, to.I64(64)) as (at, _):
+        for lane, place in enumerate(lanes):
+            block.store(block.xor(moved(block.load(place), _PAST_512), taken(at, lane)), place)
+    value = block.load(lanes[0])
+    for place in lanes[1:]:
+        value = block.xor(moved(value, _PAST_128), block.load(place))
+    return [block.extract_element(value, to.I32(half)) for half in (0, 1)]
+
+
+@register_jitable
+def span_of(array):
+    """Return the address and the number of bytes of an array of bytes, which must stay alive."""
+    return np.int64(array.ctypes.data), np.int64(array.size)
+
+
+@register_jitable
+def _place(span, i, n):
+    """Return the address of n bytes from byte i on."""
+    address, size = span
+    if CHECKED and (i < 0 or n > size - i):
+        raise IndexError("bytes outside of their array")
+    return address + i
+
+
+@register_jitable
+def byte(x, i):
+    """Return byte i of a span, as int64."""
+    return _byte(_place(x, i, 1))
+
+
+@register_jitable
+def word(x, i):
+    """Return bytes i to i + 7 of a span as one number, lowest byte first."""
+    return _word(_place(x, i, 8))
+
+
+@register_jitable
+def put_word(number, out, j):
+    """Write bytes j to j + 7 of a span as `word` reads them."""
+    _put_word(number, _place(out, j, 8))
+
+
+@register_jitable
+def copy_16(x, i, out, j):
+    """Copy bytes i to i + 15 to bytes j to j + 15; all are read before any is written."""
+    _copy_16(_place(x, i, 16), _place(out, j, 16))
+
+
+@register_jitable
+def copy(x, i, out, j, n):
+    """Copy n bytes from byte i on to byte j on; the two must not overlap."""
+    _copy(_place(x, i, n), _place(out, j, n), n)
+
+
+@register_jitable
+def fold(x, i, n, crc):
+    """Return two words whose CRC-32 is that of n bytes from byte i on, begun with `crc`.
+
+    n > 0 is a multiple of 64.
+    """
+    return _fold(_place(x, i, n), n, crc)

@@ -1,0 +1,9 @@
+"""Call the driver of a repeat module."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def exercise(repeat):
+    repeat.over_blocks(lambda first: None, 0, 1, 2, [(np.zeros(2), 8)])

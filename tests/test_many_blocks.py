@@ -1,0 +1,189 @@
+"""Tables of many blocks of rows: what goes over them without Python finds what Python finds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fastbayes as fb
+from fastbayes.core.errors import DataError
+from fastbayes.kernels import dispatch
+from fastbayes.models.estimator import base
+from fastbayes.scan import engine
+
+ROWS = 64
+# Rows of a table: fewer than a block, some blocks, some and a part of one.
+SIZES = st.sampled_from([1, 63, 64, 65, 128, 640, 1000, 1500])
+
+
+def column(kind: str, n: int, rng: np.random.Generator, nulls: float) -> pa.Array:
+    """Return a column of a type, with nulls."""
+    mask = rng.random(n) < nulls
+    size = int(rng.choice([1, 2, 5, 17, 40, 300]))
+    codes = rng.integers(0, size, n)
+    if kind == "bool":
+        return pa.array(codes % 2 == 1, mask=mask)
+    if kind == "text":
+        return pa.array([f"v{code}" for code in codes], mask=mask)
+    if kind == "int64":
+        return pa.array(codes * 3 - 7, mask=mask)
+    if kind == "number":
+        return pa.array(codes * 0.5, mask=mask)
+    if kind == "spread":
+        return pa.array(codes * 10**12, mask=mask)
+    indices = pa.array((codes % 127).astype(kind), mask=mask)
+    return pa.DictionaryArray.from_arrays(indices, [f"v{k}" for k in range(max(size, 127))])
+
+
+KINDS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "bool", "text", "number", "spread")
+
+
+def table_of(n: int, seed: int, kinds: list[str], nulls: float, chunks: int) -> pa.Table:
+    rng = np.random.default_rng(seed)
+    bounds = np.sort(rng.integers(0, n + 1, chunks - 1)).tolist()
+    parts = []
+    for first, last in zip([0, *bounds], [*bounds, n], strict=True):
+        # Each chunk has a dictionary of its own.
+        columns = {f"{k}{j}": column(k, last - first, rng, nulls) for j, k in enumerate(kinds)}
+        columns["y"] = pa.array([f"c{v}" for v in rng.integers(0, 3, last - first)], pa.string())
+        columns["w"] = pa.array(rng.integers(0, 3, last - first))
+        parts.append(pa.table(columns))
+    return pa.concat_tables(parts)
+
+
+def in_blocks(monkeypatch: pytest.MonkeyPatch, kernels: str) -> None:
+    monkeypatch.setenv("FASTBAYES_KERNELS", kernels)
+    monkeypatch.setattr(engine, "BLOCK_ROWS", ROWS)
+
+
+@pytest.mark.compiled
+@settings(max_examples=40)
+@given(
+    n=SIZES,
+    seed=st.integers(0, 2**32),
+    kinds=st.lists(st.sampled_from(KINDS), min_size=1, max_size=5),
+    nulls=st.sampled_from([0.0, 0.0, 0.3]),
+    chunks=st.integers(1, 3),
+    threads=st.sampled_from([1, 3]),
+)
+def test_counts_of_many_blocks_are_those_of_one(
+    n: int, seed: int, kinds: list[str], nulls: float, chunks: int, threads: int
+) -> None:
+    table = table_of(n, seed, kinds, nulls, chunks).drop_columns(["w"])
+    options: dict[str, Any] = {"categorical": table.column_names[:-1], "threads": threads}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FASTBAYES_KERNELS", "never")
+        expected = fb.count(table, "y", **options)
+        in_blocks(patch, "always")
+        assert fb.count(table, "y", **options) == expected
+
+
+@pytest.fixture
+def times(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return over how many blocks each repeated call went."""
+    if dispatch.interpreted():
+        pytest.skip("without the compiler Python goes over the blocks")
+    from fastbayes.kernels.compiled import repeat
+
+    blocks_of_calls: list[int] = []
+    run = repeat.RepeatedCalls.run
+
+    def counted(calls: Any, blocks: int) -> None:
+        blocks_of_calls.append(blocks)
+        run(calls, blocks)
+
+    monkeypatch.setattr(repeat.RepeatedCalls, "run", counted)
+    monkeypatch.setattr(base, "BLOCK_ROWS", ROWS)
+    monkeypatch.setattr(base, "LEAST_ROWS", ROWS)
+    in_blocks(monkeypatch, "always")
+    return blocks_of_calls
+
+
+@pytest.mark.compiled
+def test_many_blocks_are_counted_in_one_call(times: list[int]) -> None:
+    table = table_of(1000, 0, ["int8", "text", "bool"], 0.2, 1).drop_columns(["w"])
+    fb.count(table, "y", threads=1)
+    # Five batches of three blocks; the last rows fill none.
+    assert times == [3] * 5
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("row", [0, 63, 64, 500, 999])
+def test_index_outside_its_dictionary__is_refused(
+    monkeypatch: pytest.MonkeyPatch, row: int
+) -> None:
+    indices = np.zeros(1000, np.int8)
+    indices[row] = 2
+    x = pa.DictionaryArray.from_arrays(pa.array(indices), ["a", "b"], safe=False)
+    in_blocks(monkeypatch, "always")
+    with pytest.raises(DataError, match=r"column 'x' has dictionary indices outside"):
+        fb.count(pa.table({"x": x, "y": ["p", "q"] * 500}), "y")
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("row", [0, 63, 64, 500, 999])
+@pytest.mark.parametrize("kind", ["text", "int"])
+def test_value_outside_a_declared_domain__is_named(
+    monkeypatch: pytest.MonkeyPatch, row: int, kind: str
+) -> None:
+    usual, other = ("a", "z") if kind == "text" else (5, 9)
+    values = [usual] * 1000
+    values[row] = other
+    in_blocks(monkeypatch, "always")
+    with pytest.raises(DataError, match=rf"column 'x', row {row}: value {other!r} is outside"):
+        fb.count(
+            pa.table({"x": values, "y": ["p"] * 1000}), "y", domains={"x": values[row - 1 :][:1]}
+        )
+
+
+MODELS = {
+    "naive": fb.NaiveBayes(),
+    "two classes": fb.NaiveBayes(class_prior="uniform"),
+    "unsmoothed": fb.NaiveBayes(alpha=0),
+    "tan": fb.TAN(),
+    "spode": fb.SPODE(),
+    "kdb": fb.KDB(k=2),
+    "aode": fb.AODE(),
+    "logistic": fb.LogisticRegression(),
+}
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("nulls", [0.0, 0.2])
+def test_rows_of_many_blocks_are_scored_as_those_of_one(
+    monkeypatch: pytest.MonkeyPatch, name: str, nulls: float
+) -> None:
+    # Text and numbers that naive Bayes takes as they are; values of later rows are unseen.
+    kinds = ["int8", "text", "bool", *(["number"] if name in ("naive", "logistic") else [])]
+    table = table_of(1500, 3, kinds, nulls, 2).drop_columns(["w"])
+    if name == "two classes":
+        table = table.set_column(3, "y", pa.array(["p", "q"] * 750))
+    monkeypatch.setenv("FASTBAYES_KERNELS", "always")
+    model = type(MODELS[name])(**MODELS[name].get_params()).fit(table.slice(0, 300), "y")
+    expected = model.predict_proba(table), model.predict(table), model.log_joint(table)
+    in_blocks(monkeypatch, "always")
+    monkeypatch.setattr(base, "BLOCK_ROWS", ROWS)
+    monkeypatch.setattr(base, "LEAST_ROWS", ROWS)
+    for threads in (1, 2):
+        model.set_params(threads=threads)
+        np.testing.assert_array_equal(model.predict_proba(table), expected[0])
+        np.testing.assert_array_equal(model.predict(table), expected[1])
+        np.testing.assert_array_equal(model.log_joint(table), expected[2])
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("name", ["naive", "unsmoothed", "tan", "spode", "logistic"])
+def test_many_blocks_are_scored_in_one_call(times: list[int], name: str) -> None:
+    table = table_of(1500, 3, ["text", "bool", "int64"], 0.0, 1).drop_columns(["w"])
+    model = type(MODELS[name])(**MODELS[name].get_params())
+    model.set_params(categorical=["int642"], threads=1).fit(table, "y")
+    times.clear()
+    model.predict_proba(table)
+    # Batches of five blocks; the last rows fill three and a part of one.
+    assert times == [5] * 4 + [3, 1]
