@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime
 import decimal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,8 @@ import fastbayes as fb
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.data.columns import Codebook
 from fastbayes.data.encode import Encoder, Place
+from fastbayes.kernels import dispatch
+from fastbayes.kernels.shared import texts
 
 HERE = Place("here.parquet", 1000)
 VALUES = ["q", None, "p", "é", "q", "", None, "p", "q", "r", "p", "q", None]
@@ -197,6 +201,114 @@ def test_garbage_under_nulls_is_not_read() -> None:
     assert cells(stats) == {("x", "q", "a"): 1, ("x", "p", "a"): 1, ("x", None, "b"): 2}
 
 
+PIECES = ["", "\0", "a", "b", "é", "☃", "abcdefgh", "x" * 40, "NA"]
+TEXTS = st.lists(st.sampled_from(PIECES), max_size=4).map("".join)
+
+
+@given(
+    values=st.lists(st.one_of(st.none(), TEXTS), min_size=1, max_size=60),
+    kind=st.sampled_from([pa.string(), pa.large_string(), pa.string_view()]),
+    cuts=st.lists(st.integers(0, 60), max_size=4),
+    nulls=st.sampled_from([[], ["NA"], ["NA", "a", ""]]),
+)
+def test_any_text(values: list[str | None], kind: Any, cuts: list[int], nulls: list[str]) -> None:
+    """Of any bytes and length, in slices and chunks, some of it read as missing."""
+    around = pa.array([None, "z", *values, "a"], kind).slice(2, len(values))
+    bounds = sorted({0, len(values), *(c for c in cuts if c < len(values))})
+    chunks = [around.slice(a, b - a) for a, b in pairwise(bounds)]
+    labels = ["p" if i % 3 else "q" for i in range(len(values))]
+    table = pa.table({"x": pa.chunked_array(chunks, kind), "y": labels})
+    wanted = [None if v in nulls else v for v in values]
+    stats = count(table, null_values=nulls)
+    assert cells(stats) == cells_of(pa.table({"x": wanted, "y": labels}), "y")
+    assert domain(stats) == sorted({v for v in wanted if v is not None})
+    rows = pa.record_batch({"x": around})
+    assert decoded(Encoder.applying_to(stats.schema, rows.schema), rows)["x"] == wanted
+
+
+def test_text__codebook_of_several_threads_and_back_ends() -> None:
+    rng = np.random.default_rng(0)
+    words = [f"{k}" * (1 + k % 5) + "é" * (k % 2) for k in range(3000)]
+    blocks = [pa.array([words[k] for k in rng.integers(0, n, 400)]) for n in range(10, 3000, 30)]
+    book = Codebook("x", pa.string())
+    modules = [dispatch.load("encode"), dispatch.numpy_twin("encode")]
+
+    def encode(i: int) -> np.ndarray:
+        return book.encode(blocks[i], modules[i % 2])
+
+    with ThreadPoolExecutor(8) as pool:
+        found = [*pool.map(encode, range(len(blocks)))]
+    values = book.values().to_pylist()
+    assert len(values) == len(book) == len({*values})
+    for block, codes in zip(blocks, found, strict=True):
+        assert [values[code] for code in codes] == block.to_pylist()
+
+
+def looked_up(monkeypatch: pytest.MonkeyPatch, chunks: list[pa.Array]) -> int:
+    """Count chunks block by block; return how many values were looked up."""
+    entries: list[int] = []
+    encode = Codebook.encode
+
+    def watched(self: Codebook, values: pa.Array, kernels: Any) -> Any:
+        entries.append(len(values) if self.name == "x" else 0)
+        return encode(self, values, kernels)
+
+    monkeypatch.setattr(Codebook, "encode", watched)
+    column = pa.chunked_array(chunks)
+    labels = pa.array(np.where(np.arange(len(column)) % 2, "p", "q"))
+    batches = [
+        pa.record_batch({"x": x, "y": labels.slice(i * len(x), len(x))})
+        for i, x in enumerate(chunks)
+    ]
+    encoder = Encoder.learning(batches[0].schema, "y")
+    for batch in batches:
+        found = decoded(encoder, batch)["x"]
+        assert found == batch["x"].to_pylist()
+    return sum(entries)
+
+
+def test_dictionaries__that_grow_with_every_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Arrow's Parquet reader makes them: the values looked up grow with the rows alone."""
+    words = [f"v{k}" for k in range(20_000)]
+    chunks = [dictionary([*range(k, k + 100)], words[: k + 100]) for k in range(0, 20_000, 100)]
+    assert looked_up(monkeypatch, chunks) <= 2 * 20_000
+
+
+def test_dictionaries__one_that_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is looked up row by row until the rows are as many as its entries, then as a whole."""
+    rng = np.random.default_rng(0)
+    column = dictionary(rng.integers(0, 3000, 40_000).tolist(), [f"v{k}" for k in range(3000)])
+    chunks = [column.slice(k, 400) for k in range(0, 40_000, 400)]
+    assert looked_up(monkeypatch, chunks) <= 2 * 3000 + 400
+
+
+def test_corrupt_indices_are_refused__in_a_large_dictionary() -> None:
+    indices = pa.array([0, 3000, 1])
+    words = pa.array([f"v{k}" for k in range(3000)])
+    column = pa.DictionaryArray.from_arrays(indices, words, safe=False)
+    with pytest.raises(DataError, match=r"'x' has dictionary indices outside .*corrupt: write"):
+        count(pa.table({"x": column, "y": list("aba")}))
+
+
+def test_text_that_is_no_utf8() -> None:
+    ends, data = pa.array([0, 1, 3, 4], pa.int32()).buffers()[1], pa.py_buffer(b"a\xffbc")
+    column = pa.StringArray.from_buffers(3, ends, data)
+    message = "'x' holds bytes that are not UTF-8 text .*; write the file again as UTF-8"
+    with pytest.raises(DataError, match=message):
+        count(pa.table({"x": column, "y": list("aba")}))
+    schema = count(pa.table({"x": ["a", "c", "d"], "y": list("aba")})).schema
+    rows = pa.record_batch({"x": column})
+    with pytest.raises(DataError, match=message):
+        Encoder.applying_to(schema, rows.schema).encode(rows, HERE)
+
+
+def test_more_text_than_arrow_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(texts, "MOST_BYTES", 20)
+    message = r"'x' has distinct texts of 21 bytes, more than .*`columns`"
+    with pytest.raises(DataError, match=message):
+        count(pa.table({"x": ["a" * 10, "b" * 10, "c"], "y": list("aba")}))
+
+
 # Numbers and truth values as categories
 
 PACKED = {
@@ -315,7 +427,7 @@ def test_codebooks_grow_while_many_threads_count() -> None:
 
 def test_codebooks__a_value_that_comes_while_a_table_is_made() -> None:
     book = Codebook("x", pa.int64())
-    book.encode([3, 4])
+    book.encode(pa.array([3, 4]), dispatch.load("encode"))
 
     class Busy(dict[Any, int]):
         def __iter__(self) -> Iterator[Any]:

@@ -14,9 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastbayes.core.domains import (
+    ascending,
     common_type,
     default_kind,
     domain,
+    is_sorted,
     positions,
     same_values,
     sorted_domain,
@@ -118,6 +120,34 @@ def test_common_type__is_symmetric_and_refuses_by_name() -> None:
 
 
 # Domains
+
+
+PIECES = ["", "\0", "a", "b", "é", "☃", "abcdefg"]
+
+
+@given(
+    texts=st.lists(
+        st.lists(st.sampled_from(["", "\0", "a", "b", "é", "☃", "abcdefg"]), max_size=12).map(
+            "".join
+        )
+    ),
+    around=st.booleans(),
+)
+def test_sorted_domain__texts_of_equal_beginnings(texts: list[str], around: bool) -> None:
+    column = pa.array(texts, TEXT)
+    if around:
+        column = pa.array(["zz", None, *texts, "a"], TEXT).slice(2, len(texts))
+    assert [texts[i] for i in ascending(column)] == sorted(texts)
+    assert sorted_domain(column).to_pylist() == sorted(set(texts))
+    assert is_sorted(sorted_domain(column))
+    assert is_sorted(column) == (texts == sorted(set(texts)))
+
+
+def test_sorted_domain__many_texts() -> None:
+    """More than are made ready at once, of which few are told apart by their first bytes."""
+    rng = np.random.default_rng(0)
+    texts = [f"{'same' * (k % 5)}{k // 7:b}" for k in rng.permutation(40_000)]
+    assert sorted_domain(pa.array(texts)).to_pylist() == sorted(set(texts))
 
 
 def test_sorted_domain() -> None:
@@ -270,6 +300,27 @@ def test_union__is_commutative_associative_idempotent(a: Schema, b: Schema, c: S
         if mine.kind == "categorical":
             wanted = {*mine.values.to_pylist(), *theirs.values.to_pylist()}  # type: ignore[union-attr]
             assert joined.values.to_pylist() == sorted(wanted)  # type: ignore[union-attr]
+
+
+def test_in_order__says_where_every_cell_stands() -> None:
+    features = (
+        Feature("x", "categorical", pa.array(["c", "never", "a", "b"])),
+        Feature("n", "numeric"),
+        Feature("i", "categorical", pa.array([3, 1, 2]), declared=True),
+        Feature("none", "categorical", pa.nulls(0)),
+    )
+    met = Schema("y", pa.array([True, False]), features)
+    seen = [np.array([True, False, True, True]), np.array([True, False, True]), np.zeros(0, bool)]
+    found, to = met.in_order(seen, np.array([True, True]))
+    assert [None if f.values is None else f.values.to_pylist() for f in found.features] == [
+        *(["a", "b", "c"], None, [1, 2, 3], []),
+    ]
+    assert found.classes.to_pylist() == [False, True]
+    again = found.alignment(met)
+    assert to.shape.sizes.tolist() == again.shape.sizes.tolist() == [3, 3, 0]
+    assert [v.tolist() for v in to.values] == [v.tolist() for v in again.values]
+    for mine, other in zip((to[1], *to[3:]), (again[1], *again[3:]), strict=True):
+        assert mine.tolist() == other.tolist()
 
 
 @given(schemas(), schemas())

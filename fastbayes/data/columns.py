@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 
 from fastbayes.core.domains import cast_domain, common_type, value_type
 from fastbayes.core.errors import DataError, SchemaError
-from fastbayes.data.unify import is_number
+from fastbayes.data.unify import blanked, is_number, is_text
 from fastbayes.kernels.shared.columns import IntegerColumn, Translation
+from fastbayes.kernels.shared.texts import MISSING, NO_TEXTS, UNSEEN, Texts, TextTable
 
-MISSING = np.uint32(0xFFFFFFFF)
-UNSEEN = np.uint32(0xFFFFFFFE)
 # Integers spanning at most this range are looked up by offset instead of hashed.
 SPAN = 1 << 20
 
@@ -41,14 +40,15 @@ class Codebook:
     UNSEEN.
 
     Several threads may look up at once. Codes only ever get added, so a code once handed out stays
-    right, whatever the threads' order; the final domain is sorted.
+    right, whatever the threads' order; the final domain is sorted. Text is found without a lock;
+    only who adds waits.
     """
 
     def __init__(
         self,
         name: str,
         kind: pa.DataType,
-        values: Iterable[Any] = (),
+        values: pa.Array | None = None,
         *,
         fixed: bool = False,
         null_values: Iterable[str] = (),
@@ -56,14 +56,18 @@ class Codebook:
         self.name = name
         self.kind = kind
         self.fixed = fixed
-        self.null_values = frozenset(null_values)
-        self.codes: dict[Any, int] = {value: code for code, value in enumerate(values)}
+        self.null_values = pa.array(sorted(set(null_values)), pa.string())
+        text = values is not None and pa.types.is_string(values.type)
+        self._texts = TextTable.of(_texts(values) if text else NO_TEXTS)
+        known = [] if values is None or text else values.to_pylist()
+        self.codes: dict[Any, int] = {value: code for code, value in enumerate(known)}
         self._lock = threading.Lock()
         self._last: tuple[pa.Array, Lookup] | None = None
+        self._met: tuple[pa.Array, int] | None = None
         self._integers: tuple[int, NDArray[np.uint32], int] | None = None
 
     def __len__(self) -> int:
-        return len(self.codes)
+        return self._texts.n_texts + len(self.codes)
 
     def widen(self, kind: pa.DataType) -> None:
         """Make room for values of another type: any after nulls, floats after integers.
@@ -77,41 +81,91 @@ class Codebook:
 
     def values(self) -> pa.Array:
         """Return the values in code order."""
-        return cast_domain(self.name, list(self.codes), self.kind)
+        if not pa.types.is_string(self.kind):
+            return cast_domain(self.name, list(self.codes), self.kind)
+        offsets, data, n_texts = self._texts[:3]
+        return pa.StringArray.from_buffers(n_texts, pa.py_buffer(offsets), pa.py_buffer(data))
 
-    def lookup(self, dictionary: pa.Array) -> Lookup:
-        """Return the codes of a dictionary's entries, adding new ones to an open book."""
+    def is_worth_a_table(self, dictionary: pa.Array, n: int) -> bool:
+        """Return whether n more rows make a dictionary's entries fewer than the rows met with it.
+
+        Arrow's Parquet reader hands out a larger dictionary with every block of a row group:
+        looking up all entries each time would take time quadratic in them.
+        """
+        if len(dictionary) <= n or self._found(dictionary, n) is not None:
+            return True
+        met = self._met
+        rows = n + (met[1] if met is not None and _same_memory(met[0], dictionary) else 0)
+        self._met = dictionary, rows
+        return rows >= len(dictionary)
+
+    def _found(self, dictionary: pa.Array, n: int) -> Lookup | None:
+        """Return what was found last, if it was a dictionary of these entries."""
         last = self._last
-        if last is not None and (last[0] is dictionary or last[0].equals(dictionary)):
-            return last[1]
-        try:
-            entries = dictionary.to_pylist()
-        except UnicodeDecodeError as error:
-            raise DataError(
-                f"column {self.name!r} holds bytes that are not UTF-8 text ({error.reason}); "
-                "write the file again as UTF-8"
-            ) from error
-        found = _lookup(self.encode(entries))
+        if last is None or len(last[0]) != len(dictionary):
+            return None
+        same = _same_memory(last[0], dictionary)
+        return last[1] if same or (len(dictionary) <= n and last[0].equals(dictionary)) else None
+
+    def lookup(self, dictionary: pa.Array, n: int, kernels: ModuleType) -> Lookup:
+        """Return the codes of the entries of n rows' dictionary, new ones added to an open book."""
+        found = self._found(dictionary, n)
+        if found is not None:
+            return found
+        found = _lookup(self.encode(dictionary, kernels))
         self._last = (dictionary, found)
         return found
 
-    def encode(self, entries: list[Any]) -> NDArray[np.uint32]:
-        """Return the codes of Python values, adding new ones to an open book."""
-        codes, null_values = self.codes, self.null_values
+    def encode(self, entries: pa.Array, kernels: ModuleType) -> NDArray[np.uint32]:
+        """Return the codes of values, adding new ones to an open book."""
+        if is_text(entries.type):
+            return self._encode_texts(entries, kernels)
+        codes = self.codes
         table = np.empty(len(entries), dtype=np.uint32)
         if self.fixed:
-            for i, value in enumerate(entries):
-                table[i] = codes.get(value, UNSEEN)
-                if value is None or value != value or value in null_values:
-                    table[i] = MISSING
+            for i, value in enumerate(entries.to_pylist()):
+                known = value is not None and value == value
+                table[i] = codes.get(value, UNSEEN) if known else MISSING
             return table
         with self._lock:
-            for i, value in enumerate(entries):
-                if value is None or value != value or value in null_values:
-                    table[i] = MISSING
-                else:
-                    table[i] = codes.setdefault(value, len(codes))
+            for i, value in enumerate(entries.to_pylist()):
+                known = value is not None and value == value
+                table[i] = codes.setdefault(value, len(codes)) if known else MISSING
         return table
+
+    def _encode_texts(self, entries: pa.Array, kernels: ModuleType) -> NDArray[np.uint32]:
+        if len(self.null_values):
+            entries = blanked(entries, self.null_values)
+        codes = np.full(len(entries), UNSEEN)
+        if entries.null_count:
+            codes[entries.is_null().to_numpy(zero_copy_only=False)] = MISSING
+        if pa.types.is_string_view(entries.type):
+            entries = entries.cast(pa.string())
+        texts, table = _texts(entries), self._texts
+        ready = kernels.indexed(table)
+        if ready is not table:
+            with self._lock:
+                ready = self._texts = kernels.indexed(self._texts)
+        if kernels.find_texts(ready, texts, codes):
+            return codes
+        try:
+            entries.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise DataError(
+                f"column {self.name!r} holds bytes that are not UTF-8 text ({error}); "
+                "write the file again as UTF-8"
+            ) from error
+        if self.fixed:
+            return codes
+        try:
+            with self._lock:
+                self._texts = kernels.add_texts(kernels.indexed(self._texts), texts, codes)
+        except OverflowError as error:
+            raise DataError(
+                f"column {self.name!r} has distinct texts of {error}, more than Arrow's strings "
+                "hold; leave it out with `columns`, or group its values"
+            ) from error
+        return codes
 
     def integers(self, low: int, high: int) -> tuple[int, NDArray[np.uint32]]:
         """Return (first, table): the code of integer v is table[v - first], UNSEEN if unknown."""
@@ -133,6 +187,28 @@ class Codebook:
                 table[value - first] = self.codes[value]
         self._integers = (first, table, len(known))
         return first, table
+
+
+def _texts(column: pa.Array) -> Texts:
+    """Return strings as the kernels take them, without copying their bytes."""
+    _, ends, data = column.buffers()
+    if ends is None or data is None:  # as Arrow may have it where there are no bytes
+        return Texts(np.zeros(len(column) + 1, np.int64), NO_TEXTS.data)
+    kind = np.int64 if pa.types.is_large_string(column.type) else np.int32
+    offsets = np.frombuffer(ends, kind)[column.offset : column.offset + len(column) + 1]
+    return Texts(offsets.astype(np.int64, copy=False), np.frombuffer(data, np.uint8))
+
+
+def _same_memory(a: pa.Array, b: pa.Array) -> bool:
+    """Return whether two arrays of one length are the same bytes of memory."""
+    if a is b:
+        return True
+    pairs = zip(a.buffers(), b.buffers(), strict=False)
+    return (
+        a.type == b.type
+        and a.offset == b.offset
+        and all((x and x.address) == (y and y.address) for x, y in pairs)
+    )
 
 
 class BinBook:
@@ -163,7 +239,7 @@ def open_book(
     if declared is None:
         return Codebook(name, canonical, null_values=null_values)
     common = common_type(name, declared.type, canonical)
-    listed = cast_domain(name, declared, common).to_pylist()
+    listed = cast_domain(name, declared, common)
     return Codebook(name, common, listed, fixed=True, null_values=null_values)
 
 
@@ -181,7 +257,7 @@ def closed_book(
         raise SchemaError(
             f"column {name!r} was {values.type} at fit and is {kind} now; cast it to {values.type}"
         ) from error
-    return Codebook(name, values.type, values.to_pylist(), fixed=True, null_values=null_values)
+    return Codebook(name, values.type, values, fixed=True, null_values=null_values)
 
 
 class Prepared(NamedTuple):
@@ -193,6 +269,7 @@ class Prepared(NamedTuple):
     integers  what stands for the values; None where there is none, or these are numbers
     minimum   integer of the first entry of the lookup
     found     codes of the entries
+    own       so many integers before those of the entries are codes themselves
     numbers   numbers to be cut into bins, and the book of these
     """
 
@@ -203,17 +280,18 @@ class Prepared(NamedTuple):
     minimum: int = 0
     found: Lookup | None = None
     numbers: tuple[NDArray[np.float64], BinBook] | None = None
+    own: int = 0
 
     def translation(self, missing: int) -> Translation:
         """Return the codes of the entries; of what is unseen it is one above that of missing."""
         assert self.found is not None
         # Of an index outside a dictionary, which is refused, any code will do that is one.
         table = np.append(self.found.table, np.array([0, missing], np.uint32))
-        if self.found.has_missing:
+        if self.found.has_missing or self.own:
             table[table == MISSING] = missing
         if self.unseen:
             table[table == UNSEEN] = missing + 1
-        return Translation(self.minimum, table, missing + 1 if self.unseen else -1)
+        return Translation(self.minimum, table, missing + 1 if self.unseen else -1, self.own)
 
 
 def floats(column: pa.Array) -> NDArray[np.float64]:
@@ -247,22 +325,31 @@ def prepare(book: Codebook, column: pa.Array, n: int, kernels: ModuleType) -> Pr
     if t.is_null(kind):
         return Prepared(len(book), n > 0)
     if t.is_boolean(kind):
-        return _prepared(book, _integers(column), 0, _lookup(book.encode([False, True])))
+        return _prepared(
+            book, _integers(column), 0, _lookup(book.encode(pa.array([False, True]), kernels))
+        )
     if t.is_integer(kind) and not t.is_uint64(kind):
         quick = _prepare_integers(book, _integers(column), n, kernels)
         if quick is not None:
             return quick
+    encoded = is_text(kind) and t.is_dictionary(kind)
+    if encoded and not book.is_worth_a_table(column.dictionary, n):
+        try:
+            column = column.dictionary.take(column.indices)
+        except pa.ArrowIndexError as error:
+            raise corrupt(book.name) from error
+    if is_text(column.type) and not t.is_dictionary(column.type):
+        return _coded(book, book.encode(column, kernels))
     if t.is_floating(kind) or t.is_decimal(kind):
         column = column.cast(pa.float64(), safe=False)
-    elif t.is_string_view(kind):
-        column = column.cast(pa.string())
     if not t.is_dictionary(kind):
         column = column.dictionary_encode()
     entries = column.dictionary
     if t.is_floating(entries.type) or t.is_decimal(entries.type):
         # Decimals equal no float, and of 0.0 and -0.0, which are equal, the first would stay.
         entries = pc.add(entries.cast(pa.float64(), safe=False), 0.0)
-    return _prepared(book, _integers(column.indices), 0, book.lookup(entries))
+    found = book.lookup(entries, n, kernels)
+    return _prepared(book, _integers(column.indices), 0, found)
 
 
 def prepare_bins(book: BinBook, values: NDArray[np.float64], missing: bool) -> Prepared:
@@ -278,9 +365,20 @@ def corrupt(name: str) -> DataError:
     )
 
 
+def _coded(book: Codebook, codes: NDArray[np.uint32]) -> Prepared:
+    """Return the column of these codes, MISSING and UNSEEN among them."""
+    size, entries = len(book), np.empty(0, np.uint32)
+    if int(codes.max(initial=0)) >= MISSING:
+        codes = np.where(codes >= MISSING, codes - MISSING + np.uint32(size), codes)
+        entries = np.array([MISSING, UNSEEN])
+    found = Lookup(entries, bool((codes == size).any()), bool((codes > size).any()))
+    integers = IntegerColumn(codes, -1, None, 0)
+    return _prepared(book, integers, 0, found)._replace(size=size, own=size)
+
+
 def _lookup(table: NDArray[np.uint32]) -> Lookup:
     """Return the codes of entries, with what there is to know of them."""
-    special = int(table.max(initial=0)) >= UNSEEN
+    special = int(table.max(initial=0)) >= MISSING
     return Lookup(
         table,
         bool(special and (table == MISSING).any()),
@@ -306,7 +404,7 @@ def _prepare_integers(
     if not book.fixed and (table == UNSEEN).any():
         new = kernels.occurring(integers, first, len(table), n)[:-1] & (table == UNSEEN)
         if new.any():
-            book.encode((first + np.flatnonzero(new)).tolist())
+            book.encode(pa.array(first + np.flatnonzero(new)), kernels)
             first, table = book.integers(low, high)
         # What else has no code does not occur.
         table = np.where(table == UNSEEN, np.uint32(0), table)

@@ -14,11 +14,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS, GREATEST, Batch, Codes
-from fastbayes.core.domains import default_kind, domain, sorted_domain
+from fastbayes.core.domains import default_kind, domain
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.schema import Feature, Schema, chosen
 from fastbayes.data.columns import (
-    UNSEEN,
     BinBook,
     Codebook,
     Prepared,
@@ -34,6 +33,7 @@ from fastbayes.data.columns import (
 from fastbayes.data.segments import Place
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.columns import IntegerColumn, Translation
+from fastbayes.kernels.shared.texts import UNSEEN
 
 MAX_CLASSES = 65_535
 
@@ -204,7 +204,7 @@ class Encoder:
         for book, values in zip([*self.books, self.target], domains, strict=True):
             if isinstance(book, Codebook) and values is not None:
                 book.widen(values.type)
-                book.encode(values.to_pylist())
+                book.encode(values, dispatch.load("encode", self.cells or math.inf))
 
     def schema(self) -> Schema:
         """Return the schema as known by now; domains are in order of appearance, not sorted."""
@@ -215,15 +215,6 @@ class Encoder:
         none = pa.array([None], pa.null())
         classes = none if self.target is None else self.target.values()
         return replace(self.template, features=features, classes=classes)
-
-    def sorted_schema(self, schema: Schema) -> Schema:
-        """Return a schema with every domain in ascending order."""
-        features = tuple(
-            f if f.values is None else replace(f, values=sorted_domain(f.values))
-            for f in schema.features
-        )
-        classes = schema.classes if self.target is None else sorted_domain(schema.classes)
-        return replace(schema, features=features, classes=classes)
 
     def encode(self, rows: pa.RecordBatch, place: Place) -> Encoded:
         """Return the encoded rows, without those that have no class or weigh 0.
@@ -438,7 +429,7 @@ class LookedUp:
         for p in self._columns:
             if p.unseen and p.found is not None:
                 entries = p.found.table
-                seen = occurring(p.integers, p.minimum, len(entries), self.n_rows)
+                seen = occurring(p.integers, p.minimum + p.own, len(entries), self.n_rows)
                 if (entries[seen[:-1]] == UNSEEN).any():
                     return False
         return True

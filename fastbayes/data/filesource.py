@@ -221,8 +221,16 @@ def open_all(
 READ_BYTES = 1 << 20
 
 
+# An index into a dictionary takes less; a string takes 4 bytes and its own.
+BYTES_OF_INDEX = 6
+
+
 class ParquetReader(FileReader):
-    """Row group by row group; every column of strings is read as a dictionary."""
+    """Row group by row group; columns of strings are read as dictionaries.
+
+    But not where a row group of many blocks stores them one by one, going by its size: of these
+    Arrow would hand out a dictionary that grows with every block.
+    """
 
     # Workers decode a row group each; where there are fewer row groups than cores, Arrow's own
     # threads share out the columns.
@@ -262,7 +270,7 @@ class ParquetReader(FileReader):
             pq.ParquetFile(
                 handle,
                 metadata=metadata,
-                read_dictionary=[name for name in self._text if name in wanted],
+                read_dictionary=self._encoded(metadata.row_group(group), wanted, block_rows),
                 # one round trip for many columns, where that counts
                 pre_buffer=not self.file.local,
                 buffer_size=READ_BYTES if self.file.local else 0,
@@ -273,6 +281,16 @@ class ParquetReader(FileReader):
             yield from parquet.iter_batches(
                 block_rows, [group], names, use_threads=self.use_threads
             )
+
+    def _encoded(self, group: Any, wanted: set[str], block_rows: int) -> list[str]:
+        """Return the columns of strings to read as dictionaries from a row group."""
+        names = [name for name in self._text if name in wanted]
+        if not names or group.num_rows <= block_rows:
+            return names
+        chunks = [group.column(j) for j in range(group.num_columns)]
+        most = {c.path_in_schema: BYTES_OF_INDEX * c.num_values for c in chunks}
+        size = {c.path_in_schema: c.total_uncompressed_size for c in chunks}
+        return [name for name in names if size[name] <= most[name]]
 
 
 def dictionary_type(kind: pa.DataType) -> pa.DataType | None:

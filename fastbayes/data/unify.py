@@ -173,7 +173,7 @@ class Projection:
         """Return the batch with the texts that were declared to mean missing made null."""
         if self._nulls is None:
             return batch
-        columns = [_blank(array, self._nulls) for array in batch.columns]
+        columns = [blanked(array, self._nulls) for array in batch.columns]
         return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
@@ -203,11 +203,12 @@ def _cast(array: pa.Array, field: pa.Field, origin: str) -> pa.Array:
         raise DataError(f"{origin}: column {field.name!r}: {error}") from error
 
 
-def _blank(array: pa.Array, nulls: pa.Array) -> pa.Array:
+def blanked(array: pa.Array, nulls: pa.Array) -> pa.Array:
+    """Return text in which what is listed in `nulls` is null; other columns as they are."""
     if not is_text(array.type):
         return array
     if pa.types.is_dictionary(array.type):
-        values = _blank(array.dictionary, nulls)
+        values = blanked(array.dictionary, nulls)
         if values is array.dictionary:
             return array
         return pa.DictionaryArray.from_arrays(array.indices, values, ordered=array.type.ordered)

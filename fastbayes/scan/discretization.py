@@ -199,7 +199,7 @@ def _encoder(encoder: Encoder, learned: dict[str, Method]) -> Encoder:
     book = encoder.target
     target = None
     if book is not None:
-        known = list(book.codes) if book.fixed else ()
+        known = book.values() if book.fixed else None
         target = Codebook(
             book.name, book.kind, known, fixed=book.fixed, null_values=book.null_values
         )

@@ -408,7 +408,7 @@ def _finished(
     }
     values = parts["values"]
     assert isinstance(values, ValueCounts)
-    seen = np.asarray((values.counts != 0).any(axis=1))
+    seen = values.seen
     marks = [
         seen[first : first + feature.size]
         for first, feature in zip(values.offsets, grown.categorical, strict=False)
@@ -416,8 +416,7 @@ def _finished(
     rows = values.class_counts
     if crossing is not None:
         rows = crossing.counts_of_classes(rows, len(grown.classes))
-    schema = encoder.sorted_schema(grown.only(marks, rows[: len(grown.classes)] != 0))
-    to = schema.alignment(grown)
+    schema, to = grown.in_order(marks, rows[: len(grown.classes)] != 0)
     if crossing is None:
         moved: dict[str, Any] = {"parts": {name: part.take(to) for name, part in parts.items()}}
     else:

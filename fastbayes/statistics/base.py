@@ -51,10 +51,21 @@ def _slot_origin(shape: Shape, to: Alignment) -> Ints:
     return where
 
 
+def _slot_moves(shape: Shape, larger: Shape) -> list[tuple[int, int, int]]:
+    """Return (begin, end, new begin) of slots that stay together.
+
+    Where a feature has more values, what follows them moves on, its own missing slot first.
+    """
+    more = np.flatnonzero(shape.sizes != larger.sizes) + 1
+    ends = [*(shape.offsets[more] - 1).tolist(), int(shape.offsets[-1])]
+    begins = [0, *(larger.offsets[more] - 1).tolist()]
+    return list(zip([0, *ends[:-1]], ends, begins, strict=True))
+
+
 def _slot_home(shape: Shape, larger: Shape) -> Ints:
-    old, new = shape.offsets, larger.offsets
-    where = np.arange(old[-1]) + np.repeat(new[:-1] - old[:-1], shape.sizes + 1)
-    where[old[1:] - 1] = new[1:] - 1
+    where = np.arange(shape.offsets[-1])
+    for begin, end, new in _slot_moves(shape, larger):
+        where[begin:end] += new - begin
     return where
 
 
@@ -314,8 +325,14 @@ class Statistic:
         arrays = {}
         for key, held in self.arrays().items():
             spec = self._specs[key]
-            arrays[key] = spec.made(larger, held.dtype)
-            arrays[key][np.ix_(*(axis.home(self.shape, larger) for axis in spec.axes))] = held
+            arrays[key] = made = spec.made(larger, held.dtype)
+            if spec.axes.count(SLOTS) == 1 and spec.axes[0] is SLOTS:
+                # All else is only appended to: what moves together is copied together.
+                ahead = tuple(slice(size) for size in held.shape[1:])
+                for begin, end, new in _slot_moves(self.shape, larger):
+                    made[slice(new, new + end - begin), *ahead] = held[begin:end]
+            else:
+                made[np.ix_(*(axis.home(self.shape, larger) for axis in spec.axes))] = held
         return self._holding(arrays, larger)
 
     # -- arithmetic ----------------------------------------------------------------------------
@@ -392,6 +409,15 @@ class Statistic:
             check_fit(key, held, place.dtype, place.shape)
             setattr(result, key, np.array(held))
         return result
+
+
+def _picked(held: NDArray[Any], places: list[Ints]) -> NDArray[Any]:
+    """Return a copy of held[np.ix_(*places)], axis by axis: of whole rows, not cell after cell."""
+    result = held
+    for axis, place in enumerate(places):
+        if not np.array_equal(place, np.arange(held.shape[axis])):
+            result = result.take(place, axis=axis)
+    return result.copy() if result is held else result
 
 
 def union(a: Shape, b: Shape) -> Shape:

@@ -159,7 +159,7 @@ class Statistics:
     def pruned(self) -> Statistics:
         """Return the statistics without undeclared values and classes that never occur."""
         values = self.values
-        seen = np.asarray((values.counts != 0).any(axis=1))
+        seen = values.seen
         marks = [seen[a : b - 1] for a, b in zip(values.offsets, values.offsets[1:], strict=False)]
         return self.aligned(self.schema.only(marks, values.class_counts != 0))
 

@@ -48,6 +48,13 @@ class ValueCounts(Statistic):
         """Rows in which a feature is known, (n_categorical, n_classes)."""
         return self.class_counts - self.missing
 
+    @property
+    def seen(self) -> NDArray[np.bool_]:
+        """Whether each slot is counted with any class, (n_slots,)."""
+        # Class by class along the slots: rows of a few classes would each be a loop of their own.
+        marks = np.not_equal(self.counts.T, 0, order="C").any(axis=0)
+        return np.asarray(marks)
+
     def of(self, feature: int) -> NDArray[Any]:
         """Return the (S_j, n_classes) counts of one categorical feature, a view."""
         return self.counts[self.offsets[feature] : self.offsets[feature + 1] - 1]

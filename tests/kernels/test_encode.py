@@ -47,11 +47,12 @@ def columns(draw):
     entries = np.arange(n_entries) if identity else rng.permutation(n_entries)
     table = np.append(entries, [n_entries + 1, n_entries]).astype(np.uint32)
     watched = draw(st.sampled_from([-1, 0, n_entries, n_entries + 1]))
-    return column, Translation(minimum, table, watched), n
+    own = 0 if kind == "truth" else draw(st.sampled_from([0, 0, n_entries // 2, n_entries]))
+    return column, Translation(minimum, table[own:], watched, own), n
 
 
 def width_of(translation):
-    top = int(translation.table.max())
+    top = max(int(translation.table.max()), translation.own)
     return 1 if top < 256 else 2 if top < 65_536 else 4
 
 
@@ -78,8 +79,8 @@ def test_codes_are_those_of_one_row_at_a_time(module, drawn, wider, cut):
 @pytest.mark.parametrize("module", MODULES)
 @given(drawn=columns())
 def test_occurring(module, drawn):
-    column, (minimum, table, _), n = drawn
-    n_entries = len(table) - 2
+    column, (minimum, table, _, own), n = drawn
+    n_entries = own + len(table) - 2
     found = module.occurring(column, minimum, n_entries, n)
     places = {v - minimum for v in naive.values(column, n) if v is not None}
     inside = [k in places for k in range(n_entries)]

@@ -20,6 +20,7 @@ def values(column, n):
 def codes(column, translation, n):
     """Return codes, known rows that no entry stands for, and rows of the watched code."""
     *entries, other, null = translation.table.tolist()
+    entries = [*range(translation.own), *entries]
     found, outside = [], 0
     for value in values(column, n):
         place = None if value is None else value - translation.minimum

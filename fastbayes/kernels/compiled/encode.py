@@ -1,4 +1,4 @@
-"""Columns of integers to codes: out[r] = table[values[r] - minimum].
+"""Columns of integers to codes: out[r] = table[values[r] - minimum], or what is a code already.
 
 Every column is described once, by where it lies and what its integers stand for. One call then
 writes a block of rows of all columns, a few thousand rows at a time that stay in the first-level
@@ -19,6 +19,9 @@ from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled.simd import bits
 from fastbayes.kernels.compiled.simd.instructions import pointer_to
+from fastbayes.kernels.compiled.texts import add_texts as add_texts
+from fastbayes.kernels.compiled.texts import find_texts as find_texts
+from fastbayes.kernels.compiled.texts import indexed as indexed
 from fastbayes.kernels.dispatch import (
     call,
     interpreted,
@@ -40,8 +43,8 @@ _KINDS = ("u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8")
 _TRUTH = len(_KINDS)
 # Fields of a column: where its values are and of which kind, its validity, its table, its codes.
 _VALUES, _KIND, _BIT, _VALIDITY, _VALID_BIT, _MINIMUM = range(6)
-_TABLE, _ENTRIES, _SAME, _WATCHED, _OUT, _WIDTH = range(6, 12)
-_FIELDS = 12
+_TABLE, _ENTRIES, _SAME, _WATCHED, _OWN, _OUT, _WIDTH = range(6, 13)
+_FIELDS = 13
 
 _COLUMNS = reads("int64", 2)
 SIGNATURES = {
@@ -143,13 +146,14 @@ def _address(array: NDArray[Any]) -> int:
 def _described(column: IntegerColumn, translation: Translation) -> tuple[int, ...]:
     """Return the fields of a column, apart from where its codes go."""
     values, validity, table = column.values, column.validity, translation.table
-    n = len(table) - 2
+    n, own = len(table) - 2, translation.own
     truth = column.bit >= 0
+    minimum = (translation.minimum + 2**63) % 2**64 - 2**63  # differences are modulo 2^64
     same = not truth and validity is None and np.array_equal(table[:n], np.arange(n))
     return (
         *(_address(values), _TRUTH if truth else _KINDS.index(values.dtype.str[1:])),
         *(column.bit, 0 if validity is None else _address(validity), column.valid_bit),
-        *(translation.minimum, _address(table), n, int(same), translation.watched),
+        *(minimum, _address(table), own + n, int(same), translation.watched, own),
     )
 
 
@@ -236,10 +240,16 @@ def compare(places, n_entries, table, nulls, out):
 
 
 @register_jitable
-def look_up(places, table, out):
-    """Write the codes at places of a table."""
-    for r in range(places.size):
-        out[r] = table[np.uint64(places[r])]
+def look_up(places, own, table, out):
+    """Write the codes at places of a table, before which `own` places are codes themselves."""
+    if own == 0:
+        for r in range(places.size):
+            out[r] = table[np.uint64(places[r])]
+    else:
+        n = np.uint64(own)
+        for r in range(places.size):
+            place = np.uint64(places[r])
+            out[r] = place if place < n else np.uint64(table[place - n])
 
 
 @register_jitable
@@ -268,7 +278,8 @@ def write_codes(columns, cursor, places, bytes_, outside, watched):
         column = columns[j]
         entries, width, watch = column[_ENTRIES], column[_WIDTH], column[_WATCHED]
         same, nulls = column[_SAME] != 0, column[_VALIDITY] != 0
-        table = carray(_u32(np.uint64(column[_TABLE])), entries + 2)
+        own = column[_OWN]
+        table = carray(_u32(np.uint64(column[_TABLE])), entries - own + 2)
         for first in range(start, stop, step):
             n = min(step, stop - first)
             at = np.uint64(column[_OUT] + width * (first - start))
@@ -278,24 +289,24 @@ def write_codes(columns, cursor, places, bytes_, outside, watched):
                     put_places(column, first, n, codes)
                     beyond = count_equal(codes, np.uint8(entries))
                     if beyond > 0:
-                        look_up(codes, table, codes)
+                        look_up(codes, own, table, codes)
                     outside[j] += beyond
                 else:
                     put_places(column, first, n, bytes_)
                     outside[j] += count_equal(bytes_[:n], np.uint8(entries))
-                    if 0 < entries <= FEW_ENTRIES:
+                    if own == 0 and 0 < entries <= FEW_ENTRIES:
                         compare(bytes_[:n], entries, table, nulls, codes)
                     else:
-                        look_up(bytes_[:n], table, codes)
+                        look_up(bytes_[:n], own, table, codes)
             else:
                 put_places(column, first, n, places)
                 outside[j] += count_equal(places[:n], np.uint32(entries))
                 if width == 1:
-                    look_up(places[:n], table, carray(_u8(at), n))
+                    look_up(places[:n], own, table, carray(_u8(at), n))
                 elif width == 2:
-                    look_up(places[:n], table, carray(_u16(at), n))
+                    look_up(places[:n], own, table, carray(_u16(at), n))
                 else:
-                    look_up(places[:n], table, carray(_u32(at), n))
+                    look_up(places[:n], own, table, carray(_u32(at), n))
             if watch >= 0 and width == 1:
                 watched[j] += count_equal(carray(_u8(at), n), np.uint8(watch))
             elif watch >= 0 and width == 2:

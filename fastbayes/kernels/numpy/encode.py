@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastbayes.kernels.numpy.texts import add_texts as add_texts
+from fastbayes.kernels.numpy.texts import find_texts as find_texts
+from fastbayes.kernels.numpy.texts import indexed as indexed
 from fastbayes.kernels.shared.columns import IntegerColumn, Translation
 
 
@@ -25,12 +28,13 @@ class CodeWriter:
 
     def write(self, first: int, n: int) -> None:
         """Write the codes of n rows from one on."""
-        for j, ((column, (minimum, table, watched)), row) in enumerate(
+        for j, ((column, (minimum, table, watched, own)), row) in enumerate(
             zip(self._columns, self._rows, strict=True)
         ):
-            places = _places(column, minimum, len(table) - 2, first, n)
-            row[:n] = table[places]
-            self.outside[j] += np.count_nonzero(places == len(table) - 2)
+            n_entries = own + len(table) - 2
+            places = _places(column, minimum, n_entries, first, n)
+            row[:n] = np.where(places < own, places, table[np.maximum(places - own, 0)])
+            self.outside[j] += np.count_nonzero(places == n_entries)
             self.watched[j] += np.count_nonzero(row[:n] == watched)
 
 

@@ -24,13 +24,15 @@ class IntegerColumn(NamedTuple):
 
 
 class Translation(NamedTuple):
-    """Which code an integer stands for: table[value - minimum].
+    """Which code an integer stands for: itself below `own`, else table[value - minimum - own].
 
-    minimum   value of the first entry
+    minimum   value of the first entry, 0 where there are integers before it
     table     (n_entries + 2,) uint32   codes of the entries, of any other value, of null
     watched   a code whose rows are counted; -1: none
+    own       integers that are codes themselves
     """
 
     minimum: int
     table: NDArray[np.uint32]
     watched: int
+    own: int = 0

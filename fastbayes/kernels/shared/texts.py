@@ -1,0 +1,84 @@
+"""Distinct texts, numbered in the order in which they came, and texts to look up among them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+# What stands for no code. A look-up table holds them in the same order as codes at predict.
+MISSING = np.uint32(0xFFFFFFFE)
+UNSEEN = np.uint32(0xFFFFFFFF)
+# Bytes that may be read beyond the last text of a table: two words.
+SPARE = 16
+# Offsets of Arrow's strings are int32.
+MOST_BYTES = np.iinfo(np.int32).max
+
+_NONE = np.empty(0, np.uint64)
+
+
+class Texts(NamedTuple):
+    """Strings side by side, as Arrow holds them: text r is data[offsets[r]:offsets[r + 1]].
+
+    offsets  (n + 1,) int64
+    data     (n_bytes,) uint8
+    """
+
+    offsets: NDArray[np.int64]
+    data: NDArray[np.uint8]
+
+    def with_spare(self) -> Texts:
+        """Return the texts with SPARE bytes behind the last one, copied where there are fewer."""
+        first, last = int(self.offsets[0]), int(self.offsets[-1])
+        if last + SPARE <= len(self.data):
+            return self
+        data = np.zeros(last - first + SPARE, np.uint8)
+        data[:-SPARE] = self.data[first:last]
+        return Texts(self.offsets - first, data)
+
+
+class TextTable(NamedTuple):
+    """The texts known so far. A table stays right while another one grows out of it.
+
+    offsets  (room + 1,) int32   text c is data[offsets[c]:offsets[c + 1]]
+    data     (n_bytes,) uint8    SPARE bytes more than the texts, at least
+    n_texts  texts
+    slots    hash table of the compiled kernels, empty where they have not seen the texts
+    codes    code of each text, as far as the numpy twin has seen them
+    """
+
+    offsets: NDArray[np.int32]
+    data: NDArray[np.uint8]
+    n_texts: int
+    slots: NDArray[np.uint64]
+    codes: dict[bytes, int]
+
+    @classmethod
+    def of(cls, texts: Texts) -> TextTable:
+        """Return the table of distinct texts."""
+        first, last = int(texts.offsets[0]), int(texts.offsets[-1])
+        own = Texts(texts.offsets - first, texts.data[first:last]).with_spare()
+        offsets, data = own.offsets.astype(np.int32), own.data
+        return cls(offsets, data, len(offsets) - 1, _NONE, {})
+
+    def with_room(self, texts: int, size: int) -> TextTable:
+        """Return the table with room for more texts of so many bytes, at least doubled if short.
+
+        Raises OverflowError beyond the bytes that Arrow's strings can have.
+        """
+        offsets, data = self.offsets, self.data
+        if self.n_texts + texts >= len(offsets):
+            offsets = np.empty(max(2 * len(offsets), self.n_texts + texts + 1), np.int32)
+            offsets[: self.n_texts + 1] = self.offsets[: self.n_texts + 1]
+        used = int(offsets[self.n_texts])
+        if used + size > MOST_BYTES:
+            raise OverflowError(f"{used + size:,} bytes")
+        if used + size + SPARE > len(data):
+            room = max(2 * len(data), used + size + SPARE)
+            data = np.empty(min(room, MOST_BYTES + SPARE), np.uint8)
+            data[:used] = self.data[:used]
+        return self._replace(offsets=offsets, data=data)
+
+
+NO_TEXTS = Texts(np.zeros(1, np.int64), np.zeros(0, np.uint8))

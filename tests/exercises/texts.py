@@ -1,0 +1,20 @@
+"""Call every driver of a module of texts, short and long ones, in a table that must grow."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fastbayes.kernels.shared.texts import NO_TEXTS, UNSEEN, Texts, TextTable
+
+ROWS = 200
+
+
+def exercise(module):
+    given = [b"%d" % r * (1 + r % 12) for r in range(ROWS)]
+    texts = Texts(np.cumsum([0, *map(len, given)]), np.frombuffer(b"".join(given), np.uint8))
+    codes = np.full(ROWS, UNSEEN)
+    table = module.add_texts(module.indexed(TextTable.of(NO_TEXTS)), texts, codes)
+    assert codes.tolist() == [given.index(text) for text in given]
+    again = np.full(ROWS, UNSEEN)
+    assert module.find_texts(table, texts, again)
+    assert again.tolist() == codes.tolist()

@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import threading
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from oracles import texts as naive
+
+from fastbayes.kernels.compiled import texts as compiled
+from fastbayes.kernels.dispatch import interpreted
+from fastbayes.kernels.numpy import texts as numpy_twin
+from fastbayes.kernels.shared.texts import (
+    MISSING,
+    MOST_BYTES,
+    NO_TEXTS,
+    SPARE,
+    UNSEEN,
+    Texts,
+    TextTable,
+)
+
+MODULES = [
+    pytest.param(compiled, id="kernels"),
+    pytest.param(numpy_twin, id="numpy"),
+]
+# Of every length around the words of eight bytes, of equal beginnings and ends, with zeros.
+PIECES = st.sampled_from(
+    [b"", b"\0", b"a", b"b\0", b"abcdefgh", b"abcdefg", "é☃".encode(), b"\xff"]
+)
+TEXTS = st.lists(PIECES, max_size=9).map(b"".join)
+
+
+def side_by_side(texts, before=b""):
+    """Return texts as the kernels take them; what is before the first one belongs to none."""
+    ends = len(before) + np.cumsum([0, *map(len, texts)])
+    return Texts(ends, np.frombuffer(before + b"".join(texts), np.uint8))
+
+
+def held(table):
+    ends = table.offsets[: table.n_texts + 1].tolist()
+    return [table.data[a:b].tobytes() for a, b in pairwise(ends)]
+
+
+def grown(module, texts, step):
+    """Add texts a few at a time."""
+    table = module.indexed(TextTable.of(NO_TEXTS))
+    found = []
+    for first in range(0, len(texts), step):
+        codes = np.full(len(texts[first : first + step]), UNSEEN)
+        some = side_by_side(texts[first : first + step])
+        if not module.find_texts(table, some, codes):
+            table = module.add_texts(table, some, codes)
+        found += codes.tolist()
+    return table, found
+
+
+@pytest.mark.parametrize("module", MODULES)
+@given(data=st.data())
+def test_texts__numbered_as_they_come(module, data):
+    known = list(dict.fromkeys(data.draw(st.lists(TEXTS, max_size=20))))
+    texts = data.draw(st.lists(st.one_of(TEXTS, st.sampled_from(known or [b""])), max_size=60))
+    codes = np.array([MISSING if data.draw(st.booleans()) else UNSEEN for _ in texts], np.uint32)
+    table = module.indexed(TextTable.of(side_by_side(known, b"xyz")))
+    some = side_by_side(texts, data.draw(st.sampled_from([b"", b"before"])))
+    expected, numbers = naive.number(known, texts, codes.tolist(), UNSEEN)
+
+    found = codes.copy()
+    complete = module.find_texts(table, some, found)
+    assert complete == (found != UNSEEN).all()
+    wanted = [c if c < len(known) or c == MISSING else UNSEEN for c in numbers]
+    assert found.tolist() == wanted
+    table = module.add_texts(table, some, found)
+    assert found.tolist() == numbers
+    assert held(table) == expected
+    assert module.find_texts(table, some, codes)
+    assert codes.tolist() == numbers
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_texts__many_in_a_table_that_grows(module):
+    rng = np.random.default_rng(0)
+    words = [b"%d" % (k * k) * (1 + k % 4) for k in range(20_000)]
+    texts = [words[k] for k in rng.integers(0, len(words), 60_000)]
+    table, codes = grown(module, texts, 1000)
+    assert (held(table), codes) == naive.number([], texts, [UNSEEN] * len(texts), UNSEEN)
+
+
+@given(texts=st.lists(TEXTS, max_size=80), seed=st.integers(0, 1000))
+def test_texts__either_back_end_goes_on_with_a_table_of_the_other(texts, seed):
+    rng = np.random.default_rng(seed)
+    table, found = TextTable.of(NO_TEXTS), []
+    for first in range(0, len(texts), 8):
+        module = (compiled, numpy_twin)[rng.integers(2)]
+        codes = np.full(len(texts[first : first + 8]), UNSEEN)
+        table = module.add_texts(
+            module.indexed(table), side_by_side(texts[first : first + 8]), codes
+        )
+        found += codes.tolist()
+    assert (held(table), found) == naive.number([], texts, [UNSEEN] * len(texts), UNSEEN)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_texts__a_reader_keeps_to_its_own_table(module):
+    early = module.indexed(TextTable.of(NO_TEXTS))
+    early = module.add_texts(early, side_by_side([b"a", b"b"]), np.full(2, UNSEEN))
+    both = side_by_side([b"b", b"c"])
+    module.add_texts(early, both, np.full(2, UNSEEN))
+    codes = np.full(2, UNSEEN)
+    assert not module.find_texts(early, both, codes)
+    assert codes.tolist() == [1, UNSEEN]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_texts__read_by_threads_while_one_adds(module):
+    words = [b"%d." % k * (1 + k % 3) for k in range(3000)]
+    shared = [module.indexed(TextTable.of(NO_TEXTS))]
+    every, wrong, ended = side_by_side(words), [], threading.Event()
+
+    def read():
+        while not ended.is_set():
+            table, codes = shared[0], np.full(len(words), UNSEEN)
+            module.find_texts(table, every, codes)
+            known = codes != UNSEEN
+            if known.sum() != table.n_texts or (codes[known] != np.flatnonzero(known)).any():
+                wrong.append((table.n_texts, codes))
+
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    for first in range(0, len(words), 10):
+        codes = np.full(10, UNSEEN)
+        shared[0] = module.add_texts(shared[0], side_by_side(words[first : first + 10]), codes)
+    ended.set()
+    for reader in readers:
+        reader.join()
+    assert wrong == []
+    assert held(shared[0]) == words
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_texts__room_at_least_doubles(module, monkeypatch):
+    """So moving texts takes time linear in them, however few come at a time."""
+    moved = []
+    with_room = TextTable.with_room
+
+    def watched(self, texts, size):
+        larger = with_room(self, texts, size)
+        if larger.data is not self.data:
+            moved.append(int(self.offsets[self.n_texts]))
+        return larger
+
+    monkeypatch.setattr(TextTable, "with_room", watched)
+    words = [b"%07d" % k for k in range(5000)]
+    table, _ = grown(module, words, 7)
+    assert held(table) == words
+    assert 0 < sum(moved) <= 7 * len(words) + len(table.data)
+
+
+@pytest.mark.skipif(interpreted(), reason="the table of the compiled kernels")
+@pytest.mark.parametrize("long", [False, True])
+def test_texts__few_places_are_looked_at(long):
+    """Texts that differ in a few bits, or share almost all bytes, spread over the table."""
+    words = [b"%d" % k + b"\0" * 30 * long for k in range(50_000)]
+    words += [b"x" * 40 * long + bytes([k % 256, 0, k >> 8]) for k in range(50_000)]
+    words += [bytes([0] * k) for k in range(1000)]
+    table, _ = grown(compiled, words, 10_000)
+    n_slots = len(table.slots)
+    taken = np.flatnonzero(table.slots)
+    assert 1.5 * table.n_texts <= n_slots
+    shift = np.uint64(64 - (n_slots.bit_length() - 1))
+    home = ((table.slots[taken] >> np.uint64(32)) << np.uint64(32)) >> shift
+    away = (taken - home.astype(np.int64)) % n_slots
+    # Two thirds full, a text stands one place away on average (Knuth 1973, 6.4).
+    assert away.mean() < 2
+    assert away.max() < 200
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_texts__more_bytes_than_arrow_holds(module):
+    table = module.indexed(TextTable.of(side_by_side([b"abc"])))
+    full = np.array([0, MOST_BYTES - 1], np.int32)
+    table = table._replace(offsets=full)
+    with pytest.raises(OverflowError, match="2,147,483,648 bytes"):
+        table.with_room(1, 2)
+    assert len(table.data) == 3 + SPARE
