@@ -25,10 +25,11 @@ SPAN = 1 << 20
 class Lookup(NamedTuple):
     """Codes of the entries of one dictionary.
 
-    `table` (n,) uint32 may hold MISSING and UNSEEN.
+    `table` (n,) uint32 may hold MISSING and UNSEEN; `identity` says that it is 0, 1, 2 ...
     """
 
     table: NDArray[np.uint32]
+    identity: bool
     has_missing: bool
     has_unseen: bool
 
@@ -61,6 +62,7 @@ class Codebook:
         self._texts = TextTable.of(_texts(values) if text else NO_TEXTS)
         known = [] if values is None or text else values.to_pylist()
         self.codes: dict[Any, int] = {value: code for code, value in enumerate(known)}
+        self.last_kind: pa.DataType | None = None
         self._lock = threading.Lock()
         self._last: tuple[pa.Array, Lookup] | None = None
         self._met: tuple[pa.Array, int] | None = None
@@ -291,7 +293,8 @@ class Prepared(NamedTuple):
             table[table == MISSING] = missing
         if self.unseen:
             table[table == UNSEEN] = missing + 1
-        return Translation(self.minimum, table, missing + 1 if self.unseen else -1, self.own)
+        watched = missing + 1 if self.unseen else -1
+        return Translation(self.minimum, table, watched, self.own, self.found.identity)
 
 
 def floats(column: pa.Array) -> NDArray[np.float64]:
@@ -321,7 +324,9 @@ def _integers(column: pa.Array) -> IntegerColumn:
 def prepare(book: Codebook, column: pa.Array, n: int, kernels: ModuleType) -> Prepared:
     """Look up a column's values; the codes are written once all sizes are known."""
     t, kind = pa.types, column.type
-    book.widen(value_type(book.name, kind))
+    if kind != book.last_kind:
+        book.widen(value_type(book.name, kind))
+        book.last_kind = kind
     if t.is_null(kind):
         return Prepared(len(book), n > 0)
     if t.is_boolean(kind):
@@ -371,7 +376,8 @@ def _coded(book: Codebook, codes: NDArray[np.uint32]) -> Prepared:
     if int(codes.max(initial=0)) >= MISSING:
         codes = np.where(codes >= MISSING, codes - MISSING + np.uint32(size), codes)
         entries = np.array([MISSING, UNSEEN])
-    found = Lookup(entries, bool((codes == size).any()), bool((codes > size).any()))
+    special = bool((codes == size).any()), bool((codes > size).any())
+    found = Lookup(entries, not len(entries), *special)
     integers = IntegerColumn(codes, -1, None, 0)
     return _prepared(book, integers, 0, found)._replace(size=size, own=size)
 
@@ -381,6 +387,7 @@ def _lookup(table: NDArray[np.uint32]) -> Lookup:
     special = int(table.max(initial=0)) >= MISSING
     return Lookup(
         table,
+        not special and np.array_equal(table, np.arange(len(table))),
         bool(special and (table == MISSING).any()),
         bool(special and (table == UNSEEN).any()),
     )

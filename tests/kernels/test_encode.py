@@ -48,7 +48,8 @@ def columns(draw):
     table = np.append(entries, [n_entries + 1, n_entries]).astype(np.uint32)
     watched = draw(st.sampled_from([-1, 0, n_entries, n_entries + 1]))
     own = 0 if kind == "truth" else draw(st.sampled_from([0, 0, n_entries // 2, n_entries]))
-    return column, Translation(minimum, table[own:], watched, own), n
+    same = own == n_entries or (identity and own == 0)
+    return column, Translation(minimum, table[own:], watched, own, same), n
 
 
 def width_of(translation):
@@ -79,7 +80,7 @@ def test_codes_are_those_of_one_row_at_a_time(module, drawn, wider, cut):
 @pytest.mark.parametrize("module", MODULES)
 @given(drawn=columns())
 def test_occurring(module, drawn):
-    column, (minimum, table, _, own), n = drawn
+    column, (minimum, table, _, own, _), n = drawn
     n_entries = own + len(table) - 2
     found = module.occurring(column, minimum, n_entries, n)
     places = {v - minimum for v in naive.values(column, n) if v is not None}

@@ -149,7 +149,7 @@ def _described(column: IntegerColumn, translation: Translation) -> tuple[int, ..
     n, own = len(table) - 2, translation.own
     truth = column.bit >= 0
     minimum = (translation.minimum + 2**63) % 2**64 - 2**63  # differences are modulo 2^64
-    same = not truth and validity is None and np.array_equal(table[:n], np.arange(n))
+    same = translation.same and validity is None and not truth
     return (
         *(_address(values), _TRUTH if truth else _KINDS.index(values.dtype.str[1:])),
         *(column.bit, 0 if validity is None else _address(validity), column.valid_bit),

@@ -28,7 +28,7 @@ class CodeWriter:
 
     def write(self, first: int, n: int) -> None:
         """Write the codes of n rows from one on."""
-        for j, ((column, (minimum, table, watched, own)), row) in enumerate(
+        for j, ((column, (minimum, table, watched, own, _)), row) in enumerate(
             zip(self._columns, self._rows, strict=True)
         ):
             n_entries = own + len(table) - 2

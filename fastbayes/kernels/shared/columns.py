@@ -30,9 +30,11 @@ class Translation(NamedTuple):
     table     (n_entries + 2,) uint32   codes of the entries, of any other value, of null
     watched   a code whose rows are counted; -1: none
     own       integers that are codes themselves
+    same      whether so are the entries: 0, 1, 2 ...
     """
 
     minimum: int
     table: NDArray[np.uint32]
     watched: int
     own: int = 0
+    same: bool = False
