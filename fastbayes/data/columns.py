@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.domains import cast_domain, common_type, value_type
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.data.unify import blanked, is_number, is_text
@@ -143,13 +144,21 @@ class Codebook:
             codes[entries.is_null().to_numpy(zero_copy_only=False)] = MISSING
         if pa.types.is_string_view(entries.type):
             entries = entries.cast(pa.string())
+        # A block at a time: where texts lie is then still in the cache when they are read.
+        for first in range(0, len(codes), BLOCK_ROWS):
+            some = codes[first : first + BLOCK_ROWS]
+            self._find(entries.slice(first, len(some)), some, kernels)
+        return codes
+
+    def _find(self, entries: pa.Array, codes: NDArray[np.uint32], kernels: ModuleType) -> None:
+        """Write the codes of strings where they are UNSEEN, adding new ones to an open book."""
         texts, table = _texts(entries), self._texts
         ready = kernels.indexed(table)
         if ready is not table:
             with self._lock:
                 ready = self._texts = kernels.indexed(self._texts)
         if kernels.find_texts(ready, texts, codes):
-            return codes
+            return
         try:
             entries.validate(full=True)
         except pa.ArrowInvalid as error:
@@ -158,7 +167,7 @@ class Codebook:
                 "write the file again as UTF-8"
             ) from error
         if self.fixed:
-            return codes
+            return
         try:
             with self._lock:
                 self._texts = kernels.add_texts(kernels.indexed(self._texts), texts, codes)
@@ -167,7 +176,6 @@ class Codebook:
                 f"column {self.name!r} has distinct texts of {error}, more than Arrow's strings "
                 "hold; leave it out with `columns`, or group its values"
             ) from error
-        return codes
 
     def integers(self, low: int, high: int) -> tuple[int, NDArray[np.uint32]]:
         """Return (first, table): the code of integer v is table[v - first], UNSEEN if unknown."""

@@ -16,7 +16,8 @@ from fastbayes.statistics.base import Need, Room
 from fastbayes.statistics.parts import GrowingStatistics, Wanted
 from fastbayes.statistics.registry import REGISTRY
 
-# A value of an open codebook is a Python object in a dictionary: about this many bytes.
+# A number of an open codebook is a Python object in a dictionary: about this many bytes. A text has
+# its own, 4 for where it lies and up to 48 in a hash table that doubles twice at a time.
 BYTES_OF_VALUE = 120
 # Up to so many values a column has no room for more: kernels choose their method by it.
 FEW_VALUES = 1024
