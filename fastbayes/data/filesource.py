@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,6 +16,14 @@ import numpy as np
 import pyarrow as pa
 
 from fastbayes.core.errors import DataError, FileFormatError
+from fastbayes.data.column_chunks import (
+    ChunkReader,
+    ColumnChunk,
+    HandedOver,
+    bytes_beside,
+    divide,
+    filling,
+)
 from fastbayes.data.paths import DataFile
 from fastbayes.data.segments import (
     SEGMENT_BLOCKS,
@@ -22,6 +31,7 @@ from fastbayes.data.segments import (
     Read,
     Segment,
     Source,
+    behind,
     leaving_out,
     numbers,
     reading,
@@ -30,10 +40,13 @@ from fastbayes.data.segments import (
     stream_segments,
 )
 from fastbayes.data.unify import check_names, is_text, select, unify_schemas
+from fastbayes.kernels import dispatch
 
 # From this many files on, footers are read by several threads (latency, above all remote).
 MANY_FILES = 16
 _REMEDY = "write the file again or leave it out"
+
+log = logging.getLogger(__name__)
 
 
 class Piece(NamedTuple):
@@ -236,6 +249,7 @@ class ParquetReader(FileReader):
         self._rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
         _check_total(file, sum(self._rows), metadata.num_rows)
         plain = metadata.schema.to_arrow_schema()
+        self.n_cells = float(self.n_rows * len(plain))  # of all files together
         self._text = [f.name for f in plain if dictionary_type(f.type) is not None]
         self.schema = pa.schema([f.with_type(dictionary_type(f.type) or f.type) for f in plain])
 
@@ -253,16 +267,58 @@ class ParquetReader(FileReader):
             first += n_rows
 
     def _read(self, names: list[str], group: int, block_rows: int) -> Iterator[pa.RecordBatch]:
+        """Decode columns by our kernels, those that they do not read by pyarrow."""
+        metadata = self._footers(self.file)
+        types = {name: self.schema.field(name).type for name in names}
+        chunks = []
+        if dispatch.compiled(self.n_cells) and not dispatch.interpreted():
+            chunks, _ = divide(metadata, types, group)
+        done = 0
+        while chunks:
+            try:
+                for batch in behind(done, self._decoded(chunks, names, group, block_rows)):
+                    yield batch
+                    done += batch.num_rows
+                return
+            except HandedOver as found:
+                chunks = [chunk for chunk in chunks if chunk.name != found.name]
+                log.info("%s: pyarrow reads column %r", self._place(group), found.name)
+        yield from behind(done, self._by_arrow(names, group, block_rows))
+
+    def _decoded(
+        self, chunks: list[ColumnChunk], names: list[str], group: int, block_rows: int
+    ) -> Iterator[pa.RecordBatch]:
+        own = [chunk.name for chunk in chunks]
+        others = [name for name in names if name not in own]
+        beside = bytes_beside(self._footers(self.file), others, group)
+        with filling(self.file) as fill:
+            reader = ChunkReader(self._place(group), chunks, self._rows[group], beside, fill)
+            rest: Iterator[pa.RecordBatch] | None = None
+            for arrays in reader.batches(block_rows):
+                if others:
+                    n_rows = len(arrays[0])  # that of all batches but the last
+                    rest = rest or reblock(self._by_arrow(others, group, n_rows), n_rows)
+                    batch = next(rest)
+                    arrays += batch.columns
+                yield pa.RecordBatch.from_arrays(arrays, names=own + others)
+
+    def _place(self, group: int) -> str:
+        return f"{self.file.origin}, row group {group}"
+
+    def _by_arrow(self, names: list[str], group: int, n_rows: int) -> Iterator[pa.RecordBatch]:
         import pyarrow.parquet as pq
 
         metadata = self._footers(self.file)
-        wanted = set(names)
+        row_group = metadata.row_group(group)
+        chunks = map(row_group.column, range(metadata.num_columns))
+        # pyarrow makes no dictionaries of strings in this encoding
+        deltas = {c.path_in_schema for c in chunks if "DELTA_LENGTH_BYTE_ARRAY" in c.encodings}
         with (
             self.file.open() as handle,
             pq.ParquetFile(
                 handle,
                 metadata=metadata,
-                read_dictionary=[name for name in self._text if name in wanted],
+                read_dictionary=list(set(names).intersection(self._text) - deltas),
                 # one round trip for many columns, where that counts
                 pre_buffer=not self.file.local,
                 buffer_size=READ_BYTES if self.file.local else 0,
@@ -270,9 +326,7 @@ class ParquetReader(FileReader):
             ) as parquet,
         ):
             # Not `sound`: the encoder checks the indices, and another pass costs a tenth.
-            yield from parquet.iter_batches(
-                block_rows, [group], names, use_threads=self.use_threads
-            )
+            yield from parquet.iter_batches(n_rows, [group], names, use_threads=self.use_threads)
 
 
 def dictionary_type(kind: pa.DataType) -> pa.DataType | None:
@@ -303,6 +357,9 @@ def open_parquet(files: Sequence[DataFile], on_error: OnError | None = None) -> 
     # Footers of thousands of wide files would fill the memory: only those in use are kept.
     footers = lru_cache(maxsize=64)(footer)
     readers = open_all(files, lambda file: ParquetReader(file, footers), on_error)
+    n_cells = sum(reader.n_cells for reader in readers)
+    for reader in readers:
+        reader.n_cells = n_cells
     if sum(reader.n_groups for reader in readers) < pa.cpu_count():
         for reader in readers:
             reader.use_threads = True

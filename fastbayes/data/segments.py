@@ -235,6 +235,14 @@ def reblock(batches: Iterable[pa.RecordBatch], block_rows: int) -> Iterator[pa.R
         yield join(pending)
 
 
+def behind(n_rows: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield what comes after so many rows."""
+    for batch in batches:
+        if n_rows < batch.num_rows:
+            yield batch.slice(n_rows) if n_rows else batch
+        n_rows = max(n_rows - batch.num_rows, 0)
+
+
 def join(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     """Concatenate batches of the same columns, in which dictionaries and encodings may differ."""
     batches = [batch for batch in batches if batch.num_rows] or list(batches[:1])
