@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from fastbayes.core.errors import FileFormatError
 from fastbayes.data import column_chunks, filesource
 from fastbayes.data.source import open_source
 

@@ -257,7 +257,7 @@ class ChunkReader:
         read = np.minimum(read, columns[:, p.MORE])
         starts, total = _places(kept + read)
         source = _memory(total + p.SLACK)
-        view = memoryview(source)
+        view = source.data
         for i, chunk in enumerate(self._chunks):
             begin, start, middle = columns[i, p.BEGIN], starts[i], starts[i] + kept[i]
             source[start:middle] = self._source[begin : begin + kept[i]]
@@ -307,7 +307,7 @@ class ChunkReader:
             except (pa.ArrowException, OSError, zlib.error):
                 found = None
             if found is None or len(found) != sizes[k]:
-                raise self._error(page[p.OF], p.CODED)
+                raise self._error(int(page[p.OF]), p.CODED)
             unpacked[starts[k] : starts[k] + sizes[k]] = np.frombuffer(found, np.uint8)
             page[p.PLACE] = starts[k]
         return unpacked, int(pages[:, p.VALUES].max(initial=0))
@@ -370,11 +370,11 @@ class ChunkReader:
         for i in np.flatnonzero(self._columns[:, p.STATUS]):
             if self._columns[i, p.STATUS] == p.OTHER:
                 raise HandedOver(self._chunks[i].name)
-            raise self._error(i, self._columns[i, p.STATUS])
+            raise self._error(int(i), int(self._columns[i, p.STATUS]))
 
     def _error(self, i: int, status: int) -> FileFormatError:
         return FileFormatError(
-            f"{self._place}, column {self._chunks[i].name!r}: {p.MEANINGS[int(status)]}; write the "
+            f"{self._place}, column {self._chunks[i].name!r}: {p.MEANINGS[status]}; write the "
             "file again or leave it out"
         )
 
@@ -400,7 +400,7 @@ def _memory(size: int) -> NDArray[np.uint8]:
     except IndexError:
         held = np.empty(room, np.uint8)
     # parts of what a memoryview gave keep it alive, those of an array only its memory
-    lent = np.frombuffer(memoryview(held), np.uint8, size)
+    lent = np.frombuffer(held.data, np.uint8, size)
     weakref.finalize(lent, _give_back, held).atexit = False
     return lent
 
@@ -420,7 +420,7 @@ def _places(sizes: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
 def _decompressed(compression: str, body: NDArray[np.uint8], size: int) -> Any:
     """Return the bytes of a page, which may be more or fewer than it says."""
     if compression == "GZIP":
-        return zlib.decompress(body, wbits=47, bufsize=size)
+        return zlib.decompress(body.data, wbits=47, bufsize=size)
     if compression == "ZSTD" and _zstd_size(body) == size:
         return pa.Codec("zstd").decompress(body, size)
     # `Codec` does not tell how many bytes it found, so a stream is asked

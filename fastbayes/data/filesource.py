@@ -270,7 +270,7 @@ class ParquetReader(FileReader):
         """Decode columns by our kernels, those that they do not read by pyarrow."""
         metadata = self._footers(self.file)
         types = {name: self.schema.field(name).type for name in names}
-        chunks = []
+        chunks: list[ColumnChunk] = []
         if dispatch.compiled(self.n_cells) and not dispatch.interpreted():
             chunks, _ = divide(metadata, types, group)
         done = 0
@@ -298,7 +298,12 @@ class ParquetReader(FileReader):
                 if others:
                     n_rows = len(arrays[0])  # that of all batches but the last
                     rest = rest or reblock(self._by_arrow(others, group, n_rows), n_rows)
-                    batch = next(rest)
+                    batch = next(rest, None)
+                    if batch is None:
+                        raise FileFormatError(
+                            f"{self._place(group)}: columns {others} hold fewer rows than it says; "
+                            + _REMEDY
+                        )
                     arrays += batch.columns
                 yield pa.RecordBatch.from_arrays(arrays, names=own + others)
 
