@@ -167,7 +167,7 @@ def decode_page(levels, begin, body, at, end, column, page, tables, indices, out
             known = decode_levels(body, at + 4, stop, n, column, out)
             at = stop
         if known < 0:
-            return p.LEVEL
+            return p.LEVEL if known == -1 else p.OTHER
     unit = column[p.UNIT]
     target = column[p.OUT] + column[p.HELD] * unit
     status = p.SOUND
@@ -202,6 +202,8 @@ def decode_values(body, at, end, n, column, page, tables, indices, out, target):
         if stop < at + 4 or stop > end:
             return p.VALUE
         top = unpack_runs(body, at + 4, stop, 1, out[target : target + n])
+        if top == -2:
+            return p.OTHER
         return p.SOUND if 0 <= top <= 1 else p.VALUE
     width = byte(body, at) if at < end else 64
     if width > 32:
@@ -215,7 +217,7 @@ def decode_values(body, at, end, n, column, page, tables, indices, out, target):
     else:
         top = unpack_runs(body, at + 1, end, width, out[target : target + n])
     if top < 0:
-        return p.VALUE
+        return p.VALUE if top == -1 else p.OTHER
     if top >= column[p.ENTRIES]:
         return p.OUTSIDE
     if kind == p.NUMBERS:
@@ -261,7 +263,7 @@ def decode_strings(body, at, end, column, tables):
 
 @register_jitable
 def decode_levels(body, at, end, n, column, out):
-    """Return how many of n rows are known, and write which, if not all; -1 if it is not said."""
+    """Return how many of n rows are known, and write which, if not all; else as `unpack_runs`."""
     held, nulls = column[p.HELD], column[p.NULLS]
     first = column[p.KNOWN]
     flags = out[first + held : first + held + n]
@@ -273,7 +275,7 @@ def decode_levels(body, at, end, n, column, out):
         return n
     top = unpack_runs(body, at, end, 1, flags)
     if top < 0 or top > 1:
-        return -1
+        return min(top, -1)
     known = 0
     for r in range(n):
         known += flags[r]
@@ -338,8 +340,9 @@ def look_up(values, where, found):
 
 @register_jitable
 def unpack_runs(body, at, end, width, values):
-    """Decode Parquet's hybrid of runs and packed groups of 8; return the largest, or -1.
+    """Decode Parquet's hybrid of runs and packed groups of 8; return the largest.
 
+    Or -1 if it is not sound, -2 if only pyarrow can tell.
     The largest is right where it matters: a value may have been cut to the type of `values`.
     """
     done, n, top = 0, values.size, 0
@@ -351,16 +354,16 @@ def unpack_runs(body, at, end, width, values):
             return -1
         if run & 1:
             taken = min((run >> 1) * 8, n - done)
-            n_packed = (taken * width + 7) >> 3
-            if n_packed > end - at:
-                return -1
+            if (run >> 1) * width > end - at:
+                # some programs cut the last group short
+                return -2 if (taken * width + 7) >> 3 <= end - at else -1
             part = values[done : done + taken]
             if width > 8 * values.itemsize:
                 top = max(top, unpack_wide(body, at, end, width, part))
             else:
                 unpack_bits(body, at, end, width, part)
                 packed = True
-            at += min((run >> 1) * width, end - at)
+            at += (run >> 1) * width
         else:
             if n_bytes > end - at:
                 return -1
@@ -460,12 +463,18 @@ def read_varint(body, at, end):
 @register_jitable
 def check_page(column, page):
     """Return what is wrong with the header of a page of values or of the dictionary."""
-    n, encoding, levels = page[p.VALUES], page[p.ENCODING], page[p.LEVELS]
-    if min(n, levels, page[p.REPEATED], encoding) < 0:
+    n, encoding = page[p.VALUES], page[p.ENCODING]
+    if page[p.TYPE] == p.DATA_2:
+        given = min(page[p.NULL_COUNT], page[p.ROW_COUNT], page[p.LEVELS], page[p.REPEATED])
+    else:
+        page[p.LEVELS] = page[p.REPEATED] = given = 0
+        if page[p.TYPE] == p.DATA:
+            given = min(page[p.LEVEL_ENCODING], page[p.REPETITION_ENCODING])
+    if min(n, encoding, given) < 0:
         return p.HEADER
     if page[p.REPEATED]:
         return p.OTHER
-    if levels > min(page[p.RAW], page[p.PACKED]):
+    if page[p.LEVELS] > min(page[p.RAW], page[p.PACKED]):
         return p.SIZES
     if column[p.CODEC] == p.STORED:
         page[p.COMPRESSED] = 0
@@ -503,7 +512,6 @@ def read_header(x, at, end, page, fields):
     """
     for k in range(page.size):
         page[k] = -1
-    page[p.LEVELS] = page[p.REPEATED] = 0
     page[p.COMPRESSED] = 1
     fields[0] = depth = 0
     while True:
@@ -582,7 +590,9 @@ def page_field(kind, outer, field):
             return p.VALUES
         if field == 2:
             return p.ENCODING
-        return p.LEVEL_ENCODING if field == 3 else -1
+        if field == 3:
+            return p.LEVEL_ENCODING
+        return p.REPETITION_ENCODING if field == 4 else -1
     if kind == p.DICTIONARY and outer == 7:
         if field == 1:
             return p.VALUES
@@ -590,6 +600,10 @@ def page_field(kind, outer, field):
     if kind == p.DATA_2 and outer == 8:
         if field == 1:
             return p.VALUES
+        if field == 2:
+            return p.NULL_COUNT
+        if field == 3:
+            return p.ROW_COUNT
         if field == 4:
             return p.ENCODING
         if field == 5:

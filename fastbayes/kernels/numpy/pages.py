@@ -15,8 +15,11 @@ Numbers = NDArray[np.int64]
 _FIELDS = {(kind, outer, 1): p.VALUES for kind, outer in ((p.DATA, 5), (p.DICTIONARY, 7))} | {
     (p.DATA, 5, 2): p.ENCODING,
     (p.DATA, 5, 3): p.LEVEL_ENCODING,
+    (p.DATA, 5, 4): p.REPETITION_ENCODING,
     (p.DICTIONARY, 7, 2): p.ENCODING,
     (p.DATA_2, 8, 1): p.VALUES,
+    (p.DATA_2, 8, 2): p.NULL_COUNT,
+    (p.DATA_2, 8, 3): p.ROW_COUNT,
     (p.DATA_2, 8, 4): p.ENCODING,
     (p.DATA_2, 8, 5): p.LEVELS,
     (p.DATA_2, 8, 6): p.REPEATED,
@@ -79,7 +82,7 @@ def _next_page(source: Bytes, column: Numbers) -> Numbers | None:
 
 def _header(source: Bytes, at: int) -> Numbers:
     page = np.full(p.N_PAGE, -1, np.int64)
-    page[[p.LEVELS, p.REPEATED, p.COMPRESSED]] = 0, 0, 1
+    page[p.COMPRESSED] = 1
     fields = [0]
     while fields:
         if at >= len(source):
@@ -127,8 +130,14 @@ def _header(source: Bytes, at: int) -> Numbers:
 
 def _check_page(column: Numbers, page: Numbers) -> None:
     n, kind = page[p.VALUES], column[p.KIND]
-    checked = page[[p.VALUES, p.LEVELS, p.REPEATED, p.ENCODING]]
-    _need(bool((checked >= 0).all()), p.HEADER)
+    given = [p.VALUES, p.ENCODING]
+    if page[p.TYPE] == p.DATA_2:
+        given += [p.NULL_COUNT, p.ROW_COUNT, p.LEVELS, p.REPEATED]
+    else:
+        page[[p.LEVELS, p.REPEATED]] = 0
+    if page[p.TYPE] == p.DATA:
+        given += [p.LEVEL_ENCODING, p.REPETITION_ENCODING]
+    _need((page[given] >= 0).all(), p.HEADER)
     _need(not page[p.REPEATED], p.OTHER)
     _need(page[p.LEVELS] <= min(page[p.RAW], page[p.PACKED]), p.SIZES)
     if column[p.CODEC] == p.STORED:
@@ -273,10 +282,11 @@ def _runs(body: Bytes, width: int, n: int, status: int) -> NDArray[np.uint64]:
             taken = min(8 * count, n - done)
             n_bytes = -(-taken * width // 8)
             _need(n_bytes <= len(body) - at, status)
+            _need(count * width <= len(body) - at, p.OTHER)
             bits = np.unpackbits(body[at : at + n_bytes], bitorder="little")[: taken * width]
             powers = np.uint64(1) << np.arange(width, dtype=np.uint64)
             found[done : done + taken] = bits.reshape(taken, width) @ powers
-            at = min(at + count * width, len(body))
+            at += count * width
         else:
             n_bytes = -(-width // 8)
             _need(n_bytes <= len(body) - at, status)

@@ -41,13 +41,16 @@ N_COLUMN = 23
     VALUES,
     ENCODING,
     LEVEL_ENCODING,
+    REPETITION_ENCODING,
     LEVELS,  # bytes of the levels that stand before what is compressed (second version)
     REPEATED,  # bytes of the levels of repetition there
+    NULL_COUNT,
+    ROW_COUNT,
     COMPRESSED,
     CHECKSUM,  # CRC-32 of the bytes in the file, -1 if there is none
     PLACE,  # place in `unpacked` where whoever calls has decompressed it, -1 if nobody has
-) = range(13)
-N_PAGE = 13
+) = range(16)
+N_PAGE = 16
 
 # Codecs: bytes as they are, what the kernels decompress, what whoever calls decompresses.
 STORED, SNAPPY, LZ4, FOREIGN = range(4)
