@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.errors import FileFormatError
 from fastbayes.data.paths import DataFile
+from fastbayes.data.segments import first_line
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared import pages as p
 
@@ -90,19 +91,6 @@ def divide(
         else:
             chunks.append(chunk)
     return chunks, reasons
-
-
-def bytes_beside(metadata: Any, names: Sequence[str], group: int) -> float:
-    """Return the bytes that a row takes in these columns, nested ones included."""
-    row_group = metadata.row_group(group)
-    chunks = [row_group.column(j) for j in range(metadata.num_columns)] if names else []
-    wanted = tuple(f"{name}." for name in names)
-    size = sum(
-        chunk.total_uncompressed_size
-        for chunk in chunks
-        if f"{chunk.path_in_schema}.".startswith(wanted)
-    )
-    return float(size / max(row_group.num_rows, 1))
 
 
 @contextmanager
@@ -184,26 +172,11 @@ class ChunkReader:
     A batch takes whole pages: what they hold beyond its rows is held for the next one.
     """
 
-    def __init__(
-        self,
-        place: str,
-        chunks: Sequence[ColumnChunk],
-        n_rows: int,
-        beside: float,
-        fill: Fill,
-    ) -> None:
-        """Begin to read.
-
-        Parameters
-        ----------
-        place
-            File and row group, for messages.
-        beside
-            Bytes that a row takes in other columns.
-        """
+    def __init__(self, place: str, chunks: Sequence[ColumnChunk], n_rows: int, fill: Fill) -> None:
+        """Begin to read; `place` says file and row group in messages."""
         self._place, self._chunks, self._fill = place, list(chunks), fill
         self._kernels = dispatch.load("pages")
-        self._left, self._beside = n_rows, beside
+        self._left = n_rows
         n = len(self._chunks)
         self._columns = np.zeros((n, p.N_COLUMN), np.int64)
         self._columns[:, p.ROWS] = n_rows
@@ -225,7 +198,7 @@ class ChunkReader:
         strings = columns[:, p.KIND] == p.STRINGS
         few = [columns[:, p.FOUND] <= 1 << bits for bits in (8, 16)]
         columns[strings, p.UNIT] = np.select(few, [1, 2], 4)[strings]
-        row_bytes = int(columns[:, [p.UNIT, p.OPTIONAL]].sum() + self._beside)
+        row_bytes = int(columns[:, [p.UNIT, p.OPTIONAL]].sum())
         most = min(BATCH_BYTES // max(row_bytes, 1), BATCH_ROWS)
         step = max(most // block_rows, 1) * block_rows
         while self._left:
@@ -360,8 +333,8 @@ class ChunkReader:
             dictionary.validate(full=True)
         except pa.ArrowInvalid as error:
             raise FileFormatError(
-                f"{self._place}, column {self._chunks[i].name!r} holds bytes that are not UTF-8 "
-                "text; write the file again as UTF-8"
+                f"{self._place}, column {self._chunks[i].name!r}: {first_line(error)}; write the "
+                "file again as UTF-8"
             ) from error
         return dictionary
 

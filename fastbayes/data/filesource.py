@@ -20,7 +20,6 @@ from fastbayes.data.column_chunks import (
     ChunkReader,
     ColumnChunk,
     HandedOver,
-    bytes_beside,
     divide,
     filling,
 )
@@ -70,6 +69,10 @@ class FileReader(ABC):
     def pieces(self, schema: pa.Schema, block_rows: int) -> Iterator[Piece]:
         """Yield the pieces of the columns in `schema`, all of which the file has."""
 
+    def handed_over(self) -> dict[str, str]:
+        """Return the columns that pyarrow decodes where our kernels could, with the reasons."""
+        return {}
+
 
 R = TypeVar("R", bound=FileReader)
 
@@ -113,6 +116,10 @@ class FileSource(Source):
         fewer.schema = pa.schema([self.schema.field(name) for name in columns])
         fewer._projection = self._projection.onto(fewer.schema)
         return fewer
+
+    def handed_over(self) -> dict[str, str]:
+        """Return the columns of the first file that pyarrow decodes, with the reasons."""
+        return self._readers[0].handed_over()
 
     def segments(self, block_rows: int) -> Iterator[Segment]:
         """Return the pieces of every file in turn."""
@@ -266,6 +273,13 @@ class ParquetReader(FileReader):
                 yield Piece(first, n_rows, partial(self._read, schema.names, group, block_rows))
             first += n_rows
 
+    def handed_over(self) -> dict[str, str]:
+        """Return what the footer tells: not where the values outgrow a dictionary in mid-chunk."""
+        metadata = self._footers(self.file)
+        types = dict(zip(self.schema.names, self.schema.types, strict=True))
+        reasons = [divide(metadata, types, group)[1] for group in range(self.n_groups)]
+        return {name: why for found in reasons for name, why in found.items()}
+
     def _read(self, names: list[str], group: int, block_rows: int) -> Iterator[pa.RecordBatch]:
         """Decode columns by our kernels, those that they do not read by pyarrow."""
         metadata = self._footers(self.file)
@@ -290,22 +304,23 @@ class ParquetReader(FileReader):
     ) -> Iterator[pa.RecordBatch]:
         own = [chunk.name for chunk in chunks]
         others = [name for name in names if name not in own]
-        beside = bytes_beside(self._footers(self.file), others, group)
         with filling(self.file) as fill:
-            reader = ChunkReader(self._place(group), chunks, self._rows[group], beside, fill)
-            rest: Iterator[pa.RecordBatch] | None = None
+            reader = ChunkReader(self._place(group), chunks, self._rows[group], fill)
+            rest = reblock(self._by_arrow(others, group, block_rows), block_rows)
             for arrays in reader.batches(block_rows):
-                if others:
-                    n_rows = len(arrays[0])  # that of all batches but the last
-                    rest = rest or reblock(self._by_arrow(others, group, n_rows), n_rows)
-                    batch = next(rest, None)
-                    if batch is None:
+                batch = pa.RecordBatch.from_arrays(arrays, names=own)
+                if not others:
+                    yield batch
+                    continue
+                for first in range(0, batch.num_rows, block_rows):
+                    block, beside = batch.slice(first, block_rows), next(rest, None)
+                    if beside is None:
                         raise FileFormatError(
                             f"{self._place(group)}: columns {others} hold fewer rows than it says; "
                             + _REMEDY
                         )
-                    arrays += batch.columns
-                yield pa.RecordBatch.from_arrays(arrays, names=own + others)
+                    columns = block.columns + beside.columns
+                    yield pa.RecordBatch.from_arrays(columns, names=own + beside.schema.names)
 
     def _place(self, group: int) -> str:
         return f"{self.file.origin}, row group {group}"

@@ -114,6 +114,10 @@ class Source(ABC):
         one-shot source is scanned a second time.
         """
 
+    def handed_over(self) -> dict[str, str]:
+        """Return the columns that another library decodes where our kernels could, with why."""
+        return {}
+
     def only(self, columns: Sequence[str]) -> Source:
         """Return a source of the same rows that has these of its columns, if not all of them."""
         return self

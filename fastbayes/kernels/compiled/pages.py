@@ -190,8 +190,6 @@ def decode_values(body, at, end, n, column, page, tables, indices, out, target):
     unit, kind = column[p.UNIT], column[p.KIND]
     if page[p.ENCODING] == p.PLAIN and kind != p.TRUTHS:
         return decode_plain(body, at, end, n, column, out, target)
-    if n == 0:
-        return p.SOUND
     if kind == p.TRUTHS:
         if page[p.ENCODING] == p.PLAIN:
             if n > 8 * (end - at):
@@ -200,14 +198,14 @@ def decode_values(body, at, end, n, column, page, tables, indices, out, target):
             return p.SOUND
         stop = at + 4 + length_at(body, at) if end - at >= 4 else end + 1
         if stop < at + 4 or stop > end:
-            return p.VALUE
+            return p.VALUE if n else p.OTHER
         top = unpack_runs(body, at + 4, stop, 1, out[target : target + n])
         if top == -2:
             return p.OTHER
         return p.SOUND if 0 <= top <= 1 else p.VALUE
-    width = byte(body, at) if at < end else 64
-    if width > 32:
-        return p.VALUE
+    width = byte(body, at) if at < end else 64 * min(n, 1)
+    if n == 0 or width > 32:
+        return p.VALUE if width > 32 else p.SOUND
     if kind == p.NUMBERS or unit == 4:
         where = indices[: 4 * n] if kind == p.NUMBERS else out[target : target + 4 * n]
         top = unpack_runs(body, at + 1, end, width, where.view(np.uint32))

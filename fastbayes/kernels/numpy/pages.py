@@ -230,18 +230,19 @@ def _decode_page(
 def _values(body: Bytes, n: int, column: Numbers, page: Numbers, tables: Bytes) -> Bytes:
     """Return the bytes of n values, a row each."""
     unit = int(column[p.UNIT])
-    if column[p.KIND] == p.TRUTHS and n:
+    if column[p.KIND] == p.TRUTHS:
         if page[p.ENCODING] == p.PLAIN:
             _need(n <= 8 * len(body), p.VALUE)
             return np.unpackbits(body, bitorder="little", count=n)[:, None]
-        values = _runs(_behind_length(body, p.VALUE)[0], 1, n, p.VALUE)
+        body, _ = _behind_length(body, p.VALUE if n else p.OTHER)
+        values = _runs(body, 1, n, p.VALUE)
         _need(values.max(initial=0) <= 1, p.VALUE)
         return values.astype(np.uint8)[:, None]
     if page[p.ENCODING] == p.PLAIN:
         return _plain(body, n, column)
+    _need(body[:1].max(initial=0) <= 32 and len(body) >= min(n, 1), p.VALUE)
     if n == 0:
         return np.zeros((0, unit), np.uint8)
-    _need(len(body) > 0 and body[0] <= 32, p.VALUE)
     indices = _runs(body[1:], int(body[0]), n, p.VALUE)
     _need(indices.max() < column[p.ENTRIES], p.OUTSIDE)
     if column[p.KIND] == p.STRINGS:
