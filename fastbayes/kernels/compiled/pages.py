@@ -194,12 +194,12 @@ def decode_values(body, at, end, n, column, page, tables, indices, out, target):
         if page[p.ENCODING] == p.PLAIN:
             if n > 8 * (end - at):
                 return p.VALUE
-            unpack_bits(body, at, end, 1, out[target : target + n])
+            unpack_flags(body, at, n, out[target : target + n])
             return p.SOUND
         stop = at + 4 + length_at(body, at) if end - at >= 4 else end + 1
         if stop < at + 4 or stop > end:
             return p.VALUE if n else p.OTHER
-        top = unpack_runs(body, at + 4, stop, 1, out[target : target + n])
+        top = unpack_bytes(body, at + 4, stop, 1, out[target : target + n])
         if top == -2:
             return p.OTHER
         return p.SOUND if 0 <= top <= 1 else p.VALUE
@@ -208,12 +208,12 @@ def decode_values(body, at, end, n, column, page, tables, indices, out, target):
         return p.VALUE if width > 32 else p.SOUND
     if kind == p.NUMBERS or unit == 4:
         where = indices[: 4 * n] if kind == p.NUMBERS else out[target : target + 4 * n]
-        top = unpack_runs(body, at + 1, end, width, where.view(np.uint32))
+        top = unpack_numbers(body, at + 1, end, width, where.view(np.uint32))
     elif unit == 2:
         where = out[target : target + 2 * n]
-        top = unpack_runs(body, at + 1, end, width, where.view(np.uint16))
+        top = unpack_pairs(body, at + 1, end, width, where.view(np.uint16))
     else:
-        top = unpack_runs(body, at + 1, end, width, out[target : target + n])
+        top = unpack_bytes(body, at + 1, end, width, out[target : target + n])
     if top < 0:
         return p.VALUE if top == -1 else p.OTHER
     if top >= column[p.ENTRIES]:
@@ -271,7 +271,7 @@ def decode_levels(body, at, end, n, column, out):
             for r in range(n):
                 flags[r] = 1
         return n
-    top = unpack_runs(body, at, end, 1, flags)
+    top = unpack_bytes(body, at, end, 1, flags)
     if top < 0 or top > 1:
         return min(top, -1)
     known = 0
@@ -336,92 +336,98 @@ def look_up(values, where, found):
         found[r] = values[U(where[r])]
 
 
-@register_jitable
-def unpack_runs(body, at, end, width, values):
-    """Decode Parquet's hybrid of runs and packed groups of 8; return the largest.
+def unpacker(lanes):
+    """Return the function that unpacks numbers of which a word holds so many."""
+    size = 8 // lanes
 
-    Or -1 if it is not sound, -2 if only pyarrow can tell.
-    The largest is right where it matters: a value may have been cut to the type of `values`.
-    """
-    done, n, top = 0, values.size, 0
-    n_bytes = (width + 7) >> 3
-    packed = False
-    while done < n:
-        run, at = read_varint(body, at, end)
-        if at < 0 or run >> 32 or run >> 1 == 0:
-            return -1
-        if run & 1:
-            taken = min((run >> 1) * 8, n - done)
-            if (run >> 1) * width > end - at:
-                # some programs cut the last group short
-                return -2 if (taken * width + 7) >> 3 <= end - at else -1
-            part = values[done : done + taken]
-            if width > 8 * values.itemsize:
-                top = max(top, unpack_wide(body, at, end, width, part))
-            else:
-                unpack_bits(body, at, end, width, part)
-                packed = True
-            at += (run >> 1) * width
-        else:
-            if n_bytes > end - at:
+    @register_jitable
+    def unpack_runs(body, at, end, width, values):
+        """Decode Parquet's hybrid of runs and packed groups of 8; return the largest.
+
+        Or -1 if it is not sound, -2 if only pyarrow can tell. The largest is right where it
+        matters: a value may have been cut to the type of `values`.
+        """
+        done, n, top = 0, values.size, 0
+        n_bytes = (width + 7) >> 3
+        packed = False
+        while done < n:
+            run, at = read_varint(body, at, end)
+            if at < 0 or run >> 32 or run >> 1 == 0:
                 return -1
-            value = 0
-            for k in range(n_bytes):
-                value |= byte(body, at + k) << (8 * k)
-            at += n_bytes
-            top = max(top, value)
-            taken = min(run >> 1, n - done)
-            part = values[done : done + taken]
-            for r in range(taken):
-                part[r] = value
-        done += taken
-    if packed:
-        largest = values[0]
-        for r in range(n):
-            largest = max(largest, values[r])
-        top = max(top, np.int64(largest))
-    return top
+            if run & 1:
+                taken = min((run >> 1) * 8, n - done)
+                if (run >> 1) * width > end - at:
+                    # some programs cut the last group short
+                    return -2 if (taken * width + 7) >> 3 <= end - at else -1
+                if width <= 8 * size:
+                    unpack_bits(body, at, width, values, done, taken)
+                    packed = True
+                else:
+                    for k in range(taken):
+                        value = bits_at(body, at, k * width, width)
+                        top = max(top, value)
+                        values[done + k] = value
+                at += (run >> 1) * width
+            else:
+                if n_bytes > end - at:
+                    return -1
+                value = 0
+                for k in range(n_bytes):
+                    value |= byte(body, at + k) << (8 * k)
+                at += n_bytes
+                top = max(top, value)
+                taken = min(run >> 1, n - done)
+                for r in range(done, done + taken):
+                    values[r] = value
+            done += taken
+        if packed:
+            largest = values[0]
+            for r in range(n):
+                largest = max(largest, values[r])
+            top = max(top, np.int64(largest))
+        return top
+
+    @register_jitable
+    def unpack_bits(body, at, width, values, first, n):
+        """Unpack n values of so many bits each, lowest bit first."""
+        done = 0
+        if lanes > 2:
+            out, mask, w = span_of(values), U(0), U(width)
+            for lane in range(lanes):
+                mask |= ((U(1) << w) - U(1)) << U(8 * size * lane)
+            done = n >> 3 << 3
+            place, start = first * size, at
+            for _ in range(n >> 3):
+                put_word(spread(word(body, start), mask, w, lanes), out, place)
+                place += 8
+                if lanes == 4:
+                    half = word(body, start + (width >> 1)) >> U(4 * (width & 1))
+                    put_word(spread(half, mask, w, lanes), out, place)
+                    place += 8
+                start += width
+        for k in range(done, n):
+            values[first + k] = bits_at(body, at, k * width, width)
+
+    return unpack_runs
+
+
+unpack_bytes, unpack_pairs, unpack_numbers = map(unpacker, (8, 4, 2))
 
 
 @register_jitable
-def unpack_wide(body, at, end, width, values):
-    """Unpack values that may be too large for their type; return the largest."""
-    top = 0
-    for k in range(values.size):
-        value = bits_at(body, at, end, k * width, width)
-        top = max(top, value)
-        values[k] = value
-    return top
+def unpack_flags(body, at, n, values):
+    """Unpack n single bits."""
+    out, place = span_of(values), 0
+    for start in range(at, at + (n >> 3)):
+        bits = spread(U(byte(body, start)), U(0x0101010101010101), U(1), 8)
+        put_word(bits, out, place)
+        place += 8
+    for k in range(place, n):
+        values[k] = bits_at(body, at, k, 1)
 
 
 @register_jitable
-def unpack_bits(body, at, end, width, values):
-    """Unpack values of so many bits each, lowest bit first, of which a value has room for all."""
-    lanes = 8 // values.itemsize
-    done = 0
-    if width == 0:
-        for k in range(values.size):
-            values[k] = 0
-        return
-    if lanes > 2:
-        raw = span_of(values.view(np.uint8))
-        mask = U(0)
-        for lane in range(lanes):
-            mask |= ((U(1) << U(width)) - U(1)) << U(8 * values.itemsize * lane)
-        while done + lanes <= values.size:
-            bit = done * width
-            start = at + (bit >> 3)
-            if start + 8 > body[1]:
-                break
-            lowest = word(body, start) >> U(bit & 7)
-            put_word(spread(lowest, mask, U(width), lanes), raw, done * values.itemsize)
-            done += lanes
-    for k in range(done, values.size):
-        values[k] = bits_at(body, at, end, k * width, width)
-
-
-@register_jitable
-def bits_at(body, at, end, bit, width):
+def bits_at(body, at, bit, width):
     """Return the number of so many bits that starts at a bit; bits behind the end are 0."""
     start, skipped = at + (bit >> 3), bit & 7
     found = U(0)
