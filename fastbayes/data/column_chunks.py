@@ -390,24 +390,10 @@ def _places(sizes: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
     return np.concatenate([[0], ends[:-1]])[: len(sizes)], int(ends[-1]) if len(ends) else 0
 
 
-def _decompressed(compression: str, body: NDArray[np.uint8], size: int) -> Any:
+def _decompressed(compression: str, body: NDArray[np.uint8], size: int) -> bytes:
     """Return the bytes of a page, which may be more or fewer than it says."""
     if compression == "GZIP":
         return zlib.decompress(body.data, wbits=47, bufsize=size)
-    if compression == "ZSTD" and _zstd_size(body) == size:
-        return pa.Codec("zstd").decompress(body, size)
-    # `Codec` does not tell how many bytes it found, so a stream is asked
+    # `pyarrow.Codec` would not tell how many bytes it found
     stream = pa.CompressedInputStream(pa.BufferReader(body), compression.lower())
-    return stream.read(size + 1)
-
-
-def _zstd_size(body: NDArray[np.uint8]) -> int:
-    """Return the decompressed size that stands in a Zstandard frame, -1 if none (RFC 8878)."""
-    head = body[:18].tobytes()
-    if len(head) < 6 or head[:4] != b"\x28\xb5\x2f\xfd":
-        return -1
-    single = head[4] >> 5 & 1
-    at = 6 - single + (0, 1, 2, 4)[head[4] & 3]
-    width = (single, 2, 4, 8)[head[4] >> 6]
-    size = int.from_bytes(head[at : at + width], "little")
-    return size + 256 * (width == 2) if width else -1
+    return bytes(stream.read(size + 1))

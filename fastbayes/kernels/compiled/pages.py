@@ -392,7 +392,7 @@ def unpacker(lanes):
         """Unpack n values of so many bits each, lowest bit first."""
         done = 0
         if lanes > 2:
-            out, mask, w = span_of(values), U(0), U(width)
+            out, mask, w = span_of(values.view(np.uint8)), U(0), U(width)
             for lane in range(lanes):
                 mask |= ((U(1) << w) - U(1)) << U(8 * size * lane)
             done = n >> 3 << 3
