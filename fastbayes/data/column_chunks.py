@@ -8,7 +8,10 @@ import weakref
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
+from itertools import pairwise
+from operator import methodcaller
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -166,17 +169,51 @@ def _layout(kind: pa.DataType, leaf: Any) -> tuple[int, int, int] | None:
     return None
 
 
+def read_chunks(
+    place: str,
+    chunks: Sequence[ColumnChunk],
+    n_rows: int,
+    fill: Fill,
+    *,
+    block_rows: int,
+    n_threads: int,
+) -> Iterator[list[pa.Array]]:
+    """Yield the columns of a row group in batches of whole blocks of rows.
+
+    `place` says file and row group in messages; threads share the columns out.
+    """
+    n_parts = min(n_threads, len(chunks))
+    usual = max(BATCH_BYTES // len(chunks), LEAST_READ)
+    bounds = [len(chunks) * k // n_parts for k in range(n_parts + 1)]
+    readers = [
+        ChunkReader(place, chunks[first:last], n_rows, fill, usual)
+        for first, last in pairwise(bounds)
+    ]
+    with ThreadPoolExecutor(n_parts) if n_parts > 1 else nullcontext() as pool:
+        every = map if pool is None else pool.map
+        row_bytes = sum(every(ChunkReader.row_bytes, readers))
+        most = min(BATCH_BYTES // max(row_bytes, 1), BATCH_ROWS)
+        step = max(most // block_rows, 1) * block_rows
+        for first in range(0, n_rows, step):
+            take = methodcaller("take", min(step, n_rows - first))
+            yield [array for part in every(take, readers) for array in part]
+
+
 class ChunkReader:
-    """The chunks of one row group, decoded batch by batch.
+    """Chunks of one row group, decoded batch by batch.
 
     A batch takes whole pages: what they hold beyond its rows is held for the next one.
     """
 
-    def __init__(self, place: str, chunks: Sequence[ColumnChunk], n_rows: int, fill: Fill) -> None:
-        """Begin to read; `place` says file and row group in messages."""
-        self._place, self._chunks, self._fill = place, list(chunks), fill
+    def __init__(
+        self, place: str, chunks: Sequence[ColumnChunk], n_rows: int, fill: Fill, usual: int
+    ) -> None:
+        """Begin to read, `usual` bytes of a chunk at a time.
+
+        `place` says file and row group in messages.
+        """
+        self._place, self._chunks, self._fill, self._usual = place, chunks, fill, usual
         self._kernels = dispatch.load("pages")
-        self._left = n_rows
         n = len(self._chunks)
         self._columns = np.zeros((n, p.N_COLUMN), np.int64)
         self._columns[:, p.ROWS] = n_rows
@@ -191,21 +228,19 @@ class ChunkReader:
         self._pages = np.zeros((4 * n + 64, p.N_PAGE), np.int64)
         self._dictionaries: list[pa.Array | None] = [None] * n
 
-    def batches(self, block_rows: int) -> Iterator[list[pa.Array]]:
-        """Yield the columns in batches of whole blocks of rows."""
+    def row_bytes(self) -> int:
+        """Return how much memory a row takes when it is decoded; the first pages tell."""
         columns = self._columns
-        self._list(1)  # the first pages tell how many entries dictionaries have
+        self._list(1)
         strings = columns[:, p.KIND] == p.STRINGS
         few = [columns[:, p.FOUND] <= 1 << bits for bits in (8, 16)]
         columns[strings, p.UNIT] = np.select(few, [1, 2], 4)[strings]
-        row_bytes = int(columns[:, [p.UNIT, p.OPTIONAL]].sum())
-        most = min(BATCH_BYTES // max(row_bytes, 1), BATCH_ROWS)
-        step = max(most // block_rows, 1) * block_rows
-        while self._left:
-            n = min(step, self._left)
-            self._decode(self._list(n))
-            self._left -= n
-            yield [self._taken(i, n) for i in range(len(self._chunks))]
+        return int(columns[:, [p.UNIT, p.OPTIONAL]].sum())
+
+    def take(self, n: int) -> list[pa.Array]:
+        """Return the next n rows."""
+        self._decode(self._list(n))
+        return [self._taken(i, n) for i in range(len(self._chunks))]
 
     def _list(self, n: int) -> NDArray[np.int64]:
         """Return the pages that hold the next n rows; their bytes are there."""
@@ -225,8 +260,8 @@ class ChunkReader:
         """Read on in the chunks that need it; what is not used yet is kept."""
         columns = self._columns
         kept = columns[:, p.END] - columns[:, p.BEGIN]
-        usual = max(BATCH_BYTES // len(columns), LEAST_READ)
-        read = np.where(columns[:, p.NEEDED] > 0, np.maximum(columns[:, p.NEEDED], usual), 0)
+        needed = columns[:, p.NEEDED]
+        read = np.where(needed > 0, np.maximum(needed, self._usual), 0)
         read = np.minimum(read, columns[:, p.MORE])
         starts, total = _places(kept + read)
         source = _memory(total + p.SLACK)
@@ -342,7 +377,7 @@ class ChunkReader:
         """Raise what is wrong with the first column that is not sound."""
         for i in np.flatnonzero(self._columns[:, p.STATUS]):
             if self._columns[i, p.STATUS] == p.OTHER:
-                raise HandedOver(self._chunks[i].name)
+                raise HandedOver(self._chunks[int(i)].name)
             raise self._error(int(i), int(self._columns[i, p.STATUS]))
 
     def _error(self, i: int, status: int) -> FileFormatError:
@@ -380,7 +415,7 @@ def _memory(size: int) -> NDArray[np.uint8]:
 
 def _give_back(held: NDArray[np.uint8]) -> None:
     free = _FREE[held.size]
-    if len(free) <= pa.cpu_count():
+    if len(free) < 4 * pa.cpu_count():  # what the workers use at a time
         free.append(held)
 
 

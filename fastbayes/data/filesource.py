@@ -17,11 +17,11 @@ import pyarrow as pa
 
 from fastbayes.core.errors import DataError, FileFormatError
 from fastbayes.data.column_chunks import (
-    ChunkReader,
     ColumnChunk,
     HandedOver,
     divide,
     filling,
+    read_chunks,
 )
 from fastbayes.data.paths import DataFile
 from fastbayes.data.segments import (
@@ -244,9 +244,9 @@ READ_BYTES = 1 << 20
 class ParquetReader(FileReader):
     """Row group by row group; every column of strings is read as a dictionary."""
 
-    # Workers decode a row group each; where there are fewer row groups than cores, Arrow's own
-    # threads share out the columns.
-    use_threads = False
+    # Workers decode a row group each; where there are fewer row groups than cores, threads share
+    # out its columns.
+    n_threads = 1
 
     def __init__(self, file: DataFile, footers: Callable[[DataFile], Any]) -> None:
         self.file = file
@@ -305,9 +305,15 @@ class ParquetReader(FileReader):
         own = [chunk.name for chunk in chunks]
         others = [name for name in names if name not in own]
         with filling(self.file) as fill:
-            reader = ChunkReader(self._place(group), chunks, self._rows[group], fill)
             rest = reblock(self._by_arrow(others, group, block_rows), block_rows)
-            for arrays in reader.batches(block_rows):
+            for arrays in read_chunks(
+                self._place(group),
+                chunks,
+                self._rows[group],
+                fill,
+                block_rows=block_rows,
+                n_threads=self.n_threads,
+            ):
                 batch = pa.RecordBatch.from_arrays(arrays, names=own)
                 if not others:
                     yield batch
@@ -346,7 +352,7 @@ class ParquetReader(FileReader):
             ) as parquet,
         ):
             # Not `sound`: the encoder checks the indices, and another pass costs a tenth.
-            yield from parquet.iter_batches(n_rows, [group], names, use_threads=self.use_threads)
+            yield from parquet.iter_batches(n_rows, [group], names, use_threads=self.n_threads > 1)
 
 
 def dictionary_type(kind: pa.DataType) -> pa.DataType | None:
@@ -380,9 +386,9 @@ def open_parquet(files: Sequence[DataFile], on_error: OnError | None = None) -> 
     n_cells = sum(reader.n_cells for reader in readers)
     for reader in readers:
         reader.n_cells = n_cells
-    if sum(reader.n_groups for reader in readers) < pa.cpu_count():
-        for reader in readers:
-            reader.use_threads = True
+    n_groups = sum(reader.n_groups for reader in readers)
+    for reader in readers:
+        reader.n_threads = -(-pa.cpu_count() // max(n_groups, 1))
     return readers
 
 
