@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from itertools import pairwise
 from operator import methodcaller
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,11 +32,25 @@ LEAST_READ = 1 << 17
 # Arrays within one buffer start cache lines.
 LINE = 64
 
-_CODECS = {"UNCOMPRESSED": p.STORED, "SNAPPY": p.SNAPPY, "LZ4": p.LZ4} | dict.fromkeys(
+_TYPES = (
+    *("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY"),
+    "FIXED_LEN_BYTE_ARRAY",
+)
+_CODEC_NAMES = dict(enumerate(("UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD")))
+_CODEC_NAMES |= {7: "LZ4_RAW"}
+_CODECS = {"UNCOMPRESSED": p.STORED, "SNAPPY": p.SNAPPY, "LZ4_RAW": p.LZ4} | dict.fromkeys(
     ("ZSTD", "GZIP", "BROTLI"), p.FOREIGN
 )
-_DICTIONARY = {"PLAIN_DICTIONARY", "RLE_DICTIONARY"}
-_ENCODINGS = _DICTIONARY | {"PLAIN", "RLE", "BIT_PACKED"}
+DELTA_LENGTH = 6
+_ENCODINGS = {
+    5: "DELTA_BINARY_PACKED",
+    DELTA_LENGTH: "DELTA_LENGTH_BYTE_ARRAY",
+    7: "DELTA_BYTE_ARRAY",
+    9: "BYTE_STREAM_SPLIT",
+}
+_OWN = 1 << p.PLAIN | 1 << p.PLAIN_DICTIONARY | 1 << p.RLE | 1 << p.BIT_PACKED
+_OWN |= 1 << p.RLE_DICTIONARY
+_BY_ENTRIES = 1 << p.PLAIN_DICTIONARY | 1 << p.RLE_DICTIONARY
 _UNITS = {"ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 
 
@@ -65,35 +80,63 @@ class ColumnChunk(NamedTuple):
     size: int
 
 
-def divide(
-    metadata: Any, types: Mapping[str, pa.DataType], group: int
-) -> tuple[list[ColumnChunk], dict[str, str]]:
-    """Return the chunks that the kernels read, and why they do not read the other columns.
+class Footer:
+    """What a file tells of itself: as pyarrow reads it, and where its column chunks are.
 
-    Parameters
-    ----------
-    metadata
-        The footer.
-    types
-        The Arrow types that columns are read as, by their names.
+    pyarrow's objects of column chunks are not asked: a damaged footer can end the process there.
     """
-    chunks, reasons = [], {}
-    row_group = metadata.row_group(group)
-    leaves: dict[str, list[int]] = {}
-    for j in range(metadata.num_columns):
-        leaves.setdefault(metadata.schema.column(j).path, []).append(j)
-    for name, kind in types.items():
-        found = leaves.get(name, [])
-        if len(found) != 1:
-            reasons[name] = "its values are nested"
-            continue
-        leaf = metadata.schema.column(found[0])
-        chunk = _chunk(name, kind, leaf, row_group.column(found[0]), row_group.num_rows)
-        if isinstance(chunk, str):
-            reasons[name] = chunk
-        else:
-            chunks.append(chunk)
-    return chunks, reasons
+
+    def __init__(self, file: DataFile) -> None:
+        import pyarrow.parquet as pq
+
+        with file.open() as handle:
+            self.metadata = pq.read_metadata(handle)
+            size = self.metadata.serialized_size
+            self._bytes = handle.read_at(size, handle.size() - 8 - size)
+        columns = map(self.metadata.schema.column, range(self.metadata.num_columns))
+        self._leaves = list(columns)
+        self._chunks: NDArray[np.int64] | None = None
+
+    def _places(self, kernels: ModuleType) -> NDArray[np.int64]:
+        """Return where the chunks are; no bytes where the footer does not tell."""
+        if self._chunks is None:
+            shape = self.metadata.num_row_groups, len(self._leaves), p.N_CHUNK
+            chunks = np.zeros(shape, np.int64)
+            raw = np.frombuffer(self._bytes + bytes(p.SLACK), np.uint8)
+            if not kernels.list_chunks(raw, chunks):
+                chunks[...] = 0
+            self._chunks = chunks
+        return self._chunks
+
+    def encoded(self, encoding: int, group: int, kernels: ModuleType) -> set[str]:
+        """Return the columns of a row group some of whose pages are in an encoding."""
+        chunks = self._places(kernels)[group, :, p.CHUNK_ENCODINGS]
+        return {self._leaves[j].path for j in np.flatnonzero(chunks >> encoding & 1)}
+
+    def divide(
+        self, types: Mapping[str, pa.DataType], group: int, kernels: ModuleType
+    ) -> tuple[list[ColumnChunk], dict[str, str]]:
+        """Return the chunks that the kernels read, and why they do not read the other columns.
+
+        `types` are the Arrow types that columns are read as, by their names.
+        """
+        chunks, reasons = [], {}
+        n_rows = self.metadata.row_group(group).num_rows
+        leaves: dict[str, list[int]] = {}
+        for j, leaf in enumerate(self._leaves):
+            leaves.setdefault(leaf.path, []).append(j)
+        for name, kind in types.items():
+            found = leaves.get(name, [])
+            if len(found) != 1:
+                reasons[name] = "its values are nested"
+                continue
+            places = self._places(kernels)[group, found[0]].tolist()
+            chunk = _chunk(name, kind, self._leaves[found[0]], places, n_rows)
+            if isinstance(chunk, str):
+                reasons[name] = chunk
+            else:
+                chunks.append(chunk)
+        return chunks, reasons
 
 
 @contextmanager
@@ -124,27 +167,33 @@ def filling(file: DataFile) -> Iterator[Fill]:
             handle.close()
 
 
-def _chunk(name: str, kind: pa.DataType, leaf: Any, chunk: Any, n_rows: int) -> ColumnChunk | str:
+def _chunk(
+    name: str, kind: pa.DataType, leaf: Any, places: list[int], n_rows: int
+) -> ColumnChunk | str:
     """Return a chunk, or why the kernels do not read it."""
     if leaf.max_repetition_level or leaf.max_definition_level > 1:
         return "its values are nested"
-    physical, compression = chunk.physical_type, chunk.compression
+    physical = leaf.physical_type
     if (found := _layout(kind, leaf)) is None:
         return f"{kind} stored as {physical}"
+    compression = _CODEC_NAMES.get(places[p.CHUNK_CODEC], "an unknown codec")
     if compression not in _CODECS:
         return f"compressed as {compression}"
-    if others := set(chunk.encodings) - _ENCODINGS:
-        return f"encoded as {sorted(others)[0]}"
-    starts = [chunk.dictionary_page_offset, chunk.data_page_offset]
-    if found[0] == p.STRINGS and (not starts[0] or not _DICTIONARY & set(chunk.encodings)):
+    encodings = places[p.CHUNK_ENCODINGS]
+    for encoding, called in _ENCODINGS.items():
+        if encodings >> encoding & 1:
+            return f"encoded as {called}"
+    dictionary, start = places[p.CHUNK_DICTIONARY], places[p.CHUNK_DATA]
+    if found[0] == p.STRINGS and not (dictionary and encodings & _BY_ENTRIES):
         return "strings without a dictionary"
-    if chunk.num_values != n_rows:
-        return f"{chunk.num_values} values in {n_rows} rows"
-    start = min(offset for offset in starts if offset)
+    if 0 < dictionary < start:
+        start = dictionary
+    size = places[p.CHUNK_SIZE]
+    alike = places[p.CHUNK_VALUES] == n_rows and places[p.CHUNK_TYPE] == _TYPES.index(physical)
+    if not alike or places[p.CHUNK_ELSEWHERE] or encodings & ~_OWN or start < 4 or size <= 0:
+        return "the footer tells of something else"
     optional = leaf.max_definition_level == 1
-    return ColumnChunk(
-        name, kind, *found, optional, compression, start, chunk.total_compressed_size
-    )
+    return ColumnChunk(name, kind, *found, optional, compression, start, size)
 
 
 def _layout(kind: pa.DataType, leaf: Any) -> tuple[int, int, int] | None:

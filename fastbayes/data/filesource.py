@@ -17,9 +17,10 @@ import pyarrow as pa
 
 from fastbayes.core.errors import DataError, FileFormatError
 from fastbayes.data.column_chunks import (
+    DELTA_LENGTH,
     ColumnChunk,
+    Footer,
     HandedOver,
-    divide,
     filling,
     read_chunks,
 )
@@ -248,10 +249,10 @@ class ParquetReader(FileReader):
     # out its columns.
     n_threads = 1
 
-    def __init__(self, file: DataFile, footers: Callable[[DataFile], Any]) -> None:
+    def __init__(self, file: DataFile, footers: Callable[[DataFile], Footer]) -> None:
         self.file = file
         self._footers = footers
-        metadata = footers(file)
+        metadata = footers(file).metadata
         self.n_rows = metadata.num_rows
         self._rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
         _check_total(file, sum(self._rows), metadata.num_rows)
@@ -275,18 +276,18 @@ class ParquetReader(FileReader):
 
     def handed_over(self) -> dict[str, str]:
         """Return what the footer tells: not where the values outgrow a dictionary in mid-chunk."""
-        metadata = self._footers(self.file)
+        footer, kernels = self._footers(self.file), dispatch.load("pages", self.n_cells)
         types = dict(zip(self.schema.names, self.schema.types, strict=True))
-        reasons = [divide(metadata, types, group)[1] for group in range(self.n_groups)]
+        reasons = [footer.divide(types, group, kernels)[1] for group in range(self.n_groups)]
         return {name: why for found in reasons for name, why in found.items()}
 
     def _read(self, names: list[str], group: int, block_rows: int) -> Iterator[pa.RecordBatch]:
         """Decode columns by our kernels, those that they do not read by pyarrow."""
-        metadata = self._footers(self.file)
         types = {name: self.schema.field(name).type for name in names}
         chunks: list[ColumnChunk] = []
         if dispatch.compiled(self.n_cells) and not dispatch.interpreted():
-            chunks, _ = divide(metadata, types, group)
+            kernels = dispatch.load("pages", self.n_cells)
+            chunks, _ = self._footers(self.file).divide(types, group, kernels)
         done = 0
         while chunks:
             try:
@@ -334,17 +335,15 @@ class ParquetReader(FileReader):
     def _by_arrow(self, names: list[str], group: int, n_rows: int) -> Iterator[pa.RecordBatch]:
         import pyarrow.parquet as pq
 
-        metadata = self._footers(self.file)
-        row_group = metadata.row_group(group)
-        chunks = map(row_group.column, range(metadata.num_columns))
+        footer, kernels = self._footers(self.file), dispatch.load("pages", self.n_cells)
         # pyarrow makes no dictionaries of strings in this encoding
-        deltas = {c.path_in_schema for c in chunks if "DELTA_LENGTH_BYTE_ARRAY" in c.encodings}
+        plain = footer.encoded(DELTA_LENGTH, group, kernels)
         with (
             self.file.open() as handle,
             pq.ParquetFile(
                 handle,
-                metadata=metadata,
-                read_dictionary=list(set(names).intersection(self._text) - deltas),
+                metadata=footer.metadata,
+                read_dictionary=list(set(names).intersection(self._text) - plain),
                 # one round trip for many columns, where that counts
                 pre_buffer=not self.file.local,
                 buffer_size=READ_BYTES if self.file.local else 0,
@@ -374,14 +373,8 @@ def _check_total(file: DataFile, found: int, said: int | None) -> None:
 
 def open_parquet(files: Sequence[DataFile], on_error: OnError | None = None) -> list[ParquetReader]:
     """Open Parquet files."""
-    import pyarrow.parquet as pq
-
-    def footer(file: DataFile) -> Any:
-        with file.open() as handle:
-            return pq.read_metadata(handle)
-
     # Footers of thousands of wide files would fill the memory: only those in use are kept.
-    footers = lru_cache(maxsize=64)(footer)
+    footers = lru_cache(maxsize=64)(Footer)
     readers = open_all(files, lambda file: ParquetReader(file, footers), on_error)
     n_cells = sum(reader.n_cells for reader in readers)
     for reader in readers:

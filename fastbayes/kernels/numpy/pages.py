@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,6 +29,7 @@ _FIELDS = {(kind, outer, 1): p.VALUES for kind, outer in ((p.DATA, 5), (p.DICTIO
 }
 _OUTER = {1: p.TYPE, 2: p.RAW, 3: p.PACKED, 4: p.CHECKSUM}
 _DEEPEST = 3
+_DEEPEST_LIST = 11
 
 
 class _Wrong(Exception):
@@ -35,6 +38,72 @@ class _Wrong(Exception):
 
 class _CutOff(Exception):
     """The header of a page goes on behind the bytes that are there."""
+
+
+def list_chunks(footer: Bytes, chunks: Numbers) -> bool:
+    """Read where column chunks are; return whether the footer tells of as many, and is sound."""
+    chunks[...] = 0
+    try:
+        groups = _structure(footer[: -p.SLACK], 0, 0)[0].get(p.ROW_GROUPS, [])
+        for group, row in zip(groups, chunks, strict=True):
+            for column, chunk in zip(group[p.COLUMNS], row, strict=True):
+                metadata = column.get(p.METADATA, {})
+                for field, name in enumerate(p.CHUNK_FIELDS):
+                    if name >= 0 and metadata.get(field) is not None:
+                        chunk[name] = metadata[field]
+                for encoding in metadata.get(p.ENCODINGS, []):
+                    _need(0 <= encoding < 63, p.HEADER)
+                    chunk[p.CHUNK_ENCODINGS] |= 1 << encoding
+                chunk[p.CHUNK_ELSEWHERE] = not {1, 8, 9}.isdisjoint(column)
+    except (_CutOff, _Wrong, ValueError, KeyError, TypeError, AttributeError, OverflowError):
+        return False
+    return True
+
+
+def _structure(source: Bytes, at: int, depth: int) -> tuple[dict[int, Any], int]:
+    """Return the fields of a structure of Thrift's compact protocol, and the place behind it."""
+    fields: dict[int, Any] = {}
+    field = 0
+    while True:
+        head, at = _byte(source, at)
+        if head & 15 == 0:
+            return fields, at
+        field += head >> 4
+        if head >> 4 == 0:
+            value, at = _varint(source, at)
+            field = _signed(value)
+        if head & 15 > 2:  # a truth value has no bytes of its own
+            fields[field], at = _element(source, at, head & 15, depth)
+
+
+def _element(source: Bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
+    """Return an integer, a list or the fields of a structure; of what else there is None."""
+    if kind <= 3 or kind == 7:
+        return None, at + (8 if kind == 7 else 1)
+    if kind in (4, 5, 6):
+        value, at = _varint(source, at)
+        return (None if kind == 4 else _signed(value)), at
+    if kind == 8:
+        value, at = _varint(source, at)
+        _need(value <= len(source) - at, p.HEADER)
+        return None, at + value
+    _need(kind in (9, 10, 12) and depth < _DEEPEST_LIST, p.HEADER)
+    if kind == 12:
+        return _structure(source, at, depth + 1)
+    head, at = _byte(source, at)
+    n, found = head >> 4, []
+    if n == 15:
+        n, at = _varint(source, at)
+    for _ in range(n):
+        value, at = _element(source, at, head & 15, depth + 1)
+        found.append(value)
+    return found, at
+
+
+def _byte(source: Bytes, at: int) -> tuple[int, int]:
+    if at >= len(source):
+        raise _CutOff
+    return int(source[at]), at + 1
 
 
 def list_pages(source: Bytes, columns: Numbers, pages: Numbers) -> int:

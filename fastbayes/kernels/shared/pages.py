@@ -52,6 +52,25 @@ N_COLUMN = 23
 ) = range(16)
 N_PAGE = 16
 
+# A column chunk as the footer tells of it.
+(
+    CHUNK_TYPE,  # of the values
+    CHUNK_CODEC,
+    CHUNK_VALUES,
+    CHUNK_SIZE,  # in the file
+    CHUNK_DATA,  # place of the first page of values
+    CHUNK_DICTIONARY,  # place of the dictionary, 0 if there is none
+    CHUNK_ENCODINGS,  # bit k for encoding k
+    CHUNK_ELSEWHERE,  # whether it is in another file, or encrypted
+) = range(8)
+N_CHUNK = 8
+# Where that stands in the footer: fields from the outermost structure on.
+ROW_GROUPS, COLUMNS, METADATA, ENCODINGS = 4, 1, 3, 2
+CHUNK_FIELDS = (
+    *(-1, CHUNK_TYPE, -1, -1, CHUNK_CODEC, CHUNK_VALUES),
+    *(-1, CHUNK_SIZE, -1, CHUNK_DATA, -1, CHUNK_DICTIONARY),
+)
+
 # Codecs: bytes as they are, what the kernels decompress, what whoever calls decompresses.
 STORED, SNAPPY, LZ4, FOREIGN = range(4)
 # Kinds of columns: strings (by their dictionary), numbers, truth values.
