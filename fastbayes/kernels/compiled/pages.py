@@ -226,11 +226,11 @@ def decode_pages(source, unpacked, columns, pages, tables, indices, out):
             continue
         begin, levels = page[p.AT], page[p.LEVELS]
         at, end = begin + levels, begin + page[p.PACKED]
-        body, stop = x, end
+        raw = page[p.RAW] - levels
+        body, stop = x, at + raw  # of a page that is not compressed, all; of an empty one, nothing
         if page[p.CHECKSUM] >= 0 and crc32(source, begin, end) != page[p.CHECKSUM]:
             column[p.STATUS] = p.CRC
             continue
-        raw = page[p.RAW] - levels
         if page[p.COMPRESSED] and raw > 0:
             body, at = y, page[p.PLACE]
             if at < 0:
@@ -296,8 +296,8 @@ def decode_values(body, at, end, n, column, page, tables, indices, out, target):
         return decode_plain(body, at, end, n, column, out, target)
     if kind == p.TRUTHS:
         if page[p.ENCODING] == p.PLAIN:
-            if n > 8 * (end - at):
-                return p.VALUE
+            if (n + 7) >> 3 != end - at:
+                return p.VALUE if (n + 7) >> 3 > end - at else p.OTHER
             unpack_flags(body, at, n, out[target : target + n])
             return p.SOUND
         stop = at + 4 + length_at(body, at) if end - at >= 4 else end + 1
@@ -331,8 +331,8 @@ def decode_values(body, at, end, n, column, page, tables, indices, out, target):
 def decode_plain(body, at, end, n, column, out, target):
     """Copy n values, or their low bytes, to out[target:]."""
     width, unit = column[p.WIDTH], column[p.UNIT]
-    if n * width > end - at:
-        return p.VALUE
+    if n * width != end - at:
+        return p.VALUE if n * width > end - at else p.OTHER
     if width == unit:
         if n:
             copy(body, at, span_of(out), target, n * unit)

@@ -253,6 +253,7 @@ def decode(
                 _need(codecs.crc32(whole, 0, len(whole)) == page[p.CHECKSUM], p.CRC)
             levels, body = np.split(whole, [page[p.LEVELS]])
             raw = int(page[p.RAW] - page[p.LEVELS])
+            body = body if raw else body[:0]  # nothing may be compressed to a byte
             if page[p.COMPRESSED] and raw and page[p.PLACE] >= 0:
                 body = unpacked[page[p.PLACE] : page[p.PLACE] + raw]
             elif page[p.COMPRESSED] and raw:
@@ -302,6 +303,7 @@ def _values(body: Bytes, n: int, column: Numbers, page: Numbers, tables: Bytes) 
     if column[p.KIND] == p.TRUTHS:
         if page[p.ENCODING] == p.PLAIN:
             _need(n <= 8 * len(body), p.VALUE)
+            _need(len(body) == -(-n // 8), p.OTHER)
             return np.unpackbits(body, bitorder="little", count=n)[:, None]
         body, _ = _behind_length(body, p.VALUE if n else p.OTHER)
         values = _runs(body, 1, n, p.VALUE)
@@ -323,6 +325,7 @@ def _values(body: Bytes, n: int, column: Numbers, page: Numbers, tables: Bytes) 
 def _plain(body: Bytes, n: int, column: Numbers) -> Bytes:
     width = int(column[p.WIDTH])
     _need(n * width <= len(body), p.VALUE)
+    _need(n * width == len(body), p.OTHER)
     return body[: n * width].reshape(n, width)[:, : column[p.UNIT]]
 
 
