@@ -333,6 +333,17 @@ def test_inspect__data_and_the_plan(data: Path) -> None:
     assert "for each class" in run("inspect", data).stdout
 
 
+def test_inspect__says_what_our_kernels_do_not_decode(tmp_path: Path) -> None:
+    data = tmp_path / "d.parquet"
+    table = pa.table({"x": np.arange(50) / 7, "y": ["a", "b"] * 25})
+    pq.write_table(table, data, use_dictionary=["y"], column_encoding={"x": "BYTE_STREAM_SPLIT"})
+    columns = answer("inspect", data, "--target", "y")["columns"]
+    assert columns["x"]["by_pyarrow"] == "encoded as BYTE_STREAM_SPLIT"
+    assert "by_pyarrow" not in columns["y"]
+    shown = run("inspect", data, "--target", "y").stdout
+    assert "read by pyarrow: encoded as BYTE_STREAM_SPLIT" in shown
+
+
 def test_inspect__data_that_cannot_be_used_as_they_are(tmp_path: Path) -> None:
     table = tennis(10).append_column("tags", pa.array([["a"]] * 10))
     data = parquet(table, tmp_path / "d.parquet")

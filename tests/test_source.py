@@ -398,7 +398,8 @@ def test_parquet_strings_come_as_dictionaries(folder: Path) -> None:
     source = open_source("t.parquet")
     (batch,) = batches(source)
     assert all(pa.types.is_dictionary(kind) for kind in batch.schema.types[:-1])
-    assert batch.schema.types == source.schema.types
+    values = [kind.value_type for kind in batch.schema.types[:-1]]
+    assert values == [kind.value_type for kind in source.schema.types[:-1]]
     assert batch.column("x.y").to_pylist() == ["p", "q", "p"]
     assert batches(open_source("t.parquet", columns=["x.y"]))[0].schema.names == ["x.y"]
 

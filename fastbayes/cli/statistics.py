@@ -287,6 +287,8 @@ def _data(path: str, target: str | None, planning: dict[str, Any]) -> dict[str, 
             columns[field.name]["kind"] = default_kind(field.name, field.type)
         except SchemaError as error:
             columns[field.name] |= {"kind": "unusable", "why": str(error)}
+    for name, why in source.handed_over().items():
+        columns[name]["by_pyarrow"] = why
     if target is not None and target in columns:
         columns[target]["kind"] = "target"
     usable = [name for name, column in columns.items() if column["kind"] != "unusable"]
@@ -337,7 +339,7 @@ def _data_lines(summary: dict[str, Any]) -> Iterator[str]:
     )
     yield from table(
         [
-            (name, column["type"], column["kind"], _needs(column))
+            (name, column["type"], column["kind"], _needs(column), _reader(column))
             for name, column in summary["columns"].items()
         ]
     )
@@ -361,6 +363,10 @@ def _pair_fields(pairs: dict[str, Any] | None, least: str) -> dict[str, Any]:
 def _needs(column: dict[str, Any]) -> str:
     needed = size(column["bytes"]) if "bytes" in column else ""
     return str(column.get("why", needed))
+
+
+def _reader(column: dict[str, Any]) -> str:
+    return f"read by pyarrow: {column['by_pyarrow']}" if "by_pyarrow" in column else ""
 
 
 COMMANDS = (count, merge, inspect)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,6 +16,14 @@ import numpy as np
 import pyarrow as pa
 
 from fastbayes.core.errors import DataError, FileFormatError
+from fastbayes.data.column_chunks import (
+    DELTA_LENGTH,
+    ColumnChunk,
+    Footer,
+    HandedOver,
+    filling,
+    read_chunks,
+)
 from fastbayes.data.paths import DataFile
 from fastbayes.data.segments import (
     SEGMENT_BLOCKS,
@@ -22,6 +31,7 @@ from fastbayes.data.segments import (
     Read,
     Segment,
     Source,
+    behind,
     leaving_out,
     numbers,
     reading,
@@ -30,10 +40,13 @@ from fastbayes.data.segments import (
     stream_segments,
 )
 from fastbayes.data.unify import check_names, is_text, select, unify_schemas
+from fastbayes.kernels import dispatch
 
 # From this many files on, footers are read by several threads (latency, above all remote).
 MANY_FILES = 16
 _REMEDY = "write the file again or leave it out"
+
+log = logging.getLogger(__name__)
 
 
 class Piece(NamedTuple):
@@ -56,6 +69,10 @@ class FileReader(ABC):
     @abstractmethod
     def pieces(self, schema: pa.Schema, block_rows: int) -> Iterator[Piece]:
         """Yield the pieces of the columns in `schema`, all of which the file has."""
+
+    def handed_over(self) -> dict[str, str]:
+        """Return the columns that pyarrow decodes where our kernels could, with the reasons."""
+        return {}
 
 
 R = TypeVar("R", bound=FileReader)
@@ -100,6 +117,10 @@ class FileSource(Source):
         fewer.schema = pa.schema([self.schema.field(name) for name in columns])
         fewer._projection = self._projection.onto(fewer.schema)
         return fewer
+
+    def handed_over(self) -> dict[str, str]:
+        """Return the columns of the first file that pyarrow decodes, with the reasons."""
+        return self._readers[0].handed_over()
 
     def segments(self, block_rows: int) -> Iterator[Segment]:
         """Return the pieces of every file in turn."""
@@ -220,7 +241,6 @@ def open_all(
 # is decoded is then still in the cache when it is encoded, and no row group is held as a whole.
 READ_BYTES = 1 << 20
 
-
 # An index into a dictionary takes less; a string takes 4 bytes and its own.
 BYTES_OF_INDEX = 6
 
@@ -232,18 +252,19 @@ class ParquetReader(FileReader):
     Arrow would hand out a dictionary that grows with every block.
     """
 
-    # Workers decode a row group each; where there are fewer row groups than cores, Arrow's own
-    # threads share out the columns.
-    use_threads = False
+    # Workers decode a row group each; where there are fewer row groups than cores, threads share
+    # out its columns.
+    n_threads = 1
 
-    def __init__(self, file: DataFile, footers: Callable[[DataFile], Any]) -> None:
+    def __init__(self, file: DataFile, footers: Callable[[DataFile], Footer]) -> None:
         self.file = file
         self._footers = footers
-        metadata = footers(file)
+        metadata = footers(file).metadata
         self.n_rows = metadata.num_rows
         self._rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
         _check_total(file, sum(self._rows), metadata.num_rows)
         plain = metadata.schema.to_arrow_schema()
+        self.n_cells = float(self.n_rows * len(plain))  # of all files together
         self._text = [f.name for f in plain if dictionary_type(f.type) is not None]
         self.schema = pa.schema([f.with_type(dictionary_type(f.type) or f.type) for f in plain])
 
@@ -260,17 +281,77 @@ class ParquetReader(FileReader):
                 yield Piece(first, n_rows, partial(self._read, schema.names, group, block_rows))
             first += n_rows
 
+    def handed_over(self) -> dict[str, str]:
+        """Return what the footer tells: not where the values outgrow a dictionary in mid-chunk."""
+        footer, kernels = self._footers(self.file), dispatch.load("pages", self.n_cells)
+        types = dict(zip(self.schema.names, self.schema.types, strict=True))
+        reasons = [footer.divide(types, group, kernels)[1] for group in range(self.n_groups)]
+        return {name: why for found in reasons for name, why in found.items()}
+
     def _read(self, names: list[str], group: int, block_rows: int) -> Iterator[pa.RecordBatch]:
+        """Decode columns by our kernels, those that they do not read by pyarrow."""
+        types = {name: self.schema.field(name).type for name in names}
+        chunks: list[ColumnChunk] = []
+        if dispatch.compiled(self.n_cells) and not dispatch.interpreted():
+            kernels = dispatch.load("pages", self.n_cells)
+            chunks, _ = self._footers(self.file).divide(types, group, kernels)
+        done = 0
+        while chunks:
+            try:
+                for batch in behind(done, self._decoded(chunks, names, group, block_rows)):
+                    yield batch
+                    done += batch.num_rows
+                return
+            except HandedOver as found:
+                chunks = [chunk for chunk in chunks if chunk.name != found.name]
+                log.info("%s: pyarrow reads column %r", self._place(group), found.name)
+        yield from behind(done, self._by_arrow(names, group, block_rows))
+
+    def _decoded(
+        self, chunks: list[ColumnChunk], names: list[str], group: int, block_rows: int
+    ) -> Iterator[pa.RecordBatch]:
+        own = [chunk.name for chunk in chunks]
+        others = [name for name in names if name not in own]
+        with filling(self.file) as fill:
+            rest = reblock(self._by_arrow(others, group, block_rows), block_rows)
+            for arrays in read_chunks(
+                self._place(group),
+                chunks,
+                self._rows[group],
+                fill,
+                block_rows=block_rows,
+                n_threads=self.n_threads,
+            ):
+                batch = pa.RecordBatch.from_arrays(arrays, names=own)
+                if not others:
+                    yield batch
+                    continue
+                for first in range(0, batch.num_rows, block_rows):
+                    block, beside = batch.slice(first, block_rows), next(rest, None)
+                    if beside is None:
+                        raise FileFormatError(
+                            f"{self._place(group)}: columns {others} hold fewer rows than it says; "
+                            + _REMEDY
+                        )
+                    columns = block.columns + beside.columns
+                    yield pa.RecordBatch.from_arrays(columns, names=own + beside.schema.names)
+
+    def _place(self, group: int) -> str:
+        return f"{self.file.origin}, row group {group}"
+
+    def _by_arrow(self, names: list[str], group: int, n_rows: int) -> Iterator[pa.RecordBatch]:
         import pyarrow.parquet as pq
 
-        metadata = self._footers(self.file)
-        wanted = set(names)
+        footer, kernels = self._footers(self.file), dispatch.load("pages", self.n_cells)
+        # pyarrow makes no dictionaries of strings in this encoding
+        plain = footer.encoded(DELTA_LENGTH, group, kernels)
+        encoded = self._encoded(footer.metadata.row_group(group), set(names), n_rows)
         with (
             self.file.open() as handle,
             pq.ParquetFile(
                 handle,
-                metadata=metadata,
-                read_dictionary=self._encoded(metadata.row_group(group), wanted, block_rows),
+                metadata=footer.metadata,
+                read_dictionary=[name for name in encoded if name not in plain],
                 # one round trip for many columns, where that counts
                 pre_buffer=not self.file.local,
                 buffer_size=READ_BYTES if self.file.local else 0,
@@ -278,9 +359,7 @@ class ParquetReader(FileReader):
             ) as parquet,
         ):
             # Not `sound`: the encoder checks the indices, and another pass costs a tenth.
-            yield from parquet.iter_batches(
-                block_rows, [group], names, use_threads=self.use_threads
-            )
+            yield from parquet.iter_batches(n_rows, [group], names, use_threads=self.n_threads > 1)
 
     def _encoded(self, group: Any, wanted: set[str], block_rows: int) -> list[str]:
         """Return the columns of strings to read as dictionaries from a row group."""
@@ -312,18 +391,15 @@ def _check_total(file: DataFile, found: int, said: int | None) -> None:
 
 def open_parquet(files: Sequence[DataFile], on_error: OnError | None = None) -> list[ParquetReader]:
     """Open Parquet files."""
-    import pyarrow.parquet as pq
-
-    def footer(file: DataFile) -> Any:
-        with file.open() as handle:
-            return pq.read_metadata(handle)
-
     # Footers of thousands of wide files would fill the memory: only those in use are kept.
-    footers = lru_cache(maxsize=64)(footer)
+    footers = lru_cache(maxsize=64)(Footer)
     readers = open_all(files, lambda file: ParquetReader(file, footers), on_error)
-    if sum(reader.n_groups for reader in readers) < pa.cpu_count():
-        for reader in readers:
-            reader.use_threads = True
+    n_cells = sum(reader.n_cells for reader in readers)
+    for reader in readers:
+        reader.n_cells = n_cells
+    n_groups = sum(reader.n_groups for reader in readers)
+    for reader in readers:
+        reader.n_threads = -(-pa.cpu_count() // max(n_groups, 1))
     return readers
 
 

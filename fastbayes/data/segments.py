@@ -115,6 +115,10 @@ class Source(ABC):
         where a one-shot source is scanned a second time.
         """
 
+    def handed_over(self) -> dict[str, str]:
+        """Return the columns that another library decodes where our kernels could, with why."""
+        return {}
+
     def only(self, columns: Sequence[str]) -> Source:
         """Return a source of the same rows that has these of its columns, if not all of them."""
         return self
@@ -234,6 +238,14 @@ def reblock(batches: Iterable[pa.RecordBatch], block_rows: int) -> Iterator[pa.R
             pending, held = [batch.slice(whole)], batch.num_rows - whole
     if held:
         yield join(pending)
+
+
+def behind(n_rows: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield what comes after so many rows."""
+    for batch in batches:
+        if n_rows < batch.num_rows:
+            yield batch.slice(n_rows) if n_rows else batch
+        n_rows = max(n_rows - batch.num_rows, 0)
 
 
 def join(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

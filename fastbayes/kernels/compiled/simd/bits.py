@@ -150,6 +150,32 @@ def _extract_slowly(word, mask):
 extract = _extract if HAS_EXTRACT else _extract_slowly
 
 
+@instruction(lambda word, mask: types.uint64(types.uint64, types.uint64))
+def _deposit(block, word, mask):
+    return to.call(block, "llvm.x86.bmi.pdep.64", to.I64, word, mask)
+
+
+@register_jitable
+def _spread_fast(word, mask, width, lanes):
+    return _deposit(word, mask)
+
+
+@register_jitable
+def _spread_slowly(word, mask, width, lanes):
+    result = np.uint64(0)
+    for k in range(np.uint64(lanes)):
+        lane = np.uint64(64) // np.uint64(lanes) * k
+        result |= (word >> k * width) << lane & (
+            mask & ~np.uint64(0) >> (np.uint64(64) - width)
+        ) << lane
+    return result
+
+
+# Returns `lanes` numbers of `width` bits each, of a word from the lowest bit on, in lanes of
+# 64 / lanes bits; `mask` has the bits that are taken in each lane.
+spread = _spread_fast if FAST_EXTRACT else _spread_slowly
+
+
 @register_jitable
 def values_of_planes(planes, n_planes, last, first, words, out):
     """Make one bit row of each number from 1 to `last` out of the planes of its bits.

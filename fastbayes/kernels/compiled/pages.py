@@ -1,0 +1,728 @@
+"""Pages of Parquet column chunks: their headers, dictionaries, levels and values.
+
+No byte of a file is believed: what is a length, an index or a number of rows is held against what
+is there before it is used. Two kernels, one call each for all columns of a batch: `list_pages`
+reads headers, and whoever calls then knows how much room the rest takes; `decode` fills it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba.extending import register_jitable
+from numpy.typing import NDArray
+
+from fastbayes.kernels.compiled.codecs import crc32, lz4, snappy
+from fastbayes.kernels.compiled.simd.bits import spread
+from fastbayes.kernels.compiled.simd.unaligned import byte, copy, put_word, span_of, word
+from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
+from fastbayes.kernels.shared import pages as p
+
+U = np.uint64
+# The longest structure of a page header, in structures within structures.
+_DEPTH = 4
+# The same of a footer, with its lists.
+_DEEPEST = 12
+_CHUNK_FIELDS = np.array(p.CHUNK_FIELDS)
+
+SIGNATURES = {
+    "find_chunks": [(reads("uint8"), "int64", writes("int64", 2))],
+    "find_pages": [(reads("uint8"), writes("int64", 2), writes("int64", 2))],
+    "decode_pages": [
+        (
+            *(reads("uint8"), writes("uint8"), writes("int64", 2), reads("int64", 2)),
+            *(writes("uint8"), writes("uint8"), writes("uint8")),
+        )
+    ],
+}
+
+
+def list_chunks(footer: NDArray[np.uint8], chunks: NDArray[np.int64]) -> bool:
+    """Read where column chunks are; return whether the footer tells of as many, and is sound.
+
+    footer  IN   uint8   with SLACK bytes behind it
+    chunks  OUT  (n_groups, n_columns, N_CHUNK) int64
+    """
+    n_groups, n_columns, _ = chunks.shape
+    chunks[...] = 0
+    flat = chunks.reshape(-1, p.N_CHUNK)
+    return bool(find_chunks(readonly(footer), n_columns, flat) == n_groups * n_columns)
+
+
+def list_pages(
+    source: NDArray[np.uint8], columns: NDArray[np.int64], pages: NDArray[np.int64]
+) -> int:
+    """Read the headers of the pages that hold the rows wanted; return how many they are.
+
+    What is wrong with a column, and what must be read before its pages can be listed, stands in
+    its row. If there are more pages than rows of `pages`, the rest is not written.
+
+    source   IN   uint8
+    columns  OUT  (n_columns, N_COLUMN) int64
+    pages    OUT  (room, N_PAGE) int64
+    """
+    return int(find_pages(readonly(source), columns, pages))
+
+
+def decode(
+    source: NDArray[np.uint8],
+    unpacked: NDArray[np.uint8],
+    columns: NDArray[np.int64],
+    pages: NDArray[np.int64],
+    tables: NDArray[np.uint8],
+    indices: NDArray[np.uint8],
+    out: NDArray[np.uint8],
+) -> None:
+    """Decode pages; what is wrong with a column stands in its row.
+
+    source    IN   uint8
+    unpacked  OUT  uint8   what was decompressed; at the end, room for the largest page
+    columns   OUT  (n_columns, N_COLUMN) int64
+    pages     IN   (n_pages, N_PAGE) int64   of each column in their order
+    tables    OUT  uint8   dictionaries
+    indices   OUT  uint8   room for 8 bytes of each value of a page
+    out       OUT  uint8   values, and which are known
+    """
+    decode_pages(readonly(source), unpacked, columns, readonly(pages), tables, indices, out)
+
+
+@kernel
+def find_chunks(footer, n_columns, chunks):
+    """Read the footer, Thrift's compact protocol; return its number of chunks, -1 if unsound.
+
+    See `list_chunks`; chunks is (n_chunks, N_CHUNK).
+    """
+    x, at, end = span_of(footer), 0, footer.size - p.SLACK
+    # for each structure or list that is open: its field or kind, and elements to come (list)
+    field, left = np.zeros(_DEEPEST, np.int64), np.zeros(_DEEPEST, np.int64)
+    left[0] = -1
+    depth, row = 0, -1
+    while True:
+        if left[depth] == 0:
+            depth -= 1
+            continue
+        if at >= end:
+            return -1
+        kind, value = field[depth], 0
+        if left[depth] > 0:
+            left[depth] -= 1
+        else:
+            head = byte(x, at)
+            at += 1
+            kind = head & 15
+            if kind == 0:
+                depth -= 1
+                if depth < 0:
+                    return row + 1
+                continue
+            field[depth] += head >> 4
+            if head >> 4 == 0:
+                value, at = read_varint(x, at, end)
+                if at < 0:
+                    return -1
+                field[depth] = zigzag(value)
+        within = field[0] == p.ROW_GROUPS and depth >= 4 and field[2] == p.COLUMNS
+        if within and depth == 4 and (field[4] in (1, 8, 9)):
+            chunks[row, p.CHUNK_ELSEWHERE] = 1
+        within = within and depth >= 5 and field[4] == p.METADATA
+        if kind in (4, 5, 6, 8):
+            value, at = read_varint(x, at, end)
+            if at < 0:
+                return -1
+        if kind in (5, 6):
+            value = zigzag(value)
+            if within and depth == 5 and 0 <= field[5] < len(p.CHUNK_FIELDS):
+                name = _CHUNK_FIELDS[field[5]]
+                if name >= 0:
+                    chunks[row, name] = value
+            if within and depth == 6 and field[5] == p.ENCODINGS:
+                if not 0 <= value < 63:
+                    return -1
+                chunks[row, p.CHUNK_ENCODINGS] |= 1 << value
+        elif kind == 8:
+            if value < 0 or value > end - at:
+                return -1
+            at += value
+        elif kind == 3 or (kind <= 2 and left[depth] >= 0):
+            at += 1
+        elif kind == 7:
+            at += 8
+        elif kind in (9, 10, 12):
+            if depth + 1 == _DEEPEST:
+                return -1
+            depth += 1
+            field[depth], left[depth] = 0, -1
+            if kind != 12:
+                if at >= end:
+                    return -1
+                head = byte(x, at)
+                at += 1
+                value = head >> 4
+                if value == 15:
+                    value, at = read_varint(x, at, end)
+                    if at < 0 or value < 0:
+                        return -1
+                field[depth], left[depth] = head & 15, value
+                columns = depth == 3 and field[0] == p.ROW_GROUPS and field[2] == p.COLUMNS
+                if columns and (value != n_columns or head & 15 != 12):
+                    return -1
+            elif depth == 4 and field[0] == p.ROW_GROUPS and field[2] == p.COLUMNS:
+                row += 1
+                if row == chunks.shape[0]:
+                    return -1
+        elif kind > 2 and kind != 4:
+            return -1
+
+
+@kernel
+def find_pages(source, columns, pages):
+    """Read headers; see `list_pages`."""
+    n, x = 0, span_of(source)
+    page, fields = np.empty(p.N_PAGE, np.int64), np.empty(_DEPTH, np.int64)
+    for c in range(columns.shape[0]):
+        column = columns[c]
+        column[p.LISTED] = column[p.NEEDED] = 0
+        column[p.STATUS] = p.SOUND
+        column[p.FOUND] = column[p.ENTRIES]
+        at, end = column[p.BEGIN], column[p.END]
+        while column[p.HELD] + column[p.LISTED] < column[p.WANTED]:
+            stop = read_header(x, at, end, page, fields)
+            if stop < 0 or page[p.PACKED] > end - stop:
+                # twice as much again: the length of a header is not known
+                needed = 2 * (end - at) + 1024 if stop < 0 else stop - end + page[p.PACKED]
+                if stop == -2 or (stop == -1 and column[p.MORE] == 0):
+                    column[p.STATUS] = p.HEADER if end > at else p.TRUNCATED
+                elif stop >= 0 and needed > column[p.MORE]:
+                    column[p.STATUS] = p.SIZES
+                else:
+                    column[p.NEEDED] = min(needed, column[p.MORE])
+                break
+            page[p.OF], page[p.AT], page[p.PLACE] = c, stop, -1
+            at = stop + page[p.PACKED]
+            if page[p.TYPE] not in (p.DATA, p.DICTIONARY, p.DATA_2):
+                continue
+            column[p.STATUS] = check_page(column, page)
+            if column[p.STATUS] != p.SOUND:
+                break
+            if page[p.TYPE] == p.DICTIONARY:
+                column[p.FOUND], column[p.SPACE] = page[p.VALUES], page[p.RAW]
+            else:
+                column[p.LISTED] += page[p.VALUES]
+            if n < pages.shape[0]:
+                for k in range(page.size):
+                    pages[n, k] = page[k]
+            n += 1
+        column[p.NEXT] = at
+    return n
+
+
+@kernel
+def decode_pages(source, unpacked, columns, pages, tables, indices, out):
+    """Decode pages; see `decode`."""
+    x, y = span_of(source), span_of(unpacked)
+    for k in range(pages.shape[0]):
+        page = pages[k]
+        column = columns[page[p.OF]]
+        if column[p.STATUS] != p.SOUND:
+            continue
+        begin, levels = page[p.AT], page[p.LEVELS]
+        at, end = begin + levels, begin + page[p.PACKED]
+        raw = page[p.RAW] - levels
+        body, stop = x, at + raw  # of a page that is not compressed, all; of an empty one, nothing
+        if page[p.CHECKSUM] >= 0 and crc32(source, begin, end) != page[p.CHECKSUM]:
+            column[p.STATUS] = p.CRC
+            continue
+        if page[p.COMPRESSED] and raw > 0:
+            body, at = y, page[p.PLACE]
+            if at < 0:
+                at = unpacked.size - p.SLACK - raw
+                if column[p.CODEC] == p.SNAPPY:
+                    written = snappy(source, begin + levels, end, unpacked, at, raw)
+                else:
+                    written = lz4(source, begin + levels, end, unpacked, at, raw)
+                if written != raw:
+                    column[p.STATUS] = p.CODED
+                    continue
+            stop = at + raw
+        column[p.STATUS] = decode_page(x, begin, body, at, stop, column, page, tables, indices, out)
+
+
+@register_jitable
+def decode_page(levels, begin, body, at, end, column, page, tables, indices, out):
+    """Decode a page; return what is wrong with it.
+
+    levels, begin  span and place of the levels, where they stand apart
+    body, at, end  span and place of what else there is
+    """
+    if page[p.TYPE] == p.DICTIONARY:
+        column[p.ENTRIES] = page[p.VALUES]
+        if column[p.KIND] == p.STRINGS:
+            return decode_strings(body, at, end, column, tables)
+        return decode_plain(body, at, end, page[p.VALUES], column, tables, column[p.TABLE])
+    column[p.ENTRIES] = max(column[p.ENTRIES], 0)
+    n, known = page[p.VALUES], page[p.VALUES]
+    first = column[p.KNOWN] + column[p.HELD]
+    if column[p.OPTIONAL]:
+        if page[p.TYPE] == p.DATA_2:
+            known = decode_levels(levels, begin, begin + page[p.LEVELS], n, column, out)
+        else:
+            stop = at + 4 + length_at(body, at) if end - at >= 4 else end + 1
+            if stop < at + 4 or stop > end:
+                return p.LEVEL
+            known = decode_levels(body, at + 4, stop, n, column, out)
+            at = stop
+        if known < 0:
+            return p.LEVEL if known == -1 else p.OTHER
+    unit = column[p.UNIT]
+    target = column[p.OUT] + column[p.HELD] * unit
+    status = p.SOUND
+    if known == n:
+        status = decode_values(body, at, end, n, column, page, tables, indices, out, target)
+    else:
+        # as many values as are known, at the end of the room for all: then each to its row
+        dense = target + (n - known) * unit
+        status = decode_values(body, at, end, known, column, page, tables, indices, out, dense)
+        if status == p.SOUND:
+            move_apart(out, target, n, known, unit, first)
+    column[p.HELD] += n
+    column[p.ROWS] -= n
+    return status
+
+
+@register_jitable
+def decode_values(body, at, end, n, column, page, tables, indices, out, target):
+    """Decode values that are all known to out[target:]."""
+    unit, kind = column[p.UNIT], column[p.KIND]
+    if page[p.ENCODING] == p.PLAIN and kind != p.TRUTHS:
+        return decode_plain(body, at, end, n, column, out, target)
+    if kind == p.TRUTHS:
+        if page[p.ENCODING] == p.PLAIN:
+            if (n + 7) >> 3 != end - at:
+                return p.VALUE if (n + 7) >> 3 > end - at else p.OTHER
+            unpack_flags(body, at, n, out[target : target + n])
+            return p.SOUND
+        stop = at + 4 + length_at(body, at) if end - at >= 4 else end + 1
+        if stop < at + 4 or stop > end:
+            return p.VALUE if n else p.OTHER
+        top = unpack_bytes(body, at + 4, stop, 1, out[target : target + n])
+        if top == -2:
+            return p.OTHER
+        return p.SOUND if 0 <= top <= 1 else p.VALUE
+    width = byte(body, at) if at < end else 64 * min(n, 1)
+    if n == 0 or width > 32:
+        return p.VALUE if width > 32 else p.SOUND
+    if kind == p.NUMBERS or unit == 4:
+        where = indices[: 4 * n] if kind == p.NUMBERS else out[target : target + 4 * n]
+        top = unpack_numbers(body, at + 1, end, width, where.view(np.uint32))
+    elif unit == 2:
+        where = out[target : target + 2 * n]
+        top = unpack_pairs(body, at + 1, end, width, where.view(np.uint16))
+    else:
+        top = unpack_bytes(body, at + 1, end, width, out[target : target + n])
+    if top < 0:
+        return p.VALUE if top == -1 else p.OTHER
+    if top >= column[p.ENTRIES]:
+        return p.OUTSIDE
+    if kind == p.NUMBERS:
+        gather(tables, column[p.TABLE], column[p.ENTRIES], unit, indices, n, out, target)
+    return p.SOUND
+
+
+@register_jitable
+def decode_plain(body, at, end, n, column, out, target):
+    """Copy n values, or their low bytes, to out[target:]."""
+    width, unit = column[p.WIDTH], column[p.UNIT]
+    if n * width != end - at:
+        return p.VALUE if n * width > end - at else p.OTHER
+    if width == unit:
+        if n:
+            copy(body, at, span_of(out), target, n * unit)
+    else:
+        for k in range(n):
+            for b in range(unit):
+                out[target + k * unit + b] = byte(body, at + k * width + b)
+    return p.SOUND
+
+
+@register_jitable
+def decode_strings(body, at, end, column, tables):
+    """Split the dictionary's strings, each behind its length, into their ends and their bytes."""
+    n, text = column[p.ENTRIES], column[p.TEXT]
+    ends = tables[column[p.TABLE] : column[p.TABLE] + 4 * (n + 1)].view(np.int32)
+    done = 0
+    ends[0] = 0
+    for k in range(n):
+        length = length_at(body, at) if end - at >= 4 else -1
+        at += 4
+        if length < 0 or length > end - at:
+            return p.ENTRY
+        if length:
+            copy(body, at, span_of(tables), text + done, length)
+        at += length
+        done += length
+        ends[k + 1] = done
+    return p.SOUND
+
+
+@register_jitable
+def decode_levels(body, at, end, n, column, out):
+    """Return how many of n rows are known, and write which, if not all; else as `unpack_runs`."""
+    held, nulls = column[p.HELD], column[p.NULLS]
+    first = column[p.KNOWN]
+    flags = out[first + held : first + held + n]
+    run, start = read_varint(body, at, end)
+    if 0 <= start < end and run & 1 == 0 and run >> 1 >= n and byte(body, start) == 1:
+        if nulls:
+            for r in range(n):
+                flags[r] = 1
+        return n
+    top = unpack_bytes(body, at, end, 1, flags)
+    if top < 0 or top > 1:
+        return min(top, -1)
+    known = 0
+    for r in range(n):
+        known += flags[r]
+    if nulls == 0 and known < n:
+        before = out[first : first + held]
+        for r in range(held):
+            before[r] = 1
+    column[p.NULLS] += n - known
+    return known
+
+
+@register_jitable
+def move_apart(out, target, n, known, unit, first):
+    """Move values that stand side by side at the end of the room to their rows; 0 where null.
+
+    Each moves to the front or stays, so none is overwritten before it has moved.
+    """
+    flags = out[first : first + n]
+    values = out[target : target + n * unit]
+    if unit == 1:
+        place_known(values, flags, n - known)
+    elif unit == 2:
+        place_known(values.view(np.uint16), flags, n - known)
+    elif unit == 4:
+        place_known(values.view(np.uint32), flags, n - known)
+    else:
+        place_known(values.view(np.uint64), flags, n - known)
+
+
+@register_jitable
+def place_known(values, flags, at):
+    """Write values[at], values[at + 1] ... where a flag is 1, 0 where it is not."""
+    zero = values[0] ^ values[0]
+    last = values.size - 1
+    for r in range(flags.size):
+        value = values[U(min(at, last))]
+        values[r] = value if flags[r] else zero
+        at += flags[r]
+
+
+@register_jitable
+def gather(tables, table, entries, unit, indices, n, out, target):
+    """Write the dictionary's values of n indices."""
+    where = indices[: 4 * n].view(np.uint32)
+    values, found = tables[table : table + entries * unit], out[target : target + n * unit]
+    if unit == 1:
+        look_up(values, where, found)
+    elif unit == 2:
+        look_up(values.view(np.uint16), where, found.view(np.uint16))
+    elif unit == 4:
+        look_up(values.view(np.uint32), where, found.view(np.uint32))
+    else:
+        look_up(values.view(np.uint64), where, found.view(np.uint64))
+
+
+@register_jitable
+def look_up(values, where, found):
+    """Write found[r] = values[where[r]]."""
+    for r in range(found.size):
+        found[r] = values[U(where[r])]
+
+
+def unpacker(lanes):
+    """Return the function that unpacks numbers of which a word holds so many."""
+    size = 8 // lanes
+
+    @register_jitable
+    def unpack_runs(body, at, end, width, values):
+        """Decode Parquet's hybrid of runs and packed groups of 8; return the largest.
+
+        Or -1 if it is not sound, -2 if only pyarrow can tell. The largest is right where it
+        matters: a value may have been cut to the type of `values`.
+        """
+        done, n, top = 0, values.size, 0
+        n_bytes = (width + 7) >> 3
+        packed = False
+        while done < n:
+            run, at = read_varint(body, at, end)
+            if at < 0 or run >> 32 or run >> 1 == 0:
+                return -1
+            if run & 1:
+                taken = min((run >> 1) * 8, n - done)
+                if (run >> 1) * width > end - at:
+                    # some programs cut the last group short
+                    return -2 if (taken * width + 7) >> 3 <= end - at else -1
+                if width <= 8 * size:
+                    unpack_bits(body, at, width, values, done, taken)
+                    packed = True
+                else:
+                    for k in range(taken):
+                        value = bits_at(body, at, k * width, width)
+                        top = max(top, value)
+                        values[done + k] = value
+                at += (run >> 1) * width
+            else:
+                if n_bytes > end - at:
+                    return -1
+                value = 0
+                for k in range(n_bytes):
+                    value |= byte(body, at + k) << (8 * k)
+                at += n_bytes
+                top = max(top, value)
+                taken = min(run >> 1, n - done)
+                for r in range(done, done + taken):
+                    values[r] = value
+            done += taken
+        if packed:
+            largest = values[0]
+            for r in range(n):
+                largest = max(largest, values[r])
+            top = max(top, np.int64(largest))
+        return top
+
+    @register_jitable
+    def unpack_bits(body, at, width, values, first, n):
+        """Unpack n values of so many bits each, lowest bit first."""
+        done = 0
+        if lanes > 2:
+            out, mask, w = span_of(values.view(np.uint8)), U(0), U(width)
+            for lane in range(lanes):
+                mask |= ((U(1) << w) - U(1)) << U(8 * size * lane)
+            done = n >> 3 << 3
+            place, start = first * size, at
+            for _ in range(n >> 3):
+                put_word(spread(word(body, start), mask, w, lanes), out, place)
+                place += 8
+                if lanes == 4:
+                    half = word(body, start + (width >> 1)) >> U(4 * (width & 1))
+                    put_word(spread(half, mask, w, lanes), out, place)
+                    place += 8
+                start += width
+        for k in range(done, n):
+            values[first + k] = bits_at(body, at, k * width, width)
+
+    return unpack_runs
+
+
+unpack_bytes, unpack_pairs, unpack_numbers = map(unpacker, (8, 4, 2))
+
+
+@register_jitable
+def unpack_flags(body, at, n, values):
+    """Unpack n single bits."""
+    out, place = span_of(values), 0
+    for start in range(at, at + (n >> 3)):
+        bits = spread(U(byte(body, start)), U(0x0101010101010101), U(1), 8)
+        put_word(bits, out, place)
+        place += 8
+    for k in range(place, n):
+        values[k] = bits_at(body, at, k, 1)
+
+
+@register_jitable
+def bits_at(body, at, bit, width):
+    """Return the number of so many bits that starts at a bit; bits behind the end are 0."""
+    start, skipped = at + (bit >> 3), bit & 7
+    found = U(0)
+    if start + 8 <= body[1]:
+        found = word(body, start)
+    else:
+        for k in range(min(8, body[1] - start)):
+            found |= U(byte(body, start + k)) << U(8 * k)
+    return np.int64((found >> U(skipped)) & ((U(1) << U(width)) - U(1)))
+
+
+@register_jitable
+def length_at(body, at):
+    """Return the 4 bytes from `at` on as a number, negative if the highest bit is set."""
+    found = 0
+    for k in range(4):
+        found |= byte(body, at + k) << (8 * k)
+    return found - ((found >> 31) << 32)
+
+
+@register_jitable
+def read_varint(body, at, end):
+    """Return a number of 7 bits a byte and the place behind it: -1 if cut off, -2 if too long."""
+    found, shift = 0, 0
+    while shift < 64:
+        if at >= end:
+            return 0, -1
+        digit = byte(body, at)
+        at += 1
+        found |= (digit & 127) << shift
+        if digit < 128:
+            return found, at
+        shift += 7
+    return 0, -2
+
+
+@register_jitable
+def check_page(column, page):
+    """Return what is wrong with the header of a page of values or of the dictionary."""
+    n, encoding = page[p.VALUES], page[p.ENCODING]
+    if page[p.TYPE] == p.DATA_2:
+        given = min(page[p.NULL_COUNT], page[p.ROW_COUNT], page[p.LEVELS], page[p.REPEATED])
+    else:
+        page[p.LEVELS] = page[p.REPEATED] = given = 0
+        if page[p.TYPE] == p.DATA:
+            given = min(page[p.LEVEL_ENCODING], page[p.REPETITION_ENCODING])
+    if min(n, encoding, given) < 0:
+        return p.HEADER
+    if page[p.REPEATED]:
+        return p.OTHER
+    if page[p.LEVELS] > min(page[p.RAW], page[p.PACKED]):
+        return p.SIZES
+    if column[p.CODEC] == p.STORED:
+        page[p.COMPRESSED] = 0
+    if not page[p.COMPRESSED] and page[p.RAW] != page[p.PACKED]:
+        return p.SIZES
+    if column[p.CODEC] in (p.SNAPPY, p.LZ4) and page[p.RAW] > p.MOST * (page[p.PACKED] + 1):
+        return p.SIZES
+    by_entries = encoding in (p.PLAIN_DICTIONARY, p.RLE_DICTIONARY)
+    if page[p.TYPE] == p.DICTIONARY:
+        if column[p.FOUND] >= 0 or column[p.LISTED]:
+            return p.TWO_DICTIONARIES
+        if encoding not in (p.PLAIN, p.PLAIN_DICTIONARY) or column[p.KIND] == p.TRUTHS:
+            return p.OTHER
+        least = 4 if column[p.KIND] == p.STRINGS else column[p.WIDTH]
+        return p.ENTRY if n * least > page[p.RAW] else p.SOUND
+    if n > column[p.ROWS] - column[p.LISTED]:
+        return p.SIZES
+    if page[p.TYPE] == p.DATA and column[p.OPTIONAL] and page[p.LEVEL_ENCODING] != p.RLE:
+        return p.OTHER
+    if column[p.KIND] == p.TRUTHS:
+        return p.SOUND if encoding in (p.PLAIN, p.RLE) else p.OTHER
+    if by_entries:
+        return p.SOUND if column[p.FOUND] >= 0 else p.NO_DICTIONARY
+    return p.SOUND if encoding == p.PLAIN and column[p.KIND] == p.NUMBERS else p.OTHER
+
+
+@register_jitable
+def read_header(x, at, end, page, fields):
+    """Read the header of a page; return the place behind it, -1 if it is cut off, -2 if unsound.
+
+    It is a structure of Thrift's compact protocol: fields with their types, unknown ones skipped.
+
+    page    OUT  (N_PAGE,) int64
+    fields  OUT  (depth,) int64   scratch: the field of each structure that is open
+    """
+    for k in range(page.size):
+        page[k] = -1
+    page[p.COMPRESSED] = 1
+    fields[0] = depth = 0
+    while True:
+        if at >= end:
+            return -1
+        head = byte(x, at)
+        at += 1
+        if head == 0:
+            depth -= 1
+            if depth < 0:
+                return at if min(page[p.TYPE], page[p.RAW], page[p.PACKED]) >= 0 else -2
+            continue
+        kind, value = head & 15, 0
+        if kind == 0:
+            return -2
+        fields[depth] += head >> 4
+        if head >> 4 == 0:
+            value, at = read_varint(x, at, end)
+            if at < 0:
+                return at
+            fields[depth] = zigzag(value)
+        if kind <= 2:
+            value = np.int64(kind == 1)
+        elif kind in (4, 5, 6, 8):
+            value, at = read_varint(x, at, end)
+            if at < 0:
+                return at
+        if kind == 3:
+            at += 1
+        elif kind == 7:
+            at += 8
+        elif kind == 8:
+            if value < 0:
+                return -2
+            if value > end - at:
+                return -1
+            at += value
+        elif kind == 12:
+            depth += 1
+            if depth == fields.size:
+                return -2
+            fields[depth] = 0
+        elif kind > 8:
+            return -2
+        name = -1
+        if depth == 0:
+            name = header_field(fields[0])
+        elif depth == 1:
+            name = page_field(page[p.TYPE], fields[0], fields[1])
+        if name == p.COMPRESSED and kind <= 2:
+            page[name] = value
+        elif name >= 0 and name != p.COMPRESSED and kind == 5:
+            value = zigzag(value)
+            if value >> 31 not in (0, -1):
+                return -2
+            page[name] = value & 0xFFFFFFFF if name == p.CHECKSUM else value
+
+
+@register_jitable
+def header_field(field):
+    """Return which number a field of a page's header is, -1 if none."""
+    if field == 1:
+        return p.TYPE
+    if field == 2:
+        return p.RAW
+    if field == 3:
+        return p.PACKED
+    return p.CHECKSUM if field == 4 else -1
+
+
+@register_jitable
+def page_field(kind, outer, field):
+    """Return which number a field of the structure for one type of pages is, -1 if none."""
+    if kind == p.DATA and outer == 5:
+        if field == 1:
+            return p.VALUES
+        if field == 2:
+            return p.ENCODING
+        if field == 3:
+            return p.LEVEL_ENCODING
+        return p.REPETITION_ENCODING if field == 4 else -1
+    if kind == p.DICTIONARY and outer == 7:
+        if field == 1:
+            return p.VALUES
+        return p.ENCODING if field == 2 else -1
+    if kind == p.DATA_2 and outer == 8:
+        if field == 1:
+            return p.VALUES
+        if field == 2:
+            return p.NULL_COUNT
+        if field == 3:
+            return p.ROW_COUNT
+        if field == 4:
+            return p.ENCODING
+        if field == 5:
+            return p.LEVELS
+        if field == 6:
+            return p.REPEATED
+        return p.COMPRESSED if field == 7 else -1
+    return -1
+
+
+@register_jitable
+def zigzag(number):
+    """Return the signed number that Thrift writes as this one."""
+    return np.int64(U(number) >> U(1)) ^ -(number & 1)

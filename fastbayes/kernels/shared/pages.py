@@ -1,0 +1,115 @@
+"""What column chunks and pages of Parquet files are to the kernels: rows of numbers, named here."""
+
+from __future__ import annotations
+
+# A column, of one row group: what is read of its chunk and where its values go.
+(
+    BEGIN,  # first byte in `source` that was not used yet
+    END,  # behind the last byte of the chunk that is there
+    MORE,  # bytes of the chunk that follow in the file
+    ROWS,  # rows that were not decoded yet
+    WANTED,  # rows to have in `out`
+    HELD,  # rows that are there
+    CODEC,
+    KIND,
+    OPTIONAL,  # whether values may be null
+    WIDTH,  # bytes of a value in the file
+    UNIT,  # bytes of a value in `out`
+    ENTRIES,  # of the dictionary; -1 before its page is decoded
+    TABLE,  # place in `tables`: ends of strings (int32), or the values
+    TEXT,  # place in `tables` of the bytes of strings
+    OUT,  # place in `out` of the first row
+    KNOWN,  # place in `out` of a byte for each row, 0 where it is null
+    NULLS,  # how many there are; while there is none, nothing is written to KNOWN
+    # what `list_pages` finds
+    NEXT,  # first byte behind the pages listed
+    LISTED,  # rows in them
+    NEEDED,  # bytes that must be there to go on, 0 if all is
+    FOUND,  # entries of the dictionary; -1 if there is none yet
+    SPACE,  # bytes of the dictionary page
+    STATUS,
+) = range(23)
+N_COLUMN = 23
+
+# A page.
+(
+    OF,  # its column
+    TYPE,
+    AT,  # place of its first byte in `source`
+    PACKED,  # bytes there
+    RAW,  # bytes when decompressed
+    VALUES,
+    ENCODING,
+    LEVEL_ENCODING,
+    REPETITION_ENCODING,
+    LEVELS,  # bytes of the levels that stand before what is compressed (second version)
+    REPEATED,  # bytes of the levels of repetition there
+    NULL_COUNT,
+    ROW_COUNT,
+    COMPRESSED,
+    CHECKSUM,  # CRC-32 of the bytes in the file, -1 if there is none
+    PLACE,  # place in `unpacked` where whoever calls has decompressed it, -1 if nobody has
+) = range(16)
+N_PAGE = 16
+
+# A column chunk as the footer tells of it.
+(
+    CHUNK_TYPE,  # of the values
+    CHUNK_CODEC,
+    CHUNK_VALUES,
+    CHUNK_SIZE,  # in the file
+    CHUNK_DATA,  # place of the first page of values
+    CHUNK_DICTIONARY,  # place of the dictionary, 0 if there is none
+    CHUNK_ENCODINGS,  # bit k for encoding k
+    CHUNK_ELSEWHERE,  # whether it is in another file, or encrypted
+) = range(8)
+N_CHUNK = 8
+# Where that stands in the footer: fields from the outermost structure on.
+ROW_GROUPS, COLUMNS, METADATA, ENCODINGS = 4, 1, 3, 2
+CHUNK_FIELDS = (
+    *(-1, CHUNK_TYPE, -1, -1, CHUNK_CODEC, CHUNK_VALUES),
+    *(-1, CHUNK_SIZE, -1, CHUNK_DATA, -1, CHUNK_DICTIONARY),
+)
+
+# Codecs: bytes as they are, what the kernels decompress, what whoever calls decompresses.
+STORED, SNAPPY, LZ4, FOREIGN = range(4)
+# Kinds of columns: strings (by their dictionary), numbers, truth values.
+STRINGS, NUMBERS, TRUTHS = range(3)
+# Types of pages.
+DATA, INDEX, DICTIONARY, DATA_2 = range(4)
+# Encodings.
+PLAIN, PLAIN_DICTIONARY, RLE, BIT_PACKED, RLE_DICTIONARY = 0, 2, 3, 4, 8
+
+# What is wrong with a column; 0 is nothing.
+(
+    SOUND,
+    OTHER,  # legal, but not read here
+    HEADER,
+    TRUNCATED,
+    SIZES,
+    TWO_DICTIONARIES,
+    NO_DICTIONARY,
+    ENTRY,
+    CODED,
+    CRC,
+    LEVEL,
+    VALUE,
+    OUTSIDE,
+) = range(13)
+MEANINGS = {
+    HEADER: "the header of a page makes no sense",
+    TRUNCATED: "its pages hold fewer rows than the row group",
+    SIZES: "the sizes in the header of a page contradict each other",
+    TWO_DICTIONARIES: "it has two dictionaries, or one behind values",
+    NO_DICTIONARY: "a page needs a dictionary and none precedes it",
+    ENTRY: "its dictionary is cut off",
+    CODED: "a page cannot be decompressed",
+    CRC: "a page is not what was written: its checksum differs",
+    LEVEL: "a page does not tell which values are null",
+    VALUE: "a page ends before its last value",
+    OUTSIDE: "a page has dictionary indices outside its dictionary",
+}
+# Neither Snappy nor LZ4 makes more than so many bytes of one.
+MOST = 256
+# Bytes behind `source` and `unpacked` that belong to no page: words are read from any place.
+SLACK = 8

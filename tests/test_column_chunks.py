@@ -1,0 +1,251 @@
+"""Parquet read by our own kernels: the values that pyarrow gives, from whoever wrote the file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from fastbayes.core.errors import FileFormatError
+from fastbayes.data import column_chunks, filesource
+from fastbayes.data.source import open_source
+
+WRITTEN = Path(__file__).resolve().parents[2] / "shared" / "data" / "parquet"
+
+
+@pytest.fixture(autouse=True)
+def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FASTBAYES_KERNELS", "always")
+
+
+@pytest.fixture
+def by_arrow(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the names of the columns that pyarrow reads from now on, as it reads them."""
+    names: list[str] = []
+    read = filesource.ParquetReader._by_arrow
+
+    def noting(self: Any, columns: list[str], *args: Any) -> Any:
+        names.extend(columns)
+        return read(self, columns, *args)
+
+    monkeypatch.setattr(filesource.ParquetReader, "_by_arrow", noting)
+    return names
+
+
+def values(path: Path, block_rows: int = 1 << 16) -> dict[str, list[Any]]:
+    source = open_source(str(path))
+    found: dict[str, list[Any]] = {name: [] for name in source.schema.names}
+    for segment in source.segments(block_rows):
+        for batch in segment.batches():
+            batch.validate(full=True)
+            assert batch.schema.names == source.schema.names
+            for name, column, kind in zip(found, batch.columns, source.schema.types, strict=True):
+                assert column.type == kind or pa.types.is_dictionary(kind)
+                found[name] += column.to_pylist()
+    return found
+
+
+def check(path: Path, block_rows: int = 1 << 16) -> None:
+    """Hold the values of a file against those that pyarrow reads."""
+    found, expected = values(path, block_rows), pq.read_table(path)
+    assert list(found) == expected.column_names
+    for name in found:
+        # as text NaN equals itself, and -0.0 does not equal 0.0
+        assert list(map(repr, found[name])) == list(map(repr, expected[name].to_pylist())), name
+
+
+NUMBERS = [
+    *(pa.int8(), pa.int16(), pa.int32(), pa.int64()),
+    *(pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
+    *(pa.float32(), pa.float64(), pa.date32(), pa.time32("ms"), pa.time64("us")),
+    *(pa.timestamp("ms"), pa.timestamp("us", "Europe/Vienna"), pa.timestamp("ns")),
+    *(pa.duration("us"), pa.bool_()),
+]
+TEXTS = [pa.string(), pa.binary(), pa.large_string(), pa.dictionary(pa.int8(), pa.string())]
+
+
+def table(n: int, nulls: float = 0, seed: int = 0) -> pa.Table:
+    """Return columns of all types that the kernels read, some of few values, some of many."""
+    rng = np.random.default_rng(seed)
+    hidden = rng.random(n) < nulls if nulls else None
+
+    def bits(kind: pa.DataType, values: Any) -> pa.Array:
+        number = pa.int32() if kind.bit_width == 32 else pa.int64()
+        if kind.bit_width < 32:
+            number = pa.int8() if kind.bit_width == 8 else pa.int16()
+        whole = pa.array(np.asarray(values), mask=hidden).cast(number, safe=False)
+        return whole.cast(kind) if pa.types.is_boolean(kind) else whole.view(kind)
+
+    few, many = rng.integers(0, 7, n), rng.integers(0, 2_900_000, n)
+    columns = {}
+    for kind in NUMBERS:
+        columns[f"few {kind}"] = bits(kind, few)
+        columns[f"many {kind}"] = bits(kind, many)
+    columns["many double"] = pa.array(rng.standard_normal(n), mask=hidden)
+    for name, size in (("few", 7), ("one", 1), ("300", 300), ("many", 70_000)):
+        texts = [f"{'äß€'[: k % 4]}{k}" for k in rng.integers(0, size, n)]
+        for kind in TEXTS if name == "few" else TEXTS[:1]:
+            columns[f"{name} {kind}"] = pa.array(texts, mask=hidden).cast(kind)
+    return pa.table(columns)
+
+
+CODECS = ["none", "snappy", "lz4", "zstd", "gzip", "brotli"]
+
+
+@pytest.mark.parametrize("nulls", [0, 0.2, 1])
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("codec", CODECS)
+def test_all_types_and_codecs(
+    codec: str, version: str, nulls: float, tmp_path: Path, by_arrow: list[str]
+) -> None:
+    path = tmp_path / "t.parquet"
+    written = table(700, nulls)
+    options = {"compression": codec, "data_page_version": version, "row_group_size": 300}
+    pq.write_table(written, path, **options, write_page_checksum=codec == "snappy")
+    check(path, 128)
+    assert by_arrow == []
+
+
+@pytest.mark.parametrize("use_dictionary", [False, True])
+@pytest.mark.parametrize("optional", [False, True])
+@pytest.mark.parametrize("page", [1, 300, 1 << 20])
+def test_pages_of_any_size(
+    page: int, optional: bool, use_dictionary: bool, tmp_path: Path, by_arrow: list[str]
+) -> None:
+    written = table(5000, 0.01 if optional else 0, seed=page)
+    if not optional:
+        written = written.cast(pa.schema([f.with_nullable(False) for f in written.schema]))
+    path = tmp_path / "t.parquet"
+    pq.write_table(
+        written, path, data_page_size=page, write_batch_size=64, use_dictionary=use_dictionary
+    )
+    check(path, 512)
+    assert all("string" in name or "binary" in name for name in by_arrow)
+    assert bool(by_arrow) is not use_dictionary
+
+
+@pytest.mark.parametrize("rows", [1, 2, 7, 8, 9, 63, 64, 65])
+def test_few_rows(rows: int, tmp_path: Path, by_arrow: list[str]) -> None:
+    path = tmp_path / "t.parquet"
+    pq.write_table(table(65, 0.5), path, row_group_size=rows)
+    check(path, 16)
+    assert by_arrow == []
+
+
+def test_a_dictionary_that_overflows(tmp_path: Path, by_arrow: list[str]) -> None:
+    path = tmp_path / "t.parquet"
+    written = table(20_000, 0.1)
+    pq.write_table(
+        written, path, dictionary_pagesize_limit=4096, data_page_size=2048, write_batch_size=128
+    )
+    check(path, 1 << 10)
+    assert set(by_arrow) == {"many string"}
+
+
+@pytest.mark.parametrize("batch_bytes", [1, 1 << 14, 1 << 17])
+def test_row_groups_in_several_batches(
+    batch_bytes: int, tmp_path: Path, by_arrow: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(column_chunks, "BATCH_BYTES", batch_bytes)
+    monkeypatch.setattr(column_chunks, "LEAST_READ", 100)
+    path = tmp_path / "t.parquet"
+    pq.write_table(table(3000, 0.3), path, data_page_size=500, write_batch_size=50)
+    check(path, 64)
+    assert by_arrow == []
+
+
+def test_what_is_handed_over_stands_beside_the_others(tmp_path: Path, by_arrow: list[str]) -> None:
+    n = 3000
+    written = table(n, 0.2).select(["few string", "many double", "few int32"])
+    written = written.append_column("list", pa.array([[1, 2]] * n))
+    written = written.append_column("price", pa.array(range(n)).cast(pa.decimal128(21, 2)))
+    written = written.append_column("split", pa.array(np.arange(n) / 7))
+    path = tmp_path / "t.parquet"
+    pq.write_table(
+        written, path, row_group_size=1100, use_dictionary=["few string", "few int32"],
+        column_encoding={"split": "BYTE_STREAM_SPLIT"},
+    )  # fmt: skip
+    check(path, 256)
+    assert set(by_arrow) == {"list", "price", "split"}
+
+
+@pytest.mark.parametrize("path", sorted(WRITTEN.glob("*.parquet")), ids=lambda path: path.stem)
+def test_files_of_other_programs(path: Path) -> None:
+    check(path, 512)
+
+
+def test_polars(tmp_path: Path, by_arrow: list[str]) -> None:
+    pl = pytest.importorskip("polars")
+    path = tmp_path / "t.parquet"
+    frame = {"x": [0.5, None, 2.5] * 999, "s": ["a", "b", None] * 999, "k": [1, 2, 3] * 999}
+    for codec in ("zstd", "snappy", "lz4", "gzip", "uncompressed"):
+        pl.DataFrame(frame).write_parquet(path, compression=codec, row_group_size=1000)
+        check(path)
+    assert by_arrow == []
+
+
+def test_duckdb(tmp_path: Path, by_arrow: list[str]) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    path = tmp_path / "t.parquet"
+    rows = "select i % 5 as k, 'v' || i % 7 as s, i / 3 as x, i % 11 = 0 as b from range(5000) t(i)"
+    for codec in ("zstd", "snappy", "lz4_raw", "gzip", "brotli", "uncompressed"):
+        duckdb.sql(f"copy ({rows}) to '{path}' (format parquet, codec '{codec}')")
+        check(path)
+    assert by_arrow == []
+
+
+@pytest.mark.parametrize(
+    ("codec", "version", "checked"),
+    [("none", "1.0", False), ("snappy", "2.0", False), ("zstd", "1.0", False),
+     ("lz4", "1.0", False), ("gzip", "2.0", False), ("snappy", "1.0", True)],
+)  # fmt: skip
+def test_damaged_bytes_are_refused_or_do_not_matter(
+    codec: str, version: str, checked: bool, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """What pyarrow refuses we refuse; what we take are the values that pyarrow takes."""
+    n = 16_000 if request.config.getoption("--slow") else 60
+    written = table(40, 0.2).select(
+        ["few string", "300 string", "few int8", "many int64", "few bool", "many double"]
+    )
+    path = tmp_path / "t.parquet"
+    pq.write_table(
+        written, path, compression=codec, data_page_version=version, data_page_size=100,
+        write_batch_size=10, write_page_checksum=checked, row_group_size=25,
+    )  # fmt: skip
+    whole = path.read_bytes()
+    end = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")  # of the pages: no footer
+    rng = np.random.default_rng(0)
+    refused = 0
+    for _ in range(n):
+        damaged = bytearray(whole)
+        for place in rng.integers(4, end, rng.integers(1, 4)):
+            damaged[place] = rng.choice([0, 1, 127, 128, 255, rng.integers(256)])
+        path.write_bytes(damaged)
+        try:
+            found = values(path, 16)
+        except FileFormatError:
+            refused += 1
+            continue
+        expected = pq.read_table(path, page_checksum_verification=True)
+        for name in found:
+            assert list(map(repr, found[name])) == list(map(repr, expected[name].to_pylist()))
+    assert refused > n // 10
+
+
+def test_an_error_names_file_row_group_column_and_remedy(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    pq.write_table(table(40).select(["few int8", "few string"]), path, row_group_size=20)
+    damaged = bytearray(path.read_bytes())
+    start = pq.read_metadata(path).row_group(1).column(1).dictionary_page_offset
+    damaged[start : start + 40] = b"\xff" * 40
+    path.write_bytes(damaged)
+    with pytest.raises(FileFormatError) as caught:
+        values(path)
+    assert str(caught.value) == (
+        f"{path}, row group 1, column 'few string': the header of a page makes no sense; write "
+        "the file again or leave it out"
+    )
