@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastbayes as fb
 from fastbayes.core.errors import DataError
+from fastbayes.data import filesource, memory
 from fastbayes.kernels import dispatch
 from fastbayes.models.estimator import base
 from fastbayes.scan import engine
@@ -58,7 +61,9 @@ def table_of(n: int, seed: int, kinds: list[str], nulls: float, chunks: int) -> 
 
 def in_blocks(monkeypatch: pytest.MonkeyPatch, kernels: str) -> None:
     monkeypatch.setenv("FASTBAYES_KERNELS", kernels)
-    monkeypatch.setattr(engine, "BLOCK_ROWS", ROWS)
+    for module in (engine, base, filesource, memory):
+        monkeypatch.setattr(module, "BLOCK_ROWS", ROWS)
+    monkeypatch.setattr(base, "LEAST_ROWS", ROWS)
 
 
 @pytest.mark.compiled
@@ -100,8 +105,6 @@ def times(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         run(calls, blocks)
 
     monkeypatch.setattr(repeat.RepeatedCalls, "run", counted)
-    monkeypatch.setattr(base, "BLOCK_ROWS", ROWS)
-    monkeypatch.setattr(base, "LEAST_ROWS", ROWS)
     in_blocks(monkeypatch, "always")
     return blocks_of_calls
 
@@ -171,8 +174,6 @@ def test_rows_of_many_blocks_are_scored_as_those_of_one(
     model = type(MODELS[name])(**MODELS[name].get_params()).fit(table.slice(0, 300), "y")
     expected = model.predict_proba(table), model.predict(table), model.log_joint(table)
     in_blocks(monkeypatch, "always")
-    monkeypatch.setattr(base, "BLOCK_ROWS", ROWS)
-    monkeypatch.setattr(base, "LEAST_ROWS", ROWS)
     for threads in (1, 2):
         model.set_params(threads=threads)
         np.testing.assert_array_equal(model.predict_proba(table), expected[0])
@@ -190,3 +191,20 @@ def test_many_blocks_are_scored_in_one_call(times: list[int], name: str) -> None
     model.predict_proba(table)
     # Batches of five blocks; the last rows fill three and a part of one.
     assert times == [5] * 4 + [3, 1]
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("pairs", [False, True])
+def test_files_of_many_blocks_are_counted_as_tables(
+    times: list[int], tmp_path: Path, pairs: bool
+) -> None:
+    table = table_of(1500, 5, ["int8", "text", "bool", "int32"], 0.2, 3).drop_columns(["w"])
+    for name, group in (("a", 700), ("b", 64), ("c", 1500)):
+        pq.write_table(table, tmp_path / f"{name}.parquet", row_group_size=group)
+    expected = fb.count(pa.concat_tables([table] * 3), "y", pairs=pairs)
+    times.clear()
+    assert fb.count(tmp_path, "y", pairs=pairs) == expected
+    assert max(times) >= 700 // ROWS
+    model = fb.NaiveBayes().fit_statistics(fb.count(table, "y"))
+    in_memory = model.predict_proba(pa.concat_tables([table] * 3))
+    np.testing.assert_array_equal(model.predict_proba(tmp_path), in_memory)

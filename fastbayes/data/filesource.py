@@ -15,6 +15,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import DataError, FileFormatError
 from fastbayes.data.column_chunks import (
     DELTA_LENGTH,
@@ -62,6 +63,8 @@ class FileReader(ABC):
 
     # Whether a column that this file lacks is null in all its rows (formats that omit nulls).
     absent_is_null: ClassVar[bool] = False
+    # Whether it hands out many blocks at once, where that is asked for.
+    many_blocks: ClassVar[bool] = False
     file: DataFile
     schema: pa.Schema
     n_rows: int | None
@@ -80,6 +83,8 @@ R = TypeVar("R", bound=FileReader)
 
 class FileSource(Source):
     """Files of one format, read one after another in pieces."""
+
+    many_blocks = True
 
     def __init__(
         self,
@@ -133,14 +138,18 @@ class FileSource(Source):
             fields = fields or [reader.schema.field(0)]  # only directories: rows must be counted
             origin = reader.file.origin
             with leaving_out(self._on_error), reading(origin, _REMEDY):
-                for piece in reader.pieces(pa.schema(fields), block_rows):
+                for piece in reader.pieces(pa.schema(fields), min(block_rows, BLOCK_ROWS)):
                     read = partial(self._read, reader, piece, block_rows)
                     yield Segment(index, origin, piece.first_row, piece.n_rows, read)
                     index += 1
 
     def _read(self, reader: FileReader, piece: Piece, block_rows: int) -> Iterator[pa.RecordBatch]:
         with reading(reader.file.origin, _REMEDY):
-            yield from reblock(self._conformed(reader, piece), block_rows)
+            batches = self._conformed(reader, piece)
+            if block_rows > BLOCK_ROWS and reader.many_blocks:
+                yield from batches
+            else:
+                yield from reblock(batches, min(block_rows, BLOCK_ROWS))
 
     def _conformed(self, reader: FileReader, piece: Piece) -> Iterator[pa.RecordBatch]:
         n_rows = 0
@@ -252,6 +261,7 @@ class ParquetReader(FileReader):
     Arrow would hand out a dictionary that grows with every block.
     """
 
+    many_blocks = True
     # Workers decode a row group each; where there are fewer row groups than cores, threads share
     # out its columns.
     n_threads = 1

@@ -36,7 +36,7 @@ class CellTypeError(DataError, TypeError):
 class TableSource(Source):
     """An Arrow table; its segments are slices, copied only where a block crosses a chunk."""
 
-    in_memory = True
+    in_memory = many_blocks = True
 
     def __init__(
         self,
@@ -321,6 +321,7 @@ class Joined(SourceView):
             )
             schema = schema.append(pa.field(name, column.type))
         super().__init__(source, schema)
+        self.many_blocks = source.many_blocks
 
     def view(self, segment: Segment) -> Iterator[pa.RecordBatch]:
         """Yield the batches of a segment joined with the other columns."""
@@ -339,7 +340,7 @@ class Renamed(SourceView):
         self.names = list(names)
         fields = zip(source.schema, self.names, strict=True)
         super().__init__(source, pa.schema([field.with_name(n) for field, n in fields]))
-        self.in_memory = source.in_memory
+        self.in_memory, self.many_blocks = source.in_memory, source.many_blocks
 
     def view(self, segment: Segment) -> Iterator[pa.RecordBatch]:
         """Yield the batches of a segment under the new names."""

@@ -82,6 +82,7 @@ class Source(ABC):
     n_rows       None if it takes a scan to know
     rereadable   whether `segments` may be called more than once
     in_memory    arrays, tables and frames
+    many_blocks  whether batches may have more rows than a block at no cost
     description  for messages: "flights/*.parquet (12 files)"
     native       the object that was opened
     versions     per file its path, size and time of change in ns: what tells changed data
@@ -90,6 +91,7 @@ class Source(ABC):
     n_rows: int | None = None
     rereadable: bool = True
     in_memory: bool = False
+    many_blocks: bool = False
     versions: Sequence[tuple[str, int, int | None]] = ()
 
     def __init__(
@@ -111,8 +113,8 @@ class Source(ABC):
         """Return the segments in order; whoever iterates drives the reading.
 
         Every batch of a segment but the last has `block_rows` rows; if that is more than
-        `BLOCK_ROWS`, batches of a table have as many as lie together, up to that. Raises DataError
-        where a one-shot source is scanned a second time.
+        `BLOCK_ROWS`, which only sources of `many_blocks` take, batches have as many as lie or are
+        decoded together. Raises DataError where a one-shot source is scanned a second time.
         """
 
     def handed_over(self) -> dict[str, str]:

@@ -165,8 +165,10 @@ def rows_at_once(source: Source, threads: int) -> int:
     A few segments for each thread, of as many rows as there are: the fewer calls, the better. What
     is no dictionary may be converted first, which takes up to 8 bytes a value.
     """
-    if not (source.in_memory and source.n_rows):
+    if not (source.many_blocks and source.n_rows):
         return BLOCK_ROWS
+    if not source.in_memory:  # as many as are decoded together
+        return BLOCK_ROWS * MOST_BLOCKS
     blocks = source.n_rows // (SEGMENT_BLOCKS * SEGMENTS * threads * BLOCK_ROWS)
     converted = sum(not pa.types.is_dictionary(field.type) for field in source.schema)
     most = min(MOST_BLOCKS, MOST_BYTES // (BLOCK_ROWS * (1 + 8 * converted)))

@@ -128,7 +128,9 @@ def odds_to_class(tie, start, scratch, acc, out, lost):
 def put_best(acc, k, b, best):
     """Write the best log joint of rows from b on; return how many have none above -inf."""
     w, lost = best.size, 0
-    best[:] = acc[0, b : b + w]
+    x = acc[0, b : b + w]
+    for r in range(w):
+        best[r] = x[r]
     for c in range(1, k):
         x = acc[c, b : b + w]
         for r in range(w):

@@ -171,12 +171,10 @@ class TableRows(Model):
             return done, pieces, unseen, prior_rows
 
         threads = engine.resolved_threads(self.threads)
-        rows = BLOCK_ROWS
-        if source.in_memory:
+        rows = engine.rows_at_once(source, threads)
+        if source.in_memory and (few := len(out) // (8 * threads)) < BLOCK_ROWS:
             # Few rows that take long each are for all threads; rows are scored one by one anyhow.
-            rows = min(max(len(out) // (8 * threads), LEAST_ROWS), BLOCK_ROWS)
-            if rows == BLOCK_ROWS:
-                rows = engine.rows_at_once(source, threads)
+            rows = max(few, LEAST_ROWS)
 
         def items() -> Iterator[tuple[Segment, NDArray[Any] | None]]:
             """Yield segments with the range of the answers that is theirs, if that is known."""
