@@ -97,6 +97,13 @@ ENCODINGS = {
     "large": shuffled_dictionary(VALUES, pa.int32(), pa.large_string(), null=True),
     "sliced dictionary": sliced(shuffled_dictionary(VALUES, pa.int16(), pa.string(), null=True)),
 }
+MORE = [*"qpér", "", *(f"unused {k}" for k in range(40))]
+ENCODINGS |= {
+    f"more entries than rows, {kind}": dictionary(
+        [None if v is None else MORE.index(v) for v in VALUES], MORE, pa.uint8(), kind
+    )
+    for kind in (pa.string(), pa.large_string(), pa.string_view())
+}
 ENCODINGS |= {str(i): shuffled_dictionary(VALUES, i, pa.string(), null=True) for i in INDICES}
 
 

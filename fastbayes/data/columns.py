@@ -345,7 +345,8 @@ def prepare(book: Codebook, column: pa.Array, n: int, kernels: ModuleType) -> Pr
         quick = _prepare_integers(book, _integers(column), n, kernels)
         if quick is not None:
             return quick
-    encoded = is_text(kind) and t.is_dictionary(kind)
+    # Arrow takes nothing from string views.
+    encoded = t.is_dictionary(kind) and is_text(kind) and not t.is_string_view(kind.value_type)
     if encoded and not book.is_worth_a_table(column.dictionary, n):
         try:
             column = column.dictionary.take(column.indices)
