@@ -79,7 +79,7 @@ class AverageScorer(BlockScorer):
         offsets: Ints,
         own: Floats,
         weight: Floats,
-        children: Callable[[int], Floats],
+        children: Callable[[int], Any],
         precision: str = "exact",
     ) -> None:
         prior, offsets = np.array(log_prior, np.float64), np.array(offsets, np.int64)
