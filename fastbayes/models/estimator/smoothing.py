@@ -205,9 +205,9 @@ class CountTables:
             together = np.where((feature == j)[..., None], known, together)
         return counts, together
 
-    def conditional(self, p: int, smoothing: Smoothing) -> Conditional:
+    def conditional(self, p: int, smoothing: Smoothing) -> ConditionalTable:
         """Return P(x_j = b | c, x_p = a)."""
-        return Conditional(self, p, smoothing)
+        return ConditionalTable(self, p, smoothing)
 
     def family(self, p: int, j: int) -> Floats:
         """Return n(c, x_p = a, x_j = b), (S_p + 2, S_j + 2, K); 0 where a code is not counted."""
@@ -235,7 +235,7 @@ class CountTables:
         return result
 
 
-class Conditional:
+class ConditionalTable:
     """P(x_j = b | c, x_p = a), (S_p + 2, n_rows, K), indexed or made an array.
 
     (n(c, a, b) + mass) / (n(c, a, x_j known) + S_j mass); 1 where b is no observation. The rows of
