@@ -120,7 +120,7 @@ class _AverageSum(Sum):
             model.slow.log_joint(batch_codes, numeric, joint)
             yield 0, n_rows, self._outputs(joint)
             return
-        codes, place = matrix(groups, len(model.sizes), narrow=True)
+        codes, place = matrix(groups, len(model.sizes))
         weight = model.weights(groups, n_rows, level)
         without = np.flatnonzero(weight == 0)
         for lo, n, acc in self._base.blocks(groups, (), n_rows):
