@@ -267,25 +267,22 @@ class _Forest:
         return np.flatnonzero(found)
 
     def summed_out(
-        self, batch_codes: Sequence[Codes], hidden: Ints, odds: bool
-    ) -> Callable[[slice, int, Floats], None]:
-        """Return a function (some, lo, acc) that adds what rows need besides the tables.
-
-        hidden  rows of the batch, of which `some` are meant
-        """
+        self, batch_codes: Sequence[Codes], odds: bool
+    ) -> Callable[[Ints, int, Floats], None]:
+        """Return a function (rows, lo, acc) that adds what these rows need besides the tables."""
         k, columns = len(self.prior), columns_of(batch_codes)
-        codes = np.empty((len(hidden), len(self.sizes)), np.uint32)
-        for j in range(len(self.sizes)):
-            codes[:, j] = columns[j][hidden]
         scratch = (
             np.zeros(len(self.sizes), np.bool_),
             *(np.empty(self._room[0] * k), np.empty(self._room[1] * k), np.empty((3, k))),
         )
 
-        def add(some: slice, lo: int, acc: Floats) -> None:
+        def add(rows: Ints, lo: int, acc: Floats) -> None:
+            codes = np.empty((len(self.sizes), len(rows)), np.uint32)
+            for j, some in enumerate(codes):
+                some[:] = columns[j].take(rows)
             add_summed_out(
-                *(readonly(codes[some]), *self._arrays, self._flags, self._flat),
-                *(readonly(hidden[some]), lo, int(odds), *scratch, acc),
+                *(readonly(codes), *self._arrays, self._flags, self._flat),
+                *(readonly(rows), lo, int(odds), *scratch, acc),
             )
 
         return add
@@ -301,11 +298,11 @@ class _TreeSum(FactorSum):
     ) -> Iterator[tuple[int, int, Floats]]:
         """Yield (first row, rows, acc) of block after block, acc[c, :rows] being the sums."""
         hidden = self._forest.rows(batch_codes, n_rows)
-        add = self._forest.summed_out(batch_codes, hidden, self._is_odds) if len(hidden) else None
+        add = self._forest.summed_out(batch_codes, self._is_odds) if len(hidden) else None
         for lo, n, acc in super().blocks(batch_codes, numeric, n_rows):
-            begin, end = np.searchsorted(hidden, (lo, lo + n)).tolist()
-            if add is not None and end > begin:
-                add(slice(begin, end), lo, acc)
+            rows = hidden[slice(*np.searchsorted(hidden, (lo, lo + n)))]
+            if add is not None and len(rows):
+                add(rows, lo, acc)
             yield lo, n, acc
 
 
@@ -316,7 +313,7 @@ def add_summed_out(
 ):  # fmt: skip
     """Add ln Σ P(x | c) over parents that are not observed: acc[c, row - lo], from the leaves up.
 
-    codes     IN   (n, m) uint32
+    codes     IN   (m, n) uint32   of these rows
     inner     IN   (any,) int64   features with children, each before its parent
     parents   IN   (m,) int64   -1 for none
     children  IN   (m,) int64   those of feature j are children[first[j]:first[j + 1]]
@@ -339,16 +336,16 @@ def add_summed_out(
     k = scratch.shape[1]
     top, mass, value = scratch[0], scratch[1], scratch[2]
     for place in range(rows.size):
-        x, r = codes[place], rows[place]
+        r = rows[place]
         for j in inner:
-            if not flags[slots[j] + np.int64(x[j])]:
+            if not flags[slots[j] + np.int64(codes[j, place])]:
                 continue
             size, heard = states[j] * k, observed[j]
             rest = below[places[j] * k : places[j] * k + size]
             observed[j] = False
             for q in range(first[j], first[j + 1]):
                 child = children[q]
-                code = np.int64(x[child])
+                code = np.int64(codes[child, place])
                 if flags[slots[child] + code]:
                     continue
                 at = start[child] + code * k
@@ -361,7 +358,7 @@ def add_summed_out(
                 continue
             above, begin, end, gone = parents[j], 0, 1, False
             if above >= 0:
-                begin = np.int64(x[above])
+                begin = np.int64(codes[above, place])
                 end = begin + 1
                 gone = flags[slots[above] + begin]
                 if gone:
