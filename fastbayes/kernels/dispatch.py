@@ -133,7 +133,14 @@ def kernel(function: Callable[..., Any]) -> Any:
     (read-only installation without a home, disk full, damaged files), one warning is logged
     and the function is compiled anew.
     """
-    dispatcher = _numba().njit(nogil=True, error_model="numpy", fastmath=False)(function)
+    # Only Python and other kernels call it: it needs no wrapper for C.
+    dispatcher = _numba().njit(
+        nogil=True,
+        error_model="numpy",
+        fastmath=False,
+        no_cfunc_wrapper=True,
+        pipeline_class=importlib.import_module("fastbayes.kernels.passes").FlatCompiler,
+    )(function)
     if interpreted() or os.environ.get("FASTBAYES_CACHE") == "0":
         return dispatcher
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,23 @@ from fastbayes.core.schema import Shape
 from fastbayes.kernels import dispatch
 from fastbayes.statistics.base import Floats, Ints, Need, Room
 from fastbayes.statistics.packed_counts import BlockLayout, PackedCounts
+
+
+class Steps(NamedTuple):
+    """Where the cells of one feature p and each feature j stand, (m,) each.
+
+    n       values of p, missing included
+    base    first cell of (p = 0, j = 0)
+    of_p    cells to the next value of p
+    of_j    cells to the next value of j
+    widths  values of j that have cells, missing included; 0 where no pair was counted
+    """
+
+    n: int
+    base: Ints
+    of_p: Ints
+    of_j: Ints
+    widths: Ints
 
 
 class PairLayout(BlockLayout):
@@ -47,17 +64,41 @@ class PairLayout(BlockLayout):
             raise KeyError((i, j))
         return q
 
-    def find(self, i: int, j: int) -> int:
-        """Return the position of the pair (i, j), i < j, -1 where it is not among the pairs."""
+    def find(self, i: Any, j: Any) -> Any:
+        """Return the position of pairs (i, j), i < j, -1 where one is not among the pairs."""
         m = len(self.sizes)
         if self.complete:
             return i * (2 * m - i - 1) // 2 + j - i - 1
-        q = int(np.searchsorted(self._key, i * m + j))
-        return q if q < len(self._key) and self._key[q] == i * m + j else -1
+        q = np.searchsorted(self._key, i * m + j)
+        return np.where(np.append(self._key, -1)[q] == i * m + j, q, -1)
 
     @cached_property
     def _key(self) -> Ints:
         return self.first * len(self.sizes) + self.second
+
+    def steps_from(self, p: int) -> Steps:
+        """Return where the cells of p and each feature stand; p itself has none.
+
+        Raises
+        ------
+        KeyError
+            When another pair was not counted.
+        """
+        every = np.arange(len(self.sizes))
+        others = every != p
+        q = np.full(len(every), -1)
+        q[others] = self.find(np.minimum(every, p)[others], np.maximum(every, p)[others])
+        if (q[others] < 0).any() and p in self.members:
+            for j in every[(q < 0) & others & np.isin(every, self.members)].tolist():
+                raise KeyError((p, j))
+        left, k = every < p, self.n_classes
+        return Steps(
+            int(self.widths[p]),
+            np.append(self.starts, 0)[q],
+            np.where(left, 1, self.widths) * k,
+            np.where(left, self.widths[p], 1) * k,
+            np.where(q >= 0, self.widths, 0),
+        )
 
 
 def all_pairs(m: int) -> tuple[Ints, Ints]:
@@ -130,15 +171,7 @@ class PairCounts(PackedCounts):
         """
         layout, shape, k = self.layout, self.shape, self.shape.n_classes
         others = np.delete(np.arange(len(shape.sizes)), p)
-        # Place of (p = 0, j = 0), and how far the next value of p and of j stands.
-        q = np.array([layout.find(min(p, j), max(p, j)) for j in others.tolist()], np.int64)
-        if len(absent := others[q < 0]) and p in layout.members:
-            for j in absent[np.isin(absent, layout.members)].tolist():
-                raise KeyError((p, j))
-        base, left = np.append(layout.starts, 0)[q], others < p
-        widths = np.where(q >= 0, layout.widths[others], 0)
-        step_p = np.where(left, 1, widths) * k
-        step_j = np.where(left, layout.widths[p], 1) * k
+        base, step_p, step_j, widths = (part[others] for part in layout.steps_from(p)[1:])
         slots = shape.sizes[others] + 1
         first = np.cumsum(slots) - slots
         result = np.zeros((int(shape.sizes[p]) + 1, int(slots.sum()), k), self.flat.dtype)
@@ -150,6 +183,20 @@ class PairCounts(PackedCounts):
         result[: layout.widths[p], first[feature] + value] = self.flat[
             cell[:, None] + rows + np.arange(k)
         ]
+        return result
+
+    def at(self, steps: Steps, value: Ints, feature: Ints, code: Ints) -> NDArray[Any]:
+        """Return n(class, p = value, feature = code), (..., n_classes), of some cells.
+
+        Codes behind the values are missing ones. 0 where a cell is not there.
+
+        steps  those of p
+        """
+        k = self.shape.n_classes
+        there = (value < steps.n) & (code < steps.widths[feature])
+        cell = steps.base[feature] + value * steps.of_p[feature] + code * steps.of_j[feature]
+        result = np.zeros((*there.shape, k), self.flat.dtype)
+        result[there] = self.flat[cell[there][:, None] + np.arange(k)]
         return result
 
     # -- groups --------------------------------------------------------------------------------

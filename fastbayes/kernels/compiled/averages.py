@@ -79,7 +79,7 @@ class AverageScorer(BlockScorer):
         offsets: Ints,
         own: Floats,
         weight: Floats,
-        children: Callable[[int], Floats],
+        children: Callable[[int], Any],
         precision: str = "exact",
     ) -> None:
         prior, offsets = np.array(log_prior, np.float64), np.array(offsets, np.int64)
@@ -120,7 +120,7 @@ class _AverageSum(Sum):
             model.slow.log_joint(batch_codes, numeric, joint)
             yield 0, n_rows, self._outputs(joint)
             return
-        codes, place = matrix(groups, len(model.sizes), narrow=True)
+        codes, place = matrix(groups, len(model.sizes))
         weight = model.weights(groups, n_rows, level)
         without = np.flatnonzero(weight == 0)
         for lo, n, acc in self._base.blocks(groups, (), n_rows):

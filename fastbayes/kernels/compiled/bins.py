@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes.kernels.dispatch import call, kernel, readonly, reads, writes
+from fastbayes.kernels.dispatch import call, in_python, kernel, readonly, reads, writes
 from fastbayes.kernels.shared.arrays import U
 
 # Cuts up to which comparing with each takes less time than looking up a part.
@@ -27,21 +27,18 @@ MOST_STEPS = 4
 # Rows of a block of sums or places: 16 KiB or less.
 ROWS = 2048
 
-_CODES = ("uint8", "uint16", "uint32")
 _NUMBERS, _INT64 = reads("float64"), writes("int64")
 
 SIGNATURES = {
-    "compare": [
-        (_NUMBERS, _NUMBERS, reads(code), writes("int64"), writes(code)) for code in _CODES
-    ],
+    "compare": [(_NUMBERS, _NUMBERS, reads("uint8"), writes("int64"), writes("uint8"))],
     "divide": [
         (
             *(_NUMBERS, *["float64"] * 3, reads("uint16"), _NUMBERS, "int64", reads(code)),
             *(writes("int32"), writes(code)),
         )
-        for code in _CODES
+        for code in ("uint8", "uint16")
     ],
-    "search": [(_NUMBERS, _NUMBERS, "int64", reads(code), writes(code)) for code in _CODES],
+    "search": [(_NUMBERS, _NUMBERS, "int64", reads("uint32"), writes("uint32"))],
 }
 
 
@@ -75,19 +72,25 @@ def assign(
     missing  IN   code of NaN
     out      OUT  (n,) uint8 | uint16 | uint32   n_cuts fits
     """
-    values, nan = readonly(values), readonly(np.full(1, missing, out.dtype))
-    if len(cuts) <= FEW_CUTS:
+    values, few = readonly(values), len(cuts) <= FEW_CUTS and missing < 1 << 8
+    parts = None if few or missing >= 1 << 16 else _parts(cuts.tobytes())
+    # Each kernel writes codes as wide as it needs; a wider column is a copy.
+    kind = np.dtype(f"u{1 if few else 4 if parts is None else min(out.itemsize, 2)}")
+    codes = out
+    if out.dtype != kind:
+        in_python()
+        codes = np.empty(len(out), kind)
+    nan = readonly(np.full(1, missing, kind))
+    if few:
         padded = _padded(cuts, -len(cuts) % PASS)
-        call(compare, values, padded, nan, np.empty(ROWS, np.int64), out)
-        return
-    parts = _parts(cuts.tobytes())
-    if parts is not None:
-        low, scale, top, first, padded, steps = parts
-        places = np.empty(ROWS, np.int32)
-        call(divide, values, low, scale, top, first, padded, steps, nan, places, out)
-        return
-    levels = len(cuts).bit_length()
-    call(search, values, _padded(cuts, (1 << levels) - 1 - len(cuts)), levels, nan, out)
+        call(compare, values, padded, nan, np.empty(ROWS, np.int64), codes)
+    elif parts is not None:
+        call(divide, values, *parts, nan, np.empty(ROWS, np.int32), codes)
+    else:
+        levels = len(cuts).bit_length()
+        call(search, values, _padded(cuts, (1 << levels) - 1 - len(cuts)), levels, nan, codes)
+    if codes is not out:
+        out[:] = codes
 
 
 @functools.lru_cache(maxsize=4096)
@@ -122,7 +125,7 @@ def compare(values, cuts, nan, sums, out):
     cuts    IN   (4 * passes,) float64
     nan     IN   (1,) code of NaN
     sums    OUT  (block of rows,) int64   scratch, as wide as the numbers
-    out     OUT  (n,) uint8 | uint16 | uint32
+    out     OUT  (n,) uint8
     """
     missing = nan[0]
     for start in range(0, values.size, sums.size):

@@ -21,7 +21,6 @@ from fastbayes.kernels.compiled.plans.factor_plan import (
     JoinedTable,
     gathered,
     level_of,
-    matrix,
     merge,
     plan_of,
 )
@@ -36,10 +35,9 @@ _INT, _FLOAT = "int64", "float64"
 SIGNATURES: dict[str, list[tuple[str, ...]]] = {
     "add_summed_out": [
         (
-            *[reads(codes, 2), *[reads(_INT)] * 9, reads("bool"), reads(_FLOAT), reads(_INT)],
+            *[reads("uint32", 2), *[reads(_INT)] * 8, reads("bool"), reads(_FLOAT), reads(_INT)],
             *[_INT, _INT, writes("bool"), *[writes(_FLOAT)] * 2, *[writes(_FLOAT, 2)] * 2],
         )
-        for codes in ("uint8", "uint16", "uint32")
     ]
 }
 
@@ -276,18 +274,22 @@ class _Forest:
                 found |= column >= least if flags[least:].all() else flags[column]
         return np.flatnonzero(found)
 
-    def summed_out(self, batch_codes: Sequence[Codes], odds: bool) -> Callable[..., None]:
+    def summed_out(
+        self, batch_codes: Sequence[Codes], odds: bool
+    ) -> Callable[[Ints, int, Floats], None]:
         """Return a function (rows, lo, acc) that adds what these rows need besides the tables."""
-        k = len(self.prior)
-        codes, place = matrix(batch_codes, len(self.sizes))
+        k, columns = len(self.prior), columns_of(batch_codes)
         scratch = (
             np.zeros(len(self.sizes), np.bool_),
             *(np.empty(self._room[0] * k), np.empty(self._room[1] * k), np.empty((3, k))),
         )
 
         def add(rows: Ints, lo: int, acc: Floats) -> None:
+            codes = np.empty((len(self.sizes), len(rows)), np.uint32)
+            for j, some in enumerate(codes):
+                some[:] = columns[j].take(rows)
             add_summed_out(
-                *(codes, readonly(place), *self._arrays, self._flags, self._flat),
+                *(readonly(codes), *self._arrays, self._flags, self._flat),
                 *(readonly(rows), lo, int(odds), *scratch, acc),
             )
 
@@ -314,13 +316,12 @@ class _TreeSum(FactorSum):
 
 @kernel
 def add_summed_out(
-    codes, place, inner, parents, children, first, states, slots, start, places, flags, table,
+    codes, inner, parents, children, first, states, slots, start, places, flags, table,
     rows, lo, odds, observed, below, terms, scratch, acc,
 ):  # fmt: skip
     """Add ln Σ P(x | c) over parents that are not observed: acc[c, row - lo], from the leaves up.
 
-    codes     IN   (m, n_rows) uint8 | uint16 | uint32
-    place     IN   (m,) int64   row of each feature in `codes`
+    codes     IN   (m, n) uint32   of these rows
     inner     IN   (any,) int64   features with children, each before its parent
     parents   IN   (m,) int64   -1 for none
     children  IN   (m,) int64   those of feature j are children[first[j]:first[j + 1]]
@@ -331,7 +332,7 @@ def add_summed_out(
     places    IN   (m,) int64   first state of each feature in `below`
     flags     IN   (n_codes,) bool   codes that are not observations
     table     IN   (entries,) float64   tables (codes of the parent, codes, n_classes)
-    rows      IN   (any,) int64
+    rows      IN   (n,) int64
     lo        IN   row that is acc's first
     odds      IN   whether to add to the log odds of class 1 over class 0 alone
     observed  OUT  (m,) bool   scratch, all False: something below this feature is observed
@@ -342,16 +343,17 @@ def add_summed_out(
     """
     k = scratch.shape[1]
     top, mass, value = scratch[0], scratch[1], scratch[2]
-    for r in rows:
+    for place in range(rows.size):
+        r = rows[place]
         for j in inner:
-            if not flags[slots[j] + np.int64(codes[place[j], r])]:
+            if not flags[slots[j] + np.int64(codes[j, place])]:
                 continue
             size, heard = states[j] * k, observed[j]
             rest = below[places[j] * k : places[j] * k + size]
             observed[j] = False
             for q in range(first[j], first[j + 1]):
                 child = children[q]
-                code = np.int64(codes[place[child], r])
+                code = np.int64(codes[child, place])
                 if flags[slots[child] + code]:
                     continue
                 at = start[child] + code * k
@@ -364,7 +366,7 @@ def add_summed_out(
                 continue
             above, begin, end, gone = parents[j], 0, 1, False
             if above >= 0:
-                begin = np.int64(codes[place[above], r])
+                begin = np.int64(codes[above, place])
                 end = begin + 1
                 gone = flags[slots[above] + begin]
                 if gone:

@@ -223,7 +223,8 @@ def fill_cells(theta, width, first, bounds, size, known, row, radix, pairs, star
             # The first value's part is what the others are made of, so it is the last to change.
             for v in range(size[q] - 1, -1, -1):
                 part = t[v * n : (v + 1) * n]
-                part[:] = t[:n]
+                for u in range(n):
+                    part[u] = t[u]
                 if v < known[q] and row[q] >= 0:
                     for u in range(0, n, width):
                         for c in range(used):
@@ -497,7 +498,8 @@ def sweep_single(
         steps.add_wide(wide, start[narrow:], table, 1, lo, n, 1, scratch)
         steps.add_numbers(numbers, slopes, lo, n, 1, scratch)
         if kind == MARGINS:
-            out[lo : lo + n, 0] = m[:n]
+            for r in range(n):
+                out[lo + r, 0] = m[r]
         elif kind == SHARES:
             steps.variances_of_odds(m, weight[:0], lo, n)
             steps.keep(m, n, shares[0], lo)
@@ -562,7 +564,8 @@ def _lanes_of(width: int) -> Any:
             steps.add_numbers(numbers, slopes, lo, n, k, scratch)
             if kind == MARGINS:
                 for c in range(k):
-                    out[lo : lo + n, c] = scratch[c, :n]
+                    for r in range(n):
+                        out[lo + r, c] = scratch[c, r]
             elif kind == SHARES:
                 steps.shares_of_margins(scratch, k, n)
                 for c in range(k):

@@ -114,7 +114,7 @@ class _Products:
             order = np.argsort(pair.state[a, b])
             a, b = a[order] + offsets[pair.first], b[order] + offsets[pair.second]
             own = own / (reference[a] * reference[b])[:, None]
-            children = without_own(pair, children / reference[:, None], offsets)
+            children = without_own(pair, np.asarray(children) / reference[:, None], offsets)
             one = _reach(own[:, None], np.zeros(1, np.int64)) + _reach(children, offsets[:-1])
             reach = max(reach, one)
             mine = slice(begins[q], begins[q + 1])

@@ -499,7 +499,8 @@ def put_marginals(
                 values[j] = number_at(addresses[j], U(lo + row))
                 nothing &= values[j] != values[j]
             if nothing:
-                acc[:, row] = prior
+                for c in range(k):
+                    acc[c, row] = prior[c]
                 continue
             if q == starts[g]:
                 for c in range(len(columns)):

@@ -90,7 +90,7 @@ PANEL, PANEL_ROWS, GROUP_ROWS = 1 << 17, 1024, 64
 _X, _OUT, _INT = reads("float64"), writes("float64"), "int64"
 _MATRIX, _MATRICES = reads("float64", 2), writes("float64", 3)
 _ROWS, _SIZES = writes("int32"), writes("int64")
-_GROUPS = ("uint8", "uint16", "uint32")
+_GROUPS = ("uint8", "uint32")
 SIGNATURES: dict[str, list[tuple[str, ...]]] = {
     "first_rows": [(reads(g), weight, _SIZES) for g in _GROUPS for weight in ("none", _X)],
     "sort_rows": [
@@ -124,7 +124,7 @@ SIGNATURES: dict[str, list[tuple[str, ...]]] = {
             *(writes("float64", 2), writes("float64", 2), _MATRICES, writes("uint8")),
         )
     ],
-    "put_known": [(_X, reads(g), _X, _OUT, _OUT) for g in _GROUPS[:2]],
+    "put_known": [(_X, reads(g), _X, _OUT, _OUT) for g in _GROUPS],
     "mirror": [(_MATRICES,)],
 }
 
@@ -136,7 +136,7 @@ def block_scatter(
     weight: Floats | None = None,
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """Return count, mean, its rest and scatter matrix of each group of rows; see the numpy twin."""
-    group, weight = readonly(group), None if weight is None else readonly(weight)
+    group, weight = _grouped(group), None if weight is None else readonly(weight)
     columns = [readonly(x) for x in columns]
     first = np.full(n_groups, -1)
     first_rows(group, weight, first)
@@ -170,7 +170,7 @@ def block_products(
     weight: Floats | None = None,
 ) -> Floats:
     """Return the sum of w x xᵀ over the rows of each group; see the numpy twin."""
-    group, weight = readonly(group), None if weight is None else readonly(weight)
+    group, weight = _grouped(group), None if weight is None else readonly(weight)
     p = len(columns)
     result, shift = np.zeros((n_groups, p, p)), np.zeros((n_groups, p))
     count, total = np.zeros(n_groups), np.zeros((n_groups, p))
@@ -181,12 +181,17 @@ def block_products(
     return result
 
 
+def _grouped(group: NDArray[np.unsignedinteger]) -> NDArray[np.unsignedinteger]:
+    """Return groups in 8 or 32 bits: between them a copy is nothing beside the work."""
+    return readonly(group.astype(np.uint32) if group.itemsize == 2 else group)
+
+
 def known_parts(
     values: Floats, group: NDArray[np.unsignedinteger], centre: Floats
 ) -> tuple[Floats, Floats]:
     """Return deviations from the centre of the group, and what is known; see the numpy twin."""
     deviation, known = np.empty((2, len(values)))
-    put_known(readonly(values), readonly(group), readonly(centre), deviation, known)
+    put_known(readonly(values), _grouped(group), readonly(centre), deviation, known)
     return deviation, known
 
 
@@ -224,7 +229,7 @@ def _add(
 def first_rows(group, weight, first):
     """Find one row of each group: first[g] = first r with group[r] = g.
 
-    group   IN   (n,) uint8 | uint16 | uint32
+    group   IN   (n,) uint8 | uint32
     weight  IN   (n,) float64 or None   rows of weight 0 are passed over
     first   OUT  (n_groups,) int64   -1 at entry, and where there is none
     """
@@ -244,7 +249,7 @@ def sort_rows(group, weight, wanted, begin, end, count, size, start, order):
 
     Groups of at least FEW_ROWS are filled up to whole vectors.
 
-    group   IN   (n,) uint8 | uint16 | uint32
+    group   IN   (n,) uint8 | uint32
     weight  IN   (n,) float64 or None   rows of weight 0 are left out
     wanted  IN   (n_groups,) uint8   rows of groups with 0 are left out
     begin   IN   first row

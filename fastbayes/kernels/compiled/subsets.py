@@ -18,12 +18,11 @@ from fastbayes.kernels.shared.arrays import Floats, Ints, U
 SIGNATURES = {
     "visit": [
         (
-            *(reads(code, 2), reads("int64"), reads("float64"), "int64", "int64", "int64"),
+            *(reads("uint32", 2), reads("int64"), reads("float64"), "int64", "int64", "int64"),
             "float64",
             *(reads("float64"), "float64", writes("uint32", 2), writes("float64")),
             *(writes("uint32"), writes("int64", 2), writes("float64"), writes("float64", 2)),
         )
-        for code in ("uint8", "uint16", "uint32")
     ],
     "sum_cells": [
         (reads(count), reads("int64"), reads("float64", 2), writes("float64", 2))
@@ -61,16 +60,12 @@ def write_subset_sums(
     m, n = codes.shape
     # Joint values that occur are numbered anew in every set, so that there are n at most.
     room = max(n, 1) * int(sizes.max(initial=1))
+    inputs = readonly(codes.astype(np.uint32)), readonly(sizes), readonly(weight)
+    scratch = np.empty((m + 1, n), np.uint32), np.zeros(room), np.zeros(room, np.uint32)
+    stacks = np.zeros((m + 2, 3), np.int64), np.zeros(m + 2)
     visit(
-        *(readonly(codes), readonly(sizes), readonly(weight), prefix, begin, most),
-        *(
-            float(most_cells),
-            readonly(offsets),
-            ess,
-            np.empty((m + 1, n), np.uint32),
-            np.zeros(room),
-        ),
-        *(np.zeros(room, np.uint32), np.zeros((m + 2, 3), np.int64), np.zeros(m + 2), out),
+        *(*inputs, prefix, begin, most, float(most_cells), readonly(offsets), ess),
+        *(*scratch, *stacks, out),
     )
 
 

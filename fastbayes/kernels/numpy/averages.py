@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import Codes
 from fastbayes.kernels.numpy.log_joint import NaiveScorer
-from fastbayes.kernels.shared.arrays import Floats
+from fastbayes.kernels.shared.arrays import Floats, Ints
 from fastbayes.kernels.shared.codes import columns_of
 from fastbayes.kernels.shared.posterior import JointScorer
 from fastbayes.kernels.shared.scoring import tie_of
+
+# Numbers of the children's tables that are looked up at a time.
+NUMBERS = 2**18
 
 
 class AverageScorer(JointScorer):
@@ -30,8 +34,8 @@ class AverageScorer(JointScorer):
     weight
         (n_slots,) u_p >= 0 where value a of p may be a super-parent, 0 where it may not.
     children
-        children(p) returns (S_p + 2, n_slots, n_classes) P(x_j = b | c, x_p = a); rows of p
-        itself are not read.
+        children(p) returns (S_p + 2, n_slots, n_classes) P(x_j = b | c, x_p = a), an array or
+        what numpy makes one; it is indexed by values and slots. Rows of p itself are not read.
     precision
         "exact" is float64 throughout. With "fast", compiled code multiplies in float32.
 
@@ -53,7 +57,7 @@ class AverageScorer(JointScorer):
         offsets: NDArray[np.int64],
         own: Floats,
         weight: Floats,
-        children: Callable[[int], Floats],
+        children: Callable[[int], Any],
         precision: str = "exact",
     ) -> None:
         self._fallback = NaiveScorer(log_prior, tables, offsets)
@@ -69,19 +73,24 @@ class AverageScorer(JointScorer):
     ) -> None:
         """Write ln P(c, x) of every row and class into `out` (n_rows, n_classes)."""
         self._fallback.log_joint(batch_codes, numeric, out)
-        rows = {j: self._offsets[j] + codes for j, codes in columns_of(batch_codes).items()}
+        columns = columns_of(batch_codes)
+        rows = np.empty((len(self._offsets) - 1, len(out)), np.int64)
+        for j, begin in enumerate(self._offsets[:-1]):
+            rows[j] = columns[j] + begin
+        step = max(1, NUMBERS // max(1, len(rows) * out.shape[1]))
+        for lo in range(0, len(out), step):
+            self._average(rows[:, lo : lo + step], out[lo : lo + step])
+
+    def _average(self, rows: Ints, out: Floats) -> None:
+        """Write log joints of rows (offset + code of each feature) with a super-parent."""
         total = np.zeros(len(out))
         joint = np.full(out.shape, -np.inf)
         for p, (begin, end) in enumerate(pairwise(self._offsets)):
             if not self._weight[begin:end].any():
                 continue
             total += self._weight[rows[p]]
-            one = self._own[rows[p]]
-            likelihood, value = self._children(p), rows[p] - begin
-            for j, slots in rows.items():
-                if j != p:
-                    with np.errstate(divide="ignore"):
-                        one += np.log(likelihood[value, slots])
-            np.logaddexp(joint, one, out=joint)
+            with np.errstate(divide="ignore"):
+                terms = np.log(self._children(p)[rows[p] - begin, np.delete(rows, p, axis=0)])
+            np.logaddexp(joint, self._own[rows[p]] + terms.sum(axis=0), out=joint)
         some = total > 0
         out[some] = joint[some] - np.log(total[some])[:, None]

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import Codes
 from fastbayes.kernels.shared.arrays import Floats
-from fastbayes.kernels.shared.codes import indices_of
-from fastbayes.kernels.shared.pair_averages import Pair, Tables, fall_back, without_own
+from fastbayes.kernels.shared.codes import columns_of
+from fastbayes.kernels.shared.pair_averages import Pair, Tables, fall_back
 from fastbayes.kernels.shared.posterior import JointScorer
 
 
@@ -61,30 +61,29 @@ class PairAverageScorer(JointScorer):
     ) -> None:
         self._fallback = fallback
         self._offsets = np.array(offsets, np.int64)
-        self._pairs = list(pairs)
-        self._tables = []
-        for q, pair in enumerate(self._pairs):
-            own, children = tables(q)
-            children = without_own(pair, children, self._offsets)
-            with np.errstate(divide="ignore"):
-                self._tables.append((np.log(own), np.log(children)))
+        self._pairs, self._tables = list(pairs), tables
         super().__init__(np.array(log_prior, np.float64), tie)
 
     def log_joint(
         self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: Floats
     ) -> None:
         """Write ln P(c, x) of every row and class into `out` (n_rows, n_classes)."""
-        codes = indices_of(batch_codes)
-        slots = {j: self._offsets[j] + column for j, column in codes.items()}
+        columns = columns_of(batch_codes)
+        rows = np.empty((len(self._offsets) - 1, len(out)), np.int64)
+        for j, begin in enumerate(self._offsets[:-1]):
+            rows[j] = columns[j] + begin
         total = np.zeros(len(out))
         out[:] = -np.inf
-        for pair, (own, children) in zip(self._pairs, self._tables, strict=True):
-            found = pair.state[codes[pair.first], codes[pair.second]]
-            here = np.flatnonzero(found >= 0)
-            found = found[here]
-            one = own[found]
-            for rows in slots.values():
-                one += children[found, rows[here]]
+        for q, pair in enumerate(self._pairs):
+            parents = [pair.first, pair.second]
+            a, b = rows[parents] - self._offsets[parents, None]
+            here = np.flatnonzero(pair.state[a, b] >= 0)
+            found = pair.state[a[here], b[here]]
+            own, children = self._tables(q)
+            terms = children[found, rows[:, here]]
+            terms[parents] = 1.0
+            with np.errstate(divide="ignore"):
+                one = np.log(own[found]) + np.log(terms).sum(axis=0)
             out[here] = np.logaddexp(out[here], one)
             total[here] += 1
         out -= np.log(np.maximum(total, 1))[:, None]

@@ -12,8 +12,9 @@ from fastbayes.core.batch import Codes
 from fastbayes.kernels.shared.arrays import Floats
 
 # Of pair q: (n_states, n_classes) P(c, x_i, x_j), and (n_states, n_slots, n_classes) P(x_k = v |
-# c, x_i, x_j), of which the rows of i and j themselves are not read.
-Tables = Callable[[int], tuple[Floats, Floats]]
+# c, x_i, x_j), of which the rows of i and j themselves are not used: an array, or what numpy makes
+# one; it is indexed by states and slots, one of each feature.
+Tables = Callable[[int], tuple[Floats, Any]]
 
 
 class Pair(NamedTuple):

@@ -75,6 +75,33 @@ class TripleTables:
         table[:, cells.hidden] = 1.0
         return table
 
+    def at(self, i: int, j: int, a: Ints, b: Ints, rows: Ints, smoothing: Smoothing) -> Floats:
+        """Return what `conditional` says of one row of each feature, (n_features, n, K).
+
+        Without reading more of the counts than that needs; 1 for i and j themselves.
+
+        a, b  (n,) observed codes
+        rows  (n_features, n) rows of all features
+        """
+        cells, layout = self.cells, self.triples.layout
+        result = np.ones((len(rows), len(a), cells.n_classes))
+        both, _ = cells.at(i, a, cells.offsets[j] + b)
+        here = (a < layout.widths[i]) & (b < layout.widths[j])  # others never occurred
+        for k in range(len(rows)):
+            if k in (i, j):
+                continue
+            block, code = self.triples.block(i, j, k), rows[k] - cells.offsets[k]
+            some = here & (code < cells.sizes[k] + cells.as_value[k])
+            n, known = np.zeros((2, *both.shape))
+            n[some] = block[a[some], b[some], code[some]]
+            if layout.missing[k] and not cells.as_value[k]:
+                known[here] = block[a[here], b[here], : cells.sizes[k]].sum(axis=1)
+            else:
+                known = both
+            result[k] = smoothing.ratio(n, known, cells.choices[k])
+        result[cells.hidden[rows]] = 1.0
+        return result
+
     def _given(self, i: int, j: int, a: Ints, b: Ints) -> Floats:
         """Return n(c, x_i = a, x_j = b, x_k = v), (n_states, n_rows, K), of observed a and b."""
         cells, widths = self.cells, self.triples.layout.widths
@@ -94,8 +121,28 @@ class TripleTables:
 def states(pair: Pair) -> tuple[Ints, Ints]:
     """Return the codes of both features in each state of a pair, (n_states,) each."""
     a, b = np.nonzero(pair.state >= 0)
-    order = np.argsort(pair.state[a, b])
-    return a[order], b[order]
+    return a, b
+
+
+class ChildTables:
+    """P(x_k = v | c, x_i, x_j), (n_states, n_rows, K), made an array, or indexed.
+
+    As `TripleTables.conditional` and `TripleTables.at` say.
+    """
+
+    def __init__(self, triples: TripleTables, pair: Pair, smoothing: Smoothing) -> None:
+        self._triples, self._pair, self._smoothing = triples, pair, smoothing
+        self._states = states(pair)
+
+    def __getitem__(self, at: tuple[Ints, Ints]) -> Floats:
+        """Return cells of states (n,) and one row of each feature (n_features, n)."""
+        i, j, _ = self._pair
+        a, b = (codes[at[0]] for codes in self._states)
+        return self._triples.at(i, j, a, b, at[1], self._smoothing)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Floats:
+        i, j, _ = self._pair
+        return self._triples.conditional(i, j, *self._states, self._smoothing)
 
 
 # What the model shares with the AODE that it falls back to.
@@ -172,13 +219,11 @@ class A2DE(Averaged):
             "_pairs": triples.pairs(self.min_count),
         }
 
-    def _tables(self, q: int) -> tuple[Floats, Floats]:
+    def _tables(self, q: int) -> tuple[Floats, ChildTables]:
         """Return P(c, x_i, x_j) and P(x_k | c, x_i, x_j) in the states of a pair."""
         pair = self._pairs[q]
-        a, b = states(pair)
         own = self._triples.own(pair.first, pair.second, self._rule, self._given_prior)
-        given = pair.first, pair.second, a, b
-        return own[a, b], self._triples.conditional(*given, self._rule)
+        return own[states(pair)], ChildTables(self._triples, pair, self._rule)
 
     def _mean_scorer(self, cells: float) -> Any:
         self._check_memory()
@@ -256,17 +301,10 @@ class A2DE(Averaged):
         (i, j, state), offsets = self._pairs[q], self._cells.offsets
         a, b = rows[i] - offsets[i], rows[j] - offsets[j]
         here = np.flatnonzero(state[a, b] >= 0)
-        # Tables of the states that occur are enough.
-        found, at = np.unique(state[a[here], b[here]], return_inverse=True)
-        every = states(self._pairs[q])
-        some = every[0][found], every[1][found]
-        prior = self.class_log_prior_
-        own = logs(self._triples.own(i, j, self._rule, self._given_prior)[some])
+        a, b, prior = a[here], b[here], self.class_log_prior_
+        own = logs(self._triples.own(i, j, self._rule, self._given_prior)[a, b])
         own -= np.where(np.isneginf(prior), 0.0, prior)
-        table = logs(self._triples.conditional(i, j, *some, self._rule))
-        children = table[at.reshape(-1), rows[:, here]]
-        children[[i, j]] = 0.0
-        return here, own[at.reshape(-1)], children
+        return here, own, logs(self._triples.at(i, j, a, b, rows[:, here], self._rule))
 
     def _models(self, prior: Floats | None) -> tuple[Floats, Floats]:
         choices = self._cells.choices.astype(int)

@@ -158,8 +158,7 @@ class AODE(Averaged):
         for p in range(len(rows)):
             if not weight[p].any():
                 continue
-            table = logs(cells.conditional(p, self._rule))
-            terms[p] = table[rows[p] - cells.offsets[p], rows]
+            terms[p] = logs(cells.conditional(p, self._rule)[rows[p] - cells.offsets[p], rows])
             terms[p, p] = given[rows[p]]
             joint[p] = np.where(
                 weight[p][:, None] > 0,
@@ -206,7 +205,7 @@ class AODE(Averaged):
             here = np.flatnonzero(chosen == p)
             states = slice(cells.offsets[p], cells.offsets[p] + int(cells.choices[p]))
             drawn[p, here] = value_codes(some_of_each(own[states]), codes[here], random)
-            table = cells.conditional(int(p), self._rule)[: int(cells.choices[p])]
+            table = np.asarray(cells.conditional(int(p), self._rule))[: int(cells.choices[p])]
             self._draw_others(drawn, here, (int(p),), drawn[p, here], table, codes[here], random)
         return list(drawn)
 
@@ -304,17 +303,14 @@ class LooAverage(LooScorer):
                     prior,
                 )
             )
-            value, beside = rows - cells.offsets[p], cells.beside(p)
-            counts, together = cells.spread(beside), cells.spread(beside, beside.together())
-            table = logs(cells.conditional(p, rule))
-            for j, slots in enumerate(at):
-                if j == p:
-                    continue
-                term = table[value, slots]
-                n = without(counts[value, slots, y], gone)
-                left = rule.ratio(n, without(together[value, slots, y], gone), cells.choices[j])
-                term[every, y] = np.where(cells.hidden[slots], 0.0, logs(left))
-                one += term
+            others = np.delete(at, p, axis=0)
+            choices = cells.choices[cells.feature[others]]
+            counts, together = cells.at(p, rows - cells.offsets[p], others)
+            terms = rule.ratio(counts, together, choices[..., None])
+            n, known = (part[:, every, y] for part in (counts, together))
+            terms[:, every, y] = rule.ratio(without(n, gone), without(known, gone), choices)
+            terms[cells.hidden[others]] = 1.0
+            one += logs(terms).sum(axis=0)
             result = np.logaddexp(result, one)
         alone = total == 0
         result -= np.log(np.where(alone, 1.0, total))[:, None]

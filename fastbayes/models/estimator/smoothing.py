@@ -13,6 +13,8 @@ from fastbayes.core.errors import DataError
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.statistics import PairCounts, ValueCounts
 
+Ints = NDArray[np.int64]
+
 
 class Smoothing:
     """What is added to each count: alpha, or m spread over the cells of a distribution.
@@ -136,8 +138,10 @@ class CountTables:
         self._rows = np.arange(values.offsets[-1]) + np.repeat(np.arange(m), sizes + 1)
         self._counted = np.ones(values.offsets[-1], np.bool_)
         self._counted[values.offsets[1:] - 1] = as_value
+        self._is_counted = np.zeros(self.offsets[-1], np.bool_)
         self.n = np.zeros((self.offsets[-1], self.n_classes))
         self.counted = self._rows[self._counted]
+        self._is_counted[self.counted] = True
         self.n[self.counted] = values.counts[self._counted]
         self.known = np.where(as_value[:, None], values.class_counts, values.known).astype(float)
 
@@ -178,16 +182,32 @@ class CountTables:
         result[:, beside.rows] = counts
         return result
 
-    def conditional(self, p: int, smoothing: Smoothing) -> Floats:
-        """Return P(x_j = b | c, x_p = a), (S_p + 2, n_rows, K); 1 where b is no observation.
+    def at(self, p: int, value: Ints, rows: Ints) -> tuple[Floats, Floats]:
+        """Return n(c, x_p = a, x_j = b) and n(c, x_p = a, x_j known) of some cells, (..., K).
 
-        (n(c, a, b) + mass) / (n(c, a, x_j known) + S_j mass). The rows of p itself mean nothing.
+        As `beside` has them, without reading more of the tables than those cells need.
+
+        value  (n,) codes of p
+        rows   (..., n) rows of other features
         """
-        beside = self.beside(p)
-        choices = self.choices[self.feature[beside.rows]][:, None]
-        table = smoothing.ratio(beside.counts, beside.together(), choices)
-        table[:, self.hidden[beside.rows]] = 1.0
-        return self.spread(beside, table)
+        feature, own = self.feature[rows], self.offsets[p] + value
+        code, here = rows - self.offsets[feature], self._is_counted[own]
+        steps = self.pairs.layout.steps_from(p)
+        counts = self.pairs.at(steps, value, feature, code).astype(np.float64)
+        counts[~(here & self._is_counted[rows])] = 0.0
+        # Where nothing is missing in a feature, all rows with a value know it.
+        together = np.where((steps.widths > 0)[feature][..., None], self.n[own], 0.0)
+        gaps = self.pairs.layout.missing & ~self.as_value & (steps.widths > 0)
+        some, at = np.unique(value[here], return_inverse=True)
+        for j in np.flatnonzero(gaps).tolist():
+            known = np.zeros((len(value), self.n_classes))
+            known[here] = self.pairs.block(p, j)[some, : self.sizes[j]].sum(axis=1)[at.reshape(-1)]
+            together = np.where((feature == j)[..., None], known, together)
+        return counts, together
+
+    def conditional(self, p: int, smoothing: Smoothing) -> ConditionalTable:
+        """Return P(x_j = b | c, x_p = a)."""
+        return ConditionalTable(self, p, smoothing)
 
     def family(self, p: int, j: int) -> Floats:
         """Return n(c, x_p = a, x_j = b), (S_p + 2, S_j + 2, K); 0 where a code is not counted."""
@@ -213,6 +233,35 @@ class CountTables:
         result = np.zeros((m, m))
         result[layout.first, layout.second] = result[layout.second, layout.first] = total
         return result
+
+
+class ConditionalTable:
+    """P(x_j = b | c, x_p = a), (S_p + 2, n_rows, K), indexed or made an array.
+
+    (n(c, a, b) + mass) / (n(c, a, x_j known) + S_j mass); 1 where b is no observation. The rows of
+    p itself mean nothing.
+    """
+
+    def __init__(self, cells: CountTables, p: int, smoothing: Smoothing) -> None:
+        self._cells, self._p, self._smoothing = cells, p, smoothing
+
+    def __getitem__(self, at: tuple[Ints, Ints]) -> Floats:
+        """Return some cells, (..., K), by values (n,) and rows (..., n)."""
+        return self._ratio(*self._cells.at(self._p, *at), at[1])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Floats:
+        """Return the whole table."""
+        beside = self._cells.beside(self._p)
+        table = self._ratio(beside.counts, beside.together(), beside.rows)
+        return self._cells.spread(beside, table)
+
+    def _ratio(self, counts: Floats, together: Floats, rows: Ints) -> Floats:
+        cells = self._cells
+        table = self._smoothing.ratio(
+            counts, together, cells.choices[cells.feature[rows]][..., None]
+        )
+        table[..., cells.hidden[rows], :] = 1.0
+        return table
 
 
 def logs(probabilities: Floats) -> Floats:

@@ -32,7 +32,7 @@ class AverageTables(Generic[T]):
         offsets: Ints,
         own: Floats,
         weight: Floats,
-        children: Callable[[int], Floats],
+        children: Callable[[int], Any],
         fast: bool,
         made: Callable[[AverageTables[T], Ints, type[np.floating], bool], T],
     ) -> None:

@@ -176,9 +176,9 @@ def gathered(
 
 
 def matrix(
-    groups: Sequence[Codes], n_features: int, narrow: bool = False
+    groups: Sequence[Codes], n_features: int
 ) -> tuple[NDArray[np.unsignedinteger], NDArray[np.int64]]:
-    """Return one matrix of the codes of all features, and the row of each feature in it.
+    """Return one matrix of codes of 16 bits or fewer, and the row of each feature in it.
 
     Parameters
     ----------
@@ -186,12 +186,10 @@ def matrix(
         Codes by width; those of a single one are not copied.
     n_features
         Features, each of which is in a group.
-    narrow
-        Whether codes must be, and do fit, of no more than 16 bits.
     """
     place = np.arange(n_features)
-    if len(groups) == 1 and groups[0].codes.dtype.itemsize < (3 if narrow else 5):
+    if len(groups) == 1 and groups[0].codes.dtype.itemsize < 3:
         place[groups[0].features] = np.arange(n_features)
         return readonly(groups[0].codes), readonly(place)
-    codes = gathered(range(n_features), groups, np.uint16 if narrow else np.uint32)
+    codes = gathered(range(n_features), groups, np.uint16)
     return codes, readonly(place)

@@ -1,0 +1,99 @@
+"""AODE and A2DE answer a few rows from the counts that these need, whatever a column holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from one_dependence_cases import Problem, problems
+
+import fastbayes as fb
+from fastbayes.models.discrete.a2de import TripleTables
+from fastbayes.models.estimator.smoothing import CountTables
+
+MODELS = {"AODE": fb.AODE, "A2DE": fb.A2DE}
+
+
+def wide() -> pa.Table:
+    """Return rows with a column of many values, and with missing ones."""
+    random = np.random.default_rng(0)
+    columns = {
+        name: pa.array(random.integers(0, most, 400).astype(str))
+        for name, most in {"a": 300, "b": 3, "c": 4, "d": 2, "y": 3}.items()
+    }
+    gone = pa.array(random.random(400) < 0.1)
+    return pa.table(columns | {"c": pa.compute.if_else(gone, None, columns["c"])})
+
+
+def every_cell(sizes: Any, offsets: Any, others: Any) -> Any:
+    """Return rows of other features, one of each, such that all occur; (n_features, n)."""
+    most = max((int(sizes[j]) + 2 for j in others), default=0)
+    return np.array([offsets[j] + np.arange(most) % (sizes[j] + 2) for j in others], np.int64)
+
+
+@given(problems(), st.sampled_from([0, 1, 0.5]))
+@settings(max_examples=60)
+def test_aode__cells_that_are_looked_up_are_those_of_the_table(p: Problem, alpha: float) -> None:
+    integers = [j for j, t in p.types.items() if pa.types.is_integer(t)]
+    options = p.options | {"alpha": alpha, "categorical": integers or None}
+    model = fb.AODE(**options).fit(p.X, pa.array(p.classes), sample_weight=p.weights)
+    cells = model._cells
+    for feature, size in enumerate(cells.sizes):
+        others = np.delete(np.arange(len(cells.sizes)), feature)
+        rows = every_cell(cells.sizes, cells.offsets, others)
+        given = cells.conditional(feature, model._rule)
+        for value in range(size + 2):
+            values = np.full(rows.shape[-1], value)
+            table = np.asarray(given)[values, rows]
+            np.testing.assert_allclose(given[values, rows], table, rtol=1e-14)
+
+
+@given(problems(), st.sampled_from([0, 1, 0.5]))
+@settings(max_examples=60)
+def test_a2de__cells_that_are_looked_up_are_those_of_the_table(p: Problem, alpha: float) -> None:
+    integers = [j for j, t in p.types.items() if pa.types.is_integer(t)]
+    options = p.options | {"alpha": alpha, "categorical": integers or None}
+    model = fb.A2DE(**options).fit(p.X, pa.array(p.classes), sample_weight=p.weights)
+    cells = model._cells
+    rows = every_cell(cells.sizes, cells.offsets, range(len(cells.sizes)))
+    for q, pair in enumerate(model._pairs):
+        own, given = model._tables(q)
+        others = np.delete(np.arange(len(rows)), [pair.first, pair.second])
+        for state in range(len(own)):
+            states = np.full(rows.shape[1], state)
+            table = np.asarray(given)[states, rows[others]]
+            np.testing.assert_allclose(given[states, rows][others], table, rtol=1e-14)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_row_by_row__is_all_at_once_bitwise(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FASTBAYES_KERNELS", "never")
+    table = wide()
+    model, X = MODELS[name]().fit(table, "y"), table.drop_columns(["y"])
+    alone = [model.predict_proba(X.slice(r, 1)) for r in range(40)]
+    assert np.array_equal(np.concatenate(alone), model.predict_proba(X)[:40])
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_few_rows__are_answered_without_whole_tables(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FASTBAYES_KERNELS", "never")
+    table = wide()
+    model, X = MODELS[name]().fit(table, "y"), table.drop_columns(["y"]).slice(3, 2)
+    proba, said = model.predict_proba(X), model.explain(X)
+
+    def refused(*_: Any) -> None:
+        raise AssertionError("a whole table was made")
+
+    monkeypatch.setattr(CountTables, "beside", refused)
+    monkeypatch.setattr(TripleTables, "conditional", refused)
+    assert np.array_equal(model.predict_proba(X), proba)
+    assert np.array_equal(model.explain(X).contributions, said.contributions)
+    with pytest.raises(AssertionError, match="a whole table"):
+        np.asarray(model._cells.conditional(0, model._rule))
