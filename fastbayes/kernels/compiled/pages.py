@@ -338,7 +338,7 @@ def decode_values(body, at, end, n, column, page, tables, indices, out, target):
             narrow = where.view(np.uint16)
             for r in range(n):
                 wide[r] = narrow[r]
-        gather(tables, column[p.TABLE], column[p.ENTRIES], unit, indices, n, out, target)
+        gather(tables, column[p.TABLE], unit, wide, n, out, target)
     return p.SOUND
 
 
@@ -464,25 +464,18 @@ place_bytes = place_bytes_by_words if FAST_EXTRACT else place_known
 
 
 @register_jitable
-def gather(tables, table, entries, unit, indices, n, out, target):
-    """Write the dictionary's values of n indices."""
-    where = indices[: 4 * n].view(np.uint32)
-    values, found = tables[table : table + entries * unit], out[target : target + n * unit]
-    if unit == 1:
-        look_up(values, where, found)
-    elif unit == 2:
-        look_up(values.view(np.uint16), where, found.view(np.uint16))
-    elif unit == 4:
-        look_up(values.view(np.uint32), where, found.view(np.uint32))
-    else:
-        look_up(values.view(np.uint64), where, found.view(np.uint64))
+def gather(tables, table, unit, indices, n, out, target):
+    """Write the dictionary's values of n indices.
 
-
-@register_jitable
-def look_up(values, where, found):
-    """Write found[r] = values[where[r]]."""
-    for r in range(found.size):
-        found[r] = values[U(where[r])]
+    A word at a time: what it holds behind its value is overwritten by the next one.
+    """
+    x, y = span_of(tables), span_of(out)
+    fast = max(n - 8 // unit, 0)
+    for r in range(fast):
+        put_word(word(x, table + np.int64(indices[r]) * unit), y, target + r * unit)
+    for r in range(fast, n):
+        for b in range(unit):
+            out[target + r * unit + b] = tables[table + np.int64(indices[r]) * unit + b]
 
 
 def unpacker(lanes):
