@@ -227,7 +227,7 @@ def test_damaged_bytes_are_refused_or_do_not_matter(
         path.write_bytes(damaged)
         try:
             found = values(path, 16)
-        except FileFormatError:
+        except (FileFormatError, pa.ArrowInvalid):  # what pyarrow reads is validated here alone
             refused += 1
             continue
         expected = pq.read_table(path, page_checksum_verification=True)

@@ -377,7 +377,7 @@ class ChunkReader:
         ends = np.where(strings, 4 * (entries + 1), entries * columns[:, p.UNIT])
         starts, total = _places(np.stack([ends, columns[:, p.SPACE] * strings], 1).ravel())
         columns[:, [p.TABLE, p.TEXT]] = starts.reshape(-1, 2)
-        self._tables = np.empty(total, np.uint8)
+        self._tables = np.empty(total + p.SLACK, np.uint8)
 
     def _taken(self, i: int, n: int) -> pa.Array:
         """Return the next n rows of a column, which are no longer held."""

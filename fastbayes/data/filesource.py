@@ -338,7 +338,7 @@ class ParquetReader(FileReader):
                     continue
                 for first in range(0, batch.num_rows, block_rows):
                     block, beside = batch.slice(first, block_rows), next(rest, None)
-                    if beside is None:
+                    if beside is None or beside.num_rows != block.num_rows:
                         raise FileFormatError(
                             f"{self._place(group)}: columns {others} hold fewer rows than it says; "
                             + _REMEDY

@@ -12,7 +12,7 @@ from numba.extending import register_jitable
 from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled.codecs import crc32, lz4, snappy
-from fastbayes.kernels.compiled.simd.bits import spread
+from fastbayes.kernels.compiled.simd.bits import FAST_EXTRACT, deposit, popcount, spread
 from fastbayes.kernels.compiled.simd.unaligned import byte, copy, put_word, span_of, word
 from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
 from fastbayes.kernels.shared import pages as p
@@ -22,6 +22,7 @@ U = np.uint64
 _DEPTH = 4
 # The same of a footer, with its lists.
 _DEEPEST = 12
+_ALL_KNOWN = U(0x0101010101010101)
 _CHUNK_FIELDS = np.array(p.CHUNK_FIELDS)
 
 SIGNATURES = {
@@ -310,20 +311,34 @@ def decode_values(body, at, end, n, column, page, tables, indices, out, target):
     width = byte(body, at) if at < end else 64 * min(n, 1)
     if n == 0 or width > 32:
         return p.VALUE if width > 32 else p.SOUND
-    if kind == p.NUMBERS or unit == 4:
-        where = indices[: 4 * n] if kind == p.NUMBERS else out[target : target + 4 * n]
+    size, place = unit, target
+    if kind == p.NUMBERS:
+        size = 1 if column[p.ENTRIES] <= 256 else 2 if column[p.ENTRIES] <= 65_536 else 4
+        memory, place = indices, (4 - size) * n
+    else:
+        memory = out
+    where = memory[place : place + size * n]
+    if size == 4:
         top = unpack_numbers(body, at + 1, end, width, where.view(np.uint32))
-    elif unit == 2:
-        where = out[target : target + 2 * n]
+    elif size == 2:
         top = unpack_pairs(body, at + 1, end, width, where.view(np.uint16))
     else:
-        top = unpack_bytes(body, at + 1, end, width, out[target : target + n])
+        top = unpack_bytes(body, at + 1, end, width, where)
     if top < 0:
         return p.VALUE if top == -1 else p.OTHER
     if top >= column[p.ENTRIES]:
         return p.OUTSIDE
     if kind == p.NUMBERS:
-        gather(tables, column[p.TABLE], column[p.ENTRIES], unit, indices, n, out, target)
+        # each index is widened in place, towards the front
+        wide = indices[: 4 * n].view(np.uint32)
+        if size == 1:
+            for r in range(n):
+                wide[r] = where[r]
+        elif size == 2:
+            narrow = where.view(np.uint16)
+            for r in range(n):
+                wide[r] = narrow[r]
+        gather(tables, column[p.TABLE], unit, wide, n, out, target)
     return p.SOUND
 
 
@@ -398,7 +413,7 @@ def move_apart(out, target, n, known, unit, first):
     flags = out[first : first + n]
     values = out[target : target + n * unit]
     if unit == 1:
-        place_known(values, flags, n - known)
+        place_bytes(values, flags, n - known)
     elif unit == 2:
         place_known(values.view(np.uint16), flags, n - known)
     elif unit == 4:
@@ -410,34 +425,57 @@ def move_apart(out, target, n, known, unit, first):
 @register_jitable
 def place_known(values, flags, at):
     """Write values[at], values[at + 1] ... where a flag is 1, 0 where it is not."""
-    zero = values[0] ^ values[0]
-    last = values.size - 1
-    for r in range(flags.size):
-        value = values[U(min(at, last))]
-        values[r] = value if flags[r] else zero
-        at += flags[r]
+    place_rest(values, flags, at, 0)
 
 
 @register_jitable
-def gather(tables, table, entries, unit, indices, n, out, target):
-    """Write the dictionary's values of n indices."""
-    where = indices[: 4 * n].view(np.uint32)
-    values, found = tables[table : table + entries * unit], out[target : target + n * unit]
-    if unit == 1:
-        look_up(values, where, found)
-    elif unit == 2:
-        look_up(values.view(np.uint16), where, found.view(np.uint16))
-    elif unit == 4:
-        look_up(values.view(np.uint32), where, found.view(np.uint32))
-    else:
-        look_up(values.view(np.uint64), where, found.view(np.uint64))
+def place_rest(values, flags, at, r):
+    """Do so from row r on."""
+    x, y = span_of(values.view(np.uint8)), span_of(flags)
+    zero, unit, n = values[0] ^ values[0], values.itemsize, values.size
+    while r < n:
+        if r + 8 <= n and word(y, r) == _ALL_KNOWN:
+            for k in range(unit):
+                put_word(word(x, at * unit + 8 * k), x, r * unit + 8 * k)
+            at += 8
+            r += 8
+            continue
+        stop = min(r + 8, n)
+        while r < stop:
+            value = values[U(min(at, n - 1))]
+            values[r] = value if flags[r] else zero
+            at += flags[r]
+            r += 1
 
 
 @register_jitable
-def look_up(values, where, found):
-    """Write found[r] = values[where[r]]."""
-    for r in range(found.size):
-        found[r] = values[U(where[r])]
+def place_bytes_by_words(values, flags, at):
+    """Do the same, 8 bytes at a time."""
+    x, y, r = span_of(values), span_of(flags), 0
+    while max(r, at) + 8 <= values.size:
+        known = word(y, r)
+        put_word(deposit(word(x, at), known * U(255)), x, r)
+        at += np.int64(popcount(known))
+        r += 8
+    place_rest(values, flags, at, r)
+
+
+place_bytes = place_bytes_by_words if FAST_EXTRACT else place_known
+
+
+@register_jitable
+def gather(tables, table, unit, indices, n, out, target):
+    """Write the dictionary's values of n indices.
+
+    A word at a time: what it holds behind its value is overwritten by the next one.
+    """
+    x, y = span_of(tables), span_of(out)
+    fast = max(n - 8 // unit, 0)
+    for r in range(fast):
+        put_word(word(x, table + np.int64(indices[r]) * unit), y, target + r * unit)
+    for r in range(fast, n):
+        for b in range(unit):
+            out[target + r * unit + b] = tables[table + np.int64(indices[r]) * unit + b]
 
 
 def unpacker(lanes):

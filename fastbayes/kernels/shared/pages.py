@@ -111,5 +111,5 @@ MEANINGS = {
 }
 # Neither Snappy nor LZ4 makes more than so many bytes of one.
 MOST = 256
-# Bytes behind `source` and `unpacked` that belong to no page: words are read from any place.
+# Bytes behind `source`, `unpacked` and `tables` that are nobody's: words are read from any place.
 SLACK = 8

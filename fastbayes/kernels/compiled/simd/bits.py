@@ -151,13 +151,14 @@ extract = _extract if HAS_EXTRACT else _extract_slowly
 
 
 @instruction(lambda word, mask: types.uint64(types.uint64, types.uint64))
-def _deposit(block, word, mask):
+def deposit(block, word, mask):
+    """Return the lowest bits of a word at the places of a mask, where FAST_EXTRACT."""
     return to.call(block, "llvm.x86.bmi.pdep.64", to.I64, word, mask)
 
 
 @register_jitable
 def _spread_fast(word, mask, width, lanes):
-    return _deposit(word, mask)
+    return deposit(word, mask)
 
 
 @register_jitable
