@@ -432,7 +432,7 @@ def test_plan__bytes_of_each_column() -> None:
     assert plan.total >= sum(plan.columns.values())
     assert plan.total >= 2 * fb.count(table, "y").nbytes
     more = fb.plan(table, "y", threads=3).columns["x"]
-    assert more - plan.columns["x"] == 2 * 5 * 3 * 8
+    assert more - plan.columns["x"] == 2 * 4 * 3 * 8
     # What is planned is enough, and less is not.
     fb.count(table, "y", threads=1, memory_limit=plan.total)
     with pytest.raises(MemoryLimitError):

@@ -387,7 +387,7 @@ def test_memory_limit__counts_each_size_by_itself(mixed: pa.Table, caplog: Any) 
     told: dict[str, Any] = {"categorical": ["code"], "threads": 1}
     free = learning_curve("tan", table, "y", sizes, 1, **told)
     with caplog.at_level("INFO", logger="fastbayes"):
-        tight = learning_curve("tan", table, "y", sizes, 1, **told, memory_limit=20_000)
+        tight = learning_curve("tan", table, "y", sizes, 1, **told, memory_limit=6_000)
     assert "each size is counted by itself" in caplog.text
     np.testing.assert_allclose(tight.log_loss, free.log_loss, rtol=1e-12)
 

@@ -230,7 +230,8 @@ class Statistic:
     @classmethod
     def vacuous(cls, n_numeric: int) -> bool:
         """Return whether there is nothing to count, for want of numeric columns."""
-        return not n_numeric and all(NUMERIC in spec.axes for spec in cls._specs.values())
+        held = [NUMERIC in spec.axes for spec in cls._specs.values()]
+        return not n_numeric and bool(held) and all(held)
 
     @classmethod
     def need(cls, room: Room, **options: Any) -> Need:
