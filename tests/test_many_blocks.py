@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 import fastbayes as fb
 from fastbayes.core.errors import DataError
 from fastbayes.data import filesource, memory
+from fastbayes.data.encode import Encoder
+from fastbayes.data.source import open_source
 from fastbayes.kernels import dispatch
 from fastbayes.models.estimator import base
 from fastbayes.scan import engine
@@ -208,3 +210,32 @@ def test_files_of_many_blocks_are_counted_as_tables(
     model = fb.NaiveBayes().fit_statistics(fb.count(table, "y"))
     in_memory = model.predict_proba(pa.concat_tables([table] * 3))
     np.testing.assert_array_equal(model.predict_proba(tmp_path), in_memory)
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"pairs": {}, "triples": {}},
+        {"moments": {}, "scatter": {}},
+        {"cells": {}},
+        {"families": {"families": ((0, 1), (2,))}},
+        {"sketches": {}},
+    ],
+    ids=lambda wanted: "+".join(wanted),
+)
+@pytest.mark.parametrize("numeric", [False, True])
+def test_every_statistic_of_many_blocks_is_that_of_one(
+    monkeypatch: pytest.MonkeyPatch, wanted: dict[str, Any], numeric: bool
+) -> None:
+    kinds = ["int8", "text", "bool", *(["number"] if numeric else [])]
+    table = table_of(1500, 7, kinds, 0.1, 2).drop_columns(["w"])
+    source = open_source(table)
+
+    def counted() -> Any:
+        encoder = Encoder.learning(source.schema, "y")
+        return engine.scan(source, encoder, {"values": {}, **wanted}, threads=2)
+
+    expected = counted()
+    in_blocks(monkeypatch, "always")
+    assert counted().allclose(expected)

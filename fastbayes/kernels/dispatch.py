@@ -187,7 +187,11 @@ def _disk_cache() -> Any:
             self._cache_file = SealedFile(
                 cache_path=self._cache_path,
                 filename_base=self._impl.filename_base,
-                source_stamp=(self._impl.locator.get_source_stamp(), shared.digest()),
+                source_stamp=(
+                    self._impl.locator.get_source_stamp(),
+                    shared.digest(),
+                    _imported(function.__code__.co_filename),
+                ),
             )
 
         def load_overload(self, signature: Any, context: Any) -> Any:
@@ -209,6 +213,16 @@ def _disk_cache() -> Any:
                 self.disable()
 
     return DiskCache
+
+
+@functools.cache
+def _imported(filename: str) -> bytes:
+    """Return a digest of the kernel modules that one of them imports, which may be built in."""
+    path, found = Path(filename), hashlib.sha256()
+    names = re.findall(r"fastbayes\.kernels\.compiled\.(\w+) import", path.read_text("utf-8"))
+    for other in (path.parent / f"{name}.py" for name in sorted(names)):
+        found.update(other.read_bytes() if other.exists() else b"")
+    return found.digest()
 
 
 def _warn(error: Exception) -> None:
