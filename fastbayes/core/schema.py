@@ -29,6 +29,9 @@ from fastbayes.core.domains import (
 )
 from fastbayes.core.errors import SchemaError, refuse
 
+# Domains up to this size are laid out value by value.
+FEW_VALUES = 256
+
 
 class Shape(NamedTuple):
     """The sizes that statistics are allocated for."""
@@ -320,9 +323,20 @@ def _in_order(
 ) -> tuple[pa.Array, NDArray[np.int64]]:
     """Return the values that are kept in ascending order, and where they stood."""
     place = np.arange(len(values)) if declared else np.flatnonzero(marked)
-    kept = values if len(place) == len(values) else values.take(pa.array(place))
+    kept = _at(values, place)
     order = ascending(kept)
-    return kept.take(pa.array(order)), place[order]
+    return _at(kept, order), place[order]
+
+
+def _at(values: pa.Array, places: NDArray[np.int64]) -> pa.Array:
+    """Return the values at places."""
+    if np.array_equal(places, np.arange(len(values))):
+        return values
+    if len(values) > FEW_VALUES:
+        return values.take(pa.array(places))
+    # `take` lets go of the interpreter's lock, and a busy thread is slow to give it back.
+    listed = values.to_pylist()
+    return pa.array([listed[place] for place in places.tolist()], values.type)
 
 
 def _check_cuts(mine: Feature, their: Feature) -> None:

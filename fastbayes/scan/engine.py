@@ -38,10 +38,10 @@ T = TypeVar("T")
 U = TypeVar("U")
 Progress = Callable[[int], None]
 
-# Segments of a table in memory for each thread, and the blocks of their batches at the most.
-SEGMENTS, MOST_BLOCKS = 2, 64
-# Bytes that a batch of these may be converted to.
-MOST_BYTES = 1 << 26
+# Segments of a table in memory for each of several threads.
+SEGMENTS = 2
+# Cells of a batch, which no signal interrupts: a tenth of a second. Bytes it may be converted to.
+MOST_CELLS, MOST_BYTES = 1 << 28, 1 << 26
 
 logger = logging.getLogger("fastbayes")
 _local = threading.local()
@@ -167,12 +167,12 @@ def rows_at_once(source: Source, threads: int) -> int:
     """
     if not (source.many_blocks and source.n_rows):
         return BLOCK_ROWS
-    if not source.in_memory:  # as many as are decoded together
-        return BLOCK_ROWS * MOST_BLOCKS
-    blocks = source.n_rows // (SEGMENT_BLOCKS * SEGMENTS * threads * BLOCK_ROWS)
     converted = sum(not pa.types.is_dictionary(field.type) for field in source.schema)
-    most = min(MOST_BLOCKS, MOST_BYTES // (BLOCK_ROWS * (1 + 8 * converted)))
-    return BLOCK_ROWS * max(min(blocks, most), 1)
+    most = min(MOST_CELLS // max(len(source.schema), 1), MOST_BYTES // (1 + 8 * converted))
+    if source.in_memory:  # of files, as many as are decoded together
+        parts = SEGMENT_BLOCKS * (SEGMENTS * threads if threads > 1 else 1)
+        most = min(most, -(-source.n_rows // parts))
+    return BLOCK_ROWS * max(most // BLOCK_ROWS + (most % BLOCK_ROWS > 0), 1)
 
 
 def over_blocks(
@@ -182,6 +182,7 @@ def over_blocks(
     sizes: NDArray[np.int64] | None = None,
     moving: Sequence[tuple[NDArray[Any], int]] = (),
     repeatable: bool = False,
+    blank: bool = False,
 ) -> None:
     """Do work(batch, first row) on rows block by block.
 
@@ -196,6 +197,8 @@ def over_blocks(
     repeatable
         Whether the work does nothing with rows but call kernels by `dispatch.call`: compiled, they
         are then called for all blocks without Python in between.
+    blank
+        Whether codes are 0 while calls are noted down, for work that looks at them.
     """
     noted = repeatable and rows.n_rows > BLOCK_ROWS
     find = dispatch.load if noted else dispatch.numpy_twin
@@ -205,7 +208,7 @@ def over_blocks(
     for first, some, times in ((0, BLOCK_ROWS, n // BLOCK_ROWS), (whole, n % BLOCK_ROWS, 1)):
         if some and times:
             over(
-                lambda at, some=some: work(rows.block(at, some, sizes, blank=noted), at),
+                lambda at, some=some: work(rows.block(at, some, sizes, blank=noted and blank), at),
                 first,
                 some,
                 times,

@@ -162,6 +162,7 @@ class TableRows(Model):
                     one_block,
                     moving=[(piece, piece.strides[0])],
                     repeatable=repeatable(looked_up),
+                    blank=True,
                 )
                 if labels is not None:
                     labels.take(piece, out=answers, mode="clip")  # "raise" would take a copy
