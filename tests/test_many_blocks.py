@@ -174,6 +174,8 @@ def test_rows_of_many_blocks_are_scored_as_those_of_one(
         table = table.set_column(3, "y", pa.array(["p", "q"] * 750))
     monkeypatch.setenv("FASTBAYES_KERNELS", "always")
     model = type(MODELS[name])(**MODELS[name].get_params()).fit(table.slice(0, 300), "y")
+    if nulls:  # a column of nothing
+        table = table.set_column(0, "int80", pa.nulls(len(table)))
     expected = model.predict_proba(table), model.predict(table), model.log_joint(table)
     in_blocks(monkeypatch, "always")
     for threads in (1, 2):

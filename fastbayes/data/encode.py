@@ -440,14 +440,15 @@ class LookedUp:
         """Write the codes of n rows from one on; they are good until the next are written.
 
         sizes  values of each column, at least those known: the code of a missing one
-        blank  whether codes are 0 until they are written, where that is noted down for later
+        blank  whether codes are 0 until they are written, where that is noted down for later and
+               nothing is missing
         """
         sizes = self.sizes if sizes is None else sizes
         if self._written is None or n != self._written.n or not np.array_equal(sizes, self._given):
             self._given, self._written = sizes, self._room(n, sizes)
             self._writers.append(self._written)
         codes, last = self._written, first + n
-        if blank:
+        if blank and not self.missing.any():
             for group in codes.groups:
                 group.codes.fill(0)
         codes.writer.write(first, n)
