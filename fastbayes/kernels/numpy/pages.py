@@ -55,7 +55,7 @@ def list_chunks(footer: Bytes, chunks: Numbers) -> bool:
                     _need(0 <= encoding < 63, p.HEADER)
                     chunk[p.CHUNK_ENCODINGS] |= 1 << encoding
                 chunk[p.CHUNK_ELSEWHERE] = not {1, 8, 9}.isdisjoint(column)
-    except (_CutOff, _Wrong, ValueError, KeyError, TypeError, AttributeError, OverflowError):
+    except (_CutOff, _Wrong, LookupError, ValueError, TypeError, AttributeError, OverflowError):
         return False
     return True
 
@@ -72,8 +72,15 @@ def _structure(source: Bytes, at: int, depth: int) -> tuple[dict[int, Any], int]
         if head >> 4 == 0:
             value, at = _varint(source, at)
             field = _signed(value)
+        found = None
         if head & 15 > 2:  # a truth value has no bytes of its own
-            fields[field], at = _element(source, at, head & 15, depth)
+            found, at = _element(source, at, head & 15, depth)
+        before = fields.setdefault(field, found)
+        # What comes twice is read into the same structure, and skipped if it is of another type.
+        if isinstance(found, dict) and isinstance(before, dict):
+            fields[field] = before | found
+        elif found is not None:
+            fields[field] = found
 
 
 def _element(source: Bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
