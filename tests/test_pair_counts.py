@@ -204,7 +204,12 @@ def test_table__what_does_not_fit_is_named(rows: pa.Table) -> None:
 # -- the plan ------------------------------------------------------------------------------------
 
 
-def test_plan__is_what_the_counts_take(rows: pa.Table) -> None:
+@pytest.mark.compiled
+@pytest.mark.parametrize("choice", ["always", "never"])
+def test_plan__is_what_the_counts_take(
+    rows: pa.Table, choice: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FASTBAYES_KERNELS", choice)
     plan = fb.plan(rows, "y", pairs=True, threads=2)
     assert plan.pairs is not None
     stats = fb.count(rows, "y", pairs=True)
@@ -213,6 +218,7 @@ def test_plan__is_what_the_counts_take(rows: pa.Table) -> None:
     assert blocks.num_rows == 6
     assert pc.sum(blocks["bytes"]).as_py() == stats.pairs.flat.nbytes
     assert sum(plan.pairs.strategies.values()) == 6
+    assert (set(plan.pairs.strategies) == {"numpy"}) is (choice == "never")
     assert plan.total == plan.pairs.total + fb.plan(rows, "y", threads=2).total
     assert sum(plan.columns.values()) + 8 * 3 * 3 == plan.total
 
