@@ -197,8 +197,8 @@ def out_of_core(size: str, folder: Path) -> list[Figure]:
         "proba": {"parts": True, "proba": True},
     }
     read = sum(file.stat().st_size for file in path.iterdir())
-    told = OUT_OF_CORE.format(path=str(path), output=output, rows=rows, steps=options)
-    steps: dict[str, Any] = json.loads(fresh(told).output)
+    code = OUT_OF_CORE.format(path=str(path), output=output, rows=rows, steps=options)
+    steps: dict[str, Any] = json.loads(fresh(code).output)
     names = {
         "fit": f"fit {rows:,} × 20 from {read / 1e9:.2f} GB of Parquet",
         "file": "… then `predict_to` a Parquet file",
@@ -238,7 +238,7 @@ def logistic_memory(size: str, folder: Path) -> list[Figure]:
     rows = {"full": 1_000_000, "quick": 300_000, "test": 20_000}[size]
     path = str(data.arrow_file("cat", rows, folder))
     told = LOGISTIC.format(path=path, rows=rows, limit=None, anew=False)
-    wall, ours, _ = json.loads(fresh(told).output)
+    wall, ours, _ = json.loads(fresh(code).output)
     theirs_wall, theirs = json.loads(fresh(SKLEARN_LOGISTIC.format(path=path, rows=rows)).output)
     title = f"fit `LogisticRegression` to an Arrow file, {rows:,} × 30 of 2–12 values, 4 classes"
     return [
@@ -260,7 +260,7 @@ def logistic_out_of_core(size: str, folder: Path) -> list[Figure]:
     path = data.parquet("long", rows, folder)
     limit = 10 * rows
     told = LOGISTIC.format(path=str(path), rows=rows, limit=limit, anew=True)
-    wall, peak, passes = json.loads(fresh(told).output)
+    wall, peak, passes = json.loads(fresh(code).output)
     read = sum(file.stat().st_size for file in path.iterdir())
     title = (
         f"fit `LogisticRegression` to {rows:,} × 20 from {read / 1e9:.2f} GB of Parquet, "

@@ -133,6 +133,18 @@ def test_index_outside_its_dictionary__is_refused(
         fb.count(pa.table({"x": x, "y": ["p", "q"] * 500}), "y")
 
 
+@pytest.mark.parametrize("kernels", ["always", "never"])
+@pytest.mark.parametrize("pairs", [False, True])
+def test_index_into_an_empty_dictionary__is_refused(
+    monkeypatch: pytest.MonkeyPatch, kernels: str, pairs: bool
+) -> None:
+    none = pa.array([], pa.string())
+    x = pa.DictionaryArray.from_arrays(pa.array([0] * 1000), none, safe=False)
+    in_blocks(monkeypatch, kernels)
+    with pytest.raises(DataError, match=r"column 'x' has dictionary indices outside"):
+        fb.count(pa.table({"x": x, "z": ["a"] * 1000, "y": ["p", "q"] * 500}), "y", pairs=pairs)
+
+
 @pytest.mark.compiled
 @pytest.mark.parametrize("row", [0, 63, 64, 500, 999])
 @pytest.mark.parametrize("kind", ["text", "int"])

@@ -253,7 +253,9 @@ class Encoder:
         for feature, book in self.features:
             column = rows.column(feature.name)
             if isinstance(book, Codebook):
-                prepared.append(prepare(book, column, n, kernels))
+                prepared.append(found := prepare(book, column, n, kernels))
+                if n and not (found.size or found.missing):  # no code would be a valid one
+                    raise corrupt(book.name)
                 continue
             values, missing_too = self._numbers(feature.name, column, where, place)
             if book is None:

@@ -337,14 +337,14 @@ class ParquetReader(FileReader):
                     yield batch
                     continue
                 for first in range(0, batch.num_rows, block_rows):
-                    block, beside = batch.slice(first, block_rows), next(rest, None)
-                    if beside is None or beside.num_rows != block.num_rows:
+                    block, more = batch.slice(first, block_rows), next(rest, None)
+                    if more is None or more.num_rows != block.num_rows:
                         raise FileFormatError(
                             f"{self._place(group)}: columns {others} hold fewer rows than it says; "
                             + _REMEDY
                         )
-                    columns = block.columns + beside.columns
-                    yield pa.RecordBatch.from_arrays(columns, names=own + beside.schema.names)
+                    columns = block.columns + more.columns
+                    yield pa.RecordBatch.from_arrays(columns, names=own + more.schema.names)
 
     def _place(self, group: int) -> str:
         return f"{self.file.origin}, row group {group}"

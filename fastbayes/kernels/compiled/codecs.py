@@ -95,6 +95,19 @@ def snappy(source, begin, end, out, at, room):
     return room if op == limit else -1
 
 
+@register_jitable
+def read_length(x, ip, end, length):
+    """Return a length that further bytes add to, and the place behind these; -1 if cut off."""
+    more = 255
+    while more == 255:
+        if ip >= end:
+            return length, -1
+        more = unaligned.byte(x, ip)
+        ip += 1
+        length += more
+    return length, ip
+
+
 @kernel
 def lz4(source, begin, end, out, at, room):
     """Unpack an LZ4 block; return the bytes written, or -1 if they are not `room`, or invalid.
@@ -113,13 +126,9 @@ def lz4(source, begin, end, out, at, room):
         ip += 1
         length = token >> 4
         if length == 15:
-            more = 255
-            while more == 255:
-                if ip >= end:
-                    return -1
-                more = unaligned.byte(x, ip)
-                ip += 1
-                length += more
+            length, ip = read_length(x, ip, end, length)
+            if ip < 0:
+                return -1
         if length > end - ip or length > limit - op:
             return -1
         copy_literals(x, ip, end, y, op, limit, length)
@@ -133,13 +142,9 @@ def lz4(source, begin, end, out, at, room):
         ip += 2
         length = (token & 15) + 4
         if length == 19:
-            more = 255
-            while more == 255:
-                if ip >= end:
-                    return -1
-                more = unaligned.byte(x, ip)
-                ip += 1
-                length += more
+            length, ip = read_length(x, ip, end, length)
+            if ip < 0:
+                return -1
         if offset == 0 or offset > op - at or length > limit - op - _MATCH_ENDS:
             return -1
         repeat(y, at, op, limit, offset, length)

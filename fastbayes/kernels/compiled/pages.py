@@ -24,6 +24,8 @@ _DEPTH = 4
 _DEEPEST = 12
 _ALL_KNOWN = U(0x0101010101010101)
 _CHUNK_FIELDS = np.array(p.CHUNK_FIELDS)
+_HEADER_FIELDS, _STRUCTURES = np.array(p.HEADER_FIELDS), np.array(p.STRUCTURES)
+_PAGE_FIELDS = np.array(p.PAGE_FIELDS)
 
 SIGNATURES = {
     "find_chunks": [(reads("uint8"), "int64", writes("int64", 2))],
@@ -702,11 +704,7 @@ def read_header(x, at, end, page, fields):
             fields[depth] = 0
         elif kind > 8:
             return -2
-        name = -1
-        if depth == 0:
-            name = header_field(fields[0])
-        elif depth == 1:
-            name = page_field(page[p.TYPE], fields[0], fields[1])
+        name = name_of(fields, depth, page[p.TYPE])
         if name == p.COMPRESSED and kind <= 2:
             page[name] = value
         elif name >= 0 and name != p.COMPRESSED and kind == 5:
@@ -717,47 +715,13 @@ def read_header(x, at, end, page, fields):
 
 
 @register_jitable
-def header_field(field):
-    """Return which number a field of a page's header is, -1 if none."""
-    if field == 1:
-        return p.TYPE
-    if field == 2:
-        return p.RAW
-    if field == 3:
-        return p.PACKED
-    return p.CHECKSUM if field == 4 else -1
-
-
-@register_jitable
-def page_field(kind, outer, field):
-    """Return which number a field of the structure for one type of pages is, -1 if none."""
-    if kind == p.DATA and outer == 5:
-        if field == 1:
-            return p.VALUES
-        if field == 2:
-            return p.ENCODING
-        if field == 3:
-            return p.LEVEL_ENCODING
-        return p.REPETITION_ENCODING if field == 4 else -1
-    if kind == p.DICTIONARY and outer == 7:
-        if field == 1:
-            return p.VALUES
-        return p.ENCODING if field == 2 else -1
-    if kind == p.DATA_2 and outer == 8:
-        if field == 1:
-            return p.VALUES
-        if field == 2:
-            return p.NULL_COUNT
-        if field == 3:
-            return p.ROW_COUNT
-        if field == 4:
-            return p.ENCODING
-        if field == 5:
-            return p.LEVELS
-        if field == 6:
-            return p.REPEATED
-        return p.COMPRESSED if field == 7 else -1
-    return -1
+def name_of(fields, depth, kind):
+    """Return which number of a page's header stands in a field, -1 if none; kind: its type."""
+    if depth == 0:
+        return _HEADER_FIELDS[fields[0]] if 0 <= fields[0] < _HEADER_FIELDS.size else -1
+    if depth > 1 or not 0 <= kind < _STRUCTURES.size or fields[0] != _STRUCTURES[kind]:
+        return -1
+    return _PAGE_FIELDS[kind, fields[1]] if 0 <= fields[1] < _PAGE_FIELDS.shape[1] else -1
 
 
 @register_jitable

@@ -14,20 +14,13 @@ Bytes = NDArray[np.uint8]
 Numbers = NDArray[np.int64]
 
 # Which number of a page a field of its header is: by type of page, outer field and field.
-_FIELDS = {(kind, outer, 1): p.VALUES for kind, outer in ((p.DATA, 5), (p.DICTIONARY, 7))} | {
-    (p.DATA, 5, 2): p.ENCODING,
-    (p.DATA, 5, 3): p.LEVEL_ENCODING,
-    (p.DATA, 5, 4): p.REPETITION_ENCODING,
-    (p.DICTIONARY, 7, 2): p.ENCODING,
-    (p.DATA_2, 8, 1): p.VALUES,
-    (p.DATA_2, 8, 2): p.NULL_COUNT,
-    (p.DATA_2, 8, 3): p.ROW_COUNT,
-    (p.DATA_2, 8, 4): p.ENCODING,
-    (p.DATA_2, 8, 5): p.LEVELS,
-    (p.DATA_2, 8, 6): p.REPEATED,
-    (p.DATA_2, 8, 7): p.COMPRESSED,
+_FIELDS = {
+    (kind, p.STRUCTURES[kind], field): name
+    for kind, names in enumerate(p.PAGE_FIELDS)
+    for field, name in enumerate(names)
+    if name >= 0
 }
-_OUTER = {1: p.TYPE, 2: p.RAW, 3: p.PACKED, 4: p.CHECKSUM}
+_OUTER = {field: name for field, name in enumerate(p.HEADER_FIELDS) if name >= 0}
 _DEEPEST = 3
 _DEEPEST_LIST = 11
 

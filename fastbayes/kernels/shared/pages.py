@@ -77,6 +77,16 @@ STORED, SNAPPY, LZ4, FOREIGN = range(4)
 STRINGS, NUMBERS, TRUTHS = range(3)
 # Types of pages.
 DATA, INDEX, DICTIONARY, DATA_2 = range(4)
+# What stands in the fields of a page's header; in which field the structure of each type of pages
+# is, and what stands in the fields of that.
+HEADER_FIELDS = (-1, TYPE, RAW, PACKED, CHECKSUM)
+STRUCTURES = (5, -1, 7, 8)
+PAGE_FIELDS = (
+    (-1, VALUES, ENCODING, LEVEL_ENCODING, REPETITION_ENCODING, -1, -1, -1),
+    (-1,) * 8,
+    (-1, VALUES, ENCODING, -1, -1, -1, -1, -1),
+    (-1, VALUES, NULL_COUNT, ROW_COUNT, ENCODING, LEVELS, REPEATED, COMPRESSED),
+)
 # Encodings.
 PLAIN, PLAIN_DICTIONARY, RLE, BIT_PACKED, RLE_DICTIONARY = 0, 2, 3, 4, 8
 
