@@ -237,7 +237,7 @@ def logistic_memory(size: str, folder: Path) -> list[Figure]:
     """Measure the peak memory of a logistic regression beside scikit-learn's, of indicators."""
     rows = {"full": 1_000_000, "quick": 300_000, "test": 20_000}[size]
     path = str(data.arrow_file("cat", rows, folder))
-    told = LOGISTIC.format(path=path, rows=rows, limit=None, anew=False)
+    code = LOGISTIC.format(path=path, rows=rows, limit=None, anew=False)
     wall, ours, _ = json.loads(fresh(code).output)
     theirs_wall, theirs = json.loads(fresh(SKLEARN_LOGISTIC.format(path=path, rows=rows)).output)
     title = f"fit `LogisticRegression` to an Arrow file, {rows:,} × 30 of 2–12 values, 4 classes"
@@ -259,7 +259,7 @@ def logistic_out_of_core(size: str, folder: Path) -> list[Figure]:
     rows = {"full": 100_000_000, "quick": 5_000_000, "test": 200_000}[size]
     path = data.parquet("long", rows, folder)
     limit = 10 * rows
-    told = LOGISTIC.format(path=str(path), rows=rows, limit=limit, anew=True)
+    code = LOGISTIC.format(path=str(path), rows=rows, limit=limit, anew=True)
     wall, peak, passes = json.loads(fresh(code).output)
     read = sum(file.stat().st_size for file in path.iterdir())
     title = (
