@@ -62,15 +62,17 @@ def batch_of(
     )
 
 
-def rows_of(batch: Batch, shape: Shape, rows: NDArray[Any]) -> Batch:
-    """Return the rows of a batch at these positions, in this order."""
+def rows_of(batch: Batch, shape: Shape, rows: NDArray[Any], larger: Shape | None = None) -> Batch:
+    """Return the rows of a batch at these positions, in this order, coded for a larger shape."""
+    to = shape if larger is None else larger
     columns: list[Any] = [None] * len(shape.sizes)
     for features, codes, _ in batch.codes:
         for feature, column in zip(features, codes, strict=True):
-            columns[feature] = column[rows].astype(np.int64)
+            column = column[rows].astype(np.int64)
+            columns[feature] = np.where(column == shape.sizes[feature], to.sizes[feature], column)
     assert batch.classes is not None
     weight = None if batch.weight is None else batch.weight[rows]
-    return batch_of(shape, columns, batch.classes[rows], [x[rows] for x in batch.numeric], weight)
+    return batch_of(to, columns, batch.classes[rows], [x[rows] for x in batch.numeric], weight)
 
 
 def reweighted(batch: Batch, shape: Shape, weight: NDArray[Any] | None) -> Batch:

@@ -9,6 +9,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
@@ -318,25 +319,11 @@ def scan(
                 shape = capacity(encoder)
                 for part in sets:
                     shape = part.room(shape)
-
-                def add(
-                    batch: Batch,
-                    first: int,
-                    shape: Shape = shape,
-                    sets: Sequence[GrowingStatistics] = sets,
-                    of: tuple[Segment, int, pa.RecordBatch, Any] = (
-                        segment,
-                        rows,
-                        block,
-                        known.kept,
-                    ),
-                ) -> None:
-                    if crossing is not None:
-                        batch, shape = crossing.crossed(*of, batch, shape)
-                    for part in sets:
-                        part.update(batch, shape)
-
                 budget.check(encoder, shape, known)
+                crossed = None
+                if crossing is not None:
+                    crossed = partial(crossing.crossed, segment, rows, block, known.kept)
+                add = partial(_update, sets, shape, crossed)
                 over_blocks(known, add, sizes=shape.sizes, repeatable=repeatable)
                 known.check()
                 rows += block.num_rows
@@ -387,6 +374,20 @@ def scan(
     if checkpoint is not None:
         checkpoint.clear()
     return result
+
+
+def _update(
+    sets: Sequence[GrowingStatistics],
+    shape: Shape,
+    crossed: Callable[[Batch, Shape], tuple[Batch, Shape]] | None,
+    batch: Batch,
+    _first: int,
+) -> None:
+    """Add a block of rows to sets of statistics, its classes crossed with folds if it is so."""
+    if crossed is not None:
+        batch, shape = crossed(batch, shape)
+    for part in sets:
+        part.update(batch, shape)
 
 
 def _taken(idle: list[GrowingStatistics]) -> GrowingStatistics | None:

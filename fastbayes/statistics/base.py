@@ -252,7 +252,7 @@ class Statistic:
     # -- counting ------------------------------------------------------------------------------
 
     def update(self, batch: Batch) -> None:
-        """Add the rows of a batch, whose codes fit this shape or an earlier stage of it."""
+        """Add the rows of a batch; the code of a missing value is the size in this shape."""
         assert batch.classes is not None
         weight = batch.weight
         if self.weighted and weight is None:

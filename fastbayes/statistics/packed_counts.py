@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import Batch
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.schema import Alignment, Schema, Shape
-from fastbayes.kernels import dispatch
 from fastbayes.statistics.base import Classes, Floats, Ints, Statistic, close, union
 
 # Cells whose places are worked out at a time: the index arrays stay small.
@@ -160,13 +159,6 @@ class PackedCounts(Statistic):
         sizes = np.maximum(layout.sizes, known)
         missing, n_classes = layout.missing | batch.missing, max(layout.n_classes, batch.n_classes)
         self._lay_out(sizes, missing, n_classes)
-        # A batch made while the codebooks still grew has its missing code where a value now is.
-        for j in np.flatnonzero(batch.missing & (known < sizes)).tolist():
-            dispatch.in_python()
-            wide = columns[j].astype(np.uint32)
-            columns[j] = np.where(wide == known[j], np.uint32(sizes[j]), wide).astype(
-                columns[j].dtype if sizes[j] <= np.iinfo(columns[j].dtype).max else np.uint32
-            )
         self._count(columns, batch, weight)
 
     def _lay_out(self, sizes: Ints, missing: NDArray[np.bool_], n_classes: int) -> None:

@@ -64,16 +64,7 @@ class ValueCounts(Statistic):
         count.add_class_counts(classes, weight, self.class_counts)
         for features, codes, sizes in batch.codes:
             slots = self.offsets[features]
-            # A batch made while the codebooks still grew has its missing code at its own last
-            # place, where later values now stand: set those rows aside while counting.
-            early = batch.missing[features] & (sizes - 1 != self.shape.sizes[features])
-            rows = (slots + sizes - 1)[early]
-            aside = self.counts[rows]
-            self.counts[rows] = 0
             count.add_counts(codes, sizes, slots, classes, weight, self.counts)
-            if early.any():
-                self.counts[self.offsets[features + 1][early] - 1] += self.counts[rows]
-                self.counts[rows] = aside
 
     def round_off(self, least: float, schema: Schema) -> None:
         """Leave out counts that are no more than rounding of what was taken away, in place.
