@@ -463,9 +463,9 @@ def _memory(size: int) -> NDArray[np.uint8]:
 
 
 def _give_back(held: NDArray[np.uint8]) -> None:
-    free = _FREE[held.size]
-    if len(free) < 4 * pa.cpu_count():  # what the workers use at a time
-        free.append(held)
+    kept = sum(size * len(free) for size, free in [*_FREE.items()])
+    if kept + held.size <= 2 * BATCH_BYTES * pa.cpu_count():  # what the workers use at a time
+        _FREE[held.size].append(held)
 
 
 def _places(sizes: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
@@ -477,7 +477,9 @@ def _places(sizes: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
 def _decompressed(compression: str, body: NDArray[np.uint8], size: int) -> bytes:
     """Return the bytes of a page, which may be more or fewer than it says."""
     if compression == "GZIP":
-        return zlib.decompress(body.data, wbits=47, bufsize=size)
+        unpack = zlib.decompressobj(47)
+        found = unpack.decompress(body.data, size + 1)
+        return found if unpack.eof else b""
     # `pyarrow.Codec` would not tell how many bytes it found
     stream = pa.CompressedInputStream(pa.BufferReader(body), compression.lower())
     return bytes(stream.read(size + 1))
