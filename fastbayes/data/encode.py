@@ -254,7 +254,7 @@ class Encoder:
             column = rows.column(feature.name)
             if isinstance(book, Codebook):
                 prepared.append(found := prepare(book, column, n, kernels))
-                if n and not (found.size or found.missing):  # no code would be a valid one
+                if n and not (found.size or found.missing or found.unseen):  # no code is valid
                     raise corrupt(book.name)
                 continue
             values, missing_too = self._numbers(feature.name, column, where, place)
