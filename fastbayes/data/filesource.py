@@ -72,6 +72,8 @@ class FileReader(ABC):
     file: DataFile
     schema: pa.Schema
     n_rows: int | None
+    # Rows of the largest piece; 0 for a few blocks.
+    rows_of_piece: int = 0
 
     @abstractmethod
     def pieces(
@@ -151,6 +153,10 @@ class FileSource(Source):
         if alike > 1:  # a thread each
             held = max(held, threads * reader.held(self._columns_of(reader), 1, self.batch_bytes))
         return held
+
+    def rows_of_segment(self) -> int:
+        """Return about how many rows the largest segment has, by the first file."""
+        return self._readers[0].rows_of_piece or super().rows_of_segment()
 
     def _columns_of(self, reader: FileReader) -> pa.Schema:
         """Return the columns to read of a file."""
@@ -304,6 +310,7 @@ class ParquetReader(FileReader):
         metadata = footers(file).metadata
         self.n_rows = metadata.num_rows
         self._rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+        self.rows_of_piece = max(self._rows, default=0)
         _check_total(file, sum(self._rows), metadata.num_rows)
         plain = metadata.schema.to_arrow_schema()
         self.n_cells = float(self.n_rows * len(plain))  # of all files together
@@ -619,13 +626,13 @@ class OrcReader(FileReader):
             self.schema = orc.schema
             self.n_rows = orc.nrows
             self._stripes = orc.nstripes
+            self.rows_of_piece = -(-orc.nrows // max(orc.nstripes, 1))
         if self._stripes == 0:
             _check_total(file, 0, self.n_rows)
 
     def held(self, schema: pa.Schema, threads: int, batch_bytes: int) -> int:
         """Return about how many bytes threads hold, a stripe each."""
-        rows = -(-(self.n_rows or 0) // max(self._stripes, 1))
-        return min(threads, self._stripes) * 2 * rows * row_bytes(schema)
+        return min(threads, self._stripes) * 2 * self.rows_of_piece * row_bytes(schema)
 
     def pieces(
         self, schema: pa.Schema, block_rows: int, batch_bytes: int = BATCH_BYTES

@@ -147,6 +147,11 @@ class Source(ABC):
         """
         return threads * self.rows_of_block() * row_bytes(self.schema)
 
+    def rows_of_segment(self) -> int:
+        """Return about how many rows the largest segment has."""
+        most = SEGMENT_BLOCKS * BLOCK_ROWS
+        return most if self.n_rows is None else min(most, self.n_rows)
+
     def rows_of_block(self) -> int:
         """Return the rows of a block, at most those that there are."""
         return min(BLOCK_ROWS, BLOCK_ROWS if self.n_rows is None else self.n_rows)
@@ -174,6 +179,10 @@ class SourceView(Source):
     def held(self, threads: int) -> int:
         """Return about how many bytes the threads hold that read; a view may copy a block."""
         return self.source.held(threads) + super().held(threads) * (not self.source.in_memory)
+
+    def rows_of_segment(self) -> int:
+        """Return about how many rows the largest segment has."""
+        return self.source.rows_of_segment()
 
     @abstractmethod
     def view(self, segment: Segment) -> Iterator[pa.RecordBatch]:

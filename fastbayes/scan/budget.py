@@ -1,7 +1,7 @@
 """Bytes that a call may add to the process: how they are divided, and when it is refused.
 
 An account has two sides: what is counted, which is there several times, and what is being read.
-`Reading` chooses how many threads read how much at a time, from what the schema and the footers
+`ReadShare` chooses how many threads read how much at a time, from what the schema and the footers
 tell; `Budget` refuses counts that exceed what is left, those that the schema foretells before a row
 is read.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,7 +51,7 @@ def total_of(needs: Mapping[str, Need]) -> int:
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReadShare:
     """How the rows of a source are read within a share of the memory.
 
     Parameters
@@ -73,8 +73,14 @@ class Reading:
 
     @classmethod
     def within(
-        cls, source: Source, threads: int, limit: float | None, counts: int = 0, width: int = 0
-    ) -> Reading:
+        cls,
+        source: Source,
+        threads: int,
+        limit: float | None,
+        counts: int = 0,
+        width: int = 0,
+        made: Callable[[int], int] | None = None,
+    ) -> ReadShare:
         """Choose how to read: on fewer threads and less at a time, the less room there is.
 
         Parameters
@@ -87,6 +93,8 @@ class Reading:
             Bytes that are needed for the counts whatever the rows hold.
         width
             Bytes that a row takes when it is encoded.
+        made
+            Returns the bytes that so many threads hold of what they make of the rows.
         """
         most = math.inf if limit is None else limit - counts
         room = max(SLACK, min(READING, most if limit is None else min(limit / 2, most)))
@@ -95,6 +103,7 @@ class Reading:
         while True:
             smaller = source.within(batch)
             held = smaller.held(threads) + threads * block
+            held += 0 if made is None else made(threads)
             if held <= room:
                 return cls(smaller, threads, held, True)
             if batch > LEAST_BATCH:

@@ -18,15 +18,16 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS, Batch
-from fastbayes.core.errors import DataError
+from fastbayes.core.errors import DataError, MemoryLimitError
 from fastbayes.core.schema import Shape
 from fastbayes.data.encode import Encoded, Encoder, LookedUp
 from fastbayes.data.folds import Folds
 from fastbayes.data.segments import SEGMENT_BLOCKS, Segment, Source
 from fastbayes.kernels import dispatch
 from fastbayes.scan.budget import (
+    SLACK,
     Budget,
-    Reading,
+    ReadShare,
     capacity,
     check_limit,
     encoded_width,
@@ -160,9 +161,72 @@ def in_order(
                 future.exception()
 
 
-def left_for_pairs(memory_limit: int | None, threads: int | None, shape: Shape) -> int:
-    """Return the bytes that one set of counts of pairs may take besides those of values."""
-    limit = default_limit() if memory_limit is None else int(memory_limit)
+def share_of(
+    source: Source,
+    threads: int | None,
+    memory_limit: int | None,
+    *,
+    besides: int = 0,
+    width: int = 0,
+    made: Callable[[int], int] | None = None,
+) -> ReadShare:
+    """Return how the rows of a source are read within a limit.
+
+    Parameters
+    ----------
+    source, threads, memory_limit
+        As in `count`.
+    besides
+        Bytes that are needed for the answers of all rows.
+    width
+        Bytes that are made of a row that is read, and let go with its block.
+    made
+        Returns the bytes that so many threads hold of what they make of the rows.
+
+    Raises
+    ------
+    MemoryLimitError
+        When the answers, or the least that can be read at a time, do not fit.
+    """
+    check_limit(memory_limit)
+    if memory_limit is not None and besides > max(memory_limit, SLACK):
+        raise MemoryLimitError(
+            f"{source.description}: the answers need {besides:,} bytes, over "
+            f"memory_limit={memory_limit:,}: write them to a file (`predict_to`), take fewer rows "
+            "at a time, or raise memory_limit"
+        )
+    most = resolved_threads(threads)
+    share = ReadShare.within(source, most, memory_limit, besides, width, made)
+    share.check(memory_limit)
+    return share
+
+
+def check_foreseen(
+    encoder: Encoder,
+    names: Iterable[str] | Wanted,
+    threads: int | None,
+    memory_limit: int | None,
+) -> None:
+    """Refuse what the schema alone tells to be too much to count.
+
+    Raises
+    ------
+    MemoryLimitError
+        When the counts would exceed the limit; the message names the column.
+    """
+    check_limit(memory_limit)
+    wanted: Wanted = names if isinstance(names, Mapping) else {name: {} for name in names}
+    Budget(memory_limit, resolved_threads(threads) + 1, wanted).foreseen(encoder)
+
+
+def left_for_pairs(
+    memory_limit: int | None, threads: int | None, shape: Shape, besides: int = 0
+) -> int:
+    """Return the bytes that one set of counts of pairs may take besides those of values.
+
+    `besides` are the bytes that reading takes.
+    """
+    limit = (default_limit() if memory_limit is None else int(memory_limit)) - besides
     # Each thread has a set, and the result is one more.
     copies, larger = resolved_threads(threads) + 1, shape._replace(sizes=roomy(shape.sizes))
     needs = needs_of({"values": {}, "moments": {}}, Room(larger, larger.sizes, copies))
@@ -314,18 +378,20 @@ def scan(
         and source.rereadable
     ):
         runs = runs[:1]
-    for _, reading in runs[1:] or runs:
-        reading.check(memory_limit)
+    for _, share in runs[1:] or runs:
+        share.check(memory_limit)
     crossing = None if folds is None else Crossing(folds)
     totals: list[tuple[Encoder, GrowingStatistics]] = []
     counted = None
-    for part, reading in runs[1:] or runs:
-        budget.besides = reading.charged + sum(total.nbytes for _, total in totals)
-        budget.copies = reading.threads + 1
+    for part, share in runs[1:] or runs:
+        budget.besides = share.charged + sum(total.nbytes for _, total in totals)
+        budget.copies = share.threads + 1
+        if totals:  # what other columns were decoded to is no use any more
+            pa.default_memory_pool().release_unused()
         before, counted = (
             counted,
             _scanned(
-                *(reading, part, budget),
+                *(share, part, budget),
                 progress=progress,
                 unlabelled=unlabelled,
                 on_error=on_error,
@@ -350,13 +416,13 @@ def scan(
 
 def _runs(
     source: Source, encoder: Encoder, threads: int, limit: int | None, counts: int
-) -> list[tuple[Encoder, Reading]]:
+) -> list[tuple[Encoder, ReadShare]]:
     """Return how all columns are read and, where they do not fit, some after others.
 
     The first is that of all columns; the others, if there are any, stand for it.
     """
     width, m = encoded_width(encoder), len(encoder.features)
-    whole = Reading.within(source, threads, limit, counts, width)
+    whole = ReadShare.within(source, threads, limit, counts, width)
     runs, n = [(encoder, whole)], 1
     beside = [None if encoder.target is None else encoder.target.name, encoder.weight]
     while not whole.fits and (n := 2 * n) <= m:
@@ -365,7 +431,7 @@ def _runs(
         for part in parts:
             names = {*(f.name for f, _ in part.features), *beside}
             some = source.only([name for name in source.schema.names if name in names])
-            taken = Reading.within(some, threads, limit, counts, encoded_width(part))
+            taken = ReadShare.within(some, threads, limit, counts, encoded_width(part))
             if taken.held >= whole.held:  # fewer columns take no less
                 return runs
             if not taken.fits:
@@ -377,7 +443,7 @@ def _runs(
 
 
 def _scanned(
-    reading: Reading,
+    share: ReadShare,
     encoder: Encoder,
     budget: Budget,
     *,
@@ -388,7 +454,7 @@ def _scanned(
     crossing: Crossing | None,
 ) -> _Total:
     """Count what is read once."""
-    source, threads, wanted = reading.source, reading.threads, budget.wanted
+    source, threads, wanted = share.source, share.threads, budget.wanted
     weighted = encoder.weight is not None
     # Exact counts do not depend on the order of addition, so workers pick up whichever set is
     # idle; floating-point sums, and all of them where a segment may have to be left out or a
