@@ -377,7 +377,7 @@ def count(
             )
     if to_cut is not None:
         foreseen = [n for n in names if n not in ("families", "cells", "cell_scatter")]
-        engine.check_foreseen(encoder, foreseen, threads, memory_limit)
+        engine.check_foreseen(opened, encoder, foreseen, threads, memory_limit)
         cuts = numeric_cuts(
             opened,
             *to_cut,

@@ -479,7 +479,9 @@ class Classifier(TableRows):
         """Return scans over a source, once it is known where its numeric columns are cut."""
         cuts = None
         if first and self._at_once:
-            engine.check_foreseen(learning(), self._statistics, self.threads, self.memory_limit)
+            engine.check_foreseen(
+                source, learning(), self._statistics, self.threads, self.memory_limit
+            )
         if (to_cut := self._to_cut(learning(), None if first else self.schema_)) is not None:
             cuts = numeric_cuts(
                 source,
