@@ -66,7 +66,7 @@ class Codebook:
         self.last_kind: pa.DataType | None = None
         self._lock = threading.Lock()
         self._rows = threading.local()
-        self._mostly_new = False
+        self._mostly_new = not fixed
         self._last: tuple[pa.Array, Lookup] | None = None
         self._met: tuple[pa.Array, int] | None = None
         self._integers: tuple[int, NDArray[np.uint32], int] | None = None
@@ -167,16 +167,18 @@ class Codebook:
         try:
             entries.validate()
             offsets, data = _texts(entries)
-            # A block at a time: the codes are then still in the cache when they are looked at.
-            for first in range(0, len(codes), BLOCK_ROWS):
-                some = codes[first : first + BLOCK_ROWS]
+            first = 0
+            while first < len(codes):
+                # Where most are new the lock is not held for long.
+                some = codes[first:][: BLOCK_ROWS if self._mostly_new else None]
                 some.fill(UNSEEN)
                 if null is not None:
-                    np.copyto(some, MISSING, where=null[first : first + BLOCK_ROWS])
+                    np.copyto(some, MISSING, where=null[first : first + len(some)])
                 texts = Texts(offsets[first : first + len(some) + 1], data)
                 if not self._find(texts, some, kernels):
                     unseen = True
                     entries.slice(first, len(some)).validate(full=True)
+                first += len(some)
         except pa.ArrowInvalid as error:
             raise DataError(
                 f"column {self.name!r} holds bytes that are not UTF-8 text ({error}); "
@@ -196,7 +198,7 @@ class Codebook:
 
     def _find(self, texts: Texts, codes: NDArray[np.uint32], kernels: ModuleType) -> bool:
         """Write the codes of strings where they are UNSEEN; return whether all have one."""
-        if not self.fixed and self._mostly_new and self._lock.acquire(blocking=False):
+        if self._mostly_new and self._lock.acquire(blocking=False):
             try:
                 self._add(texts, codes, kernels)
             finally:
