@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS
-from fastbayes.core.domains import cast_domain, common_type, value_type
+from fastbayes.core.domains import cast_domain, common_type, texts_of, value_type
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.data.unify import blanked, is_number, is_text
 from fastbayes.kernels.shared.columns import IntegerColumn, Translation
@@ -60,7 +60,7 @@ class Codebook:
         self.fixed = fixed
         self.null_values = pa.array(sorted(set(null_values)), pa.string())
         text = values is not None and pa.types.is_string(values.type)
-        self._texts = TextTable.of(_texts(values) if text else NO_TEXTS)
+        self._texts = TextTable.of(Texts(*texts_of(values)) if text else NO_TEXTS)
         known = [] if values is None or text else values.to_pylist()
         self.codes: dict[Any, int] = {value: code for code, value in enumerate(known)}
         self.last_kind: pa.DataType | None = None
@@ -166,7 +166,7 @@ class Codebook:
         unseen = False
         try:
             entries.validate()
-            offsets, data = _texts(entries)
+            offsets, data = texts_of(entries)
             first = 0
             while first < len(codes):
                 # Where most are new the lock is not held for long.
@@ -250,16 +250,6 @@ class Codebook:
                 table[value - first] = self.codes[value]
         self._integers = (first, table, len(known))
         return first, table
-
-
-def _texts(column: pa.Array) -> Texts:
-    """Return strings as the kernels take them, without copying their bytes."""
-    _, ends, data = column.buffers()
-    if ends is None or data is None:  # as Arrow may have it where there are no bytes
-        return Texts(np.zeros(len(column) + 1, np.int64), NO_TEXTS.data)
-    kind = np.int64 if pa.types.is_large_string(column.type) else np.int32
-    offsets = np.frombuffer(ends, kind)[column.offset : column.offset + len(column) + 1]
-    return Texts(offsets, np.frombuffer(data, np.uint8))
 
 
 def _same_memory(a: pa.Array, b: pa.Array) -> bool:

@@ -51,6 +51,18 @@ def _slot_origin(shape: Shape, to: Alignment) -> Ints:
     return where
 
 
+def _taken(held: NDArray[Any], source: list[Ints]) -> NDArray[Any]:
+    """Return the cells at places along each axis."""
+    moved = [
+        axis
+        for axis, origin in enumerate(source)
+        if not np.array_equal(origin, np.arange(held.shape[axis]))
+    ]
+    if len(moved) == 1:  # a fifth of the time
+        return held.take(source[moved[0]], axis=moved[0])
+    return np.asarray(held[np.ix_(*source)])
+
+
 def _slot_moves(shape: Shape, larger: Shape) -> list[tuple[int, int, int]]:
     """Return (begin, end, new begin) of slots that stay together.
 
@@ -308,7 +320,7 @@ class Statistic:
                     origins[axis] = axis.origin(self.shape, to)
             source = [origins[axis] for axis in spec.axes]
             if all(origin.size and origin.min() >= 0 for origin in source):
-                arrays[key] = held[np.ix_(*source)]
+                arrays[key] = _taken(held, source)
                 continue
             kept = [np.flatnonzero(origin >= 0) for origin in source]
             arrays[key] = spec.made(to.shape, held.dtype)

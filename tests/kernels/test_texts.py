@@ -202,8 +202,10 @@ def test_texts__offsets_of_either_width(module, texts, first):
         codes = np.full(len(some.offsets) - 1, UNSEEN)
         table = module.add_texts(module.indexed(TextTable.of(NO_TEXTS)), some, codes)
         every.append((held(table), codes.tolist()))
-    assert every[0] == every[1] == naive.number(
-        [], texts[first:], [UNSEEN] * len(texts[first:]), UNSEEN
+    assert (
+        every[0]
+        == every[1]
+        == naive.number([], texts[first:], [UNSEEN] * len(texts[first:]), UNSEEN)
     )
 
 

@@ -346,9 +346,7 @@ def number(
                 place = key[0] >> shift
                 code = _short_hit(buckets, place, firsts, count, key)
                 if code == UNSEEN:
-                    code, _ = _look_up(
-                        buckets, place, mask, firsts, count, held, key, given, begin
-                    )
+                    code, _ = _look_up(buckets, place, mask, firsts, count, held, key, given, begin)
                 codes[r] = code
                 lost += code == UNSEEN
         state[2] = lost

@@ -28,7 +28,7 @@ class Texts(NamedTuple):
     data     (n_bytes,) uint8
     """
 
-    offsets: NDArray[np.int32] | NDArray[np.int64]
+    offsets: NDArray[np.signedinteger]
     data: NDArray[np.uint8]
 
     def with_spare(self) -> Texts:
