@@ -330,7 +330,10 @@ def _in_order(
     ascending: Callable[[pa.Array], tuple[pa.Array, NDArray[np.integer]]],
 ) -> tuple[pa.Array, NDArray[np.int64]]:
     """Return the values that are kept in ascending order, and where they stood."""
-    place = np.arange(len(values)) if declared else np.flatnonzero(marked)
+    if declared or marked.all():
+        found, order = ascending(values)
+        return found, order.astype(np.int64)
+    place = np.flatnonzero(marked)
     found, order = ascending(values_at(values, place))
     return found, place[order]
 
