@@ -345,7 +345,7 @@ class ChunkReader:
         columns[:, p.BEGIN] = columns[:, p.NEXT]
 
     def _unpack(self, pages: NDArray[np.int64]) -> tuple[NDArray[np.uint8], int]:
-        """Return memory for pages to be decompressed, with those that the kernels cannot.
+        """Return memory for pages to be decompressed, with those that `decode` does not.
 
         And the number of values of the largest page.
         """
@@ -355,18 +355,24 @@ class ChunkReader:
         foreign = packed & (columns[pages[:, p.OF], p.CODEC] == p.FOREIGN) & (sizes > 0)
         starts, total = _places(sizes * foreign)
         unpacked = _memory(total + int(sizes.max(initial=0)) + p.SLACK)
-        for k in np.flatnonzero(foreign):
-            page = pages[k]
-            chunk = self._chunks[page[p.OF]]
-            body = self._source[page[p.AT] + page[p.LEVELS] : page[p.AT] + page[p.PACKED]]
+        pages[foreign, p.PLACE] = starts[foreign]
+        begins, ends = pages[:, p.AT] + pages[:, p.LEVELS], pages[:, p.AT] + pages[:, p.PACKED]
+        frames = np.stack([begins, ends, starts, sizes], 1)
+        left = foreign.copy()
+        of_zstd = np.array([chunk.compression == "ZSTD" for chunk in self._chunks])
+        if (by_kernel := foreign & of_zstd[pages[:, p.OF]]).any():
+            unpack = dispatch.load("zstd").unpack
+            left[by_kernel] = ~unpack(self._source, frames[by_kernel], unpacked)
+        for k in np.flatnonzero(left).tolist():
+            begin, end, start, size = frames[k].tolist()
+            of = int(pages[k, p.OF])
             try:
-                found = _decompressed(chunk.compression, body, int(sizes[k]))
+                found = _decompressed(self._chunks[of].compression, self._source[begin:end], size)
             except (pa.ArrowException, OSError, zlib.error):
                 found = None
-            if found is None or len(found) != sizes[k]:
-                raise self._error(int(page[p.OF]), p.CODED)
-            unpacked[starts[k] : starts[k] + sizes[k]] = np.frombuffer(found, np.uint8)
-            page[p.PLACE] = starts[k]
+            if found is None or len(found) != size:
+                raise self._error(of, p.CODED)
+            unpacked[start : start + size] = np.frombuffer(found, np.uint8)
         return unpacked, int(pages[:, p.VALUES].max(initial=0))
 
     def _make_tables(self) -> None:
