@@ -339,7 +339,7 @@ class ChunkReader:
         for i in np.flatnonzero(held):
             for start, end, size in zip(old[i], new[i], held[i] * units[i], strict=True):
                 out[end : end + size] = before[start : start + size]
-        indices = _memory(4 * largest)
+        indices = _memory(max(4 * largest, p.LEAD))
         self._kernels.decode(self._source, unpacked, columns, pages, self._tables, indices, out)
         self._check()
         columns[:, p.BEGIN] = columns[:, p.NEXT]

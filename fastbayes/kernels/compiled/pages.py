@@ -82,7 +82,7 @@ def decode(
     columns   OUT  (n_columns, N_COLUMN) int64
     pages     IN   (n_pages, N_PAGE) int64   of each column in their order
     tables    OUT  uint8   dictionaries
-    indices   OUT  uint8   room for 8 bytes of each value of a page
+    indices   OUT  uint8   room for 4 bytes of each value of a page, and at least for LEAD
     out       OUT  uint8   values, and which are known
     """
     decode_pages(readonly(source), unpacked, columns, readonly(pages), tables, indices, out)
@@ -234,19 +234,47 @@ def decode_pages(source, unpacked, columns, pages, tables, indices, out):
         if page[p.CHECKSUM] >= 0 and crc32(source, begin, end) != page[p.CHECKSUM]:
             column[p.STATUS] = p.CRC
             continue
+        lead = -1
         if page[p.COMPRESSED] and raw > 0:
             body, at = y, page[p.PLACE]
             if at < 0:
-                at = unpacked.size - p.SLACK - raw
+                at, memory = unpacked.size - p.SLACK - raw, unpacked
+                lead = bytes_before_values(column, page, raw)
+                if lead >= 0:
+                    body, memory = span_of(out), out
+                    at = column[p.OUT] + column[p.HELD] * column[p.UNIT] - lead
+                    copy(body, at, span_of(indices), 0, lead)
                 if column[p.CODEC] == p.SNAPPY:
-                    written = snappy(source, begin + levels, end, unpacked, at, raw)
+                    written = snappy(source, begin + levels, end, memory, at, raw)
                 else:
-                    written = lz4(source, begin + levels, end, unpacked, at, raw)
+                    written = lz4(source, begin + levels, end, memory, at, raw)
                 if written != raw:
                     column[p.STATUS] = p.CODED
                     continue
+                if lead > 0 and 4 + length_at(body, at) != lead:
+                    copy(body, at, y, unpacked.size - p.SLACK - raw, raw)
+                    copy(span_of(indices), 0, body, at, lead)
+                    body, at, lead = y, unpacked.size - p.SLACK - raw, -1
             stop = at + raw
         column[p.STATUS] = decode_page(x, begin, body, at, stop, column, page, tables, indices, out)
+        if lead > 0:
+            copy(span_of(indices), 0, span_of(out), at, lead)
+
+
+@register_jitable
+def bytes_before_values(column, page, raw):
+    """Return the bytes before the values of a page that can be unpacked to where these belong.
+
+    -1 if it cannot. What is there is set aside; without nulls it is a few bytes of levels.
+    """
+    plain = page[p.ENCODING] == p.PLAIN and page[p.TYPE] != p.DICTIONARY
+    if not plain or column[p.KIND] != p.NUMBERS or column[p.WIDTH] != column[p.UNIT]:
+        return -1
+    lead = raw - page[p.VALUES] * column[p.WIDTH]
+    if page[p.TYPE] == p.DATA_2 or not column[p.OPTIONAL]:
+        return 0 if lead == 0 else -1
+    there = column[p.OUT] + column[p.HELD] * column[p.UNIT]
+    return lead if 4 < lead <= min(p.LEAD, there) else -1
 
 
 @register_jitable
@@ -351,8 +379,9 @@ def decode_plain(body, at, end, n, column, out, target):
     if n * width != end - at:
         return p.VALUE if n * width > end - at else p.OTHER
     if width == unit:
-        if n:
-            copy(body, at, span_of(out), target, n * unit)
+        x = span_of(out)
+        if n and body[0] + at != x[0] + target:
+            copy(body, at, x, target, n * unit)
     else:
         for k in range(n):
             for b in range(unit):

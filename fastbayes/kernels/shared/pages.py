@@ -119,6 +119,8 @@ MEANINGS = {
     VALUE: "a page ends before its last value",
     OUTSIDE: "a page has dictionary indices outside its dictionary",
 }
+# Bytes of levels that are set aside where a page is unpacked to the place of its values.
+LEAD = 64
 # Neither Snappy nor LZ4 makes more than so many bytes of one.
 MOST = 256
 # Bytes behind `source`, `unpacked` and `tables` that are nobody's: words are read from any place.
