@@ -333,13 +333,14 @@ class ChunkReader:
             self._make_tables()
         held, old = columns[:, p.HELD], columns[:, [p.OUT, p.KNOWN]]
         units = columns[:, [p.UNIT, p.OPTIONAL]]
-        starts, total = _places(((held + columns[:, p.LISTED])[:, None] * units).ravel())
+        rooms = (held + columns[:, p.LISTED])[:, None] * units + p.SLACK
+        starts, total = _places(rooms.ravel())
         columns[:, [p.OUT, p.KNOWN]] = new = starts.reshape(-1, 2)
         self._out = out = _memory(total)
         for i in np.flatnonzero(held):
             for start, end, size in zip(old[i], new[i], held[i] * units[i], strict=True):
                 out[end : end + size] = before[start : start + size]
-        indices = _memory(max(4 * largest, p.LEAD))
+        indices = _memory(p.SCRATCH * largest + p.LEAD)
         self._kernels.decode(self._source, unpacked, columns, pages, self._tables, indices, out)
         self._check()
         columns[:, p.BEGIN] = columns[:, p.NEXT]
@@ -381,9 +382,10 @@ class ChunkReader:
         entries = np.maximum(columns[:, p.FOUND], 0)
         strings = columns[:, p.KIND] == p.STRINGS
         ends = np.where(strings, 4 * (entries + 1), entries * columns[:, p.UNIT])
-        starts, total = _places(np.stack([ends, columns[:, p.SPACE] * strings], 1).ravel())
+        parts = np.stack([ends, columns[:, p.SPACE] * strings], 1) + p.SLACK
+        starts, total = _places(parts.ravel())
         columns[:, [p.TABLE, p.TEXT]] = starts.reshape(-1, 2)
-        self._tables = np.empty(total + p.SLACK, np.uint8)
+        self._tables = np.empty(total, np.uint8)
 
     def _taken(self, i: int, n: int) -> pa.Array:
         """Return the next n rows of a column, which are no longer held."""

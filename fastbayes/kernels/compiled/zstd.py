@@ -495,7 +495,8 @@ def read_tables(x, at, end, tables, counts, state):
         elif mode != _SAME:
             if mode == _GIVEN:
                 log = _GIVEN_LOGS[code]
-                counts[:64] = _GIVEN_COUNTS[code]
+                for symbol in range(64):  # slices of arrays would compile what an error says
+                    counts[symbol] = _GIVEN_COUNTS[code, symbol]
             else:
                 log, at = read_counts(x, at, end, counts, _LARGEST[code], _LOGS[code])
             if log < 0 or not build_table(counts, 64, log, table):
