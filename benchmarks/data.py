@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import NamedTuple
 
@@ -126,6 +127,31 @@ def parquet(preset: str, rows: int, folder: Path, compression: str = "snappy") -
                 table = parquet.read()
             pq.write_table(table, other / file.name, rows_of_group, compression=compression)
     return other
+
+
+def linked(path: Path, copies: int, folder: Path) -> Path:
+    """Return a directory that holds the files of another as often: what is read is what counts."""
+    if copies == 1:
+        return path
+    other = folder / f"{path.name}-times-{copies}"
+    if not other.exists():
+        other.mkdir()
+        for file in path.iterdir():
+            for i in range(copies):
+                os.link(file, other / f"{i:03d}-{file.name}")
+    return other
+
+
+def columns_file(rows: int, columns: int, folder: Path) -> Path:
+    """Return a Parquet file of text columns of two to seven values, made on first use."""
+    path = folder / f"columns-{rows}-{columns}.parquet"
+    if not path.exists():
+        generator = np.random.default_rng(3)
+        sizes = {f"x{j:02d}": 2 + j % 6 for j in range(columns)} | {"class": 3}
+        codes = {name: generator.integers(0, size, rows) for name, size in sizes.items()}
+        words = pa.array([f"value {v}" for v in range(7)])
+        pq.write_table(pa.table({name: words.take(pa.array(c)) for name, c in codes.items()}), path)
+    return path
 
 
 def parquet_numbers(rows: int, columns: int, folder: Path) -> Path:

@@ -332,19 +332,20 @@ class ChunkReader:
             self._make_tables()
         held, old = columns[:, p.HELD], columns[:, [p.OUT, p.KNOWN]]
         units = columns[:, [p.UNIT, p.OPTIONAL]]
-        starts, total = _places(((held + columns[:, p.LISTED])[:, None] * units).ravel())
+        rooms = (held + columns[:, p.LISTED])[:, None] * units + p.SLACK
+        starts, total = _places(rooms.ravel())
         columns[:, [p.OUT, p.KNOWN]] = new = starts.reshape(-1, 2)
         self._out = out = lend(total)
         for i in np.flatnonzero(held):
             for start, end, size in zip(old[i], new[i], held[i] * units[i], strict=True):
                 out[end : end + size] = before[start : start + size]
-        indices = lend(4 * largest)
+        indices = lend(p.SCRATCH * largest + p.LEAD)
         self._kernels.decode(self._source, unpacked, columns, pages, self._tables, indices, out)
         self._check()
         columns[:, p.BEGIN] = columns[:, p.NEXT]
 
     def _unpack(self, pages: NDArray[np.int64]) -> tuple[NDArray[np.uint8], int]:
-        """Return memory for pages to be decompressed, with those that the kernels cannot.
+        """Return memory for pages to be decompressed, with those that `decode` does not.
 
         And the number of values of the largest page.
         """
@@ -354,18 +355,24 @@ class ChunkReader:
         foreign = packed & (columns[pages[:, p.OF], p.CODEC] == p.FOREIGN) & (sizes > 0)
         starts, total = _places(sizes * foreign)
         unpacked = lend(total + int(sizes.max(initial=0)) + p.SLACK)
-        for k in np.flatnonzero(foreign):
-            page = pages[k]
-            chunk = self._chunks[page[p.OF]]
-            body = self._source[page[p.AT] + page[p.LEVELS] : page[p.AT] + page[p.PACKED]]
+        pages[foreign, p.PLACE] = starts[foreign]
+        begins, ends = pages[:, p.AT] + pages[:, p.LEVELS], pages[:, p.AT] + pages[:, p.PACKED]
+        frames = np.stack([begins, ends, starts, sizes], 1)
+        left = foreign.copy()
+        of_zstd = np.array([chunk.compression == "ZSTD" for chunk in self._chunks])
+        if (by_kernel := foreign & of_zstd[pages[:, p.OF]]).any():
+            unpack = dispatch.load("zstd").unpack
+            left[by_kernel] = ~unpack(self._source, frames[by_kernel], unpacked)
+        for k in np.flatnonzero(left).tolist():
+            begin, end, start, size = frames[k].tolist()
+            of = int(pages[k, p.OF])
             try:
-                found = _decompressed(chunk.compression, body, int(sizes[k]))
+                found = _decompressed(self._chunks[of].compression, self._source[begin:end], size)
             except (pa.ArrowException, OSError, zlib.error):
                 found = None
-            if found is None or len(found) != sizes[k]:
-                raise self._error(int(page[p.OF]), p.CODED)
-            unpacked[starts[k] : starts[k] + sizes[k]] = np.frombuffer(found, np.uint8)
-            page[p.PLACE] = starts[k]
+            if found is None or len(found) != size:
+                raise self._error(of, p.CODED)
+            unpacked[start : start + size] = np.frombuffer(found, np.uint8)
         return unpacked, int(pages[:, p.VALUES].max(initial=0))
 
     def _make_tables(self) -> None:
@@ -374,9 +381,10 @@ class ChunkReader:
         entries = np.maximum(columns[:, p.FOUND], 0)
         strings = columns[:, p.KIND] == p.STRINGS
         ends = np.where(strings, 4 * (entries + 1), entries * columns[:, p.UNIT])
-        starts, total = _places(np.stack([ends, columns[:, p.SPACE] * strings], 1).ravel())
+        parts = np.stack([ends, columns[:, p.SPACE] * strings], 1) + p.SLACK
+        starts, total = _places(parts.ravel())
         columns[:, [p.TABLE, p.TEXT]] = starts.reshape(-1, 2)
-        self._tables = np.empty(total + p.SLACK, np.uint8)
+        self._tables = np.empty(total, np.uint8)
 
     def _taken(self, i: int, n: int) -> pa.Array:
         """Return the next n rows of a column, which are no longer held."""

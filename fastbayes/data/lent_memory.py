@@ -29,7 +29,7 @@ def lend(size: int) -> Bytes:
     if held is None:
         _make_way(room)
         held = (
-            np.frombuffer(mmap.mmap(-1, room), np.uint8)
+            np.frombuffer(_pages(room), np.uint8)
             if room >= LARGE
             else np.empty(room, np.uint8)
         )

@@ -22,6 +22,7 @@ from fastbayes.core.errors import DataError, MemoryLimitError
 from fastbayes.core.schema import Shape
 from fastbayes.data.encode import Encoded, Encoder, LookedUp
 from fastbayes.data.folds import Folds
+from fastbayes.data.order import sorted_values
 from fastbayes.data.segments import SEGMENT_BLOCKS, Segment, Source
 from fastbayes.kernels import dispatch
 from fastbayes.scan.budget import (
@@ -586,7 +587,7 @@ def _finished(
     rows = values.class_counts
     if crossing is not None:
         rows = crossing.counts_of_classes(rows, len(grown.classes))
-    schema, to = grown.in_order(marks, rows[: len(grown.classes)] != 0)
+    schema, to = grown.in_order(marks, rows[: len(grown.classes)] != 0, sorted_values)
     if crossing is None:
         moved: dict[str, Any] = {"parts": {name: part.take(to) for name, part in parts.items()}}
     else:
