@@ -339,7 +339,8 @@ def test_columns_that_are_counted_together__are_not_read_apart(
 def test_plan__tells_what_reading_takes(tmp_path: Path) -> None:
     path = str(tmp_path / "t.parquet")
     pq.write_table(numbers(SEGMENT_BLOCKS * 65_536, 40), path)
-    plan = fb.plan(path, "y", threads=1)
+    plan = fb.plan(path, "y", scatter=True, threads=1)
     assert 131_072 * 8 * 40 < plan.reading < 10 * 131_072 * 8 * 40
+    assert fb.plan(path, "y", threads=1, memory_limit=60_000_000).reading < 60_000_000
     with pytest.raises(MemoryLimitError, match=r"reading 41 columns .* memory_limit=40,000,000"):
-        fb.plan(path, "y", threads=1, memory_limit=40_000_000)
+        fb.plan(path, "y", scatter=True, threads=1, memory_limit=40_000_000)

@@ -202,25 +202,26 @@ def share_of(
     return share
 
 
-def check_foreseen(
+def foreseen(
     source: Source,
     encoder: Encoder,
     names: Iterable[str] | Wanted,
     threads: int | None,
     memory_limit: int | None,
-) -> None:
-    """Refuse what the schema alone tells to be too much to count, before a row is read.
+) -> list[ReadShare]:
+    """Return how rows are going to be read to be counted, all columns or some after others.
 
     Raises
     ------
     MemoryLimitError
-        When the counts would exceed the limit, or reading; the message names the column.
+        When the schema tells that the counts exceed the limit, or reading; the message names the
+        column.
     """
     check_limit(memory_limit)
     wanted: Wanted = names if isinstance(names, Mapping) else {name: {} for name in names}
     threads = resolved_threads(threads)
     budget = Budget(memory_limit, threads + 1, wanted)
-    _runs(source, encoder, budget, threads, memory_limit, apart=True)
+    return [share for _, share in _runs(source, encoder, budget, threads, memory_limit, apart=True)]
 
 
 def left_for_pairs(

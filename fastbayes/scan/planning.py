@@ -18,7 +18,7 @@ from fastbayes.data.segments import Place
 from fastbayes.data.source import open_source
 from fastbayes.kernels import dispatch
 from fastbayes.scan import engine
-from fastbayes.scan.budget import capacity, encoded_width, has_gaps, needs_of, total_of
+from fastbayes.scan.budget import capacity, has_gaps, needs_of, total_of
 from fastbayes.scan.counting import opened_to_learn
 from fastbayes.scan.density_spec import DensitySpec
 from fastbayes.scan.discretization import numeric_cuts
@@ -186,7 +186,7 @@ def plan(
     threads
         Worker threads.
     memory_limit
-        Bytes allowed.
+        Bytes that the call may add to the process, as in `count`.
 
     Returns
     -------
@@ -225,15 +225,18 @@ def plan(
     if not opened.rereadable:
         raise SchemaError(f"{opened.description} can be read only once; plan with a table or path")
     encoder = learning()
+    kinds = DensitySpec(numeric)
+    named = {"values": True, "moments": True, "pairs": pairs, "triples": triples}
+    asked = with_companions({**named, "scatter": scatter, "sketches": kinds.sketched})
+    # Of pairs those that fit are counted, in several scans: they are refused by no plan.
+    bound = [name for name in asked if name != "pairs"]
+    shares = engine.foreseen(opened, encoder, bound, threads, memory_limit)
     head, place = None, Place("", 0)
     for segment in opened.segments(BLOCK_ROWS):
         head = next((block for block in segment.batches() if block.num_rows), None)
         place = segment.place(0)
         if head is not None:
             break
-    kinds = DensitySpec(numeric)
-    named = {"values": True, "moments": True, "pairs": pairs, "triples": triples}
-    asked = with_companions({**named, "scatter": scatter, "sketches": kinds.sketched})
     to_cut: tuple[Encoder, Any] | None = kinds.to_cut(encoder, discretize)
     if wanting(asked, "bins") and any(book is None for _, book in encoder.features):
         to_cut = encoder, discretize
@@ -245,7 +248,7 @@ def plan(
         known = encoder.look_up(head, place)
         missing, gaps = known.missing, has_gaps(known)
     shape = capacity(encoder)
-    share = engine.share_of(opened, threads, memory_limit, width=encoded_width(encoder))
+    share = max(shares, key=lambda each: each.held)
     copies = share.threads + 1
     widths = np.array([len(book) for book in encoder.books], np.int64) + missing
     most = math.inf if opened.n_rows is None else opened.n_rows
