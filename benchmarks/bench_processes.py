@@ -9,12 +9,15 @@ import pytest
 from benchmarks.processes import (
     GIB,
     SMALL_FIT,
+    compiling,
     fresh,
+    growth,
     laboratory,
     logistic_memory,
     logistic_out_of_core,
     out_of_core,
     start_up,
+    under_lock,
 )
 
 
@@ -46,6 +49,22 @@ def test_logistic_regression(tmp_path: Path) -> None:
 
 def test_laboratory(tmp_path: Path) -> None:
     assert all(figure.value > 0 for figure in laboratory("test", tmp_path))
+
+
+def test_growth(tmp_path: Path) -> None:
+    figures = growth("test", tmp_path)
+    assert len(figures) == 7
+    assert all(figure.value > 0 for figure in figures if figure.unit != "×")
+
+
+def test_time_under_the_lock(tmp_path: Path) -> None:
+    # Of jobs this short the share is mostly noise.
+    assert [figure.unit for figure in under_lock("test", tmp_path)] == ["%"] * 3
+
+
+@pytest.mark.slow
+def test_compiling(tmp_path: Path) -> None:
+    assert all(figure.value > 0 for figure in compiling("test", tmp_path))
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The cases measured in one process: who takes part, on what, and what is claimed."""
+"""The cases measured in one process: those of ready codes and numbers, and a list of all."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from benchmarks import (
     quadratic_cases,
     rivals,
     search_cases,
+    source_cases,
 )
 from benchmarks.case import FLOOR, OURS, Case, Claim, Work, rows_of
 from benchmarks.measure import Side
@@ -117,7 +118,7 @@ def encoded(model: fb.NaiveBayes, table: pa.Table) -> list[list[Codes]]:
     ]
 
 
-def _scoring(preset: str, *, from_arrow: bool) -> Callable[[int, Path], Work]:
+def _scoring(preset: str) -> Callable[[int, Path], Work]:
     def build(rows: int, _: Path) -> Work:
         table = generate.table(preset, rows)
         model = fb.NaiveBayes(class_prior="empirical").fit(table, "class")
@@ -148,7 +149,7 @@ def _scoring(preset: str, *, from_arrow: bool) -> Callable[[int, Path], Work]:
 
         cells = float(rows * d)
         runs = {
-            OURS: (lambda: model.predict_proba(features)) if from_arrow else codes,
+            OURS: codes,
             "numpy": rivals.numpy_posterior(model.class_log_prior_, tables, blocks),
             "numpy, tuned": rivals.tuned_numpy_posterior(model.class_log_prior_, tables, blocks),
             "scikit-learn": rivals.sklearn_posterior(matrix, classes, matrix),
@@ -163,36 +164,7 @@ def _scoring(preset: str, *, from_arrow: bool) -> Callable[[int, Path], Work]:
     return build
 
 
-# -- encoding, moments -------------------------------------------------------------------------
-
-
-def _from_arrow(*, shuffled: bool = False, whole: str = "") -> Callable[[int, Path], Work]:
-    """Return a count of an Arrow table, in chunks of a block, or whole with such indices."""
-
-    def build(rows: int, _: Path) -> Work:
-        sizes = data.mixed_values()
-        table = data.arrow_table(rows, sizes, 4, shuffled=shuffled)
-        if whole:
-            kind = pa.dictionary(pa.type_for_alias(whole), pa.string())
-            table = table.combine_chunks().cast(pa.schema([(n, kind) for n in table.column_names]))
-        indices = np.concatenate(
-            [chunk.indices.to_numpy() for column in table.columns for chunk in column.chunks]
-        )
-        cells = float(rows * len(sizes))
-        sides = {
-            OURS: Side(lambda: fb.count(table, "class"), cells),
-            FLOOR: Side(rivals.memory_read(indices), cells),
-        }
-
-        def check(results: dict[str, Any]) -> None:
-            codes = data.coded(rows, sizes, 4, seed=1)
-            stats = results[OURS].values
-            ours = [stats.of(j) for j in range(len(sizes))]
-            np.testing.assert_array_equal(np.concatenate(ours), count_codes(codes)())
-
-        return Work(sides, check)
-
-    return build
+# -- moments -----------------------------------------------------------------------------------
 
 
 def _moments(n_classes: int) -> Callable[[int, Path], Work]:
@@ -226,43 +198,6 @@ def _moments(n_classes: int) -> Callable[[int, Path], Work]:
     return build
 
 
-# -- from Parquet ------------------------------------------------------------------------------
-
-
-def _from_parquet(preset: str) -> Callable[[int, Path], Work]:
-    def build(rows: int, folder: Path) -> Work:
-        path = data.parquet(preset, rows, folder)
-        columns = [name for name in open_source(path).schema.names if name != "class"]
-        cells = float(rows * len(columns))
-        runs = {
-            OURS: lambda: fb.NaiveBayes().fit(path, "class"),
-            "pyarrow, whole files": rivals.arrow_decode(path),
-            "pyarrow, batches": rivals.arrow_stream(path),
-            "DuckDB": rivals.duckdb_counts(path, columns, "class"),
-            "Polars": rivals.polars_counts(path, columns, "class"),
-        }
-        sides = {name: Side(run, cells) for name, run in runs.items() if run is not None}
-
-        def check(results: dict[str, Any]) -> None:
-            counted = results[OURS].statistics_.n_rows
-            decoded = results["pyarrow, whole files"], results["pyarrow, batches"]
-            assert rows == counted == decoded[0] == decoded[1]
-            if "DuckDB" in results:
-                assert sum(row[-1] for row in results["DuckDB"]) == cells
-            if "Polars" in results:
-                assert sum(frame["len"].sum() for frame in results["Polars"]) == cells
-
-        return Work(sides, check)
-
-    return build
-
-
-PARQUET = (
-    Claim("pyarrow, whole files", least=6),
-    Claim("pyarrow, batches", least=6),
-    Claim("DuckDB", least=20),
-    Claim("Polars", least=20),
-)
 CASES = {
     case.name: case
     for case in (
@@ -279,30 +214,6 @@ CASES = {
             rows_of(10_000_000, 1_000_000),
             _counting(data.mixed_values(), 4),
             _counting_claims(4),
-        ),
-        Case(
-            "arrow-equal",
-            "`fb.count` of an Arrow table, {rows} × 30, every chunk with the same dictionary",
-            rows_of(4_000_000, 1_000_000),
-            _from_arrow(shuffled=False),
-            (Claim(None, most=0.7), Claim(FLOOR)),
-        ),
-        *(
-            Case(
-                f"arrow-{kind}",
-                f"`fb.count` of an Arrow table in one chunk, {{rows}} × 30 of 2–12 values, {kind}",
-                rows_of(10_000_000, 1_000_000),
-                _from_arrow(whole=kind),
-                (Claim(None, most=0.25), Claim(FLOOR)),
-            )
-            for kind in ("int8", "int32")
-        ),
-        Case(
-            "arrow-different",
-            "`fb.count` of an Arrow table, {rows} × 30, every chunk with another dictionary",
-            rows_of(4_000_000, 1_000_000),
-            _from_arrow(shuffled=True),
-            (Claim(None, most=0.7), Claim(FLOOR)),
         ),
         Case(
             "moments-2",
@@ -326,34 +237,14 @@ CASES = {
             "predict-codes",
             "posteriors of ready codes, {rows} × 30, 4 classes",
             rows_of(1_000_000, 300_000),
-            _scoring("cat", from_arrow=False),
+            _scoring("cat"),
             (
                 Claim("scikit-learn", least=30),
                 Claim("numpy", least=15),
                 Claim("numpy, tuned"),
             ),
         ),
-        Case(
-            "predict-arrow",
-            "`predict_proba` of an Arrow table, {rows} × 30, 4 classes (others: ready codes)",
-            rows_of(1_000_000, 300_000),
-            _scoring("cat", from_arrow=True),
-            (Claim("scikit-learn"), Claim("numpy"), Claim("numpy, tuned")),
-        ),
-        Case(
-            "parquet-cat",
-            "Parquet to fitted model, {rows} × 30 text columns, 4 classes",
-            rows_of(1_000_000, 300_000),
-            _from_parquet("cat"),
-            PARQUET,
-        ),
-        Case(
-            "parquet-long",
-            "Parquet to fitted model, {rows} × 20 text columns, 2 classes",
-            rows_of(10_000_000, 1_000_000),
-            _from_parquet("long"),
-            PARQUET,
-        ),
+        *source_cases.CASES,
         *pair_cases.CASES,
         *quadratic_cases.CASES,
         *gaussian_cases.CASES,

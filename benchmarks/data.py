@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from fastbayes import generate
@@ -109,11 +111,59 @@ def numbers(
     return blocks
 
 
-def parquet(preset: str, rows: int, folder: Path) -> Path:
+def parquet(preset: str, rows: int, folder: Path, compression: str = "snappy") -> Path:
     """Return a directory of generated Parquet files, made on first use."""
     path = folder / f"{preset}-{rows}"
     if not path.exists():
         generate.generate(preset, rows, path)
+    if compression == "snappy":
+        return path
+    other = folder / f"{preset}-{rows}-{compression}"
+    if not other.exists():
+        other.mkdir()
+        for file in path.iterdir():
+            with pq.ParquetFile(file) as parquet:
+                rows_of_group = parquet.metadata.row_group(0).num_rows
+                table = parquet.read()
+            pq.write_table(table, other / file.name, rows_of_group, compression=compression)
+    return other
+
+
+def linked(path: Path, copies: int, folder: Path) -> Path:
+    """Return a directory that holds the files of another as often: what is read is what counts."""
+    if copies == 1:
+        return path
+    other = folder / f"{path.name}-times-{copies}"
+    if not other.exists():
+        other.mkdir()
+        for file in path.iterdir():
+            for i in range(copies):
+                os.link(file, other / f"{i:03d}-{file.name}")
+    return other
+
+
+def columns_file(rows: int, columns: int, folder: Path) -> Path:
+    """Return a Parquet file of text columns of two to seven values, made on first use."""
+    path = folder / f"columns-{rows}-{columns}.parquet"
+    if not path.exists():
+        generator = np.random.default_rng(3)
+        sizes = {f"x{j:02d}": 2 + j % 6 for j in range(columns)} | {"class": 3}
+        codes = {name: generator.integers(0, size, rows) for name, size in sizes.items()}
+        words = pa.array([f"value {v}" for v in range(7)])
+        pq.write_table(pa.table({name: words.take(pa.array(c)) for name, c in codes.items()}), path)
+    return path
+
+
+def parquet_numbers(rows: int, columns: int, folder: Path) -> Path:
+    """Return a directory of one Parquet file of doubles in plain pages, made on first use."""
+    path = folder / f"numbers-{rows}-{columns}"
+    if not path.exists():
+        path.mkdir()
+        generator = np.random.default_rng(7)
+        table = pa.table({f"x{j:02d}": generator.normal(size=rows) for j in range(columns)})
+        classes = pa.array(generator.integers(0, 3, rows)).cast(pa.string())
+        table = table.append_column("class", classes)
+        pq.write_table(table, path / "part-00.parquet", use_dictionary=["class"])
     return path
 
 

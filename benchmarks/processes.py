@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -53,6 +55,24 @@ for step, options in {steps!r}.items():
     assert done.rows == {rows}
     figures[step] = time.perf_counter() - start, peak_bytes()
 print(json.dumps(figures))
+"""
+
+GROWTH = """
+import json, time, fastbayes
+from benchmarks.measure import peak_bytes
+figures = []
+fastbayes.{model}().fit({few!r}, "class")
+for path, rows in {paths!r}:
+    start = time.perf_counter()
+    model = fastbayes.{model}().fit(path, "class")
+    assert model.statistics_.n_rows == rows
+    figures.append([time.perf_counter() - start, peak_bytes()])
+print(json.dumps(figures))
+"""
+
+FIRST_MODEL = """
+import fastbayes
+assert fastbayes.{model}().fit({path!r}, "class").statistics_.n_rows == {rows}
 """
 
 OUT_OF_CORE_NUMBERS = """
@@ -107,6 +127,8 @@ JOBS = {
     "learning curve of naive Bayes and logistic regression, eight sizes, three repeats": (
         'fb.learning_curve(["naive-bayes", "logistic"], table, "class", repeats=3)'
     ),
+    "every model compared": 'fb.compare(table, "class", race=False)',
+    "every model compared, those without a chance dropped": 'fb.compare(table, "class")',
     "naive Bayes calibrated by one temperature, from leave-one-out posteriors": (
         'assert fb.Calibrated().fit(table, "class").validation_ == "leave_one_out"'
     ),
@@ -115,13 +137,14 @@ JOBS = {
 
 @dataclass(frozen=True)
 class Figure:
-    """One measured number, what it is called in the table, and the most that is claimed."""
+    """One measured number, what it is called in the table, and the most or least claimed of it."""
 
     title: str
     value: float
     unit: str
     most: float | None = None
     more: dict[str, float] = field(default_factory=dict)
+    least: float | None = None
 
 
 @dataclass(frozen=True)
@@ -186,6 +209,34 @@ def start_up(size: str, folder: Path) -> list[Figure]:
     return figures
 
 
+def compiling(size: str, folder: Path) -> list[Figure]:
+    """Measure what compiling costs: of all there is, and of the first fits of some models."""
+    rows = {"full": 100_000, "quick": 100_000, "test": 20_000}[size]
+    path = str(data.columns_file(rows, 10, folder))
+    empty = (str(folder / f"empty-{i}") for i in itertools.count())
+
+    def first(code: str) -> Callable[[], Spent]:
+        return lambda: fresh(code, {"NUMBA_CACHE_DIR": next(empty)})
+
+    repeats = {"full": 3, "quick": 1, "test": 1}[size]
+    figures = [
+        _repeated(
+            f"first fit of `{model}` in a process, {rows:,} × 10, nothing compiled before",
+            4,
+            repeats,
+            first(FIRST_MODEL.format(model=model, path=path, rows=rows)),
+        )
+        for model in ("TAN", "LogisticRegression")
+    ]
+    if size == "test":
+        return figures
+    warmup = "import fastbayes; fastbayes.warmup()"
+    return [
+        _repeated("`fastbayes warmup`, nothing compiled before", 25, 1, first(warmup)),
+        *figures,
+    ]
+
+
 def out_of_core(size: str, folder: Path) -> list[Figure]:
     """Measure time and peak memory of a fit and of predictions from a Parquet directory."""
     rows = {"full": 100_000_000, "quick": 5_000_000, "test": 200_000}[size]
@@ -199,16 +250,49 @@ def out_of_core(size: str, folder: Path) -> list[Figure]:
     read = sum(file.stat().st_size for file in path.iterdir())
     code = OUT_OF_CORE.format(path=str(path), output=output, rows=rows, steps=options)
     steps: dict[str, Any] = json.loads(fresh(code).output)
+    least = {"parts": 25.0, "proba": 10.0}
     names = {
         "fit": f"fit {rows:,} × 20 from {read / 1e9:.2f} GB of Parquet",
         "file": "… then `predict_to` a Parquet file",
         "parts": "… then `predict_to` parts",
         "proba": "… then `predict_to` parts, the probability of each class, too",
     }
-    return [
-        Figure(names[step], peak / GIB, "GiB", 1.0, {"wall": wall, "rows_per_second": rows / wall})
-        for step, (wall, peak) in steps.items()
-    ]
+    figures = []
+    for step, (wall, peak) in steps.items():
+        rate = rows / wall
+        figures.append(
+            Figure(names[step], peak / GIB, "GiB", 1.0, {"wall": wall, "rows_per_second": rate})
+        )
+        if step in least:
+            title = "… rows written in a second"
+            figures.append(Figure(title, rate / 1e6, "M", None, {"wall": wall}, least[step]))
+    return figures
+
+
+def growth(size: str, folder: Path) -> list[Figure]:
+    """Measure fits of ever more rows; the files are one directory by many names."""
+    each = {"full": 10_000_000, "quick": 500_000, "test": 20_000}[size]
+    path = data.parquet("long", each, folder)
+    sizes = [(data.linked(path, copies, folder), each * copies) for copies in (1, 10, 100)]
+    paths = [(str(path), rows) for path, rows in sizes]
+    figures = []
+    for model, most in (("NaiveBayes", 10), ("AODE", 30), ("TAN", 30)):
+        measured = paths if model == "NaiveBayes" else paths[-1:]
+        few = str(data.parquet("long", each // 100, folder))
+        found = json.loads(fresh(GROWTH.format(model=model, paths=measured, few=few)).output)
+        wall, peak = found[-1]
+        rows = measured[-1][1]
+        more = {"wall": wall, "rows_per_second": rows / wall}
+        figures += [
+            Figure(f"fit `{model}` to {rows:,} × 20 from Parquet", wall, "s", most, more),
+            Figure("… most memory of the process", peak / GIB, "GiB", 600 / 1024, {"wall": wall}),
+        ]
+        if len(found) > 1:
+            (one, _), (ten, _), (hundred, _) = found
+            slope = ((hundred - one) / 99) / ((ten - one) / 9)
+            title = "… time a row over that of the first tenth"
+            figures.append(Figure(title, slope, "×", 1.1, {"wall": wall}))
+    return figures
 
 
 def out_of_core_numbers(size: str, folder: Path) -> list[Figure]:
@@ -231,6 +315,67 @@ def out_of_core_numbers(size: str, folder: Path) -> list[Figure]:
     title = f"fit `GaussianBayes` to {rows:,} × 30 doubles from {size_read / 1e9:.2f} GB of Parquet"
     more = {"wall": wall, "rows_per_second": rows / wall}
     return [Figure(title, peak / GIB, "GiB", 1.5, more)]
+
+
+def under_lock(size: str, folder: Path) -> list[Figure]:
+    """Measure which share of a job's time holds the interpreter's lock, which threads wait for.
+
+    It is what a thread in a loop of pure Python loses beside the job, measured against the same
+    loop beside work that holds no lock, for two busy cores may each be slower than one.
+    """
+    import fastbayes as fb
+
+    rows = {"full": 10_000_000, "quick": 1_000_000, "test": 20_000}[size]
+    path = data.parquet("long", rows, folder)
+    table = pq.read_table(path, read_dictionary=[f"x{j:02d}" for j in range(20)])
+    table = table.combine_chunks()
+    model = fb.NaiveBayes().fit(table, "class")
+    numbers = np.ones(1_000_000)
+
+    def free() -> None:
+        for _ in range(200):
+            numbers.sum()
+
+    jobs = {
+        "`fb.count` of an Arrow table": lambda: fb.count(table, "class", threads=1),
+        "`predict_proba` of it": lambda: model.predict_proba(table),
+        "naive Bayes from Parquet": lambda: fb.NaiveBayes(threads=1).fit(path, "class"),
+    }
+    figures = []
+    for title, job in jobs.items():
+        job()
+        shares = []
+        for _ in range({"full": 9, "quick": 5, "test": 1}[size]):
+            free_turns, free_wall = turns_beside(free)
+            start = time.perf_counter()
+            job()
+            alone = time.perf_counter() - start
+            turns, wall = turns_beside(job)
+            shares.append((wall - turns * free_wall / free_turns) / alone)
+        share = statistics.median(shares) * 100
+        figures.append(
+            Figure(f"{title}, {rows:,} × 20, one thread: time under the lock", share, "%", None,
+                   {"wall": alone})
+        )  # fmt: skip
+    return figures
+
+
+def turns_beside(job: Callable[[], object]) -> tuple[int, float]:
+    """Return how often a loop of pure Python turns in another thread during a job, and how long."""
+    turns, done = [0], threading.Event()
+
+    def loop() -> None:
+        while not done.is_set():
+            turns[0] += 1
+
+    other = threading.Thread(target=loop)
+    other.start()
+    start, first = time.perf_counter(), turns[0]
+    job()
+    found = turns[0] - first, time.perf_counter() - start
+    done.set()
+    other.join()
+    return found
 
 
 def logistic_memory(size: str, folder: Path) -> list[Figure]:
@@ -287,7 +432,10 @@ def laboratory(size: str, _: Path) -> list[Figure]:
 
 PROCESSES: dict[str, Callable[[str, Path], list[Figure]]] = {
     "start": start_up,
+    "compiling": compiling,
+    "lock": under_lock,
     "memory": out_of_core,
+    "growth": growth,
     "memory-numbers": out_of_core_numbers,
     "memory-logistic": logistic_memory,
     "logistic-out-of-core": logistic_out_of_core,

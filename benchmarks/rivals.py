@@ -219,6 +219,21 @@ def duckdb_counts(path: Path, columns: list[str], target: str) -> Run | None:
     return lambda: connection.execute(query, [str(path / "*.parquet")]).fetchall()
 
 
+def duckdb_groups(source: Path | pa.Table, column: str, target: str) -> Run | None:
+    """Count one column by class in DuckDB, from a file or a table in memory."""
+    try:
+        import duckdb
+    except ImportError:
+        return None
+    connection = duckdb.connect(config={"threads": default_threads()})
+    if isinstance(source, Path):
+        rows = f"read_parquet('{source}')"
+    else:
+        connection.register(rows := "data", source)
+    query = f'SELECT "{column}", "{target}", count(*) FROM {rows} GROUP BY ALL'
+    return lambda: connection.sql(query).to_arrow_table()
+
+
 def polars_counts(path: Path, columns: list[str], target: str) -> Run | None:
     """Count every column by class in one streaming set of Polars queries, None without Polars."""
     try:

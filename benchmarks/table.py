@@ -70,7 +70,7 @@ def _figure(figure: dict[str, Any]) -> str:
     rate = figure["more"].get("rows_per_second")
     wall = _seconds(figure["more"]["wall"]) + (f", {rate / 1e6:.1f} M rows/s" if rate else "")
     value = f"{figure['value']:.2f} {figure['unit']}"
-    value += _claimed(figure["value"], figure["most"], None)
+    value += _claimed(figure["value"], figure["most"], figure["least"])
     return _row([figure["title"], value, wall])
 
 

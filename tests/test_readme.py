@@ -58,28 +58,31 @@ def test_table_is_the_measured_one() -> None:
     )
 
 
-def results(faster: float, value: float) -> dict[str, object]:
+def results(faster: float, value: float, rate: float = 30.0) -> dict[str, object]:
     side = {"cold": 0.5, "wall": 0.012, "units": 1e6}
     claims = [
         {"against": None, "most": 0.7, "least": None, "value": value},
         {"against": "rival", "most": None, "least": 6, "faster": faster},
     ]
     line = {"title": "count", "sides": {"fastbayes": side, "rival": side}, "claims": claims}
-    figure = {"title": "fit", "value": 0.25, "unit": "GiB", "most": 1.0, "more": {"wall": 2.0}}
+    fit = {"title": "fit", "value": 0.25, "unit": "GiB", "most": 1.0, "more": {"wall": 2.0}}
+    rows = {"title": "write", "value": rate, "unit": "M", "most": None, "more": {"wall": 2.0}}
+    figures = [{**fit, "least": None}, {**rows, "least": 25.0}]
     machine = {
         "processor": "a processor", "cores": 2, "memory_bytes": 2**34, "load_before": 0.1,
         "platform": "Linux", "python": "3.11", "versions": {"numpy": "2.4", "duckdb": None},
     }  # fmt: skip
-    lines = [line, {"figures": [figure]}]
+    lines = [line, {"figures": figures}]
     return {"date": "2026-01-02T03", "size": "full", "machine": machine, "lines": lines}
 
 
 def test_table_says_what_is_missed() -> None:
-    held, missed = render(results(7.0, 0.6)), render(results(5.0, 0.8))
+    held, missed = render(results(7.0, 0.6)), render(results(5.0, 0.8, 20.0))
     assert "missed" not in held
-    assert missed.count("**missed**") == 2
+    assert missed.count("**missed**") == 3
     assert "12.0 ms (500 ms)" in held
     assert "0.25 GiB (≤ 1)" in held
+    assert "30.00 M (≥ 25)" in held
     assert "numpy 2.4. 2026-01-02" in held
 
 

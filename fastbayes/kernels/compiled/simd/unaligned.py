@@ -27,6 +27,7 @@ def _multiplies() -> bool:
 HAS_FOLD = vector.AVAILABLE and _multiplies()
 
 _TWO = ir.VectorType(to.I64, 2)
+_EIGHT = ir.VectorType(to.I32, 8)
 # x^n modulo the polynomial of CRC-32, bits reversed: what moves 128 bits past 512 and past 128
 # others. From Gopal et al., "Fast CRC computation for generic polynomials using PCLMULQDQ", Intel
 # 2009, page 22.
@@ -55,6 +56,13 @@ def _word(block, address):
 @instruction(lambda number, address: types.void(types.uint64, types.int64))
 def _put_word(block, number, address):
     block.store(number, _pointer(block, address, to.I64), align=1)
+
+
+@instruction(lambda address, number: types.uint64(types.int64, types.uint32))
+def _equal_lanes(block, address, number):
+    lanes = block.load(_pointer(block, address, _EIGHT), align=4)
+    equal = block.icmp_unsigned("==", lanes, to.splat(block, number, _EIGHT))
+    return block.zext(block.bitcast(equal, to.BYTE), to.I64)
 
 
 @instruction(lambda source, target: types.void(types.int64, types.int64))
@@ -103,8 +111,8 @@ def _fold(block, address, n, crc):
 
 @register_jitable
 def span_of(array):
-    """Return the address and the number of bytes of an array of bytes, which must stay alive."""
-    return np.int64(array.ctypes.data), np.int64(array.size)
+    """Return the address and the number of bytes of an array, which must stay alive."""
+    return np.int64(array.ctypes.data), np.int64(array.nbytes)
 
 
 @register_jitable
@@ -126,6 +134,12 @@ def byte(x, i):
 def word(x, i):
     """Return bytes i to i + 7 of a span as one number, lowest byte first."""
     return _word(_place(x, i, 8))
+
+
+@register_jitable
+def equal_lanes(x, i, number):
+    """Return which of the eight uint32 from byte i on are equal to a number, as bits."""
+    return _equal_lanes(_place(x, i, 32), number)
 
 
 @register_jitable
