@@ -167,18 +167,21 @@ class Codebook:
         try:
             entries.validate()
             offsets, data = texts_of(entries)
-            first = 0
+            first, spared = 0, Texts(offsets, data).spared()
             while first < len(codes):
-                # Where most are new the lock is not held for long.
-                some = codes[first:][: BLOCK_ROWS if self._mostly_new else None]
+                # Codes stay near. Where most are new the lock is not held for long; the last texts
+                # of an array are copied.
+                step = BLOCK_ROWS if self._mostly_new else 4 * BLOCK_ROWS
+                last = min(first + step, spared if first < spared else len(codes))
+                some = codes[first:last]
                 some.fill(UNSEEN)
                 if null is not None:
-                    np.copyto(some, MISSING, where=null[first : first + len(some)])
-                texts = Texts(offsets[first : first + len(some) + 1], data)
+                    np.copyto(some, MISSING, where=null[first:last])
+                texts = Texts(offsets[first : last + 1], data)
                 if not self._find(texts, some, kernels):
                     unseen = True
                     entries.slice(first, len(some)).validate(full=True)
-                first += len(some)
+                first = last
         except pa.ArrowInvalid as error:
             raise DataError(
                 f"column {self.name!r} holds bytes that are not UTF-8 text ({error}); "

@@ -31,6 +31,10 @@ class Texts(NamedTuple):
     offsets: NDArray[np.signedinteger]
     data: NDArray[np.uint8]
 
+    def spared(self) -> int:
+        """Return how many texts have SPARE bytes behind them."""
+        return max(int(np.searchsorted(self.offsets, len(self.data) - SPARE, "right")) - 1, 0)
+
     def with_spare(self) -> Texts:
         """Return the texts with SPARE bytes behind the last one, copied where there are fewer.
 
