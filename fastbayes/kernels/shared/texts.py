@@ -33,7 +33,9 @@ class Texts(NamedTuple):
 
     def spared(self) -> int:
         """Return how many texts have SPARE bytes behind them."""
-        return max(int(np.searchsorted(self.offsets, len(self.data) - SPARE, "right")) - 1, 0)
+        kind = self.offsets.dtype.type  # numpy would convert all of them to another one
+        last = kind(min(len(self.data) - SPARE, np.iinfo(kind).max))
+        return max(int(np.searchsorted(self.offsets, last, "right")) - 1, 0)
 
     def with_spare(self) -> Texts:
         """Return the texts with SPARE bytes behind the last one, copied where there are fewer.
