@@ -376,6 +376,8 @@ def count(
                 "families make bins: count once for either"
             )
     if to_cut is not None:
+        foreseen = [n for n in names if n not in ("families", "cells", "cell_scatter")]
+        engine.check_foreseen(encoder, foreseen, threads, memory_limit)
         cuts = numeric_cuts(
             opened,
             *to_cut,

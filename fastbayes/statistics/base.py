@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -204,6 +204,8 @@ class Statistic:
     most: ClassVar[str] = "{numbers:,} numeric columns need {bytes:,} bytes,"
     # Whether half of the machine's memory is the limit where none is given.
     limited: ClassVar[bool] = True
+    # Whether it holds of each column what that column alone tells.
+    by_column: ClassVar[bool] = False
     # Whether a difference is as exact as a sum.
     comes_apart: ClassVar[bool] = True
     # What numeric columns are to be, where it matters: "bins", or "numbers" as they are.
@@ -280,6 +282,16 @@ class Statistic:
     def _add(self, batch: Batch, classes: Classes, weight: Floats | None) -> None:
         """Add the rows of a batch; without weights each one counts 1."""
         raise NotImplementedError
+
+    @classmethod
+    def of_columns(cls, parts: Sequence[Self], shape: Shape) -> Self:
+        """Return the statistic of the columns of all parts, of the same rows each, in order."""
+        arrays = {}
+        for key, spec in cls._specs.items():
+            held = [getattr(part, key) for part in parts]
+            along = [i for i, axis in enumerate(spec.axes) if axis is not CLASSES]
+            arrays[key] = np.concatenate(held, axis=along[0]) if along else held[0]
+        return parts[0]._holding(arrays, shape)
 
     @property
     def weighted(self) -> bool:

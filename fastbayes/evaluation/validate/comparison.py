@@ -590,7 +590,7 @@ class ComparisonRunner:
             self.parts(None),
             contestants,
             loss=self.loss,
-            threads=self.options["threads"],
+            **self.options,
             progress=self.progress,
             strict=False,
         )

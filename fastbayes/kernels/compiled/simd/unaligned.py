@@ -12,10 +12,11 @@ from llvmlite import ir
 from numba.core import cgutils, config, types
 from numba.core.registry import cpu_target
 from numba.extending import register_jitable
+from numba.np.numpy_support import carray
 
 from fastbayes.kernels.compiled.simd import instructions as to
 from fastbayes.kernels.compiled.simd import vector
-from fastbayes.kernels.compiled.simd.instructions import instruction
+from fastbayes.kernels.compiled.simd.instructions import instruction, pointer_to
 
 
 def _multiplies() -> bool:
@@ -34,6 +35,7 @@ _PAST_512 = ir.Constant(_TWO, [0x1_5444_2BD4, 0x1_C6E4_1596])
 _PAST_128 = ir.Constant(_TWO, [0x1_7519_97D0, 0x0_CCAA_009E])
 
 
+_bytes, _pairs, _fours = map(pointer_to, (types.uint8, types.uint16, types.uint32))
 CHECKED = bool(config.BOUNDSCHECK)  # type: ignore[attr-defined]
 
 
@@ -144,6 +146,24 @@ def equal_lanes(x, i, number):
 def put_word(number, out, j):
     """Write bytes j to j + 7 of a span as `word` reads them."""
     _put_word(number, _place(out, j, 8))
+
+
+@register_jitable
+def bytes_at(x, i, n):
+    """Return n bytes of a span, from byte i on, as an array."""
+    return carray(_bytes(np.uint64(_place(x, i, n))), (n,))
+
+
+@register_jitable
+def pairs_at(x, i, n):
+    """Return n numbers of 2 bytes each as `bytes_at` does."""
+    return carray(_pairs(np.uint64(_place(x, i, 2 * n))), (n,))
+
+
+@register_jitable
+def fours_at(x, i, n):
+    """Return n numbers of 4 bytes each as `bytes_at` does."""
+    return carray(_fours(np.uint64(_place(x, i, 4 * n))), (n,))
 
 
 @register_jitable
