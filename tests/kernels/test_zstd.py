@@ -9,14 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels.test_codecs import GUARD, contents
 
-from fastbayes.kernels.compiled import zstd as compiled
-from fastbayes.kernels.numpy import zstd as numpy_twin
+from fastbayes.kernels.compiled import zstd
 
-MODULES = [
-    pytest.param(compiled, id="kernels", marks=pytest.mark.compiled),
-    pytest.param(numpy_twin, id="numpy"),
-]
-BY_MODULE = pytest.mark.parametrize("module", MODULES)
+pytestmark = pytest.mark.compiled
 LEVELS = {level: pa.Codec("zstd", compression_level=level) for level in (-50, -1, 1, 3, 9, 19)}
 
 
@@ -30,13 +25,13 @@ def streamed(data, step):
     return sink.getvalue().to_pybytes()
 
 
-def unpacked(module, frames, rooms, before=3):
+def unpacked(frames, rooms, before=3):
     """Return what frames hold, None for those that are left; what lies around stays as it is."""
     source = np.frombuffer(bytes(before) + b"".join(frames) + bytes(8), np.uint8)
     ends, stops = before + np.cumsum([0, *map(len, frames)]), before + np.cumsum([0, *rooms])
     out = np.full(stops[-1] + before, GUARD, np.uint8)
     places = np.stack([ends[:-1], ends[1:], stops[:-1], rooms], 1).astype(np.int64)
-    done = module.unpack(source, places, out)
+    done = zstd.unpack(source, places, out)
     assert (out[:before] == GUARD).all()
     assert (out[stops[-1] :] == GUARD).all()
     return [
@@ -53,20 +48,18 @@ def by_pyarrow(frame, room):
         return None
 
 
-@BY_MODULE
 @given(data=contents(), level=st.sampled_from(list(LEVELS)), step=st.integers(300, 200_000))
 @settings(deadline=None)
-def test_round_trip(module, data, level, step):
+def test_round_trip(data, level, step):
     frame = LEVELS[level].compress(data, asbytes=True)
     frames, rooms = [frame, streamed(data, step)], [len(data)] * 2
-    assert unpacked(module, frames, rooms) == [data, data]
+    assert unpacked(frames, rooms) == [data, data]
     n = len(data)
-    assert unpacked(module, [frame] * 2, [n + 1, max(n - 1, 0)]) == [None, None if n else data]
-    assert unpacked(module, [frame[:-1], frame + b"\0"], [n, n]) == [None, None]
+    assert unpacked([frame] * 2, [n + 1, max(n - 1, 0)]) == [None, None if n else data]
+    assert unpacked([frame[:-1], frame + b"\0"], [n, n]) == [None, None]
 
 
-@BY_MODULE
-def test_packed_codes(module):
+def test_packed_codes():
     """Pages of indices into dictionaries, of all numbers of bits, drawn evenly and not."""
     rng = np.random.default_rng(3)
     frames, values = [], []
@@ -77,7 +70,7 @@ def test_packed_codes(module):
                 bits = np.unpackbits(codes[:, None], axis=1, bitorder="little", count=width)
                 values.append(np.packbits(bits, bitorder="little").tobytes())
                 frames.append(LEVELS[1].compress(values[-1], asbytes=True))
-    assert unpacked(module, frames, [len(data) for data in values]) == values
+    assert unpacked(frames, [len(data) for data in values]) == values
 
 
 def changed(frames, rng, n):
@@ -94,9 +87,8 @@ def changed(frames, rng, n):
         yield bytes(frame), len(data)
 
 
-@BY_MODULE
-def test_bytes_changed(module, request):
-    """What is unpacked is what pyarrow and the twin make of it; the rest is left alone."""
+def test_bytes_changed(request):
+    """What is unpacked is what pyarrow makes of it; the rest is left alone."""
     rng = np.random.default_rng(8)
     few = b"".join(rng.choice([b"to be ", b"or not ", b"that is the question "], 300))
     numbers = np.cumsum(rng.integers(0, 3, 300)).astype("<i8").tobytes()
@@ -112,10 +104,8 @@ def test_bytes_changed(module, request):
     n = 60_000 if request.config.getoption("--slow") else 4_000
     accepted = 0
     for frame, room in changed(frames, rng, n):
-        (found,) = unpacked(module, [frame], [room])
+        (found,) = unpacked([frame], [room])
         if found is not None:
             accepted += 1
             assert found == by_pyarrow(frame, room), frame
-        if accepted % 20 == 0:
-            assert unpacked(numpy_twin, [frame], [room]) == [found], frame
     assert n // 50 < accepted < n
