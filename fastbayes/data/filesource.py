@@ -343,9 +343,7 @@ class ParquetReader(FileReader):
             return 0
         largest = int(np.argmax(self._rows))
         group = self._footers(self.file).metadata.row_group(largest)
-        # A byte for each value tells whether it is there.
-        row = row_bytes(schema) + len(schema)
-        every = max(row_bytes(self.schema) + len(self.schema), 1)
+        row, every = _decoded_bytes(schema), max(_decoded_bytes(self.schema), 1)
         packed = group.total_byte_size * row // every
         rows = max(batch_bytes // row, BLOCK_ROWS) + PAGE_ROWS
         decoded = min(rows, group.num_rows) * row
@@ -450,6 +448,12 @@ class ParquetReader(FileReader):
         most = {c.path_in_schema: BYTES_OF_INDEX * c.num_values for c in chunks}
         size = {c.path_in_schema: c.total_uncompressed_size for c in chunks}
         return [name for name in names if size[name] <= most[name]]
+
+
+def _decoded_bytes(schema: pa.Schema) -> int:
+    """Return about how many bytes a row takes: indices are narrow, a flag tells what is there."""
+    coded = sum(pa.types.is_dictionary(field.type) for field in schema)
+    return row_bytes(schema) - 2 * coded + len(schema)
 
 
 def dictionary_type(kind: pa.DataType) -> pa.DataType | None:

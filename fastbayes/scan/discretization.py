@@ -51,8 +51,8 @@ def numeric_cuts(
     threads
         Worker threads; they never change a bit of the result.
     memory_limit
-        Bytes that the sketches of the columns may take: where there is no room for all of them
-        at once, the source is scanned once for every few. It never changes a result.
+        Bytes that reading and the sketches of the columns may take: where there is no room for all
+        of them at once, the source is scanned once for every few. It never changes a result.
     on_error
         "stop", or "skip" to leave out segments that cannot be read.
     progress

@@ -202,22 +202,26 @@ def share_of(
     return share
 
 
-def check_foreseen(
+def foreseen(
+    source: Source,
     encoder: Encoder,
     names: Iterable[str] | Wanted,
     threads: int | None,
     memory_limit: int | None,
-) -> None:
-    """Refuse what the schema alone tells to be too much to count.
+) -> list[ReadShare]:
+    """Return how rows are going to be read to be counted, all columns or some after others.
 
     Raises
     ------
     MemoryLimitError
-        When the counts would exceed the limit; the message names the column.
+        When the schema tells that the counts exceed the limit, or reading; the message names the
+        column.
     """
     check_limit(memory_limit)
     wanted: Wanted = names if isinstance(names, Mapping) else {name: {} for name in names}
-    Budget(memory_limit, resolved_threads(threads) + 1, wanted).foreseen(encoder)
+    threads = resolved_threads(threads)
+    budget = Budget(memory_limit, threads + 1, wanted)
+    return [share for _, share in _runs(source, encoder, budget, threads, memory_limit, apart=True)]
 
 
 def left_for_pairs(
@@ -368,23 +372,12 @@ def scan(
     check_limit(memory_limit)
     encoder.expect(source.n_rows)
     budget = Budget(memory_limit, threads + 1, wanted)
-    runs = _runs(source, encoder, threads, memory_limit, budget.foreseen(encoder))
-    # What holds of each column what it alone tells can be counted for some columns after others.
-    if len(runs) > 1 and not (
-        all(kind_of(name).by_column for name in wanted)
-        and checkpoint is None
-        and folds is None
-        and on_error == "stop"
-        and not encoder.keep_unlabelled
-        and source.rereadable
-    ):
-        runs = runs[:1]
-    for _, share in runs[1:] or runs:
-        share.check(memory_limit)
+    apart = checkpoint is None and folds is None and on_error == "stop"
+    runs = _runs(source, encoder, budget, threads, memory_limit, apart=apart)
     crossing = None if folds is None else Crossing(folds)
     totals: list[tuple[Encoder, GrowingStatistics]] = []
     counted = None
-    for part, share in runs[1:] or runs:
+    for part, share in runs:
         budget.besides = share.charged + sum(total.nbytes for _, total in totals)
         budget.copies = share.threads + 1
         if totals:  # what other columns were decoded to is no use any more
@@ -416,31 +409,40 @@ def scan(
 
 
 def _runs(
-    source: Source, encoder: Encoder, threads: int, limit: int | None, counts: int
+    source: Source,
+    encoder: Encoder,
+    budget: Budget,
+    threads: int,
+    limit: int | None,
+    *,
+    apart: bool,
 ) -> list[tuple[Encoder, ReadShare]]:
-    """Return how all columns are read and, where they do not fit, some after others.
+    """Return how all columns are read at once or, where they do not fit, some after others.
 
-    The first is that of all columns; the others, if there are any, stand for it.
+    That can be where each column is counted for itself; `apart` is whether nothing else is against
+    it. Raises MemoryLimitError where what the schema and the footers tell does not fit.
     """
-    width, m = encoded_width(encoder), len(encoder.features)
-    whole = ReadShare.within(source, threads, limit, counts, width)
-    runs, n = [(encoder, whole)], 1
+    width, m, counts = encoded_width(encoder), len(encoder.features), budget.foreseen(encoder)
+    whole, n = ReadShare.within(source, threads, limit, counts, width), 1
     beside = [None if encoder.target is None else encoder.target.name, encoder.weight]
-    while not whole.fits and (n := 2 * n) <= m:
+    apart = apart and all(kind_of(name).by_column for name in budget.wanted)
+    apart = apart and source.rereadable and not encoder.keep_unlabelled
+    while apart and not whole.fits and (n := 2 * n) <= m:
         parts = [encoder.part(m * k // n, m * (k + 1) // n) for k in range(n)]
         found = []
         for part in parts:
             names = {*(f.name for f, _ in part.features), *beside}
             some = source.only([name for name in source.schema.names if name in names])
             taken = ReadShare.within(some, threads, limit, counts, encoded_width(part))
-            if taken.held >= whole.held:  # fewer columns take no less
-                return runs
-            if not taken.fits:
+            # Of text, fewer columns take no less.
+            apart = taken.held < whole.held
+            if not (apart and taken.fits):
                 break
             found.append((part, taken))
         else:
-            return [*runs, *found]
-    return runs
+            return found
+    whole.check(limit)
+    return [(encoder, whole)]
 
 
 def _scanned(

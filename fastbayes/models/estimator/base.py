@@ -359,7 +359,10 @@ class Classifier(TableRows):
         "Worker threads, all processors by default; they never change a bit of a result.",
         default=None,
     )
-    memory_limit: int | None = parameter("Bytes that the counts may take.", default=None)
+    memory_limit: int | None = parameter(
+        "Bytes that a call may add to the process, as in `fastbayes.count`; answers count, too.",
+        default=None,
+    )
     discretize: Any = fitted()  # a parameter of classes with `_discretizes`
 
     # -- learning ------------------------------------------------------------------------------
@@ -479,7 +482,7 @@ class Classifier(TableRows):
         """Return scans over a source, once it is known where its numeric columns are cut."""
         cuts = None
         if first and self._at_once:
-            engine.check_foreseen(learning(), self._statistics, self.threads, self.memory_limit)
+            engine.foreseen(source, learning(), self._statistics, self.threads, self.memory_limit)
         if (to_cut := self._to_cut(learning(), None if first else self.schema_)) is not None:
             cuts = numeric_cuts(
                 source,
