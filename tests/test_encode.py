@@ -254,13 +254,13 @@ def test_text__codebook_of_several_threads_and_back_ends() -> None:
 def looked_up(monkeypatch: pytest.MonkeyPatch, chunks: list[pa.Array]) -> int:
     """Count chunks block by block; return how many values were looked up."""
     entries: list[int] = []
-    encode = Codebook.encode
+    write = Codebook._write_codes
 
-    def watched(self: Codebook, values: pa.Array, kernels: Any) -> Any:
+    def watched(self: Codebook, values: pa.Array, *others: Any) -> Any:
         entries.append(len(values) if self.name == "x" else 0)
-        return encode(self, values, kernels)
+        return write(self, values, *others)
 
-    monkeypatch.setattr(Codebook, "encode", watched)
+    monkeypatch.setattr(Codebook, "_write_codes", watched)
     column = pa.chunked_array(chunks)
     labels = pa.array(np.where(np.arange(len(column)) % 2, "p", "q"))
     batches = [
@@ -307,6 +307,40 @@ def test_text_that_is_no_utf8() -> None:
     rows = pa.record_batch({"x": column})
     with pytest.raises(DataError, match=message):
         Encoder.applying_to(schema, rows.schema).encode(rows, HERE)
+
+
+def test_text_that_is_no_utf8__is_never_known() -> None:
+    """What was refused once is refused wherever it is met again, as with on_error="skip"."""
+    book, kernels = Codebook("x", pa.string()), dispatch.load("encode")
+    ends, data = pa.array([0, 1, 3, 4], pa.int32()).buffers()[1], pa.py_buffer(b"a\xffbc")
+    for _ in range(2):
+        with pytest.raises(DataError, match="'x' holds bytes that are not UTF-8 text"):
+            book.encode(pa.StringArray.from_buffers(3, ends, data), kernels)
+    assert book.values().to_pylist() == []
+    assert book.encode(pa.array(["c", "d", "c"]), kernels).tolist() == [0, 1, 0]
+    assert book.values().to_pylist() == ["c", "d"]
+
+
+def test_text_outside_of_its_bytes() -> None:
+    buffers = pa.array([0, 3, 2, 3], pa.int32()).buffers()[1], pa.py_buffer(b"abc")
+    book, kernels = Codebook("x", pa.string()), dispatch.load("encode")
+    with pytest.raises(DataError, match=r"'x' has strings outside of their bytes; .* write them"):
+        book.encode(pa.StringArray.from_buffers(3, *buffers), kernels)
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view()])
+def test_text__many_values_on_every_path(kind: Any) -> None:
+    """New ones in every block, nulls among them, the last rows without bytes behind them."""
+    rng = np.random.default_rng(0)
+    numbers = rng.integers(0, 60_000, 150_000).tolist()
+    values = [None if n % 9 == 0 else f"v{n:x}" * (1 + n % 4) for n in numbers]
+    y = pa.array(rng.integers(0, 2, len(values))).cast(pa.string())
+    text = pa.array(values, pa.string())
+    plain = count(pa.table({"x": text.dictionary_encode(), "y": y}), threads=1)
+    table = pa.table({"x": text.cast(kind), "y": y})
+    assert domain(plain) == sorted({v for v in values if v is not None})
+    for threads in (1, 3):
+        assert count(table, threads=threads) == plain
 
 
 def test_more_text_than_arrow_holds(monkeypatch: pytest.MonkeyPatch) -> None:

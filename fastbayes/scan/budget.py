@@ -26,7 +26,7 @@ from fastbayes.statistics.parts import GrowingStatistics, Wanted
 from fastbayes.statistics.registry import REGISTRY, wanting
 
 # A number of an open codebook is a Python object in a dictionary: about this many bytes. A text has
-# its own, 4 for where it lies and up to 48 in a hash table that doubles twice at a time.
+# its own, 4 for where it lies, 16 to be compared by and up to 24 in a hash table; room doubles.
 BYTES_OF_VALUE = 120
 # Bytes that all threads together take at most for what they read, where no limit says less.
 READING = 1 << 29
