@@ -160,25 +160,28 @@ class Codebook:
             entries = blanked(entries, self.null_values)
         if pa.types.is_string_view(entries.type):
             entries = entries.cast(pa.string())
-        null = None
-        if entries.null_count:
-            null = entries.is_null().to_numpy(zero_copy_only=False)
+        known = _known(entries)
         unseen = False
         try:
             entries.validate()
             offsets, data = texts_of(entries)
-            first = 0
+            first, spared = 0, Texts(offsets, data).spared()
             while first < len(codes):
-                # Where most are new the lock is not held for long.
-                some = codes[first:][: BLOCK_ROWS if self._mostly_new else None]
-                some.fill(UNSEEN)
-                if null is not None:
-                    np.copyto(some, MISSING, where=null[first : first + len(some)])
-                texts = Texts(offsets[first : first + len(some) + 1], data)
+                # Codes stay near. Where most are new the lock is not held for long; the last texts
+                # of an array are copied.
+                step = BLOCK_ROWS if self._mostly_new else 4 * BLOCK_ROWS
+                last = min(first + step, spared if first < spared else len(codes))
+                some = codes[first:last]
+                if known is None:
+                    some.fill(UNSEEN)
+                else:  # UNSEEN is one more
+                    some[:] = known[first:last]
+                    np.add(some, MISSING, out=some)
+                texts = Texts(offsets[first : last + 1], data)
                 if not self._find(texts, some, kernels):
                     unseen = True
                     entries.slice(first, len(some)).validate(full=True)
-                first += len(some)
+                first = last
         except pa.ArrowInvalid as error:
             raise DataError(
                 f"column {self.name!r} holds bytes that are not UTF-8 text ({error}); "
@@ -194,7 +197,7 @@ class Codebook:
                 f"column {self.name!r} has distinct texts of {error}, more than Arrow's strings "
                 "hold; leave it out with `columns`, or group its values"
             ) from error
-        return null is not None, unseen
+        return known is not None, unseen
 
     def _find(self, texts: Texts, codes: NDArray[np.uint32], kernels: ModuleType) -> bool:
         """Write the codes of strings where they are UNSEEN; return whether all have one."""
@@ -250,6 +253,16 @@ class Codebook:
                 table[value - first] = self.codes[value]
         self._integers = (first, table, len(known))
         return first, table
+
+
+def _known(column: pa.Array) -> NDArray[np.uint8] | None:
+    """Return 1 where a value is known, 0 where it is null; None: all are known."""
+    if not column.null_count:
+        return None
+    bitmap = np.frombuffer(column.buffers()[0], np.uint8)
+    first, bit = divmod(column.offset, 8)
+    count = bit + len(column)
+    return np.unpackbits(bitmap[first:], count=count, bitorder="little")[bit:]
 
 
 def _same_memory(a: pa.Array, b: pa.Array) -> bool:
@@ -345,7 +358,8 @@ class Prepared(NamedTuple):
         if self.unseen:
             table[table == UNSEEN] = missing + 1
         watched = missing + 1 if self.unseen else -1
-        return Translation(self.minimum, table, watched, self.own, self.found.identity)
+        same = self.found.identity or missing == self.own > 0
+        return Translation(self.minimum, table, watched, self.own, same)
 
 
 def floats(column: pa.Array) -> NDArray[np.float64]:
@@ -425,8 +439,11 @@ def corrupt(name: str) -> DataError:
 def _coded(book: Codebook, codes: NDArray[np.uint32], missing: bool, unseen: bool) -> Prepared:
     """Return the column of these codes, with MISSING and UNSEEN among them if it is said so."""
     size, entries = len(book), np.empty(0, np.uint32)
-    if missing or unseen:
+    if missing and unseen:
         np.subtract(codes, MISSING - np.uint32(size), out=codes, where=codes >= MISSING)
+    elif missing or unseen:  # all of these are the same, and greater
+        np.minimum(codes, np.uint32(size + unseen), out=codes)
+    if missing or unseen:
         entries = np.array([MISSING, UNSEEN])
     found = Lookup(entries, not len(entries), missing, unseen)
     integers = IntegerColumn(codes, -1, None, 0)

@@ -13,6 +13,7 @@ from numba.extending import register_jitable
 from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled.codecs import copy_literals, repeat
+from fastbayes.kernels.compiled.simd.bits import popcount
 from fastbayes.kernels.compiled.simd.unaligned import byte, copy, span_of, word
 from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
 
@@ -335,7 +336,7 @@ def build_table(counts, n_symbols, log, table):
 def read_tree(x, at, end, tree, table, counts, weights, state):
     """Read the tree of literals; return the place behind it, -1 if it is not sound.
 
-    tree   OUT  (2048,) uint16   for each word of bits the literal, and 256 times its bits
+    tree   OUT  (2048,) uint16   for each word of bits 256 times the literal, and its bits
     table  OUT  scratch
     """
     state[_TREE] = -1
@@ -372,14 +373,20 @@ def read_tree(x, at, end, tree, table, counts, weights, state):
     rare += weights[n] == 1
     if rare < 2 or rare & 1:
         return -1
-    place = 0
-    for weight in range(1, deepest + 1):
-        for symbol in range(n + 1):
-            if weights[symbol] == weight:
-                entry = symbol | (deepest + 1 - weight) << 8
-                for k in range(place, place + (1 << (weight - 1))):
-                    tree[k] = entry
-                place += 1 << (weight - 1)
+    places = counts  # of the next literal of each weight
+    for weight in range(_DEEPEST + 2):
+        places[weight] = 0
+    for k in range(n + 1):
+        places[weights[k] + 1] += 1 << weights[k] >> 1
+    for weight in range(1, _DEEPEST + 2):
+        places[weight] += places[weight - 1]
+    for symbol in range(n + 1):
+        weight = weights[symbol]
+        if weight:
+            entry, place = symbol << 8 | (deepest + 1 - weight), places[weight]
+            places[weight] = place + (1 << (weight - 1))
+            for k in range(place, places[weight]):
+                tree[U(k)] = entry
     state[_TREE] = deepest
     return stop
 
@@ -429,27 +436,29 @@ def read_literals(x, at, end, out, place, n, tree, log, four):
     if min(min(b0, b1), min(b2, b3)) < 0:
         return False
     part = (n + 3) >> 2
-    p0, p1, p2, p3 = place, place + part, place + 2 * part, place + 3 * part
-    stop = place + n
-    if p3 > stop:
+    p0, stop = place, place + n
+    if 3 * part > n:
         return False
-    # five literals of each stream from 56 bits, as long as all have so many
-    shift, most = U(64 - log), U(255)
-    while min(min(b0, b1), min(b2, b3)) >= 64 and stop - p3 >= 5:
+    # five literals of each stream from 55 bits, as long as all have so many
+    shift, most = U(64 - log), U(63)
+    while min(min(b0, b1), min(b2, b3)) >= 64 and stop - p0 - 3 * part >= 5:
         w0, w1 = bits_at_top(x, at, b0), bits_at_top(x, s1, b1)
         w2, w3 = bits_at_top(x, s2, b2), bits_at_top(x, s3, b3)
-        for k in range(5):
+        for k in range(p0, p0 + 5):
             e0, e1 = U(tree[w0 >> shift]), U(tree[w1 >> shift])
             e2, e3 = U(tree[w2 >> shift]), U(tree[w3 >> shift])
-            out[U(p0 + k)], out[U(p1 + k)] = e0 & most, e1 & most
-            out[U(p2 + k)], out[U(p3 + k)] = e2 & most, e3 & most
-            e0, e1, e2, e3 = e0 >> U(8), e1 >> U(8), e2 >> U(8), e3 >> U(8)
-            w0, w1, w2, w3 = w0 << e0, w1 << e1, w2 << e2, w3 << e3
-            b0 -= np.int64(e0)
-            b1 -= np.int64(e1)
-            b2 -= np.int64(e2)
-            b3 -= np.int64(e3)
-        p0, p1, p2, p3 = p0 + 5, p1 + 5, p2 + 5, p3 + 5
+            out[U(k)], out[U(k + part)] = e0 >> U(8), e1 >> U(8)
+            out[U(k + 2 * part)], out[U(k + 3 * part)] = e2 >> U(8), e3 >> U(8)
+            w0, w1, w2, w3 = (
+                w0 << (e0 & most),
+                w1 << (e1 & most),
+                w2 << (e2 & most),
+                w3 << (e3 & most),
+            )
+        b0, b1 = bits_left(b0, w0), bits_left(b1, w1)
+        b2, b3 = bits_left(b2, w2), bits_left(b3, w3)
+        p0 += 5
+    p1, p2, p3 = p0 + part, p0 + 2 * part, p0 + 3 * part
     return (
         read_rest(x, at, b0, out, p0, place + part, tree, log)
         and read_rest(x, s1, b1, out, p1, place + 2 * part, tree, log)
@@ -460,8 +469,17 @@ def read_literals(x, at, end, out, place, n, tree, log, four):
 
 @register_jitable
 def bits_at_top(x, start, bit):
-    """Return the 56 bits or more below a bit of a stream, the highest first; bit >= 64."""
-    return word(x, start + ((bit + 7) >> 3) - 8) << U(-bit & 7)
+    """Return 56 bits or more below a bit of a stream, the highest first, then a 1; bit >= 64."""
+    return (word(x, start + ((bit + 7) >> 3) - 8) | U(1)) << U(-bit & 7)
+
+
+@register_jitable
+def bits_left(bit, bits):
+    """Return the bit below which a stream goes on when its `bits_at_top` were moved out to these.
+
+    The lowest 1 that is left, which the last bits cannot be, tells how many there were.
+    """
+    return bit + (-bit & 7) - np.int64(popcount(~bits & (bits - U(1))))
 
 
 @register_jitable
@@ -469,8 +487,8 @@ def read_rest(x, start, bit, out, place, stop, tree, log):
     """Read literals to out[place:stop]; return whether these are all that is left of a stream."""
     for k in range(place, stop):
         entry = np.int64(tree[U(bits_below(x, start, bit, log))])
-        out[U(k)] = entry & 255
-        bit -= entry >> 8
+        out[U(k)] = entry >> 8
+        bit -= entry & 255
     return bit == 0
 
 

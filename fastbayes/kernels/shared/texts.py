@@ -31,6 +31,12 @@ class Texts(NamedTuple):
     offsets: NDArray[np.signedinteger]
     data: NDArray[np.uint8]
 
+    def spared(self) -> int:
+        """Return how many texts have SPARE bytes behind them."""
+        kind = self.offsets.dtype.type  # numpy would convert all of them to another one
+        last = kind(min(len(self.data) - SPARE, np.iinfo(kind).max))
+        return max(int(np.searchsorted(self.offsets, last, "right")) - 1, 0)
+
     def with_spare(self) -> Texts:
         """Return the texts with SPARE bytes behind the last one, copied where there are fewer.
 
