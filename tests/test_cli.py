@@ -324,7 +324,9 @@ def test_inspect__data_and_the_plan(data: Path) -> None:
     said = answer("inspect", data, "--target", "play", "--threads", "2")
     plan = fb.plan(data, "play", threads=2)
     assert said["rows"] == 1000
-    assert said["plan"] == {"bytes": plan.total, "classes": 2, "exact": True}
+    assert said["plan"] == {
+        "bytes": plan.total, "reading_bytes": plan.reading, "classes": 2, "exact": True,
+    }  # fmt: skip
     assert said["columns"]["sky"] == {
         "type": "string", "kind": "categorical", "bytes": plan.columns["sky"],
     }  # fmt: skip
