@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,15 @@ def table(n: int, nulls: float = 0, seed: int = 0) -> pa.Table:
     for kind in NUMBERS:
         columns[f"few {kind}"] = bits(kind, few)
         columns[f"many {kind}"] = bits(kind, many)
+    wide = [5, 10**20, -(10**20), 7, -1, 0, 3 - 10**21]
+    for name, codes in (("few", few), ("many", np.arange(n) - n // 2)):
+        numbers = pa.array(codes, mask=hidden)
+        for kind in (pa.decimal128(7, 1), pa.decimal128(18, 2), pa.decimal128(30, 5)):
+            columns[f"{name} {kind}"] = numbers.cast(pa.decimal128(30, 5)).cast(kind, safe=False)
+        columns[f"{name} half"] = numbers.cast(pa.float64()).cast(pa.float16())
+        keys = [int(k).to_bytes(5, "big", signed=True) for k in codes]
+        columns[f"{name} key"] = pa.array(keys, pa.binary(5), mask=hidden)
+    columns["wide"] = pa.array([Decimal(wide[k]) for k in few], pa.decimal128(22, 0), mask=hidden)
     columns["many double"] = pa.array(rng.standard_normal(n), mask=hidden)
     for name, size in (("few", 7), ("one", 1), ("300", 300), ("many", 70_000)):
         texts = [f"{'äß€'[: k % 4]}{k}" for k in rng.integers(0, size, n)]
@@ -163,7 +173,7 @@ def test_what_is_handed_over_stands_beside_the_others(tmp_path: Path, by_arrow: 
     n = 3000
     written = table(n, 0.2).select(["few string", "many double", "few int32"])
     written = written.append_column("list", pa.array([[1, 2]] * n))
-    written = written.append_column("price", pa.array(range(n)).cast(pa.decimal128(21, 2)))
+    written = written.append_column("price", pa.array(range(n)).cast(pa.decimal256(41, 2)))
     written = written.append_column("split", pa.array(np.arange(n) / 7))
     path = tmp_path / "t.parquet"
     pq.write_table(
@@ -172,6 +182,24 @@ def test_what_is_handed_over_stands_beside_the_others(tmp_path: Path, by_arrow: 
     )  # fmt: skip
     check(path, 256)
     assert set(by_arrow) == {"list", "price", "split"}
+
+
+@pytest.mark.parametrize("use_dictionary", [False, True])
+def test_decimals_in_integers_and_instants_in_twelve_bytes(
+    use_dictionary: bool, tmp_path: Path, by_arrow: list[str]
+) -> None:
+    written = table(1000, 0.2)
+    names = [name for name in written.column_names if "decimal" in name or "timestamp" in name]
+    written = written.select(names)
+    path = tmp_path / "t.parquet"
+    pq.write_table(
+        written, path, store_decimal_as_integer=True, use_deprecated_int96_timestamps=True,
+        use_dictionary=use_dictionary, data_page_size=1000,
+    )  # fmt: skip
+    physical = {pq.read_metadata(path).schema.column(j).physical_type for j in range(len(names))}
+    assert physical >= {"INT32", "INT64", "INT96", "FIXED_LEN_BYTE_ARRAY"}
+    check(path, 128)
+    assert by_arrow == []
 
 
 @pytest.mark.parametrize("path", sorted(WRITTEN.glob("*.parquet")), ids=lambda path: path.stem)

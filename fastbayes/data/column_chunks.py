@@ -205,6 +205,16 @@ def _layout(kind: pa.DataType, leaf: Any) -> tuple[int, int, int] | None:
         return (p.NUMBERS, 4, 4) if t.is_float32(kind) else None
     if physical == "DOUBLE":
         return (p.NUMBERS, 8, 8) if t.is_float64(kind) else None
+    if t.is_decimal128(kind):
+        if physical in ("INT32", "INT64"):
+            return p.WIDENED, 4 if physical == "INT32" else 8, 16
+        return (p.REVERSED, leaf.length, 16) if 0 < leaf.length <= 16 else None
+    if physical == "FIXED_LEN_BYTE_ARRAY":
+        alike = t.is_fixed_size_binary(kind) or t.is_float16(kind)
+        same = alike and 0 < leaf.length == kind.bit_width // 8
+        return (p.NUMBERS, leaf.length, leaf.length) if same else None
+    if physical == "INT96":
+        return (p.INSTANTS, 12, 8) if kind == pa.timestamp("ns") else None
     if physical == "INT32" and (t.is_integer(kind) or t.is_date32(kind) or t.is_time32(kind)):
         return (p.NUMBERS, 4, kind.bit_width // 8) if kind.bit_width <= 32 else None
     if physical == "INT64":
@@ -339,7 +349,7 @@ class ChunkReader:
         for i in np.flatnonzero(held):
             for start, end, size in zip(old[i], new[i], held[i] * units[i], strict=True):
                 out[end : end + size] = before[start : start + size]
-        indices = lend(p.SCRATCH * largest + p.LEAD)
+        indices = lend((int(columns[:, p.UNIT].max()) + 4) * largest + p.LEAD)
         self._kernels.decode(self._source, unpacked, columns, pages, self._tables, indices, out)
         self._check()
         columns[:, p.BEGIN] = columns[:, p.NEXT]

@@ -29,6 +29,8 @@ def chunks(path, **options):
     columns["numbers"] = pa.array(rng.integers(0, 99, n), mask=hidden)
     columns["small"] = pa.array(rng.integers(0, 99, n).astype(np.int8))
     columns["spread"] = pa.array(rng.random(n), mask=hidden)
+    columns["price"] = pa.array(rng.integers(-99, 99, n), mask=hidden).cast(pa.decimal128(21, 1))
+    columns["many prices"] = pa.array(rng.integers(-(10**9), 10**9, n)).cast(pa.decimal128(20, 0))
     columns["truths"] = pa.array(rng.random(n) < 0.4)
     table = pa.table(columns)
     pq.write_table(table, path, data_page_size=100, write_batch_size=20, **options)

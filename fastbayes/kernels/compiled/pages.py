@@ -91,7 +91,7 @@ def decode(
     columns   OUT  (n_columns, N_COLUMN) int64
     pages     IN   (n_pages, N_PAGE) int64   of each column in their order
     tables    OUT  uint8   dictionaries, with SLACK bytes behind each part
-    indices   OUT  uint8   scratch: room for SCRATCH bytes of each value of a page, and for LEAD
+    indices   OUT  uint8   scratch: room for UNIT + 4 bytes of each value of a page, and for LEAD
     out       OUT  uint8   values, and which are known, with SLACK bytes behind each part
     """
     decode_pages(readonly(source), unpacked, columns, readonly(pages), tables, indices, out)
@@ -352,29 +352,54 @@ def decode_values(body, at, end, n, column, page, tables, indices, out, target):
             body, at + 1, end, width, column[p.UNIT], out, target, n, column[p.ENTRIES] - 1
         )
     size = 1 if column[p.ENTRIES] <= 256 else 2 if column[p.ENTRIES] <= 65_536 else 4
-    z, place = span_of(indices), 8 * n + p.SLACK
+    unit = column[p.UNIT]
+    z, place = span_of(indices), unit * n + p.SLACK
     status = unpack_runs(body, at + 1, end, width, size, z, place, n, column[p.ENTRIES] - 1)
     if status == p.SOUND:
-        x, table, unit = span_of(tables), column[p.TABLE], column[p.UNIT]
+        x, table = span_of(tables), column[p.TABLE]
         mask = (U(1) << U(8 * size)) - U(1)
         for r in range(n):
             index = np.int64(word(z, place + r * size) & mask)
             put_word(word(x, table + index * unit), out, target + r * unit)
+            if unit > 8:
+                put_rest(x, table + index * unit, out, target + r * unit, unit, U(1))
     return status
 
 
 @register_jitable
 def decode_plain(body, at, end, n, column, out, target):
-    """Copy n values, or their low bytes, to a span from a place on."""
-    width, unit = column[p.WIDTH], column[p.UNIT]
+    """Write n values to a span from a place on, in the form that the kind of the column says."""
+    width, unit, kind = column[p.WIDTH], column[p.UNIT], column[p.KIND]
     if n * width != end - at:
         return p.VALUE if n * width > end - at else p.OTHER
-    if width != unit:
+    if kind != p.NUMBERS or width != unit:
         for k in range(n):
-            put_word(word(body, at + k * width), out, target + k * unit)
+            low, high = decode_number(body, at + k * width, width, kind)
+            put_word(low, out, target + k * unit)
+            if unit == 16:
+                put_word(high, out, target + k * unit + 8)
     elif n and body[0] + at != out[0] + target:
         copy(body, at, out, target, n * unit)
     return p.SOUND
+
+
+@register_jitable
+def decode_number(body, at, width, kind):
+    """Return the low and the high word of a number that is not stored as it is wanted."""
+    low = high = word(body, at)
+    if kind == p.INSTANTS:
+        day = word(body, at + 4) >> U(32)
+        return low + (day - U(p.EPOCH)) * U(p.DAY), high
+    if kind == p.WIDENED:
+        unused = 64 - 8 * width
+        signed = np.int64(low << U(unused)) >> unused
+        return U(signed), U(signed >> 63)
+    if kind == p.REVERSED:
+        low = high = U(0) - (low >> U(7) & U(1))
+        for k in range(width):
+            high = high << U(8) | low >> U(56)
+            low = low << U(8) | U(byte(body, at + k))
+    return low, high
 
 
 @register_jitable
@@ -447,9 +472,18 @@ def move_apart(x, out, target, first, n, unit):
             for k in range(r, stop):
                 there = known & U(1)
                 put_word(word(x, at) & (U(0) - there), y, target + k * unit)
+                if unit > 8:
+                    put_rest(x, at, y, target + k * unit, unit, there)
                 at += np.int64(there) * unit
                 known >>= U(8)
         r = stop
+
+
+@register_jitable
+def put_rest(x, at, out, target, unit, there):
+    """Copy what is behind the first 8 bytes of a value, or 0 if it is not there."""
+    for b in range(8, unit, 8):
+        put_word(word(x, at + b) & (U(0) - there), out, target + b)
 
 
 @register_jitable
@@ -622,7 +656,7 @@ def check_page(column, page):
         return p.SOUND if encoding in (p.PLAIN, p.RLE) else p.OTHER
     if by_entries:
         return p.SOUND if column[p.FOUND] >= 0 else p.NO_DICTIONARY
-    return p.SOUND if encoding == p.PLAIN and column[p.KIND] == p.NUMBERS else p.OTHER
+    return p.SOUND if encoding == p.PLAIN and column[p.KIND] != p.STRINGS else p.OTHER
 
 
 @register_jitable

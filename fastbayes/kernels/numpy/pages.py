@@ -229,7 +229,7 @@ def _check_page(column: Numbers, page: Numbers) -> None:
     elif page[p.ENCODING] in (p.PLAIN_DICTIONARY, p.RLE_DICTIONARY):
         _need(column[p.FOUND] >= 0, p.NO_DICTIONARY)
     else:
-        _need(page[p.ENCODING] == p.PLAIN and kind == p.NUMBERS, p.OTHER)
+        _need(page[p.ENCODING] == p.PLAIN and kind != p.STRINGS, p.OTHER)
     column[p.LISTED] += n
 
 
@@ -326,7 +326,17 @@ def _plain(body: Bytes, n: int, column: Numbers) -> Bytes:
     width = int(column[p.WIDTH])
     _need(n * width <= len(body), p.VALUE)
     _need(n * width == len(body), p.OTHER)
-    return body[: n * width].reshape(n, width)[:, : column[p.UNIT]]
+    values, unit = body[: n * width].reshape(n, width), int(column[p.UNIT])
+    if column[p.KIND] == p.NUMBERS:
+        return values[:, :unit]
+    if column[p.KIND] == p.INSTANTS:
+        nanoseconds = values[:, :8].copy().view("<u8")
+        days = values[:, 8:].copy().view("<u4").astype(np.uint64) - np.uint64(p.EPOCH)
+        return (nanoseconds + days * np.uint64(p.DAY)).astype("<u8").view(np.uint8)
+    if column[p.KIND] == p.REVERSED:
+        values = values[:, ::-1]
+    signs = np.where(values[:, -1:] > 127, np.uint8(255), np.uint8(0))
+    return np.concatenate([values, np.repeat(signs, unit - width, 1)], 1)
 
 
 def _decode_strings(body: Bytes, n: int, column: Numbers, tables: Bytes) -> None:

@@ -73,8 +73,12 @@ CHUNK_FIELDS = (
 
 # Codecs: bytes as they are, what the kernels decompress, what whoever calls decompresses.
 STORED, SNAPPY, LZ4, FOREIGN = range(4)
-# Kinds of columns: strings (by their dictionary), numbers, truth values.
-STRINGS, NUMBERS, TRUTHS = range(3)
+# Kinds of columns: strings (by their dictionary); bytes as they are, or the low ones of numbers;
+# truth values; numbers that take 16 bytes in `out`, whose lowest or whose highest byte is the first
+# in the file; days and nanoseconds in 12 bytes, which become nanoseconds.
+STRINGS, NUMBERS, TRUTHS, WIDENED, REVERSED, INSTANTS = range(6)
+# Of an instant: the day from which time is counted, and the nanoseconds of a day.
+EPOCH, DAY = 2_440_588, 86_400_000_000_000
 # Types of pages.
 DATA, INDEX, DICTIONARY, DATA_2 = range(4)
 # What stands in the fields of a page's header; in which field the structure of each type of pages
@@ -121,8 +125,6 @@ MEANINGS = {
 }
 # Bytes of levels that are set aside where a page is unpacked to the place of its values.
 LEAD = 64
-# Bytes of scratch that a value takes: packed close, and its index into a dictionary.
-SCRATCH = 8 + 4
 # Neither Snappy nor LZ4 makes more than so many bytes of one.
 MOST = 256
 # Bytes behind each part of what is read or written that are nobody's: words are moved at any place.
