@@ -339,19 +339,18 @@ def prepare(
         if quick is not None:
             return quick
     if t.is_dictionary(kind):
-        integers, dictionaries = pieces.indices(book.name)
+        dictionaries = pieces.dictionaries(book.name)
         # Arrow takes nothing from string views.
         text = is_text(kind) and not t.is_string_view(kind.value_type)
         if not text or all(book.is_worth_a_table(*each) for each in dictionaries):
             found = [book.lookup(_exact(entries), rows, kernels) for entries, rows in dictionaries]
-            return _prepared(book, integers, 0, found)
+            return _prepared(book, pieces.integers(book.name), 0, found)
         try:
-            column = pa.chunked_array(
-                [chunk.dictionary.take(chunk.indices) for chunk in chunks_of(column)]
-            )
+            array = combine([c.dictionary.take(c.indices) for c in chunks_of(column)])
         except pa.ArrowIndexError as error:
             raise corrupt(book.name) from error
-    array = combine(chunks_of(column))
+    else:
+        array = combine(chunks_of(column))
     if is_text(array.type):
         return _coded(book, book.encode(array, kernels))
     if t.is_floating(kind) or t.is_decimal(kind):

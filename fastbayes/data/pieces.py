@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from functools import cached_property
 from types import ModuleType
 from typing import TypeAlias
 
@@ -61,56 +62,58 @@ class Pieces:
     """
 
     def __init__(self, rows: Rows, names: Sequence[str], kernels: ModuleType) -> None:
-        self._rows, self._zeros = rows, np.empty(0, np.uint8)
+        self._rows, self._kernels = rows, kernels
         held = [name for name in names if _is_integers(rows.schema.field(name).type)]
         self._places = {name: place for place, name in enumerate(held)}
-        chosen = rows.select(held)
+
+    @cached_property
+    def _laid_open(self) -> tuple[list[IntegerColumn], NDArray[np.int64]]:
+        """The columns, and what tells the dictionary of each piece, (n_columns, n_pieces, 5)."""
+        chosen = self._rows.select(list(self._places))
         table = chosen if isinstance(chosen, pa.Table) else pa.Table.from_batches([chosen])
-        self._fields = _laid_open(table, len(held), kernels)
-        lengths = self._fields[:, :1, LENGTH] if held else np.zeros((0, 1), np.int64)
-        self._ends = np.cumsum(lengths[:, 0])
+        kinds = [_kind_of(kind) for kind in table.schema.types]
+        fields = _fields_of(table, len(kinds), self._kernels).swapaxes(0, 1)
+        pieces = np.zeros((*fields.shape[:2], FIELDS), np.int64)
+        offset, values = fields[:, :, OFFSET], fields[:, :, DATA]
+        zeros = np.empty(0, np.uint8)
+        if not values.all():  # as Arrow may have it where all is null
+            zeros = np.zeros(8 * int((fields[:, :, LENGTH] + offset).max()), np.uint8)
+            values[values == 0] = address_of(zeros)
+        truth = np.array([kind == "b1" for kind in kinds], np.bool_)[:, None]
+        widths = np.array([int(kind[1:]) for kind in kinds], np.int64)[:, None]
+        nulls = np.array([column.null_count for column in table.columns], np.int64)[:, None]
+        known = (nulls == 0) | (fields[:, :, NULL_COUNT] == 0)
+        pieces[:, :, END] = np.cumsum(fields[:, :, LENGTH], axis=1)
+        pieces[:, :, VALUES] = values + np.where(truth, 0, offset * widths)
+        pieces[:, :, BIT] = np.where(truth, offset, 0)
+        pieces[:, :, VALIDITY] = np.where(known, 0, fields[:, :, BITMAP])
+        pieces[:, :, VALID_BIT] = offset
+        owner = self._rows, zeros
+        columns = [IntegerColumn(*each, owner) for each in zip(kinds, pieces, strict=True)]
+        return columns, fields[:, :, ENTRIES:]
 
     def integers(self, name: str) -> IntegerColumn:
-        """Return where the integers of a column are, all pieces of one translation."""
-        place = self._places[name]
-        fields, column = self._fields[:, place], self._rows.column(name)
-        kind = _kind_of(column.type)
-        pieces = np.zeros((len(fields), FIELDS), np.int64)
-        pieces[:, END] = self._ends
-        pieces[:, VALUES] = fields[:, DATA]
-        if not fields[:, DATA].all():  # as Arrow may have it where all is null
-            self._zeros = np.zeros(8 * int((fields[:, LENGTH] + fields[:, OFFSET]).max()), np.uint8)
-            pieces[fields[:, DATA] == 0, VALUES] = address_of(self._zeros)
-        if kind == "b1":
-            pieces[:, BIT] = fields[:, OFFSET]
-        else:
-            pieces[:, VALUES] += fields[:, OFFSET] * int(kind[1:])
-        if column.null_count:
-            pieces[:, VALIDITY] = np.where(fields[:, NULL_COUNT] == 0, 0, fields[:, BITMAP])
-            pieces[:, VALID_BIT] = fields[:, OFFSET]
-        return IntegerColumn(kind, pieces, self)
+        """Return where the integers of a column are, pieces of one dictionary as one of them."""
+        return self._laid_open[0][self._places[name]]
 
-    def indices(self, name: str) -> tuple[IntegerColumn, list[tuple[pa.Array, int]]]:
-        """Return where indices are, pieces by dictionary, and each dictionary with its rows."""
-        found, column = self.integers(name), self._rows.column(name)
-        keys = self._fields[:, self._places[name], ENTRIES:]
-        if len(keys) == 0:
-            return found, []
+    def dictionaries(self, name: str) -> list[tuple[pa.Array, int]]:
+        """Return the dictionaries of a column in order, each with its rows."""
+        column = self._rows.column(name)
+        if len(chunks := chunks_of(column)) == 1:
+            return [(chunks[0].dictionary, len(column))]
+        found, keys = self.integers(name), self._laid_open[1][self._places[name]]
         if (keys == keys[0]).all():
-            return found, [(_first(column).dictionary, found.n_rows)]
+            return [(chunks[0].dictionary, len(column))]
         number: dict[tuple[int, ...], int] = {}
         tables = [number.setdefault(tuple(key), len(number)) for key in keys.tolist()]
         found.pieces[:, TABLE] = tables
-        starts = self._ends - np.diff(self._ends, prepend=0)
-        rows = np.bincount(tables, np.diff(self._ends, prepend=0)).astype(np.int64)
+        ends = found.pieces[:, END]
+        lengths = np.diff(ends, prepend=0)
+        rows = np.bincount(tables, lengths).astype(np.int64).tolist()
         _, first = np.unique(tables, return_index=True)
-        chunks = np.cumsum([len(chunk) for chunk in column.chunks])
-        return found, [
-            (column.chunk(int(chunk)).dictionary, int(n))
-            for chunk, n in zip(
-                np.searchsorted(chunks, starts[first], side="right"), rows, strict=True
-            )
-        ]
+        ends_of_chunks = np.cumsum([len(chunk) for chunk in chunks])
+        where = np.searchsorted(ends_of_chunks, (ends - lengths)[first], side="right").tolist()
+        return [(chunks[c].dictionary, n) for c, n in zip(where, rows, strict=True)]
 
 
 def chunks_of(column: Column) -> list[pa.Array]:
@@ -129,13 +132,6 @@ def integers_of(column: pa.Array) -> IntegerColumn:
     return IntegerColumn.of(held, -1, bitmap, column.offset)
 
 
-def _first(column: Column) -> pa.Array:
-    """Return the first chunk that has rows."""
-    if isinstance(column, pa.Array):
-        return column
-    return next(chunk for chunk in column.iterchunks() if len(chunk))
-
-
 def _is_integers(kind: pa.DataType) -> bool:
     types = pa.types
     return bool(types.is_dictionary(kind) or types.is_integer(kind) or types.is_boolean(kind))
@@ -150,7 +146,7 @@ def _kind_of(kind: pa.DataType) -> str:
     return f"{'i' if pa.types.is_signed_integer(kind) else 'u'}{kind.bit_width // 8}"
 
 
-def _laid_open(table: pa.Table, n_columns: int, kernels: ModuleType) -> NDArray[np.int64]:
+def _fields_of(table: pa.Table, n_columns: int, kernels: ModuleType) -> NDArray[np.int64]:
     """Return the fields of every column of each record batch that a table is cut into."""
     if not (table.num_rows and n_columns):
         return kernels.lay_open(np.zeros((0, WORDS), np.int64), n_columns)

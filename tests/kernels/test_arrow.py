@@ -48,7 +48,7 @@ def test_integers_are_where_arrow_has_them(module, data, n):
         if not pa.types.is_dictionary(column.type):
             integers, entries = pieces.integers(name), [[*range(7)]]
         else:
-            integers, dictionaries = pieces.indices(name)
+            dictionaries, integers = pieces.dictionaries(name), pieces.integers(name)
             assert sum(rows for _, rows in dictionaries) == n
             assert integers.pieces[:, TABLE].max() == len(dictionaries) - 1
             entries = [dictionary.to_pylist() for dictionary, _ in dictionaries]
@@ -68,7 +68,8 @@ def test_chunks_that_share_a_dictionary_have_one_translation(module):
     one = pa.DictionaryArray.from_arrays(pa.array([0, 1, 1, 0]), ["a", "b"])
     other = pa.DictionaryArray.from_arrays(pa.array([1]), ["b", "a"])
     table = pa.table({"x": pa.chunked_array([one.slice(0, 1), one.slice(1), other, one])})
-    integers, dictionaries = Pieces(table, ["x"], module).indices("x")
+    pieces = Pieces(table, ["x"], module)
+    dictionaries, integers = pieces.dictionaries("x"), pieces.integers("x")
     assert [(entries.to_pylist(), rows) for entries, rows in dictionaries] == [
         (["a", "b"], 8),
         (["b", "a"], 1),

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.kernels.shared import arrow
-from fastbayes.kernels.shared.columns import array_at
 
 
 def lay_open(batches: NDArray[np.int64], n_columns: int) -> NDArray[np.int64]:
     """Return where the columns of record batches lie; see the compiled twin."""
-    found = np.zeros((len(batches), n_columns, arrow.FIELDS), np.int64)
-    for batch, columns in zip(batches, found, strict=True):
-        children = array_at(int(batch[arrow.CHILDREN]), n_columns, np.int64)
-        for child, fields in zip(children.tolist(), columns, strict=True):
-            column = array_at(child, arrow.WORDS, np.int64)
-            fields[: arrow.ENTRIES] = column[: arrow.HEAD].tolist() + _buffers(column)[:2]
+    found = []
+    for children in batches[:, arrow.CHILDREN].tolist():
+        for child in _words(children, n_columns):
+            column, entries = _words(child, arrow.WORDS), [0] * (arrow.FIELDS - arrow.ENTRIES)
             if column[arrow.DICTIONARY]:
-                entries = array_at(int(column[arrow.DICTIONARY]), arrow.WORDS, np.int64)
-                fields[arrow.ENTRIES :] = [*entries[: arrow.HEAD : 2].tolist(), *_buffers(entries)]
-    return found
+                dictionary = _words(column[arrow.DICTIONARY], arrow.WORDS)
+                where = dictionary[arrow.LENGTH], dictionary[arrow.OFFSET]
+                entries = [*where, *_buffers(dictionary, 3)]
+            found.append([*column[: arrow.HEAD], *_buffers(column, 2), *entries])
+    return np.array(found, np.int64).reshape(len(batches), n_columns, arrow.FIELDS)
 
 
-def _buffers(column: NDArray[np.int64]) -> list[int]:
-    """Return where the first three buffers of an array are, 0 for what it has not."""
-    n = min(int(column[arrow.N_BUFFERS]), 3)
-    return [*array_at(int(column[arrow.BUFFERS]), n, np.int64).tolist(), 0, 0, 0][:3]
+def _words(address: int, n: int) -> list[int]:
+    return (ctypes.c_int64 * n).from_address(address)[:]
+
+
+def _buffers(array: list[int], most: int) -> list[int]:
+    """Return where the first buffers of an array are, 0 for what it has not."""
+    n = min(array[arrow.N_BUFFERS], most)
+    return _words(array[arrow.BUFFERS], n) + [0] * (most - n)

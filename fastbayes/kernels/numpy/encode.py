@@ -92,5 +92,5 @@ def _bits(bitmap: int, bit: int, n: int) -> NDArray[np.bool_]:
     """Return n bits of an Arrow bitmap (least significant first); no bitmap, all set."""
     if not bitmap:
         return np.ones(n, np.bool_)
-    held = array_at(bitmap + bit // 8, (bit % 8 + n + 7) // 8, np.uint8)
+    held = array_at(bitmap + bit // 8, (bit % 8 + n + 7) // 8, "u1")
     return np.unpackbits(held, bitorder="little")[bit % 8 :][:n].view(np.bool_)

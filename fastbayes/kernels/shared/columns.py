@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -83,8 +82,15 @@ def address_of(array: NDArray[Any]) -> int:
     return address
 
 
-def array_at(address: int, n: int, kind: Any) -> NDArray[Any]:
+def array_at(address: int, n: int, kind: str) -> NDArray[Any]:
     """Return n numbers in memory that is held by another."""
-    dtype = np.dtype(kind)
-    held = (ctypes.c_uint8 * (n * dtype.itemsize)).from_address(address)
-    return np.frombuffer(held, dtype)
+    return np.asarray(_InMemory(address, n, kind))
+
+
+class _InMemory:
+    def __init__(self, address: int, n: int, kind: str) -> None:
+        where = {"data": (address, True), "shape": (n,), "typestr": f"{_ORDER}{kind}"}
+        self.__array_interface__ = {**where, "version": 3}
+
+
+_ORDER = np.dtype(np.int64).str[0]
