@@ -309,13 +309,29 @@ class Prepared(NamedTuple):
         return translations
 
 
-def floats(column: Column) -> NDArray[np.float64]:
-    """Return a column as float64 with NaN where it is null; zero-copy where it can be."""
+def floats_and_known(column: Column) -> tuple[NDArray[np.float64], NDArray[np.bool_] | None]:
+    """Return a column as float64 and where it is not null (None: everywhere); garbage elsewhere.
+
+    Without a copy where it can be.
+    """
     if column.type != pa.float64():
         column = column.cast(pa.float64(), safe=False)
-    if isinstance(column, pa.ChunkedArray):
-        return np.ascontiguousarray(column.to_numpy())
-    return np.ascontiguousarray(column.to_numpy(zero_copy_only=False))
+    array = combine(chunks_of(column))
+    validity, values = array.buffers()
+    if values is None:  # as Arrow may have it where all is null
+        return np.zeros(len(array)), np.zeros(len(array), np.bool_)
+    held = np.frombuffer(values, np.float64)[array.offset :][: len(array)]
+    if not array.null_count:
+        return held, None
+    first, last = array.offset // 8, (array.offset + len(array) + 7) // 8
+    bits = np.unpackbits(np.frombuffer(validity, np.uint8)[first:last], bitorder="little")
+    return held, bits[array.offset % 8 :][: len(array)].view(np.bool_)
+
+
+def floats(column: Column) -> NDArray[np.float64]:
+    """Return a column as float64 with NaN where it is null."""
+    values, known = floats_and_known(column)
+    return values if known is None else np.where(known, values, np.nan)
 
 
 def prepare(

@@ -25,6 +25,7 @@ from fastbayes.data.columns import (
     closed_book,
     corrupt,
     floats,
+    floats_and_known,
     needed_type,
     open_book,
     prepare,
@@ -382,10 +383,12 @@ class Encoder:
     ) -> tuple[NDArray[np.float64], bool]:
         """Return a column as numbers, and whether some are missing (NaN)."""
         check_number(name, column.type)
-        values = floats(column)
+        values, known = floats_and_known(column)
         # The sum is finite unless a value is NaN or infinite, or it overflows: look closer then.
         with np.errstate(all="ignore"):
             suspicious = not np.isfinite(values.sum())
+        if known is not None:
+            values = np.where(known, values, np.nan)
         if suspicious and np.isinf(values).any():
             at = int(np.flatnonzero(np.isinf(values))[0])
             row = at if where is None else int(where[at])
@@ -393,7 +396,7 @@ class Encoder:
                 f"column {name!r}, {place.row(row)}: value {values[at]} is infinite; "
                 "replace it by a number, or by null to treat it as missing"
             )
-        return values, bool(suspicious and np.isnan(values).any())
+        return values, known is not None or bool(suspicious and np.isnan(values).any())
 
 
 class LookedUp:
