@@ -309,8 +309,8 @@ class Prepared(NamedTuple):
         return translations
 
 
-def floats_and_known(column: Column) -> tuple[NDArray[np.float64], NDArray[np.bool_] | None]:
-    """Return a column as float64 and where it is not null (None: everywhere); garbage elsewhere.
+def floats(column: Column, kernels: ModuleType) -> tuple[NDArray[np.float64], bool]:
+    """Return a column as float64, NaN where it is null, and whether it is anywhere.
 
     Without a copy where it can be.
     """
@@ -319,19 +319,14 @@ def floats_and_known(column: Column) -> tuple[NDArray[np.float64], NDArray[np.bo
     array = combine(chunks_of(column))
     validity, values = array.buffers()
     if values is None:  # as Arrow may have it where all is null
-        return np.zeros(len(array)), np.zeros(len(array), np.bool_)
+        return np.full(len(array), np.nan), len(array) > 0
     held = np.frombuffer(values, np.float64)[array.offset :][: len(array)]
     if not array.null_count:
-        return held, None
-    first, last = array.offset // 8, (array.offset + len(array) + 7) // 8
-    bits = np.unpackbits(np.frombuffer(validity, np.uint8)[first:last], bitorder="little")
-    return held, bits[array.offset % 8 :][: len(array)].view(np.bool_)
-
-
-def floats(column: Column) -> NDArray[np.float64]:
-    """Return a column as float64 with NaN where it is null."""
-    values, known = floats_and_known(column)
-    return values if known is None else np.where(known, values, np.nan)
+        return held, False
+    # Of Arrow's pool, which hands out again what was given back; fresh memory is cleared first.
+    numbers = np.frombuffer(pa.allocate_buffer(held.nbytes), np.float64)
+    kernels.known_numbers(held, np.frombuffer(validity, np.uint8), array.offset, numbers)
+    return numbers, True
 
 
 def prepare(

@@ -25,7 +25,6 @@ from fastbayes.data.columns import (
     closed_book,
     corrupt,
     floats,
-    floats_and_known,
     needed_type,
     open_book,
     prepare,
@@ -368,7 +367,7 @@ class Encoder:
             return None
         column = rows.column(self.weight)
         check_number(self.weight, column.type)
-        weight = floats(column)
+        weight, _ = floats(column, dispatch.load("encode", self._cells(rows.num_rows, place)))
         bad = ~((weight >= 0) & (weight <= GREATEST))
         if bad.any():
             at = int(np.flatnonzero(bad)[0])
@@ -383,12 +382,11 @@ class Encoder:
     ) -> tuple[NDArray[np.float64], bool]:
         """Return a column as numbers, and whether some are missing (NaN)."""
         check_number(name, column.type)
-        values, known = floats_and_known(column)
+        kernels = dispatch.load("encode", self._cells(len(column), place))
+        values, null = floats(column, kernels)
         # The sum is finite unless a value is NaN or infinite, or it overflows: look closer then.
         with np.errstate(all="ignore"):
-            suspicious = not np.isfinite(values.sum())
-        if known is not None:
-            values = np.where(known, values, np.nan)
+            suspicious = null or not np.isfinite(values.sum())
         if suspicious and np.isinf(values).any():
             at = int(np.flatnonzero(np.isinf(values))[0])
             row = at if where is None else int(where[at])
@@ -396,7 +394,7 @@ class Encoder:
                 f"column {name!r}, {place.row(row)}: value {values[at]} is infinite; "
                 "replace it by a number, or by null to treat it as missing"
             )
-        return values, known is not None or bool(suspicious and np.isnan(values).any())
+        return values, null or bool(suspicious and np.isnan(values).any())
 
 
 class LookedUp:

@@ -15,3 +15,7 @@ def exercise(encode):
     encode.CodeWriter([(column, [translation])], [np.empty(ROWS, np.uint8)]).write(0, ROWS)
     assert encode.occurring(column, 0, ROWS)[:-1].all()
     assert encode.min_max(column) == (0, ROWS - 1)
+    bitmap = np.full(ROWS, 255, np.uint8)
+    numbers = np.empty(ROWS)
+    encode.known_numbers(np.arange(float(ROWS)), bitmap, 3, numbers)
+    assert (numbers == np.arange(ROWS)).all()

@@ -137,3 +137,14 @@ def test_min_max(module, drawn):
         return
     known = [v for v, _ in naive.values(parts) if v is not None]
     assert module.min_max(column) == ((min(known), max(known)) if known else (1, 0))
+
+
+@pytest.mark.parametrize("module", MODULES)
+@given(n=ROWS, data=st.data())
+def test_known_numbers(module, n, data):
+    bitmap, bit = data.draw(bitmaps(n))
+    values = np.arange(float(n))
+    expected = [v if naive.bit(bitmap, bit, r) else np.nan for r, v in enumerate(values)]
+    found = np.empty(n)
+    module.known_numbers(values, bitmap, bit, found)
+    np.testing.assert_array_equal(found, expected)

@@ -68,6 +68,7 @@ SIGNATURES = {
         )
     ],
     "mark": [(_PIECES, "int64", writes("uint32"), writes("bool"))],
+    "blank": [(reads("uint64"), reads("uint8"), "int64", writes("uint64"))],
     "extremes": [(_PIECES, "int64", writes("uint8"), writes("int64"))],
 }
 
@@ -156,6 +157,13 @@ def min_max(column: IntegerColumn) -> tuple[int, int]:
     return (int(found[0]), int(found[1])) if found[0] <= found[1] else (1, 0)
 
 
+def known_numbers(
+    values: NDArray[np.float64], bitmap: NDArray[np.uint8], bit: int, out: NDArray[np.float64]
+) -> None:
+    """Copy numbers, NaN where a bitmap from one bit on says that they are not known."""
+    blank(readonly(values.view(np.uint64)), readonly(bitmap), bit, out.view(np.uint64))
+
+
 def _of_one_table(column: IntegerColumn) -> NDArray[np.int64]:
     """Return pieces that have one translation, whichever they had."""
     pieces = column.pieces.copy()
@@ -185,6 +193,7 @@ def _described(
     return readonly(np.concatenate([lying[:, :TABLE], told[tables]], axis=1))
 
 
+_NAN = np.float64(np.nan).view(np.uint64)
 _u8, _u16, _u32, _u64, _i8, _i16, _i32, _i64 = (
     pointer_to(kind)
     for kind in (
@@ -365,6 +374,23 @@ def write_piece(
             watched[0] += count_equal(carray(_u16(at), n), np.uint16(watch))
         elif watch >= 0:
             watched[0] += count_equal(carray(_u32(at), n), np.uint32(watch))
+
+
+@kernel
+def blank(values, bitmap, bit, out):
+    """Copy the bits of numbers, those of NaN over them where the numbers are not known.
+
+    values  IN   (n,) uint64
+    bitmap  IN   uint8
+    bit     IN   bit of the first number in it
+    out     OUT  (n,) uint64
+    """
+    for start in range(0, values.size, 64):
+        known = bits.word_at(bitmap, bit + start)
+        x, blanked = values[start : start + 64], out[start : start + 64]
+        # No branch: which numbers are known cannot be foretold.
+        for k in range(x.size):
+            blanked[k] = x[k] | (((known >> np.uint64(k)) & np.uint64(1)) - np.uint64(1)) & _NAN
 
 
 @kernel

@@ -57,6 +57,13 @@ def min_max(column: IntegerColumn) -> tuple[int, int]:
     return min(int(held.min()) for held in found), max(int(held.max()) for held in found)
 
 
+def known_numbers(
+    values: NDArray[np.float64], bitmap: NDArray[np.uint8], bit: int, out: NDArray[np.float64]
+) -> None:
+    """Copy numbers, NaN where a bitmap from one bit on says that they are not known."""
+    out[:] = np.where(np.unpackbits(bitmap, bitorder="little")[bit:][: len(values)], values, np.nan)
+
+
 def _pieces(
     column: IntegerColumn, first: int, n: int
 ) -> Iterator[tuple[slice, int, NDArray[Any], NDArray[np.bool_]]]:
