@@ -9,8 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import fastbayes as fb
 from fastbayes.core.errors import DataError
@@ -22,8 +20,6 @@ from fastbayes.models.estimator import base
 from fastbayes.scan import engine
 
 ROWS = 64
-# Rows of a table: fewer than a block, some blocks, some and a part of one.
-SIZES = st.sampled_from([1, 63, 64, 65, 128, 640, 1000, 1500])
 
 
 def column(kind: str, n: int, rng: np.random.Generator, nulls: float) -> pa.Array:
@@ -66,30 +62,6 @@ def in_blocks(monkeypatch: pytest.MonkeyPatch, kernels: str) -> None:
     for module in (engine, base, filesource, memory):
         monkeypatch.setattr(module, "BLOCK_ROWS", ROWS)
     monkeypatch.setattr(base, "LEAST_ROWS", ROWS)
-
-
-@pytest.mark.compiled
-@settings(max_examples=40)
-@given(
-    n=SIZES,
-    seed=st.integers(0, 2**32),
-    kinds=st.lists(st.sampled_from(KINDS), min_size=1, max_size=5),
-    nulls=st.sampled_from([0.0, 0.0, 0.3]),
-    chunks=st.integers(1, 3),
-    threads=st.sampled_from([1, 3]),
-    pairs=st.booleans(),
-)
-def test_counts_of_many_blocks_are_those_of_one(
-    n: int, seed: int, kinds: list[str], nulls: float, chunks: int, threads: int, pairs: bool
-) -> None:
-    table = table_of(n, seed, kinds, nulls, chunks).drop_columns(["w"])
-    options: dict[str, Any] = {"categorical": table.column_names[:-1], "threads": threads}
-    options["pairs"] = pairs
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FASTBAYES_KERNELS", "never")
-        expected = fb.count(table, "y", **options)
-        in_blocks(patch, "always")
-        assert fb.count(table, "y", **options) == expected
 
 
 @pytest.fixture
