@@ -9,7 +9,14 @@ from numba.np.numpy_support import carray
 from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled.simd.instructions import pointer_to
-from fastbayes.kernels.dispatch import interpreted, kernel, numpy_twin, readonly, reads, writes
+from fastbayes.kernels.dispatch import (
+    interpreted,
+    numpy_twin,
+    readonly,
+    reads,
+    short_kernel,
+    writes,
+)
 from fastbayes.kernels.shared.arrow import (
     BUFFERS,
     CHILDREN,
@@ -48,7 +55,7 @@ def words_at(address, n):
     return carray(_word(np.uint64(address)), n)
 
 
-@kernel
+@short_kernel
 def read_structs(batches, columns):
     """Read the structs of columns.
 
