@@ -265,7 +265,7 @@ def test_memory__is_looked_at_while_it_grows() -> None:
     options: Any = {"categorical": ["a", "b"], "cells": True, "threads": 1}
     with pytest.raises(MemoryLimitError, match=r"over memory_limit=.*joint values of 2") as raised:
         # Room enough for the values of the columns, and for the cells of one block of rows.
-        fb.count(table, "y", memory_limit=5_000_000, **options)
+        fb.count(table, "y", memory_limit=9_000_000, **options)
     cells = int(str(raised.value).split("so far ")[1].split()[0].replace(",", ""))
     assert 65_536 < cells < 200_000
 

@@ -12,6 +12,7 @@ import pytest
 
 from fastbayes.core.errors import FileFormatError
 from fastbayes.data import column_chunks, filesource
+from fastbayes.data.segments import Source
 from fastbayes.data.source import open_source
 
 WRITTEN = Path(__file__).resolve().parents[2] / "shared" / "data" / "parquet"
@@ -150,7 +151,7 @@ def test_a_dictionary_that_overflows(tmp_path: Path, by_arrow: list[str]) -> Non
 def test_row_groups_in_several_batches(
     batch_bytes: int, tmp_path: Path, by_arrow: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(column_chunks, "BATCH_BYTES", batch_bytes)
+    monkeypatch.setattr(Source, "batch_bytes", batch_bytes)
     monkeypatch.setattr(column_chunks, "LEAST_READ", 100)
     path = tmp_path / "t.parquet"
     pq.write_table(table(3000, 0.3), path, data_page_size=500, write_batch_size=50)

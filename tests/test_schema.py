@@ -26,6 +26,7 @@ from fastbayes.core.domains import (
 )
 from fastbayes.core.errors import SchemaError
 from fastbayes.core.schema import Feature, Schema, Shape, chosen, from_header, labels, to_header
+from fastbayes.data.order import sorted_values
 
 TEXT, WHOLE, REAL, TRUTH = pa.string(), pa.int64(), pa.float64(), pa.bool_()
 
@@ -311,7 +312,7 @@ def test_in_order__says_where_every_cell_stands() -> None:
     )
     met = Schema("y", pa.array([True, False]), features)
     seen = [np.array([True, False, True, True]), np.array([True, False, True]), np.zeros(0, bool)]
-    found, to = met.in_order(seen, np.array([True, True]))
+    found, to = met.in_order(seen, np.array([True, True]), sorted_values)
     assert [None if f.values is None else f.values.to_pylist() for f in found.features] == [
         *(["a", "b", "c"], None, [1, 2, 3], []),
     ]

@@ -304,6 +304,7 @@ def _data(path: str, target: str | None, planning: dict[str, Any]) -> dict[str, 
         "columns": columns,
         "plan": {
             "bytes": plan.total,
+            "reading_bytes": plan.reading,
             "classes": plan.n_classes,
             "exact": plan.exact,
             **({} if plan.pairs is None else {"pairs": _pairs(plan.pairs)}),
@@ -334,6 +335,7 @@ def _data_lines(summary: dict[str, Any]) -> Iterator[str]:
             "rows": rows,
             "target": summary["target"],
             "counting": f"needs {least}{size(plan['bytes'])}{rest}",
+            "reading": f"takes about {size(plan['reading_bytes'])}",
             **_pair_fields(plan.get("pairs"), least),
         }
     )

@@ -14,6 +14,7 @@ import pyarrow.types as t
 from numpy.typing import NDArray
 
 from fastbayes.core.errors import SchemaError
+from fastbayes.core.text_order import ascending_texts
 
 Kind = Literal["categorical", "numeric"]
 
@@ -26,8 +27,6 @@ CANONICAL = {
     pa.int64(): (t.is_integer,),
     pa.float64(): (t.is_floating, t.is_decimal),
 }
-# Keys made at a time: their parts stay in the second-level cache.
-_KEYS = 1 << 14
 REMEDIES = {
     t.is_temporal: "cast it to a number, or extract hour, weekday or month as a column of its own",
     t.is_run_end_encoded: "decode it with pyarrow.compute.run_end_decode",
@@ -102,49 +101,18 @@ def ascending(values: pa.Array) -> NDArray[np.int64]:
     if pa.types.is_null(values.type):
         return np.arange(len(values))
     if pa.types.is_string(values.type):
-        return _ascending_texts(values)
+        return ascending_texts(*texts_of(values)).astype(np.int64)
     return np.asarray(pc.array_sort_indices(values).to_numpy().astype(np.int64))
 
 
-def _ascending_texts(values: pa.Array) -> NDArray[np.int64]:
-    """Sort strings by as many bytes at once as fit a word, where these are equal by the next ones.
-
-    A third of the time of Arrow's, which compares whole strings, for a million values.
-    """
-    order = np.arange(len(values))
-    _, ends, held = values.buffers()
-    if ends is None or held is None:  # as Arrow may have it where there are no bytes
-        return order
-    offsets = np.frombuffer(ends, np.int32)[values.offset : values.offset + len(values) + 1]
-    data = np.frombuffer(held, np.uint8)
-    if len(data) < offsets[-1] + 8:
-        data = np.append(data, np.zeros(8, np.uint8))
-    # The eight bytes from each byte on, as a number that compares like them.
-    words = np.ndarray((len(data) - 7,), ">u8", data, strides=(1,))
-    # Rows still in doubt, by their place in the order; which are equal so far; by how many bytes.
-    places, group, depth = order.copy(), np.zeros(len(order), np.uint64), 0
-    while len(places):
-        n_bytes = (60 - int(group[-1]).bit_length()) // 8
-        rows, key = order[places], group
-        for first in range(0, len(rows), _KEYS):
-            some = slice(first, first + _KEYS)
-            at = offsets[rows[some]].astype(np.int64) + depth
-            left = offsets[rows[some] + 1] - at
-            # Nothing is behind a text's end (numpy shifts by 64 to 0); it comes before a zero byte.
-            beyond = (64 - 8 * np.minimum(left, n_bytes)).astype(np.uint64)
-            word = words[np.minimum(at, len(words) - 1)].astype(np.uint64)
-            word = word >> beyond << beyond >> np.uint64(64 - 8 * n_bytes)
-            key[some] = group[some] << (8 * n_bytes + 4) | word << 4
-            key[some] |= np.minimum(left, n_bytes + 1).astype(np.uint64)
-        if (key[1:] < key[:-1]).any():
-            by = np.argsort(key)
-            key, order[places] = key[by], rows[by]
-        equal = (key[1:] == key[:-1]) & (key[1:] & 15 == n_bytes + 1)
-        doubt = np.append(equal, False) | np.append(False, equal)
-        begins = np.append(True, ~equal)[doubt]
-        places, group = places[doubt], (np.cumsum(begins) - 1).astype(np.uint64)
-        depth += n_bytes
-    return order
+def texts_of(column: pa.Array) -> tuple[NDArray[np.signedinteger], NDArray[np.uint8]]:
+    """Return where each string begins, and last where the last one ends, and the bytes of all."""
+    _, ends, data = column.buffers()
+    if ends is None or data is None:  # as Arrow may have it where there are no bytes
+        return np.zeros(len(column) + 1, np.int32), np.zeros(0, np.uint8)
+    kind: type[np.signedinteger] = np.int64 if t.is_large_string(column.type) else np.int32
+    offsets = np.frombuffer(ends, kind)[column.offset : column.offset + len(column) + 1]
+    return offsets, np.frombuffer(data, np.uint8)
 
 
 def positions(wanted: pa.Array, existing: pa.Array | None, name: str = "") -> NDArray[np.int64]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from fastbayes.core.domains import (
     Kind,
-    ascending,
     cast_domain,
     checked_cuts,
     common_type,
@@ -301,34 +300,45 @@ class Schema:
         return replace(self, features=features, classes=kept)
 
     def in_order(
-        self, values: Iterable[NDArray[np.bool_]], classes: NDArray[np.bool_]
+        self,
+        values: Iterable[NDArray[np.bool_]],
+        classes: NDArray[np.bool_],
+        ascending: Callable[[pa.Array], tuple[pa.Array, NDArray[np.integer]]],
     ) -> tuple[Schema, Alignment]:
-        """Return what `only` does with ascending domains, and where its cells stand in this one."""
+        """Return what `only` does with ascending domains, and where its cells stand in this one.
+
+        `ascending` sorts values: it returns them in order, and where each one stood.
+        """
         keep = iter(values)
         features, places = [], []
         for feature in self.features:
             if feature.values is not None:
-                found, place = _in_order(feature.values, feature.declared, next(keep))
+                found, place = _in_order(feature.values, feature.declared, next(keep), ascending)
                 feature = replace(feature, values=found)
                 places.append(place)
             features.append(feature)
-        found, place = _in_order(self.classes, self.classes_declared, classes)
+        found, place = _in_order(self.classes, self.classes_declared, classes, ascending)
         schema = replace(self, features=tuple(features), classes=found)
         same = np.arange(len(places)), places, np.arange(len(self.numeric))
         return schema, Alignment(schema.shape, *same, place)
 
 
 def _in_order(
-    values: pa.Array, declared: bool, marked: NDArray[np.bool_]
+    values: pa.Array,
+    declared: bool,
+    marked: NDArray[np.bool_],
+    ascending: Callable[[pa.Array], tuple[pa.Array, NDArray[np.integer]]],
 ) -> tuple[pa.Array, NDArray[np.int64]]:
     """Return the values that are kept in ascending order, and where they stood."""
-    place = np.arange(len(values)) if declared else np.flatnonzero(marked)
-    kept = _at(values, place)
-    order = ascending(kept)
-    return _at(kept, order), place[order]
+    if declared or marked.all():
+        found, order = ascending(values)
+        return found, order.astype(np.int64)
+    place = np.flatnonzero(marked)
+    found, order = ascending(values_at(values, place))
+    return found, place[order]
 
 
-def _at(values: pa.Array, places: NDArray[np.int64]) -> pa.Array:
+def values_at(values: pa.Array, places: NDArray[np.integer]) -> pa.Array:
     """Return the values at places."""
     if np.array_equal(places, np.arange(len(values))):
         return values

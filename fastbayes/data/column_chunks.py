@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import weakref
 import zlib
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
@@ -20,13 +18,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fastbayes.core.errors import FileFormatError
+from fastbayes.data.lent_memory import lend
 from fastbayes.data.paths import DataFile
 from fastbayes.data.segments import first_line
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared import pages as p
 
-# What one batch takes at most, and what is read of a file at a time.
-BATCH_BYTES = 1 << 26
+# What one batch has at most, and what is read of a file at a time.
 BATCH_ROWS = 1 << 20
 LEAST_READ = 1 << 17
 # Arrays within one buffer start cache lines.
@@ -225,6 +223,7 @@ def read_chunks(
     fill: Fill,
     *,
     block_rows: int,
+    batch_bytes: int,
     n_threads: int,
 ) -> Iterator[list[pa.Array]]:
     """Yield the columns of a row group in batches of whole blocks of rows.
@@ -232,7 +231,7 @@ def read_chunks(
     `place` says file and row group in messages; threads share the columns out.
     """
     n_parts = min(n_threads, len(chunks))
-    usual = max(BATCH_BYTES // len(chunks), LEAST_READ)
+    usual = max(batch_bytes // len(chunks), LEAST_READ)
     bounds = [len(chunks) * k // n_parts for k in range(n_parts + 1)]
     readers = [
         ChunkReader(place, chunks[first:last], n_rows, fill, usual)
@@ -241,7 +240,7 @@ def read_chunks(
     with ThreadPoolExecutor(n_parts) if n_parts > 1 else nullcontext() as pool:
         every = map if pool is None else pool.map
         row_bytes = sum(every(ChunkReader.row_bytes, readers))
-        most = min(BATCH_BYTES // max(row_bytes, 1), BATCH_ROWS)
+        most = min(batch_bytes // max(row_bytes, 1), BATCH_ROWS)
         step = max(most // block_rows, 1) * block_rows
         for first in range(0, n_rows, step):
             take = methodcaller("take", min(step, n_rows - first))
@@ -313,7 +312,7 @@ class ChunkReader:
         read = np.where(needed > 0, np.maximum(needed, self._usual), 0)
         read = np.minimum(read, columns[:, p.MORE])
         starts, total = _places(kept + read)
-        source = _memory(total + p.SLACK)
+        source = lend(total + p.SLACK)
         view = source.data
         for i, chunk in enumerate(self._chunks):
             begin, start, middle = columns[i, p.BEGIN], starts[i], starts[i] + kept[i]
@@ -333,19 +332,20 @@ class ChunkReader:
             self._make_tables()
         held, old = columns[:, p.HELD], columns[:, [p.OUT, p.KNOWN]]
         units = columns[:, [p.UNIT, p.OPTIONAL]]
-        starts, total = _places(((held + columns[:, p.LISTED])[:, None] * units).ravel())
+        rooms = (held + columns[:, p.LISTED])[:, None] * units + p.SLACK
+        starts, total = _places(rooms.ravel())
         columns[:, [p.OUT, p.KNOWN]] = new = starts.reshape(-1, 2)
-        self._out = out = _memory(total)
+        self._out = out = lend(total)
         for i in np.flatnonzero(held):
             for start, end, size in zip(old[i], new[i], held[i] * units[i], strict=True):
                 out[end : end + size] = before[start : start + size]
-        indices = _memory(4 * largest)
+        indices = lend(p.SCRATCH * largest + p.LEAD)
         self._kernels.decode(self._source, unpacked, columns, pages, self._tables, indices, out)
         self._check()
         columns[:, p.BEGIN] = columns[:, p.NEXT]
 
     def _unpack(self, pages: NDArray[np.int64]) -> tuple[NDArray[np.uint8], int]:
-        """Return memory for pages to be decompressed, with those that the kernels cannot.
+        """Return memory for pages to be decompressed, with those that `decode` does not.
 
         And the number of values of the largest page.
         """
@@ -354,19 +354,25 @@ class ChunkReader:
         sizes = (pages[:, p.RAW] - pages[:, p.LEVELS]) * packed
         foreign = packed & (columns[pages[:, p.OF], p.CODEC] == p.FOREIGN) & (sizes > 0)
         starts, total = _places(sizes * foreign)
-        unpacked = _memory(total + int(sizes.max(initial=0)) + p.SLACK)
-        for k in np.flatnonzero(foreign):
-            page = pages[k]
-            chunk = self._chunks[page[p.OF]]
-            body = self._source[page[p.AT] + page[p.LEVELS] : page[p.AT] + page[p.PACKED]]
+        unpacked = lend(total + int(sizes.max(initial=0)) + p.SLACK)
+        pages[foreign, p.PLACE] = starts[foreign]
+        begins, ends = pages[:, p.AT] + pages[:, p.LEVELS], pages[:, p.AT] + pages[:, p.PACKED]
+        frames = np.stack([begins, ends, starts, sizes], 1)
+        left = foreign.copy()
+        of_zstd = np.array([chunk.compression == "ZSTD" for chunk in self._chunks])
+        if (by_kernel := foreign & of_zstd[pages[:, p.OF]]).any():
+            unpack = dispatch.load("zstd").unpack
+            left[by_kernel] = ~unpack(self._source, frames[by_kernel], unpacked)
+        for k in np.flatnonzero(left).tolist():
+            begin, end, start, size = frames[k].tolist()
+            of = int(pages[k, p.OF])
             try:
-                found = _decompressed(chunk.compression, body, int(sizes[k]))
+                found = _decompressed(self._chunks[of].compression, self._source[begin:end], size)
             except (pa.ArrowException, OSError, zlib.error):
                 found = None
-            if found is None or len(found) != sizes[k]:
-                raise self._error(int(page[p.OF]), p.CODED)
-            unpacked[starts[k] : starts[k] + sizes[k]] = np.frombuffer(found, np.uint8)
-            page[p.PLACE] = starts[k]
+            if found is None or len(found) != size:
+                raise self._error(of, p.CODED)
+            unpacked[start : start + size] = np.frombuffer(found, np.uint8)
         return unpacked, int(pages[:, p.VALUES].max(initial=0))
 
     def _make_tables(self) -> None:
@@ -375,9 +381,10 @@ class ChunkReader:
         entries = np.maximum(columns[:, p.FOUND], 0)
         strings = columns[:, p.KIND] == p.STRINGS
         ends = np.where(strings, 4 * (entries + 1), entries * columns[:, p.UNIT])
-        starts, total = _places(np.stack([ends, columns[:, p.SPACE] * strings], 1).ravel())
+        parts = np.stack([ends, columns[:, p.SPACE] * strings], 1) + p.SLACK
+        starts, total = _places(parts.ravel())
         columns[:, [p.TABLE, p.TEXT]] = starts.reshape(-1, 2)
-        self._tables = np.empty(total + p.SLACK, np.uint8)
+        self._tables = np.empty(total, np.uint8)
 
     def _taken(self, i: int, n: int) -> pa.Array:
         """Return the next n rows of a column, which are no longer held."""
@@ -441,31 +448,6 @@ _INDICES = {1: pa.uint8(), 2: pa.uint16(), 4: pa.int32()}
 
 def _bits(flags: NDArray[np.uint8]) -> pa.Buffer:
     return pa.py_buffer(np.packbits(flags, bitorder="little"))
-
-
-# Memory that nobody refers to any more, by its size: fresh memory would cost three times the
-# decoding, a page fault every 4 KiB.
-_FREE: dict[int, list[NDArray[np.uint8]]] = defaultdict(list)
-
-
-def _memory(size: int) -> NDArray[np.uint8]:
-    """Return an array of bytes, whatever they hold; its memory is used again when it is free."""
-    room = 1 << max(size - 1, 1 << 12).bit_length()
-    free = _FREE[room]
-    try:
-        held = free.pop()
-    except IndexError:
-        held = np.empty(room, np.uint8)
-    # parts of what a memoryview gave keep it alive, those of an array only its memory
-    lent = np.frombuffer(held.data, np.uint8, size)
-    weakref.finalize(lent, _give_back, held).atexit = False
-    return lent
-
-
-def _give_back(held: NDArray[np.uint8]) -> None:
-    kept = sum(size * len(free) for size, free in [*_FREE.items()])
-    if kept + held.size <= 2 * BATCH_BYTES * pa.cpu_count():  # what the workers use at a time
-        _FREE[held.size].append(held)
 
 
 def _places(sizes: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:

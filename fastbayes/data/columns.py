@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS
-from fastbayes.core.domains import cast_domain, common_type, value_type
+from fastbayes.core.domains import cast_domain, common_type, texts_of, value_type
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.data.pieces import Column, Pieces, chunks_of, integers_of
 from fastbayes.data.segments import combine
@@ -62,11 +62,13 @@ class Codebook:
         self.fixed = fixed
         self.null_values = pa.array(sorted(set(null_values)), pa.string())
         text = values is not None and pa.types.is_string(values.type)
-        self._texts = TextTable.of(_texts(values) if text else NO_TEXTS)
+        self._texts = TextTable.of(Texts(*texts_of(values)) if text else NO_TEXTS)
         known = [] if values is None or text else values.to_pylist()
         self.codes: dict[Any, int] = {value: code for code, value in enumerate(known)}
         self.last_kind: pa.DataType | None = None
         self._lock = threading.Lock()
+        self._rows = threading.local()
+        self._mostly_new = not fixed
         self._last: tuple[pa.Array, Lookup] | None = None
         self._met: tuple[pa.Array, int] | None = None
         self._integers: tuple[int, NDArray[np.uint32], int] | None = None
@@ -123,10 +125,11 @@ class Codebook:
 
     def encode(self, entries: pa.Array, kernels: ModuleType) -> NDArray[np.uint32]:
         """Return the codes of values, adding new ones to an open book."""
-        if is_text(entries.type):
-            return self._encode_texts(entries, kernels)
-        codes = self.codes
         table = np.empty(len(entries), dtype=np.uint32)
+        if is_text(entries.type):
+            self._write_codes(entries, table, kernels)
+            return table
+        codes = self.codes
         if self.fixed:
             for i, value in enumerate(entries.to_pylist()):
                 known = value is not None and value == value
@@ -138,46 +141,99 @@ class Codebook:
                 table[i] = codes.setdefault(value, len(codes)) if known else MISSING
         return table
 
-    def _encode_texts(self, entries: pa.Array, kernels: ModuleType) -> NDArray[np.uint32]:
+    def encode_rows(
+        self, texts: pa.Array, kernels: ModuleType
+    ) -> tuple[NDArray[np.uint32], bool, bool]:
+        """Return the codes of strings, whether some are MISSING, and whether some are UNSEEN.
+
+        They are good until the same thread asks for those of other rows.
+        """
+        room: NDArray[np.uint32] | None = getattr(self._rows, "codes", None)
+        if room is None or len(room) < len(texts):
+            room = self._rows.codes = np.empty(len(texts), np.uint32)
+        codes = room[: len(texts)]
+        return codes, *self._write_codes(texts, codes, kernels)
+
+    def _write_codes(
+        self, entries: pa.Array, codes: NDArray[np.uint32], kernels: ModuleType
+    ) -> tuple[bool, bool]:
+        """Write the codes of strings, adding new ones to an open book; see `encode_rows`."""
         if len(self.null_values):
             entries = blanked(entries, self.null_values)
-        codes = np.full(len(entries), UNSEEN)
-        if entries.null_count:
-            codes[entries.is_null().to_numpy(zero_copy_only=False)] = MISSING
         if pa.types.is_string_view(entries.type):
             entries = entries.cast(pa.string())
-        # A block at a time: where texts lie is then still in the cache when they are read.
-        for first in range(0, len(codes), BLOCK_ROWS):
-            some = codes[first : first + BLOCK_ROWS]
-            self._find(entries.slice(first, len(some)), some, kernels)
-        return codes
-
-    def _find(self, entries: pa.Array, codes: NDArray[np.uint32], kernels: ModuleType) -> None:
-        """Write the codes of strings where they are UNSEEN, adding new ones to an open book."""
-        texts, table = _texts(entries), self._texts
-        ready = kernels.indexed(table)
-        if ready is not table:
-            with self._lock:
-                ready = self._texts = kernels.indexed(self._texts)
-        if kernels.find_texts(ready, texts, codes):
-            return
+        known = _known(entries)
+        unseen = False
         try:
-            entries.validate(full=True)
+            entries.validate()
+            offsets, data = texts_of(entries)
+            first, spared = 0, Texts(offsets, data).spared()
+            while first < len(codes):
+                # Codes stay near. Where most are new the lock is not held for long; the last texts
+                # of an array are copied.
+                step = BLOCK_ROWS if self._mostly_new else 4 * BLOCK_ROWS
+                last = min(first + step, spared if first < spared else len(codes))
+                some = codes[first:last]
+                if known is None:
+                    some.fill(UNSEEN)
+                else:  # UNSEEN is one more
+                    some[:] = known[first:last]
+                    np.add(some, MISSING, out=some)
+                texts = Texts(offsets[first : last + 1], data)
+                if not self._find(texts, some, kernels):
+                    unseen = True
+                    entries.slice(first, len(some)).validate(full=True)
+                first = last
         except pa.ArrowInvalid as error:
             raise DataError(
                 f"column {self.name!r} holds bytes that are not UTF-8 text ({error}); "
                 "write the file again as UTF-8"
             ) from error
-        if self.fixed:
-            return
-        try:
-            with self._lock:
-                self._texts = kernels.add_texts(kernels.indexed(self._texts), texts, codes)
+        except IndexError as error:
+            raise DataError(
+                f"column {self.name!r} has strings outside of their bytes; the data are corrupt: "
+                "write them again"
+            ) from error
         except OverflowError as error:
             raise DataError(
                 f"column {self.name!r} has distinct texts of {error}, more than Arrow's strings "
                 "hold; leave it out with `columns`, or group its values"
             ) from error
+        return known is not None, unseen
+
+    def _find(self, texts: Texts, codes: NDArray[np.uint32], kernels: ModuleType) -> bool:
+        """Write the codes of strings where they are UNSEEN; return whether all have one."""
+        if self._mostly_new and self._lock.acquire(blocking=False):
+            try:
+                self._add(texts, codes, kernels)
+            finally:
+                self._lock.release()
+            return True
+        table = self._texts
+        ready = kernels.indexed(table)
+        if ready is not table:
+            with self._lock:
+                ready = self._texts = kernels.indexed(self._texts)
+        if kernels.find_texts(ready, texts, codes):
+            return True
+        if not self.fixed:
+            with self._lock:
+                self._add(texts, codes, kernels)
+        return not self.fixed
+
+    def _add(self, texts: Texts, codes: NDArray[np.uint32], kernels: ModuleType) -> None:
+        """Add strings where they are UNSEEN and not known; the lock is held."""
+        known = self._texts
+        try:
+            table = kernels.add_texts(kernels.indexed(known), texts, codes)
+            offsets, data, n_texts = table[:3]
+            new = n_texts - known.n_texts
+            ends = pa.py_buffer(offsets[known.n_texts :])
+            pa.StringArray.from_buffers(new, ends, pa.py_buffer(data)).validate(full=True)
+        except (OverflowError, pa.ArrowInvalid):
+            self._texts = known.forgotten()
+            raise
+        self._texts, self._mostly_new = table, 2 * new > len(codes)
 
     def integers(self, low: int, high: int) -> tuple[int, NDArray[np.uint32]]:
         """Return (first, table): the code of integer v is table[v - first], UNSEEN if unknown."""
@@ -201,14 +257,14 @@ class Codebook:
         return first, table
 
 
-def _texts(column: pa.Array) -> Texts:
-    """Return strings as the kernels take them, without copying their bytes."""
-    _, ends, data = column.buffers()
-    if ends is None or data is None:  # as Arrow may have it where there are no bytes
-        return Texts(np.zeros(len(column) + 1, np.int64), NO_TEXTS.data)
-    kind = np.int64 if pa.types.is_large_string(column.type) else np.int32
-    offsets = np.frombuffer(ends, kind)[column.offset : column.offset + len(column) + 1]
-    return Texts(offsets.astype(np.int64, copy=False), np.frombuffer(data, np.uint8))
+def _known(column: pa.Array) -> NDArray[np.uint8] | None:
+    """Return 1 where a value is known, 0 where it is null; None: all are known."""
+    if not column.null_count:
+        return None
+    bitmap = np.frombuffer(column.buffers()[0], np.uint8)
+    first, bit = divmod(column.offset, 8)
+    count = bit + len(column)
+    return np.unpackbits(bitmap[first:], count=count, bitorder="little")[bit:]
 
 
 def _same_memory(a: pa.Array, b: pa.Array) -> bool:
@@ -304,7 +360,8 @@ class Prepared(NamedTuple):
                 table[table == MISSING] = missing
             if found.has_unseen or self.own:
                 table[table == UNSEEN] = missing + 1
-            one = Translation(self.minimum, table, watched, self.own, found.identity)
+            same = found.identity or missing == self.own > 0
+            one = Translation(self.minimum, table, watched, self.own, same)
             translations.append(one)
         return translations
 
@@ -363,7 +420,7 @@ def prepare(
     else:
         array = combine(chunks_of(column))
     if is_text(array.type):
-        return _coded(book, book.encode(array, kernels))
+        return _coded(book, *book.encode_rows(array, kernels))
     if t.is_floating(kind) or t.is_decimal(kind):
         array = array.cast(pa.float64(), safe=False)
     array = array.dictionary_encode()
@@ -392,14 +449,16 @@ def corrupt(name: str) -> DataError:
     )
 
 
-def _coded(book: Codebook, codes: NDArray[np.uint32]) -> Prepared:
-    """Return the column of these codes, MISSING and UNSEEN among them."""
+def _coded(book: Codebook, codes: NDArray[np.uint32], missing: bool, unseen: bool) -> Prepared:
+    """Return the column of these codes, with MISSING and UNSEEN among them if it is said so."""
     size, entries = len(book), np.empty(0, np.uint32)
-    if int(codes.max(initial=0)) >= MISSING:
-        codes = np.where(codes >= MISSING, codes - MISSING + np.uint32(size), codes)
+    if missing and unseen:
+        np.subtract(codes, MISSING - np.uint32(size), out=codes, where=codes >= MISSING)
+    elif missing or unseen:  # all of these are the same, and greater
+        np.minimum(codes, np.uint32(size + unseen), out=codes)
+    if missing or unseen:
         entries = np.array([MISSING, UNSEEN])
-    special = bool((codes == size).any()), bool((codes > size).any())
-    found = Lookup(entries, not len(entries), *special)
+    found = Lookup(entries, not len(entries), missing, unseen)
     integers = IntegerColumn.of(codes)
     return _prepared(book, integers, 0, [found])._replace(size=size, own=size)
 

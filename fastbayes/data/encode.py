@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import threading
 from collections.abc import Iterable, Mapping, Sequence
@@ -198,6 +199,13 @@ class Encoder:
                 target, needed_type(columns, target), schema.classes, schema.null_values
             )
         return cls(features, classes, template=schema, weight=weight, applying=True, unseen=unseen)
+
+    def part(self, first: int, last: int) -> Encoder:
+        """Return an encoder of the features from one to another, by the same books."""
+        other = copy.copy(self)
+        other.features = self.features[first:last]
+        other.books = [book for _, book in other.features if book is not None]
+        return other
 
     def know(self, schema: Schema) -> None:
         """Take the values of an earlier scan into the open codebooks."""

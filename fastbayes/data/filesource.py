@@ -19,6 +19,7 @@ from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import DataError, FileFormatError
 from fastbayes.data.column_chunks import (
     DELTA_LENGTH,
+    LEAST_READ,
     ColumnChunk,
     Footer,
     HandedOver,
@@ -27,6 +28,7 @@ from fastbayes.data.column_chunks import (
 )
 from fastbayes.data.paths import DataFile
 from fastbayes.data.segments import (
+    BATCH_BYTES,
     SEGMENT_BLOCKS,
     OnError,
     Read,
@@ -37,8 +39,10 @@ from fastbayes.data.segments import (
     numbers,
     reading,
     reblock,
+    row_bytes,
     sound,
     stream_segments,
+    waiting,
 )
 from fastbayes.data.unify import check_names, is_text, select, unify_schemas
 from fastbayes.kernels import dispatch
@@ -68,10 +72,21 @@ class FileReader(ABC):
     file: DataFile
     schema: pa.Schema
     n_rows: int | None
+    # Rows of the largest piece; 0 for a few blocks.
+    rows_of_piece: int = 0
 
     @abstractmethod
-    def pieces(self, schema: pa.Schema, block_rows: int) -> Iterator[Piece]:
-        """Yield the pieces of the columns in `schema`, all of which the file has."""
+    def pieces(
+        self, schema: pa.Schema, block_rows: int, batch_bytes: int = BATCH_BYTES
+    ) -> Iterator[Piece]:
+        """Yield the pieces of the columns in `schema`, all of which the file has.
+
+        `batch_bytes` is what is decoded at a time, where there is a choice.
+        """
+
+    @abstractmethod
+    def held(self, schema: pa.Schema, threads: int, batch_bytes: int) -> int:
+        """Return about how many bytes threads hold that read pieces, and what waits for them."""
 
     def handed_over(self) -> dict[str, str]:
         """Return the columns that pyarrow decodes where our kernels could, with the reasons."""
@@ -127,18 +142,37 @@ class FileSource(Source):
         """Return the columns of the first file that pyarrow decodes, with the reasons."""
         return self._readers[0].handed_over()
 
+    def held(self, threads: int) -> int:
+        """Return about how many bytes so many threads hold that read, by the first file.
+
+        Its own bytes and those of a block that is put together from several batches.
+        """
+        reader = self._readers[0]
+        alike = sum(other.n_rows != 0 for other in self._readers[:threads])
+        held = reader.held(self._columns_of(reader), threads, self.batch_bytes)
+        if alike > 1:  # a thread each
+            held = max(held, threads * reader.held(self._columns_of(reader), 1, self.batch_bytes))
+        return held
+
+    def rows_of_segment(self) -> int:
+        """Return about how many rows the largest segment has, by the first file."""
+        return self._readers[0].rows_of_piece or super().rows_of_segment()
+
+    def _columns_of(self, reader: FileReader) -> pa.Schema:
+        """Return the columns to read of a file."""
+        own = set(reader.schema.names)
+        if reader.absent_is_null:  # the first rows may lack a key that later ones have
+            own |= set(self.schema.names) - {key for key, _ in reader.file.partitions}
+        fields = [field for field in self.schema if field.name in own]
+        return pa.schema(fields or [reader.schema.field(0)])  # only directories: rows are counted
+
     def segments(self, block_rows: int) -> Iterator[Segment]:
         """Return the pieces of every file in turn."""
         index = 0
         for reader in self._readers:
-            own = set(reader.schema.names)
-            if reader.absent_is_null:  # the first rows may lack a key that later ones have
-                own |= set(self.schema.names) - {key for key, _ in reader.file.partitions}
-            fields = [field for field in self.schema if field.name in own]
-            fields = fields or [reader.schema.field(0)]  # only directories: rows must be counted
-            origin = reader.file.origin
+            columns, origin = self._columns_of(reader), reader.file.origin
             with leaving_out(self._on_error), reading(origin, _REMEDY):
-                for piece in reader.pieces(pa.schema(fields), min(block_rows, BLOCK_ROWS)):
+                for piece in reader.pieces(columns, min(block_rows, BLOCK_ROWS), self.batch_bytes):
                     read = partial(self._read, reader, piece, block_rows)
                     yield Segment(index, origin, piece.first_row, piece.n_rows, read)
                     index += 1
@@ -249,6 +283,10 @@ def open_all(
 # A row group is read in pieces of this many bytes of each column, and decoded block by block: what
 # is decoded is then still in the cache when it is encoded, and no row group is held as a whole.
 READ_BYTES = 1 << 20
+MOST_READ = 1 << 26
+
+# Rows of a page of many a writer.
+PAGE_ROWS = 20_000
 
 # An index into a dictionary takes less; a string takes 4 bytes and its own.
 BYTES_OF_INDEX = 6
@@ -272,6 +310,7 @@ class ParquetReader(FileReader):
         metadata = footers(file).metadata
         self.n_rows = metadata.num_rows
         self._rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+        self.rows_of_piece = max(self._rows, default=0)
         _check_total(file, sum(self._rows), metadata.num_rows)
         plain = metadata.schema.to_arrow_schema()
         self.n_cells = float(self.n_rows * len(plain))  # of all files together
@@ -283,13 +322,33 @@ class ParquetReader(FileReader):
         """Number of row groups."""
         return len(self._rows)
 
-    def pieces(self, schema: pa.Schema, block_rows: int) -> Iterator[Piece]:
+    def pieces(
+        self, schema: pa.Schema, block_rows: int, batch_bytes: int = BATCH_BYTES
+    ) -> Iterator[Piece]:
         """Yield one piece per row group."""
         first = 0
         for group, n_rows in enumerate(self._rows):
             if n_rows:
-                yield Piece(first, n_rows, partial(self._read, schema.names, group, block_rows))
+                read = partial(self._read, schema.names, group, block_rows, batch_bytes)
+                yield Piece(first, n_rows, read)
             first += n_rows
+
+    def held(self, schema: pa.Schema, threads: int, batch_bytes: int) -> int:
+        """Return about how many bytes threads hold that read a row group each.
+
+        What is read of the file and what is decoded, each with the next of it; before that come
+        at least a block of rows and the rest of its pages.
+        """
+        if not self.n_rows:
+            return 0
+        largest = int(np.argmax(self._rows))
+        group = self._footers(self.file).metadata.row_group(largest)
+        row, every = _decoded_bytes(schema), max(_decoded_bytes(self.schema), 1)
+        packed = group.total_byte_size * row // every
+        rows = max(batch_bytes // row, BLOCK_ROWS) + PAGE_ROWS
+        decoded = min(rows, group.num_rows) * row
+        packed = min(packed, max(batch_bytes, len(schema) * LEAST_READ))
+        return min(threads, self.n_groups) * 2 * (decoded + packed)
 
     def handed_over(self) -> dict[str, str]:
         """Return what the footer tells: not where the values outgrow a dictionary in mid-chunk."""
@@ -298,7 +357,9 @@ class ParquetReader(FileReader):
         reasons = [footer.divide(types, group, kernels)[1] for group in range(self.n_groups)]
         return {name: why for found in reasons for name, why in found.items()}
 
-    def _read(self, names: list[str], group: int, block_rows: int) -> Iterator[pa.RecordBatch]:
+    def _read(
+        self, names: list[str], group: int, block_rows: int, batch_bytes: int
+    ) -> Iterator[pa.RecordBatch]:
         """Decode columns by our kernels, those that they do not read by pyarrow."""
         types = {name: self.schema.field(name).type for name in names}
         chunks: list[ColumnChunk] = []
@@ -308,7 +369,8 @@ class ParquetReader(FileReader):
         done = 0
         while chunks:
             try:
-                for batch in behind(done, self._decoded(chunks, names, group, block_rows)):
+                decoded = self._decoded(chunks, names, group, block_rows, batch_bytes)
+                for batch in behind(done, decoded):
                     yield batch
                     done += batch.num_rows
                 return
@@ -318,7 +380,12 @@ class ParquetReader(FileReader):
         yield from behind(done, self._by_arrow(names, group, block_rows))
 
     def _decoded(
-        self, chunks: list[ColumnChunk], names: list[str], group: int, block_rows: int
+        self,
+        chunks: list[ColumnChunk],
+        names: list[str],
+        group: int,
+        block_rows: int,
+        batch_bytes: int,
     ) -> Iterator[pa.RecordBatch]:
         own = [chunk.name for chunk in chunks]
         others = [name for name in names if name not in own]
@@ -330,6 +397,7 @@ class ParquetReader(FileReader):
                 self._rows[group],
                 fill,
                 block_rows=block_rows,
+                batch_bytes=batch_bytes,
                 n_threads=self.n_threads,
             ):
                 batch = pa.RecordBatch.from_arrays(arrays, names=own)
@@ -364,7 +432,7 @@ class ParquetReader(FileReader):
                 read_dictionary=[name for name in encoded if name not in plain],
                 # one round trip for many columns, where that counts
                 pre_buffer=not self.file.local,
-                buffer_size=READ_BYTES if self.file.local else 0,
+                buffer_size=min(READ_BYTES, MOST_READ // len(names)) if self.file.local else 0,
                 page_checksum_verification=True,
             ) as parquet,
         ):
@@ -380,6 +448,12 @@ class ParquetReader(FileReader):
         most = {c.path_in_schema: BYTES_OF_INDEX * c.num_values for c in chunks}
         size = {c.path_in_schema: c.total_uncompressed_size for c in chunks}
         return [name for name in names if size[name] <= most[name]]
+
+
+def _decoded_bytes(schema: pa.Schema) -> int:
+    """Return about how many bytes a row takes: indices are narrow, a flag tells what is there."""
+    coded = sum(pa.types.is_dictionary(field.type) for field in schema)
+    return row_bytes(schema) - 2 * coded + len(schema)
 
 
 def dictionary_type(kind: pa.DataType) -> pa.DataType | None:
@@ -429,7 +503,14 @@ class IpcReader(FileReader):
         with pa.memory_map(self.file.path) if self.file.local else self.file.open() as handle:
             yield pa.ipc.open_file(handle, options=options)
 
-    def pieces(self, schema: pa.Schema, block_rows: int) -> Iterator[Piece]:
+    def held(self, schema: pa.Schema, threads: int, batch_bytes: int) -> int:
+        """Return about how many bytes threads hold, each of them blocks joined from batches."""
+        rows = min(BLOCK_ROWS, self.n_rows or 0)
+        return threads * 2 * rows * row_bytes(schema)
+
+    def pieces(
+        self, schema: pa.Schema, block_rows: int, batch_bytes: int = BATCH_BYTES
+    ) -> Iterator[Piece]:
         """Yield pieces of up to a few blocks: whole record batches, or parts of a long one."""
         fields = [self.schema.get_field_index(name) for name in schema.names]
         step = SEGMENT_BLOCKS * block_rows
@@ -510,7 +591,13 @@ class IpcStreamReader(FileReader):
         with file.stream() as handle, pa.ipc.open_stream(handle) as reader:
             self.schema = reader.schema
 
-    def pieces(self, schema: pa.Schema, block_rows: int) -> Iterator[Piece]:
+    def held(self, schema: pa.Schema, threads: int, batch_bytes: int) -> int:
+        """Return about how many bytes wait for threads, a piece each."""
+        return waiting(threads) * SEGMENT_BLOCKS * BLOCK_ROWS * row_bytes(schema)
+
+    def pieces(
+        self, schema: pa.Schema, block_rows: int, batch_bytes: int = BATCH_BYTES
+    ) -> Iterator[Piece]:
         """Yield pieces of a few blocks."""
         with self.file.stream() as handle, pa.ipc.open_stream(handle) as reader:
             batches = (sound(batch).select(schema.names) for batch in reader)
@@ -543,10 +630,17 @@ class OrcReader(FileReader):
             self.schema = orc.schema
             self.n_rows = orc.nrows
             self._stripes = orc.nstripes
+            self.rows_of_piece = -(-orc.nrows // max(orc.nstripes, 1))
         if self._stripes == 0:
             _check_total(file, 0, self.n_rows)
 
-    def pieces(self, schema: pa.Schema, block_rows: int) -> Iterator[Piece]:
+    def held(self, schema: pa.Schema, threads: int, batch_bytes: int) -> int:
+        """Return about how many bytes threads hold, a stripe each."""
+        return min(threads, self._stripes) * 2 * self.rows_of_piece * row_bytes(schema)
+
+    def pieces(
+        self, schema: pa.Schema, block_rows: int, batch_bytes: int = BATCH_BYTES
+    ) -> Iterator[Piece]:
         """Yield one piece per stripe."""
         # stripes do not tell their rows, so the whole is checked when the last one has been read
         found: list[int] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
@@ -23,7 +24,10 @@ from fastbayes.data.segments import (
     numbers,
     one_batch,
     reading,
+    row_bytes,
     stream_segments,
+    value_bytes,
+    waiting,
 )
 from fastbayes.data.unify import check_names, select
 
@@ -57,6 +61,23 @@ class TableSource(Source):
         """Return slices of a few blocks."""
         return slices(self._table.num_rows, block_rows, partial(self._read, block_rows))
 
+    def only(self, columns: Sequence[str]) -> TableSource:
+        """Return the source with these columns."""
+        fewer = copy.copy(self)
+        fewer.schema = pa.schema([self.schema.field(name) for name in columns])
+        fewer._table = self._table.select(list(columns))
+        fewer._projection = self._projection.onto(fewer.schema)
+        return fewer
+
+    def held(self, threads: int) -> int:
+        """Return about how many bytes threads hold: values converted, blocks of several chunks."""
+        there = [*(column.type for column in self._table.columns if column.num_chunks <= 1)]
+        taken = row_bytes(self.schema) - sum(map(value_bytes, there))
+        types = pa.types
+        as_is = sum(types.is_dictionary(kind) or types.is_float64(kind) for kind in there)
+        taken += 8 * (len(there) - as_is)
+        return threads * self.rows_of_block() * taken
+
     def _read(self, block_rows: int, start: int, stop: int) -> Iterator[Rows]:
         part = self._table.slice(start, stop - start)
         for first in range(0, part.num_rows, block_rows):
@@ -80,6 +101,15 @@ class ArraySource(Source):
         self.n_rows = array.shape[0]
         chosen = [schema.get_field_index(name) for name in self.schema.names]
         self._rows = array.T if columns is None else array.T[chosen]
+
+    def only(self, columns: Sequence[str]) -> ArraySource:
+        """Return the source with these columns."""
+        fewer = copy.copy(self)
+        fewer.schema = pa.schema([self.schema.field(name) for name in columns])
+        at = [self.schema.get_field_index(name) for name in columns]
+        near = at == [*range(at[0], at[0] + len(at))] if at else False
+        fewer._rows = self._rows[at[0] : at[0] + len(at)] if near else self._rows[at]
+        return fewer
 
     def segments(self, block_rows: int) -> Iterator[Segment]:
         """Return slices of a few blocks."""
@@ -135,6 +165,10 @@ class StreamSource(Source):
         self._open = open_stream
         self._used = False
         self._complete = columns is None
+
+    def held(self, threads: int) -> int:
+        """Return about how many bytes wait for threads, a piece each."""
+        return waiting(threads) * SEGMENT_BLOCKS * self.rows_of_block() * row_bytes(self.schema)
 
     def segments(self, block_rows: int) -> Iterator[Segment]:
         """Return the stream in pieces of a few blocks."""
@@ -309,6 +343,13 @@ class Joined(SourceView):
             schema = schema.append(pa.field(name, column.type))
         super().__init__(source, schema)
         self.many_blocks = source.many_blocks
+
+    def only(self, columns: Sequence[str]) -> Source:
+        """Return the source with these columns."""
+        beside = {name: self.columns[name] for name in columns if name in self.columns}
+        own = [name for name in columns if name not in beside]
+        rows = self.source.only(own or self.source.schema.names[:1])  # there must be rows
+        return Joined(rows, beside) if beside else rows
 
     def view(self, segment: Segment) -> Iterator[Rows]:
         """Yield the batches of a segment joined with the other columns."""

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import DataError, FileFormatError
 from fastbayes.data.unify import Projection, is_text, select, unify_types
 
@@ -20,6 +22,10 @@ from fastbayes.data.unify import Projection, is_text, select, unify_types
 # worker busy and little is held. One number for all: floating-point sums are formed per segment,
 # so the same rows give the same bits however they arrive.
 SEGMENT_BLOCKS = 2
+
+# What a thread that reads decodes at a time, unless there is no room for so much: more is slower,
+# since it no longer stays in the cache.
+BATCH_BYTES = 1 << 25
 
 # A table where there are many blocks, whose columns may have chunks of any length.
 Rows: TypeAlias = "pa.RecordBatch | pa.Table"
@@ -86,6 +92,7 @@ class Source(ABC):
     rereadable   whether `segments` may be called more than once
     in_memory    arrays, tables and frames
     many_blocks  whether batches may have more rows than a block at no cost
+    batch_bytes  what a thread decodes at a time, where it may choose
     description  for messages: "flights/*.parquet (12 files)"
     native       the object that was opened
     versions     per file its path, size and time of change in ns: what tells changed data
@@ -95,6 +102,7 @@ class Source(ABC):
     rereadable: bool = True
     in_memory: bool = False
     many_blocks: bool = False
+    batch_bytes: int = BATCH_BYTES
     versions: Sequence[tuple[str, int, int | None]] = ()
 
     def __init__(
@@ -128,6 +136,29 @@ class Source(ABC):
         """Return a source of the same rows that has these of its columns, if not all of them."""
         return self
 
+    def within(self, batch_bytes: int) -> Self:
+        """Return a source of the same segments, of which a thread decodes so much at a time."""
+        other = copy.copy(self)
+        other.batch_bytes = batch_bytes
+        return other
+
+    def held(self, threads: int) -> int:
+        """Return about how many bytes so many threads hold that read, and what waits for them.
+
+        As the schema tells: what is wanted of a source in memory is there already, but for blocks
+        that cross its chunks and values that are converted.
+        """
+        return threads * self.rows_of_block() * row_bytes(self.schema)
+
+    def rows_of_segment(self) -> int:
+        """Return about how many rows the largest segment has."""
+        most = SEGMENT_BLOCKS * BLOCK_ROWS
+        return most if self.n_rows is None else min(most, self.n_rows)
+
+    def rows_of_block(self) -> int:
+        """Return the rows of a block, at most those that there are."""
+        return min(BLOCK_ROWS, BLOCK_ROWS if self.n_rows is None else self.n_rows)
+
 
 class SourceView(Source):
     """The rows of another source, some of them or changed; a subclass gives those of a segment."""
@@ -142,6 +173,20 @@ class SourceView(Source):
         self.n_rows = source.n_rows
         self.rereadable = source.rereadable
 
+    def within(self, batch_bytes: int) -> Self:
+        """Return a view of the source of which a thread decodes so much at a time."""
+        other = super().within(batch_bytes)
+        other.source = self.source.within(batch_bytes)
+        return other
+
+    def held(self, threads: int) -> int:
+        """Return about how many bytes the threads hold that read; a view may copy a block."""
+        return self.source.held(threads) + super().held(threads) * (not self.source.in_memory)
+
+    def rows_of_segment(self) -> int:
+        """Return about how many rows the largest segment has."""
+        return self.source.rows_of_segment()
+
     @abstractmethod
     def view(self, segment: Segment) -> Iterator[Rows]:
         """Yield the view's rows of a segment of the source."""
@@ -151,6 +196,26 @@ class SourceView(Source):
         for segment in self.source.segments(block_rows):
             n_rows = segment.n_rows if self.whole else None
             yield replace(segment, read=partial(self.view, segment), n_rows=n_rows)
+
+
+def waiting(threads: int) -> int:
+    """Return how many pieces are held that the thread reads which hands them to others."""
+    return threads + 3 if threads > 1 else 1
+
+
+def row_bytes(schema: pa.Schema) -> int:
+    """Return about how many bytes a row takes in Arrow arrays; of text only the rows tell."""
+    return sum(value_bytes(field.type) for field in schema)
+
+
+def value_bytes(kind: pa.DataType) -> int:
+    """Return about how many bytes a value takes: of a dictionary its index, of text 24."""
+    if pa.types.is_dictionary(kind):
+        return int(kind.index_type.bit_width) // 8
+    try:
+        return -(-int(kind.bit_width) // 8)
+    except ValueError:  # of variable length
+        return 24
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from fastbayes.core.errors import DataError, FileFormatError, SchemaError, refuse
 from fastbayes.data.filesource import FileReader, Piece, open_all
 from fastbayes.data.paths import DataFile
-from fastbayes.data.segments import OnError, first_line
+from fastbayes.data.segments import BATCH_BYTES, OnError, first_line, waiting
 from fastbayes.data.unify import check_names, is_text, unify_types
 
 # A row that does not end within so many bytes has an unclosed quote, or the file is no text.
@@ -247,7 +247,18 @@ class TextReader(FileReader):
             raise self.fault(error, text, 0, types) from error
         return dict(zip(table.schema.names, table.schema.types, strict=True))
 
-    def pieces(self, schema: pa.Schema, block_rows: int) -> Iterator[Piece]:
+    def held(self, schema: pa.Schema, threads: int, batch_bytes: int) -> int:
+        """Return about how many bytes are held: text that waits, and the tables made of it.
+
+        A block of text is cut off with the beginning of the next; parsed it is as large again, and
+        so are the blocks of rows that it is joined to.
+        """
+        text = BLOCK_BYTES if self.file.compression else min(BLOCK_BYTES, self.file.size)
+        return text * (2 + waiting(threads) + 3 * threads)
+
+    def pieces(
+        self, schema: pa.Schema, block_rows: int, batch_bytes: int = BATCH_BYTES
+    ) -> Iterator[Piece]:
         """Yield one piece per block of text; the bytes are read in the calling thread."""
         types = dict(zip(schema.names, schema.types, strict=True))
         for index, text in enumerate(self.blocks()):

@@ -1,10 +1,18 @@
-"""Bytes that counting takes: what a scan may allocate, and what a plan foretells."""
+"""Bytes that a call may add to the process: how they are divided, and when it is refused.
+
+An account has two sides: what is counted, which is there several times, and what is being read.
+`ReadShare` chooses how many threads read how much at a time, from what the schema and the footers
+tell; `Budget` refuses counts that exceed what is left, those that the schema foretells before a row
+is read.
+"""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,13 +20,20 @@ from numpy.typing import NDArray
 from fastbayes.core.errors import MemoryLimitError
 from fastbayes.core.schema import Shape
 from fastbayes.data.encode import Encoder, LookedUp
+from fastbayes.data.segments import BATCH_BYTES, Source
 from fastbayes.statistics.base import Need, Room
 from fastbayes.statistics.parts import GrowingStatistics, Wanted
-from fastbayes.statistics.registry import REGISTRY
+from fastbayes.statistics.registry import REGISTRY, wanting
 
 # A number of an open codebook is a Python object in a dictionary: about this many bytes. A text has
 # its own, 4 for where it lies and up to 48 in a hash table that doubles twice at a time.
 BYTES_OF_VALUE = 120
+# Bytes that all threads together take at most for what they read, where no limit says less.
+READING = 1 << 29
+# What is read at a time may shrink to this: below it, calls cost more than their work.
+LEAST_BATCH = 1 << 21
+# So much is free: of reading few rows, of allocators that hold more than they are asked for.
+SLACK = 1 << 25
 # Up to so many values a column has no room for more: kernels choose their method by it.
 FEW_VALUES = 1024
 
@@ -33,6 +48,105 @@ def needs_of(wanted: Wanted, room: Room) -> dict[str, Need]:
 def total_of(needs: Mapping[str, Need]) -> int:
     """Return the bytes that statistics need together."""
     return sum(int(need.columns.sum()) + need.numbers + need.rest for need in needs.values())
+
+
+@dataclass(frozen=True)
+class ReadShare:
+    """How the rows of a source are read within a share of the memory.
+
+    Parameters
+    ----------
+    source
+        The rows, decoded so much at a time that they fit.
+    threads
+        Threads that read.
+    held
+        Bytes that this takes, about.
+    fits
+        Whether that is within its share.
+    """
+
+    source: Source
+    threads: int
+    held: int
+    fits: bool
+
+    @classmethod
+    def within(
+        cls,
+        source: Source,
+        threads: int,
+        limit: float | None,
+        counts: int = 0,
+        width: int = 0,
+        made: Callable[[int], int] | None = None,
+    ) -> ReadShare:
+        """Choose how to read: on fewer threads and less at a time, the less room there is.
+
+        Parameters
+        ----------
+        source, threads
+            The rows, and threads at most.
+        limit
+            Bytes that the whole call may take; None for what reading takes at its usual speed.
+        counts
+            Bytes that are needed for the counts whatever the rows hold.
+        width
+            Bytes that a row takes when it is encoded.
+        made
+            Returns the bytes that so many threads hold of what they make of the rows.
+        """
+        most = math.inf if limit is None else limit - counts
+        room = max(SLACK, min(READING, most if limit is None else min(limit / 2, most)))
+        block = source.rows_of_block() * width
+        batch = BATCH_BYTES
+        while True:
+            smaller = source.within(batch)
+            held = smaller.held(threads) + threads * block
+            held += 0 if made is None else made(threads)
+            if held <= room:
+                return cls(smaller, threads, held, True)
+            if batch > LEAST_BATCH:
+                batch //= 2
+            elif limit is None:  # nothing is promised: rather fast
+                return cls(smaller, threads, held, False)
+            elif threads == 1:
+                return cls(smaller, 1, held, held <= max(SLACK, most))
+            else:
+                batch, threads = BATCH_BYTES, threads - 1
+
+    @property
+    def charged(self) -> int:
+        """Bytes that are missing for counts."""
+        return max(self.held - SLACK, 0)
+
+    def check(self, limit: float | None) -> None:
+        """Refuse what does not fit.
+
+        Raises
+        ------
+        MemoryLimitError
+            When there is a limit, and the least that is read at a time exceeds its share.
+        """
+        if self.fits or limit is None:
+            return
+        n = len(self.source.schema)
+        raise MemoryLimitError(
+            f"{self.source.description}: reading {n:,} columns needs {self.held:,} bytes on one "
+            f"thread, besides what is counted, over memory_limit={limit:,}: read fewer with "
+            "`columns`, write files with smaller row groups, or raise memory_limit"
+        )
+
+
+def check_limit(limit: Any) -> None:
+    """Raise ValueError where a memory limit is no number of bytes."""
+    if limit is not None and not isinstance(limit, (int, float, np.number)):
+        raise ValueError(f"memory_limit={limit!r}: use a number of bytes, or None")
+
+
+def encoded_width(encoder: Encoder) -> int:
+    """Return the bytes that a row takes when it is encoded: a code of each categorical column."""
+    return len(encoder.books) + (encoder.target is not None)
 
 
 def has_gaps(rows: LookedUp) -> bool:
@@ -53,15 +167,32 @@ class Budget:
         Sets of statistics, one for each thread and one of the result.
     wanted
         What is counted.
+    besides
+        Bytes that are taken by what is no count.
     """
 
-    def __init__(self, limit: int | None, copies: int, wanted: Wanted) -> None:
+    def __init__(self, limit: int | None, copies: int, wanted: Wanted, besides: int = 0) -> None:
         limited = any(REGISTRY[name].limited for name in wanted)
         self.limit = default_limit() if limit is None and limited else limit
         self.over = "half of this machine's memory" if limit is None else "memory_limit"
-        self.copies, self.wanted = copies, wanted
+        self.copies, self.wanted, self.besides = copies, wanted, besides
         self.gaps = False
         self.missing: NDArray[np.bool_] | None = None
+
+    def foreseen(self, encoder: Encoder) -> int:
+        """Refuse what the schema alone tells to be too much; return the bytes that it foretells.
+
+        A column has the values that are declared, at least one, and so has one that is yet to be
+        cut into bins.
+        """
+        cut = bool(wanting(self.wanted, "bins"))
+        books = [(f.name, book) for f, book in encoder.features if book is not None or cut]
+        sizes = np.array([max(1, len(book or ())) for _, book in books], np.int64)
+        n_classes = 1 if encoder.target is None else max(1, len(encoder.target))
+        shape = Shape(sizes, len(encoder.features) - len(sizes), n_classes)
+        needs = needs_of(self.wanted, Room(shape, sizes, self.copies, 1, gaps=False))
+        self._refuse_over(needs, shape, sizes, [name for name, _ in books])
+        return total_of(needs)
 
     def check(self, encoder: Encoder, shape: Shape, rows: LookedUp) -> None:
         """Refuse what adding rows needs."""
@@ -73,11 +204,18 @@ class Budget:
         n = math.inf if encoder.cells is None or not columns else encoder.cells / columns
         room = Room(shape, known + self.missing, self.copies, n)
         needs = needs_of(self.wanted, room)
-        if total_of(needs) > self.limit:
+        if total_of(needs) + self.besides > self.limit:
             # Missing numbers are looked for only where they would need too much.
             self.gaps = self.gaps or has_gaps(rows)
             needs = needs_of(self.wanted, room._replace(gaps=self.gaps))
-        if (need := total_of(needs)) <= self.limit:
+        self._refuse_over(needs, shape, known, [book.name for book in encoder.books])
+
+    def _refuse_over(
+        self, needs: Mapping[str, Need], shape: Shape, known: NDArray[np.int64], names: list[str]
+    ) -> None:
+        """Refuse needs that exceed the limit; columns of these names have so many values known."""
+        need = total_of(needs) + self.besides
+        if self.limit is None or need <= self.limit:
             return
         most = {n: max(int(x.columns.max(initial=0)), x.numbers) for n, x in needs.items() if n}
         # Of equals the last, which counts more columns at once.
@@ -86,7 +224,7 @@ class Budget:
         column: tuple[str, int] = ("", 0)
         if len(shape.sizes):
             j = int(np.argmax(each))
-            column = encoder.books[j].name, int(known[j])
+            column = names[j], int(known[j])
         what = kind.most.format(
             name=column[0], values=column[1], numbers=shape.n_numeric, bytes=needs[name].numbers
         )
@@ -101,7 +239,7 @@ class Budget:
         if self.limit is None:
             return
         found = [part.unforeseen() for part in parts.held.values()]
-        if (need := self.copies * sum(n for n, _ in found)) > self.limit:
+        if (need := self.besides + self.copies * sum(n for n, _ in found)) > self.limit:
             raise MemoryLimitError(
                 f"counting cells needs {need:,} bytes and more, over {self.over}={self.limit:,}: "
                 f"{max(found)[1]}; leave some out with `columns`, group their values, or raise "

@@ -291,7 +291,10 @@ def count(
     threads
         Worker threads, all processors by default; they never change a bit of the result.
     memory_limit
-        Bytes that the counts may take.
+        Bytes that the call may add to the process: counts, what is read and decoded at a time,
+        what waits for other threads. With less, fewer threads read less at a time, or some columns
+        after others; no result changes. By default counts of pairs and the like may take half of
+        the machine's memory, and reading 512 MiB, which very wide blocks exceed.
     on_error
         "stop", or "skip" to leave out parts of files that cannot be read; `provenance` and the
         log name them.
@@ -313,11 +316,16 @@ def count(
         When the data cannot be read or hold values that cannot be used; the message names file,
         column, row and remedy.
     MemoryLimitError
-        When the counts would not fit; the message names the column.
+        When it does not fit, with the remedy: before a row is read, if schema and footers tell;
+        as soon as the values met tell, otherwise.
 
     Notes
     -----
-    One scan; memory is bounded by a few blocks of rows and the counts themselves.
+    One scan, unless the memory limit asks for more; memory is bounded by a few blocks of rows and
+    the counts themselves. What `memory_limit` bounds is memory of the process itself, files that
+    are mapped and data that are in memory already excluded, give or take 64 MiB: for reading small
+    jobs, allocators, threads and code that is loaded. Pages are taken to be of usual size, 1 MiB or
+    20,000 rows; a writer that makes larger ones takes more.
 
     Examples
     --------
@@ -376,6 +384,9 @@ def count(
                 "families make bins: count once for either"
             )
     if to_cut is not None:
+        # A scan for cut points would be in vain if there were no room for the counts.
+        known = [n for n in names if n not in ("families", "cells", "cell_scatter")]
+        engine.foreseen(opened, encoder, known, threads, memory_limit)
         cuts = numeric_cuts(
             opened,
             *to_cut,

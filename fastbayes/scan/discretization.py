@@ -21,6 +21,7 @@ from fastbayes.data.encode import Encoder
 from fastbayes.data.folds import Folds
 from fastbayes.data.segments import Segment, Source
 from fastbayes.kernels.shared.sketch import bytes_needed
+from fastbayes.scan.budget import ReadShare, check_limit
 from fastbayes.scan.engine import Progress, encoded_blocks, in_order, resolved_threads
 
 
@@ -50,8 +51,8 @@ def numeric_cuts(
     threads
         Worker threads; they never change a bit of the result.
     memory_limit
-        Bytes that the sketches of the columns may take: where there is no room for all of them
-        at once, the source is scanned once for every few. It never changes a result.
+        Bytes that reading and the sketches of the columns may take: where there is no room for all
+        of them at once, the source is scanned once for every few. It never changes a result.
     on_error
         "stop", or "skip" to leave out segments that cannot be read.
     progress
@@ -83,9 +84,10 @@ def numeric_cuts(
     asked, learned = _asked(source, encoder, discretize)
     cuts = {name: how for name, how in asked.items() if name not in learned}
     threads = resolved_threads(threads)
-    for some in _groups(learned, source.n_rows, memory_limit):
+    whole = on_error == "skip"  # the same segments must break off as when they are counted
+    for some, share in _groups(source, encoder, learned, threads, memory_limit, whole=whole):
         own = _encoder(encoder, some)
-        (learner,) = _scan(source, own, some, threads, on_error, progress)
+        (learner,) = _scan(share, own, some, on_error, progress)
         found = in_order(partial(learner.cuts, classes=_classes(own)), some, threads)
         cuts |= dict(zip(some, found, strict=True))
     return {name: cuts[name] for name in asked}
@@ -121,11 +123,13 @@ def cuts_without_folds(
     cuts: list[dict[str, Any]] = [dict(given) for _ in order]
     threads = resolved_threads(threads)
     # There are sketches of each fold, and of those before and behind it.
-    for some in _groups(
-        learned, source.n_rows, None if memory_limit is None else memory_limit // (3 * len(order))
+    for some, share in _groups(
+        *(source, encoder, learned, threads, memory_limit),
+        beside=folds.column,
+        copies=3 * len(order),
     ):
         own = _encoder(encoder, some)
-        rests = _without_each(_scan(source, own, some, threads, "stop", progress, folds), some)
+        rests = _without_each(_scan(share, own, some, "stop", progress, folds), some)
         classes = _classes(own)
         jobs = [(fold, name) for fold in range(len(order)) for name in some]
         points = [partial(rests[fold].cuts, name, classes) for fold, name in jobs]
@@ -208,41 +212,68 @@ def _encoder(encoder: Encoder, learned: dict[str, Method]) -> Encoder:
 
 
 def _groups(
-    learned: dict[str, Method], n_rows: int | None, memory_limit: int | None
-) -> Iterator[dict[str, Method]]:
-    """Yield the columns by as many as may be learned in one scan."""
-    most = max(1, len(learned))
-    if learned and memory_limit is not None:
-        if not isinstance(memory_limit, (int, float, np.number)):
-            raise ValueError(f"memory_limit={memory_limit!r}: use a number of bytes, or None")
-        need = bytes_needed(math.inf if n_rows is None else n_rows, FEW_ROWS)
-        most = int(memory_limit // need)
-        if not most:
-            raise MemoryLimitError(
-                f"learning the cut points of column {next(iter(learned))!r} needs {need:,} bytes, "
-                f"over memory_limit={memory_limit:,}; raise it, or give cut points in `discretize`"
-            )
-    names = list(learned)
-    for first in range(0, len(names), most):
-        yield {name: learned[name] for name in names[first : first + most]}
-
-
-def _scan(
     source: Source,
     encoder: Encoder,
     learned: dict[str, Method],
     threads: int,
+    memory_limit: int | None,
+    *,
+    whole: bool = False,
+    beside: str | None = None,
+    copies: int = 1,
+) -> Iterator[tuple[dict[str, Method], ReadShare]]:
+    """Yield the columns by as many as may be learned in one scan, and how they are read.
+
+    whole   whether all columns are read, too, whichever are learned
+    beside  a column that is needed besides
+    copies  sketches of each column
+    """
+    check_limit(memory_limit)
+    if not learned:
+        return
+    names, limit = list(learned), memory_limit
+    known = [None if encoder.target is None else encoder.target.name, encoder.weight, beside]
+    need = copies * bytes_needed(math.inf if source.n_rows is None else source.n_rows, FEW_ROWS)
+
+    def share(some: list[str]) -> ReadShare:
+        taken = {*some, *known}
+        read = source if whole else source.only([n for n in source.schema.names if n in taken])
+        return ReadShare.within(read, threads, limit, need * len(some))
+
+    def fits(some: ReadShare, n: int) -> bool:
+        return some.fits and (limit is None or n * need <= limit - some.charged)
+
+    # As many columns as sketches have room, fewer where reading has not.
+    n = max(1, len(names) if limit is None else min(len(names), int(limit // need)))
+    every = least = share(names[:n])
+    while n > 1 and not fits(least, n):
+        n = -(-n // 2)
+        least = share(names[:n])
+    if limit is None and least.held >= every.held:  # fewer columns take no less
+        n, least = len(names), every
+    if not (limit is None or fits(least, n)):
+        least.check(limit)
+        raise MemoryLimitError(
+            f"learning the cut points of column {names[0]!r} needs {need:,} bytes, over "
+            f"memory_limit={limit:,}; raise it, or give cut points in `discretize`"
+        )
+    for first in range(0, len(names), n):
+        some = names[first : first + n]
+        yield {name: learned[name] for name in some}, share(some)
+
+
+def _scan(
+    share: ReadShare,
+    encoder: Encoder,
+    learned: dict[str, Method],
     on_error: str,
     progress: Progress | None,
     folds: Folds | None = None,
 ) -> list[CutLearner]:
     """Return what the rows of each fold, in order, say of the columns; of all without folds."""
+    source = share.source
     encoder.expect(source.n_rows)
     learners = {fold: CutLearner(learned) for fold in ([0] if folds is None else folds.names()[0])}
-    if on_error != "skip":  # otherwise the same segments must break off as when they are counted
-        beside = [None if encoder.target is None else encoder.target.name, encoder.weight]
-        beside.append(None if folds is None else folds.column)
-        source = source.only([*learned, *(name for name in beside if name is not None)])
 
     def learn(segment: Segment) -> int:
         # What is left of a segment that turns out to be damaged must not stay behind.
@@ -271,7 +302,7 @@ def _scan(
             learners[0].merge(mine[0])
         return rows
 
-    for rows in in_order(learn, source.segments(BLOCK_ROWS), threads):
+    for rows in in_order(learn, source.segments(BLOCK_ROWS), share.threads):
         if progress is not None:
             progress(rows)
     return list(learners.values())

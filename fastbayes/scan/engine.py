@@ -18,17 +18,28 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS, Batch
-from fastbayes.core.errors import DataError
+from fastbayes.core.errors import DataError, MemoryLimitError
 from fastbayes.core.schema import Shape
 from fastbayes.data.encode import Encoded, Encoder, LookedUp
 from fastbayes.data.folds import Folds
+from fastbayes.data.order import sorted_values
 from fastbayes.data.segments import SEGMENT_BLOCKS, Segment, Source
 from fastbayes.kernels import dispatch
-from fastbayes.scan.budget import Budget, capacity, needs_of, roomy, total_of
+from fastbayes.scan.budget import (
+    SLACK,
+    Budget,
+    ReadShare,
+    capacity,
+    check_limit,
+    encoded_width,
+    needs_of,
+    roomy,
+    total_of,
+)
 from fastbayes.scan.budget import default_limit as default_limit
 from fastbayes.scan.checkpoint import Checkpoint, Progressed
 from fastbayes.scan.fold_statistics import Crossing
-from fastbayes.statistics.base import Room
+from fastbayes.statistics.base import Room, Statistic
 from fastbayes.statistics.bundle import Statistics
 from fastbayes.statistics.parts import GrowingStatistics
 from fastbayes.statistics.parts import Wanted as Wanted
@@ -41,8 +52,8 @@ Progress = Callable[[int], None]
 
 # Segments of a table in memory for each of several threads.
 SEGMENTS = 2
-# Cells of a batch, which no signal interrupts: a tenth of a second. Bytes it may be converted to.
-MOST_CELLS, MOST_BYTES = 1 << 28, 1 << 26
+# Cells of a batch, which no signal interrupts: a tenth of a second.
+MOST_CELLS = 1 << 28
 
 logger = logging.getLogger("fastbayes")
 _local = threading.local()
@@ -151,9 +162,76 @@ def in_order(
                 future.exception()
 
 
-def left_for_pairs(memory_limit: int | None, threads: int | None, shape: Shape) -> int:
-    """Return the bytes that one set of counts of pairs may take besides those of values."""
-    limit = default_limit() if memory_limit is None else int(memory_limit)
+def share_of(
+    source: Source,
+    threads: int | None,
+    memory_limit: int | None,
+    *,
+    besides: int = 0,
+    width: int = 0,
+    made: Callable[[int], int] | None = None,
+) -> ReadShare:
+    """Return how the rows of a source are read within a limit.
+
+    Parameters
+    ----------
+    source, threads, memory_limit
+        As in `count`.
+    besides
+        Bytes that are needed for the answers of all rows.
+    width
+        Bytes that are made of a row that is read, and let go with its block.
+    made
+        Returns the bytes that so many threads hold of what they make of the rows.
+
+    Raises
+    ------
+    MemoryLimitError
+        When the answers, or the least that can be read at a time, do not fit.
+    """
+    check_limit(memory_limit)
+    if memory_limit is not None and besides > max(memory_limit, SLACK):
+        raise MemoryLimitError(
+            f"{source.description}: the answers need {besides:,} bytes, over "
+            f"memory_limit={memory_limit:,}: write them to a file (`predict_to`), take fewer rows "
+            "at a time, or raise memory_limit"
+        )
+    most = resolved_threads(threads)
+    share = ReadShare.within(source, most, memory_limit, besides, width, made)
+    share.check(memory_limit)
+    return share
+
+
+def foreseen(
+    source: Source,
+    encoder: Encoder,
+    names: Iterable[str] | Wanted,
+    threads: int | None,
+    memory_limit: int | None,
+) -> list[ReadShare]:
+    """Return how rows are going to be read to be counted, all columns or some after others.
+
+    Raises
+    ------
+    MemoryLimitError
+        When the schema tells that the counts exceed the limit, or reading; the message names the
+        column.
+    """
+    check_limit(memory_limit)
+    wanted: Wanted = names if isinstance(names, Mapping) else {name: {} for name in names}
+    threads = resolved_threads(threads)
+    budget = Budget(memory_limit, threads + 1, wanted)
+    return [share for _, share in _runs(source, encoder, budget, threads, memory_limit, apart=True)]
+
+
+def left_for_pairs(
+    memory_limit: int | None, threads: int | None, shape: Shape, besides: int = 0
+) -> int:
+    """Return the bytes that one set of counts of pairs may take besides those of values.
+
+    `besides` are the bytes that reading takes.
+    """
+    limit = (default_limit() if memory_limit is None else int(memory_limit)) - besides
     # Each thread has a set, and the result is one more.
     copies, larger = resolved_threads(threads) + 1, shape._replace(sizes=roomy(shape.sizes))
     needs = needs_of({"values": {}, "moments": {}}, Room(larger, larger.sizes, copies))
@@ -169,7 +247,7 @@ def rows_at_once(source: Source, threads: int) -> int:
     if not (source.many_blocks and source.n_rows):
         return BLOCK_ROWS
     converted = sum(not pa.types.is_dictionary(field.type) for field in source.schema)
-    most = min(MOST_CELLS // max(len(source.schema), 1), MOST_BYTES // (1 + 8 * converted))
+    most = min(MOST_CELLS // max(len(source.schema), 1), source.batch_bytes // (1 + 8 * converted))
     if source.in_memory:  # of files, as many as are decoded together
         parts = SEGMENT_BLOCKS * (SEGMENTS * threads if threads > 1 else 1)
         most = min(most, -(-source.n_rows // parts))
@@ -231,6 +309,15 @@ class _Counted(NamedTuple):
     skipped: str | None = None
 
 
+class _Total(NamedTuple):
+    """What one reading of the rows gave."""
+
+    parts: GrowingStatistics
+    rows: int
+    dropped: int
+    provenance: list[str]
+
+
 def scan(
     source: Source,
     encoder: Encoder,
@@ -278,8 +365,95 @@ def scan(
     """
     threads = resolved_threads(threads)
     wanted: Wanted = names if isinstance(names, Mapping) else {name: {} for name in names}
-    if memory_limit is not None and not isinstance(memory_limit, (int, float, np.number)):
-        raise ValueError(f"memory_limit={memory_limit!r}: use a number of bytes, or None")
+    check_limit(memory_limit)
+    encoder.expect(source.n_rows)
+    budget = Budget(memory_limit, threads + 1, wanted)
+    apart = checkpoint is None and folds is None and on_error == "stop"
+    runs = _runs(source, encoder, budget, threads, memory_limit, apart=apart)
+    crossing = None if folds is None else Crossing(folds)
+    totals: list[tuple[Encoder, GrowingStatistics]] = []
+    counted = None
+    for part, share in runs:
+        budget.besides = share.charged + sum(total.nbytes for _, total in totals)
+        budget.copies = share.threads + 1
+        if totals:  # what other columns were decoded to is no use any more
+            pa.default_memory_pool().release_unused()
+        before, counted = (
+            counted,
+            _scanned(
+                *(share, part, budget),
+                progress=progress,
+                unlabelled=unlabelled,
+                on_error=on_error,
+                checkpoint=checkpoint,
+                crossing=crossing,
+            ),
+        )
+        if before is not None and before[1:] != counted[1:]:
+            raise DataError(f"{source.description} changed while it was read; count again")
+        totals.append((part, counted.parts))
+    assert counted is not None
+    if counted.rows and counted.dropped == counted.rows and not classless:
+        raise DataError(
+            f"column {encoder.template.target!r} is null in all {counted.rows} rows: there is no "
+            "class to learn; choose another target or fill it in"
+        )
+    result = _finished(encoder, totals, counted.dropped, counted.provenance, crossing)
+    if checkpoint is not None:
+        checkpoint.clear()
+    return result
+
+
+def _runs(
+    source: Source,
+    encoder: Encoder,
+    budget: Budget,
+    threads: int,
+    limit: int | None,
+    *,
+    apart: bool,
+) -> list[tuple[Encoder, ReadShare]]:
+    """Return how all columns are read at once or, where they do not fit, some after others.
+
+    That can be where each column is counted for itself; `apart` is whether nothing else is against
+    it. Raises MemoryLimitError where what the schema and the footers tell does not fit.
+    """
+    width, m, counts = encoded_width(encoder), len(encoder.features), budget.foreseen(encoder)
+    whole, n = ReadShare.within(source, threads, limit, counts, width), 1
+    beside = [None if encoder.target is None else encoder.target.name, encoder.weight]
+    apart = apart and all(kind_of(name).by_column for name in budget.wanted)
+    apart = apart and source.rereadable and not encoder.keep_unlabelled
+    while apart and not whole.fits and (n := 2 * n) <= m:
+        parts = [encoder.part(m * k // n, m * (k + 1) // n) for k in range(n)]
+        found = []
+        for part in parts:
+            names = {*(f.name for f, _ in part.features), *beside}
+            some = source.only([name for name in source.schema.names if name in names])
+            taken = ReadShare.within(some, threads, limit, counts, encoded_width(part))
+            # Of text, fewer columns take no less.
+            apart = taken.held < whole.held
+            if not (apart and taken.fits):
+                break
+            found.append((part, taken))
+        else:
+            return found
+    whole.check(limit)
+    return [(encoder, whole)]
+
+
+def _scanned(
+    share: ReadShare,
+    encoder: Encoder,
+    budget: Budget,
+    *,
+    progress: Progress | None,
+    unlabelled: list[pa.RecordBatch] | None,
+    on_error: str,
+    checkpoint: Checkpoint | None,
+    crossing: Crossing | None,
+) -> _Total:
+    """Count what is read once."""
+    source, threads, wanted = share.source, share.threads, budget.wanted
     weighted = encoder.weight is not None
     # Exact counts do not depend on the order of addition, so workers pick up whichever set is
     # idle; floating-point sums, and all of them where a segment may have to be left out or a
@@ -293,9 +467,6 @@ def scan(
         if (kind_of(n).order_free(weighted) or n in vacuous) and not whole
     }
     own = {n: given for n, given in wanted.items() if n not in shared}
-    budget = Budget(memory_limit, threads + 1, wanted)
-    encoder.expect(source.n_rows)
-    crossing = None if folds is None else Crossing(folds)
     idle: list[GrowingStatistics] = []
     repeatable = crossing is None and all(kind_of(n).repeatable or n in vacuous for n in wanted)
     block_rows = rows_at_once(source, threads) if repeatable and not own else BLOCK_ROWS
@@ -356,20 +527,13 @@ def scan(
         if progress is not None:
             progress(counted.rows)
         if checkpoint is not None and checkpoint.due():
-            checkpoint.save(Progressed(done, rows, _finished(encoder, total, dropped, provenance)))
+            so_far = _finished(encoder, [(encoder, total)], dropped, provenance)
+            checkpoint.save(Progressed(done, rows, so_far))
     for parts in idle:
         total.add(parts)
         budget.check_held(total)
-    if rows and dropped == rows and not classless:
-        raise DataError(
-            f"column {encoder.template.target!r} is null in all {rows} rows: there is no class to "
-            "learn; choose another target or fill it in"
-        )
     total.wanted = wanted
-    result = _finished(encoder, total, dropped, provenance, crossing)
-    if checkpoint is not None:
-        checkpoint.clear()
-    return result
+    return _Total(total, rows, dropped, provenance)
 
 
 def _update(
@@ -395,7 +559,7 @@ def _taken(idle: list[GrowingStatistics]) -> GrowingStatistics | None:
 
 def _finished(
     encoder: Encoder,
-    total: GrowingStatistics,
+    totals: Sequence[tuple[Encoder, GrowingStatistics]],
     dropped: int,
     provenance: list[str],
     crossing: Crossing | None = None,
@@ -404,10 +568,12 @@ def _finished(
     # In this order: workers that are ahead may add values between the two lines, never remove any.
     grown = encoder.schema()
     room = capacity(encoder) if crossing is None else crossing.room(capacity(encoder))
-    parts = {
-        name: total.held[name].grown(room) if name in total.held else total.empty(name, room)
-        for name in total.wanted
-    }
+    parts: dict[str, Statistic] = {}
+    for name in totals[0][1].wanted:
+        rooms = [capacity(part)._replace(n_classes=room.n_classes) for part, _ in totals]
+        rooms = [room] if len(totals) == 1 else rooms
+        held = [total.of(name, own) for (_, total), own in zip(totals, rooms, strict=True)]
+        parts[name] = held[0] if len(held) == 1 else type(held[0]).of_columns(held, room)
     values = parts["values"]
     assert isinstance(values, ValueCounts)
     seen = values.seen
@@ -418,7 +584,7 @@ def _finished(
     rows = values.class_counts
     if crossing is not None:
         rows = crossing.counts_of_classes(rows, len(grown.classes))
-    schema, to = grown.in_order(marks, rows[: len(grown.classes)] != 0)
+    schema, to = grown.in_order(marks, rows[: len(grown.classes)] != 0, sorted_values)
     if crossing is None:
         moved: dict[str, Any] = {"parts": {name: part.take(to) for name, part in parts.items()}}
     else:

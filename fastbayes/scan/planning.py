@@ -114,6 +114,8 @@ class Plan:
         the first block, and more values need more.
     pairs
         What the counts of pairs need; None where they are not asked for.
+    reading
+        Bytes that reading takes besides, about: what is decoded at a time by all threads.
     """
 
     columns: dict[str, int]
@@ -122,6 +124,7 @@ class Plan:
     n_classes: int
     exact: bool
     pairs: PairPlan | None = None
+    reading: int = 0
 
     def __repr__(self) -> str:
         rows = "an unknown number of" if self.n_rows is None else f"{self.n_rows:,}"
@@ -183,7 +186,7 @@ def plan(
     threads
         Worker threads.
     memory_limit
-        Bytes allowed.
+        Bytes that the call may add to the process, as in `count`.
 
     Returns
     -------
@@ -193,7 +196,8 @@ def plan(
     Raises
     ------
     MemoryLimitError
-        When the total without pairs exceeds `memory_limit`; the message names the largest column.
+        When reading and the total without pairs exceed `memory_limit`; the message names the
+        largest column.
         With pairs `PairPlan.scans` tells: AODE and SPODE need 1.
     SchemaError
         When the source can be read only once.
@@ -221,15 +225,18 @@ def plan(
     if not opened.rereadable:
         raise SchemaError(f"{opened.description} can be read only once; plan with a table or path")
     encoder = learning()
+    kinds = DensitySpec(numeric)
+    named = {"values": True, "moments": True, "pairs": pairs, "triples": triples}
+    asked = with_companions({**named, "scatter": scatter, "sketches": kinds.sketched})
+    # Of pairs those that fit are counted, in several scans: they are refused by no plan.
+    bound = [name for name in asked if name != "pairs"]
+    shares = engine.foreseen(opened, encoder, bound, threads, memory_limit)
     head, place = None, Place("", 0)
     for segment in opened.segments(BLOCK_ROWS):
         head = next((block for block in segment.batches() if block.num_rows), None)
         place = segment.place(0)
         if head is not None:
             break
-    kinds = DensitySpec(numeric)
-    named = {"values": True, "moments": True, "pairs": pairs, "triples": triples}
-    asked = with_companions({**named, "scatter": scatter, "sketches": kinds.sketched})
     to_cut: tuple[Encoder, Any] | None = kinds.to_cut(encoder, discretize)
     if wanting(asked, "bins") and any(book is None for _, book in encoder.features):
         to_cut = encoder, discretize
@@ -240,7 +247,9 @@ def plan(
     if head is not None:
         known = encoder.look_up(head, place)
         missing, gaps = known.missing, has_gaps(known)
-    shape, copies = capacity(encoder), engine.resolved_threads(threads) + 1
+    shape = capacity(encoder)
+    share = max(shares, key=lambda each: each.held)
+    copies = share.threads + 1
     widths = np.array([len(book) for book in encoder.books], np.int64) + missing
     most = math.inf if opened.n_rows is None else opened.n_rows
     needs = needs_of({name: {} for name in asked}, Room(shape, widths, copies, most, gaps))
@@ -249,7 +258,7 @@ def plan(
     if "pairs" in asked:
         both = int(needs["pairs"].columns.sum())
         names = tuple(f.name for f, book in encoder.features if book is not None)
-        left = engine.left_for_pairs(memory_limit, threads, shape) * copies
+        left = engine.left_for_pairs(memory_limit, share.threads, shape, share.charged) * copies
         scans = max(1, -(-both // max(left, 1)))
         of_pairs = PairPlan(both, scans, names, widths, shape.n_classes, rows)
     size = iter(np.sum([need.columns for need in needs.values()], axis=0).tolist())
@@ -257,7 +266,7 @@ def plan(
     sizes = {f.name: number if book is None else next(size) for f, book in encoder.features}
     total = total_of(needs)
     alone = total - (0 if of_pairs is None else of_pairs.total)
-    if memory_limit is not None and alone > memory_limit:
+    if memory_limit is not None and alone + share.charged > memory_limit:
         name = max(sizes, key=lambda n: sizes[n])
         raise MemoryLimitError(
             f"counting needs {total:,} bytes, over memory_limit={memory_limit:,}: column {name!r} "
@@ -269,4 +278,4 @@ def plan(
         and (gaps or not (scatter and shape.n_numeric))
         and np.all([book.fixed for book in [*encoder.books, encoder.target] if book is not None])
     )
-    return Plan(sizes, total, opened.n_rows, shape.n_classes, exact, of_pairs)
+    return Plan(sizes, total, opened.n_rows, shape.n_classes, exact, of_pairs, share.held)

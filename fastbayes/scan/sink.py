@@ -27,10 +27,19 @@ from fastbayes.core.files import (
     sync,
 )
 from fastbayes.data.encode import Encoded, Encoder
-from fastbayes.data.segments import SEGMENT_BLOCKS, Segment, Source, reading, sound
+from fastbayes.data.segments import (
+    SEGMENT_BLOCKS,
+    Segment,
+    Source,
+    reading,
+    row_bytes,
+    sound,
+    waiting,
+)
 from fastbayes.data.source import open_for
 from fastbayes.data.unify import is_text
 from fastbayes.scan import engine
+from fastbayes.scan.budget import encoded_width
 from fastbayes.scan.engine import Progress
 
 FORMATS = {
@@ -151,7 +160,6 @@ def predict_to(
     """
     kind, parts = check_output(path, format, parts, force=force)
     schema = schema_of(model, "predict_to")
-    workers = engine.resolved_threads(threads)
     copied = None if keys is None else list(keys)
     opened, rest = open_for(
         schema, source, also=copied or (), rest=copied is None, filesystem=filesystem
@@ -173,6 +181,14 @@ def predict_to(
     )
     if kind == "csv":
         _check_text(answers.schema)
+    share = engine.share_of(
+        opened,
+        threads,
+        getattr(model, "memory_limit", None),
+        width=encoded_width(encoder),
+        made=lambda n: row_bytes(answers.schema) * _rows_held(opened, n, parts=parts),
+    )
+    opened, workers = share.source, share.threads
 
     def blocks(segment: Segment) -> Iterator[tuple[Prepared, NDArray[np.int64]]]:
         """Yield what is written, with the numbers of rows, rows of the prior, unseen values."""
@@ -216,7 +232,9 @@ def predict_to(
             writing(kind, temporary, answers.schema, answers.uncoded) as write,
         ):
             segments = opened.segments(BLOCK_ROWS)
-            for made in engine.in_order(lambda s: list(blocks(s)), segments, workers):
+            # One thread writes what it makes before it makes more.
+            gathered = blocks if workers == 1 else lambda s: [*blocks(s)]
+            for made in engine.in_order(gathered, segments, workers):
                 for rows, counts in made:
                     write(rows)
                     done(counts)
@@ -224,6 +242,17 @@ def predict_to(
     names = [f.name for f in schema.categorical]
     found = {name: n for name, n in zip(names, unseen, strict=True) if n}
     return Written(n_rows, tuple(answers.schema.names), found, prior_rows)
+
+
+def _rows_held(source: Source, threads: int, *, parts: bool) -> int:
+    """Return the rows of answers that are held: gathered to groups, of which a writer makes more.
+
+    Of one file, what the other threads have made of a segment waits.
+    """
+    rows = 3 * min(GROUP_ROWS, GROUP_ROWS if source.n_rows is None else source.n_rows)
+    if parts:
+        return rows * threads
+    return rows + (waiting(threads) * source.rows_of_segment() if threads > 1 else 0)
 
 
 def _gathered(source: Source) -> Iterator[list[Segment]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -40,15 +40,31 @@ class Axis(NamedTuple):
 
 
 def _slot_origin(shape: Shape, to: Alignment) -> Ints:
-    ends, begins = to.shape.offsets[1:], shape.offsets
-    where = np.empty(int(to.shape.offsets[-1]), np.int64)
-    known = np.ones(len(where), np.bool_)
-    known[ends - 1] = False
-    values = np.concatenate([np.zeros(0, np.int64), *to.values])
-    first = np.repeat(begins[to.categorical], to.shape.sizes)
-    where[known] = np.where(values < 0, -1, first + values)
-    where[ends - 1] = begins[to.categorical + 1] - 1
+    begins, ends = shape.offsets, to.shape.offsets
+    where = np.empty(int(ends[-1]), np.int64)
+    for j, (of, values) in enumerate(zip(to.categorical.tolist(), to.values, strict=True)):
+        first, last = int(ends[j]), int(ends[j + 1]) - 1
+        np.add(values, begins[of], out=where[first:last])
+        where[last] = begins[of + 1] - 1
+        if values.min(initial=0) < 0:
+            where[first:last][values < 0] = -1
     return where
+
+
+def _taken(held: NDArray[Any], source: list[Ints]) -> NDArray[Any]:
+    """Return the cells at places along each axis."""
+    moved = [
+        axis for axis, origin in enumerate(source) if not _everywhere(origin, held.shape[axis])
+    ]
+    if len(moved) == 1:  # a fifth of the time
+        return held.take(source[moved[0]], axis=moved[0])
+    return np.asarray(held[np.ix_(*source)])
+
+
+def _everywhere(origin: Ints, size: int) -> bool:
+    """Return whether all places of an axis stay where they are."""
+    ends = len(origin) == size and origin[0] == 0 and origin[-1] == size - 1
+    return bool(ends and (origin[1:] > origin[:-1]).all())
 
 
 def _slot_moves(shape: Shape, larger: Shape) -> list[tuple[int, int, int]]:
@@ -186,6 +202,8 @@ class Statistic:
     most: ClassVar[str] = "{numbers:,} numeric columns need {bytes:,} bytes,"
     # Whether half of the machine's memory is the limit where none is given.
     limited: ClassVar[bool] = True
+    # Whether it holds of each column what that column alone tells.
+    by_column: ClassVar[bool] = False
     # Whether a difference is as exact as a sum.
     comes_apart: ClassVar[bool] = True
     # What numeric columns are to be, where it matters: "bins", or "numbers" as they are.
@@ -263,6 +281,16 @@ class Statistic:
         """Add the rows of a batch; without weights each one counts 1."""
         raise NotImplementedError
 
+    @classmethod
+    def of_columns(cls, parts: Sequence[Self], shape: Shape) -> Self:
+        """Return the statistic of the columns of all parts, of the same rows each, in order."""
+        arrays = {}
+        for key, spec in cls._specs.items():
+            held = [getattr(part, key) for part in parts]
+            along = [i for i, axis in enumerate(spec.axes) if axis is not CLASSES]
+            arrays[key] = np.concatenate(held, axis=along[0]) if along else held[0]
+        return parts[0]._holding(arrays, shape)
+
     @property
     def weighted(self) -> bool:
         """Whether the counts are sums of weights."""
@@ -308,7 +336,7 @@ class Statistic:
                     origins[axis] = axis.origin(self.shape, to)
             source = [origins[axis] for axis in spec.axes]
             if all(origin.size and origin.min() >= 0 for origin in source):
-                arrays[key] = held[np.ix_(*source)]
+                arrays[key] = _taken(held, source)
                 continue
             kept = [np.flatnonzero(origin >= 0) for origin in source]
             arrays[key] = spec.made(to.shape, held.dtype)

@@ -21,6 +21,8 @@ Keys = NDArray[np.int32]
 
 MISSING = -1
 GONE = -2
+# How often cells are there while runs are merged: before, with their codes beside, and after.
+MERGING = 3
 # Cells that are worked on at a time: what is made of them is small, and stays in the cache.
 STRETCH = 1 << 13
 
@@ -153,12 +155,12 @@ class CellRuns(Statistic):
     # -- learning ------------------------------------------------------------------------------
 
     def unforeseen(self) -> tuple[int, str]:
-        """Return the bytes held while counting, and what takes them: only rows can tell."""
+        """Return the bytes taken while counting, and what takes them: only rows can tell."""
         held = sum(r.keys.nbytes + sum(array.nbytes for array in r.held) for r in self._runs)
         # Some may be held more than once.
         cells = sum(len(r.keys) for r in self._runs)
         columns = f"{len(self.columns)} categorical columns"
-        return held, f"so far {cells:,} joint values of {columns}"
+        return MERGING * held, f"so far {cells:,} joint values of {columns}"
 
     def _push(self, run: Run) -> None:
         if not len(run.keys):

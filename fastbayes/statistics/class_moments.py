@@ -96,6 +96,7 @@ class ClassMoments(Statistic):
     name = "moments"
     title = "moments"
     most = "the numeric columns need"
+    by_column = True
     limited = False
 
     count: Floats = array(NUMERIC, CLASSES)

@@ -14,6 +14,8 @@ from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.schema import Alignment, Schema, Shape
 from fastbayes.statistics.base import Classes, Floats, Ints, Statistic, close, union
 
+# What says where groups stand is little beside the counts, up to so many groups.
+MANY_GROUPS = 1 << 17
 # Cells whose places are worked out at a time: the index arrays stay small.
 CHUNK = 1 << 18
 
@@ -98,6 +100,11 @@ class PackedCounts(Statistic):
         # Nothing is allocated before a batch tells which values are in use.
         self.layout = self._layout(np.zeros(m, np.int64), np.zeros(m, np.bool_), 0, members)
         self.flat = np.zeros(0, np.float64 if weighted else np.int64)
+
+    @classmethod
+    def placing(cls, n_groups: int, most: int, copies: int) -> int:
+        """Return the bytes that layouts of many groups take, of up to so many features each."""
+        return copies * n_groups * (16 * most + 32) if n_groups > MANY_GROUPS else 0
 
     # -- what a subclass gives -----------------------------------------------------------------
 

@@ -137,14 +137,15 @@ class PairCounts(PackedCounts):
     @classmethod
     def need(cls, room: Room, *, pairs: Ints | None = None, **options: Any) -> Need:
         """Return the bytes of so many copies, half of each pair's given to either feature."""
-        widths, cell = room.widths, 4 * room.copies * room.shape.n_classes
+        widths, cell, m = room.widths, 4 * room.copies * room.shape.n_classes, len(room.widths)
+        placing = cls.placing(m * (m - 1) // 2 if pairs is None else len(pairs), 2, room.copies)
         if pairs is None:
-            return Need(cell * widths * (widths.sum() - widths))
+            return Need(cell * widths * (widths.sum() - widths), 0, placing)
         both = cell * widths[pairs[:, 0]] * widths[pairs[:, 1]]
         result = np.zeros_like(widths)
         for side in (0, 1):
             np.add.at(result, pairs[:, side], both)
-        return Need(result)
+        return Need(result, 0, placing)
 
     # -- reading -------------------------------------------------------------------------------
 

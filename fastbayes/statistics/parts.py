@@ -27,6 +27,16 @@ class GrowingStatistics:
         """Return the statistic of this name before its first row."""
         return REGISTRY[name].zeros(shape, weighted=self.weighted, **self.wanted[name])
 
+    def of(self, name: str, shape: Shape) -> Statistic:
+        """Return the statistic of this name, with room for at least a shape."""
+        held = self.held.get(name)
+        return self.empty(name, shape) if held is None else held.grown(shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return sum(part.nbytes for part in self.held.values())
+
     def room(self, shape: Shape) -> Shape:
         """Return the shape that has room for what is held, too."""
         return functools.reduce(union, (part.shape for part in self.held.values()), shape)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import combinations
 from typing import Any
 
@@ -40,7 +41,8 @@ class TripleCounts(PackedCounts):
         both = np.maximum(others * others - squares, 0.0) / 2
         # More than any machine has need not be distinguished.
         cells = np.minimum(w * both / 3, 2.0**56 / cell)
-        return Need((8 * cell * cells).astype(np.int64))
+        placing = cls.placing(math.comb(len(w), 3), 3, room.copies)
+        return Need((8 * cell * cells).astype(np.int64), 0, placing)
 
     # -- reading -------------------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ class ValueCounts(Statistic):
     title = "counts of values"
     most = "column {name!r} with {values} values needs"
     repeatable = True
+    by_column = True
     limited = False  # counts of values stay small unless a column is an identifier
 
     counts: NDArray[Any] = array(SLOTS, CLASSES, rows=True)

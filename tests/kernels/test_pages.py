@@ -63,8 +63,11 @@ def decoded(kernels, column, source):
         kernels.decode(source, scratch[0], columns, pages, tables, scratch[1], out)
     if columns[0, p.STATUS] != p.SOUND:  # what stands elsewhere is not defined
         return columns[0, p.STATUS], None, None, None, None
-    known = out[ROOM // 2 :] if columns[0, p.NULLS] else None
-    return 0, columns, tables, known, out[: ROOM // 2]
+    held, unit = columns[0, [p.HELD, p.UNIT]]
+    known = out[ROOM // 2 :][:held] if columns[0, p.NULLS] else None
+    if columns[0, p.KIND] != p.STRINGS:
+        tables = tables[: columns[0, p.ENTRIES] * unit]
+    return 0, columns, tables, known, out[: held * unit]
 
 
 @pytest.mark.compiled

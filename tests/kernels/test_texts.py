@@ -161,21 +161,52 @@ def test_texts__room_at_least_doubles(module, monkeypatch):
 
 @pytest.mark.skipif(interpreted(), reason="the table of the compiled kernels")
 @pytest.mark.parametrize("long", [False, True])
-def test_texts__few_places_are_looked_at(long):
+def test_texts__few_buckets_are_looked_at(long):
     """Texts that differ in a few bits, or share almost all bytes, spread over the table."""
     words = [b"%d" % k + b"\0" * 30 * long for k in range(50_000)]
     words += [b"x" * 40 * long + bytes([k % 256, 0, k >> 8]) for k in range(50_000)]
     words += [bytes([0] * k) for k in range(1000)]
     table, _ = grown(compiled, words, 10_000)
-    n_slots = len(table.slots)
-    taken = np.flatnonzero(table.slots)
-    assert 1.5 * table.n_texts <= n_slots
-    shift = np.uint64(64 - (n_slots.bit_length() - 1))
-    home = ((table.slots[taken] >> np.uint64(32)) << np.uint64(32)) >> shift
-    away = (taken - home.astype(np.int64)) % n_slots
-    # Two thirds full, a text stands one place away on average (Knuth 1973, 6.4).
-    assert away.mean() < 2
-    assert away.max() < 200
+    hashes, codes = table.slots.reshape(-1, 2, 8).transpose(1, 0, 2)
+    n_buckets, (place, _) = len(codes), np.nonzero(codes)
+    assert 1.5 * table.n_texts <= codes.size
+    assert sorted(codes[codes > 0] - 1) == list(range(table.n_texts))
+    assert (codes[:, 1:] != 0).sum() == ((codes[:, 1:] != 0) & (codes[:, :-1] != 0)).sum()
+    shift = np.uint64(64 - (n_buckets.bit_length() - 1))
+    home = (hashes[codes > 0].astype(np.uint64) << np.uint64(32)) >> shift
+    away = (place - home.astype(np.int64)) % n_buckets
+    # Two thirds full, one in seven buckets has no room for all that belong there.
+    assert away.mean() < 0.2
+    assert away.max() < 20
+
+
+@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("kind", [np.int32, np.int64])
+@pytest.mark.parametrize("ends", [[-1, 2, 4], [0, 3, 2], [0, 2, 7], [0, 7, 6], [0, -8, 6]])
+@pytest.mark.parametrize("known", [2, 100_000])
+def test_texts__outside_of_their_bytes(module, kind, ends, known):
+    given = Texts(np.array(ends, kind), np.frombuffer(b"abcdef", np.uint8))
+    table = module.indexed(TextTable.of(side_by_side([b"%d" % k for k in range(known)])))
+    for function in (module.find_texts, module.add_texts):
+        with pytest.raises(IndexError, match="texts do not lie one after the other"):
+            function(table, given, np.full(2, UNSEEN))
+
+
+@pytest.mark.parametrize("module", MODULES)
+@given(texts=st.lists(TEXTS, min_size=1, max_size=60), first=st.integers(0, 9))
+def test_texts__offsets_of_either_width(module, texts, first):
+    every = []
+    for kind in (np.int32, np.int64):
+        offsets, data = side_by_side(texts)
+        some = Texts(offsets.astype(kind)[first:], data) if first < len(texts) else NO_TEXTS
+        codes = np.full(len(some.offsets) - 1, UNSEEN)
+        table = module.add_texts(module.indexed(TextTable.of(NO_TEXTS)), some, codes)
+        every.append((held(table), codes.tolist()))
+    assert (
+        every[0]
+        == every[1]
+        == naive.number([], texts[first:], [UNSEEN] * len(texts[first:]), UNSEEN)
+    )
 
 
 @pytest.mark.parametrize("module", MODULES)

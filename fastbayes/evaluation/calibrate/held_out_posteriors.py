@@ -106,7 +106,8 @@ def held_out(
             encoder = Encoder.applying_to(schema, source.schema, target=target, weight=weight)
             encoder.expect(source.n_rows)
             alone = [LogPosteriors(scorer)]
-            scan = scan_of(source, parts_of(encoder), alone, n_classes, model.threads)
+            limits = model.threads, model.memory_limit
+            scan = scan_of(source, parts_of(encoder), alone, n_classes, *limits)
             return HeldOut("leave_one_out", scorer.fixed, scan)
     return by_folds(model, source, target, weight, folds)
 
@@ -132,7 +133,8 @@ def by_folds(model: Any, source: Any, target: str, weight: str | None, folds: in
     )
 
     each = [LogPosteriors(Fitted(fitted)) for fitted in models]
-    scan = scan_of(source, parts, each, len(schema.classes), model.threads)
+    limits = model.threads, model.memory_limit
+    scan = scan_of(source, parts, each, len(schema.classes), *limits)
     return HeldOut("k_fold", ("schema",), scan)
 
 
@@ -142,14 +144,21 @@ def _fresh(model: Any) -> Any:
 
 
 def scan_of(
-    source: Any, parts: Parts, scorers: list[LogPosteriors], n_classes: int, threads: int | None
+    source: Any,
+    parts: Parts,
+    scorers: list[LogPosteriors],
+    n_classes: int,
+    threads: int | None,
+    memory_limit: int | None,
 ) -> Scan:
     """Return what scans the rows of a source, each scored by the scorer of its fold."""
     classes = np.arange(n_classes)
 
     def scan(summary: Callable[[], Any]) -> Any:
         contestant = Contestant(classes, scorers, summary=summary)
-        (score,), _ = scores(source, parts, [contestant], threads=threads)
+        (score,), _ = scores(
+            source, parts, [contestant], threads=threads, memory_limit=memory_limit
+        )
         total = summary()
         for part in score.evaluators:
             total.merge(part)

@@ -118,7 +118,7 @@ def learning_curve(
     missing, columns, null_values, filesystem, threads
         As in `fastbayes.count`.
     memory_limit
-        Bytes that the counts may take. Models whose counts exceed it count every size by itself.
+        As in `fastbayes.count`. Models whose counts exceed it count every size by itself.
     progress
         Called with the number of rows counted since the last call, in every scan that counts.
 

@@ -590,7 +590,7 @@ class ComparisonRunner:
             self.parts(None),
             contestants,
             loss=self.loss,
-            threads=self.options["threads"],
+            **self.options,
             progress=self.progress,
             strict=False,
         )
@@ -683,7 +683,7 @@ def compare(
     domains, categorical, discretize, missing, columns, null_values, filesystem, threads
         As in `fastbayes.count`.
     memory_limit
-        Bytes that the counts may take. Models whose counts exceed it are listed with the reason.
+        As in `fastbayes.count`. Models whose counts exceed it are listed with the reason.
     progress
         Called with the number of rows done since the last call, in every scan.
     race

@@ -435,6 +435,7 @@ def k_fold(
         loss=loss,
         proba=proba,
         threads=options["threads"],
+        memory_limit=options["memory_limit"],
         progress=progress,
     )
     figures = of_folds(score, classes, names, loss, opened.source.description)

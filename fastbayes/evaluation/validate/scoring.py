@@ -172,6 +172,7 @@ def scores(
     loss: Any = None,
     proba: bool = False,
     threads: int | None = None,
+    memory_limit: int | None = None,
     progress: Progress | None = None,
     strict: bool = True,
     ranks: bool = True,
@@ -207,9 +208,9 @@ def scores(
         return found, scanned
 
     total, scanned = begun(), Scanned(np.zeros(n_classes))
-    for found, some in engine.in_order(
-        score, source.segments(BLOCK_ROWS), engine.resolved_threads(threads)
-    ):
+    share = engine.share_of(source, threads, memory_limit, width=8 * n_classes)
+    segments = share.source.segments(BLOCK_ROWS)
+    for found, some in engine.in_order(score, segments, share.threads):
         for mine, theirs in zip(total, found, strict=True):
             mine.add(theirs)
         scanned += some

@@ -13,7 +13,16 @@ from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled.codecs import crc32, lz4, snappy
 from fastbayes.kernels.compiled.simd.bits import FAST_EXTRACT, deposit, popcount, spread
-from fastbayes.kernels.compiled.simd.unaligned import byte, copy, put_word, span_of, word
+from fastbayes.kernels.compiled.simd.unaligned import (
+    byte,
+    bytes_at,
+    copy,
+    fours_at,
+    pairs_at,
+    put_word,
+    span_of,
+    word,
+)
 from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
 from fastbayes.kernels.shared import pages as p
 
@@ -81,9 +90,9 @@ def decode(
     unpacked  OUT  uint8   what was decompressed; at the end, room for the largest page
     columns   OUT  (n_columns, N_COLUMN) int64
     pages     IN   (n_pages, N_PAGE) int64   of each column in their order
-    tables    OUT  uint8   dictionaries
-    indices   OUT  uint8   room for 8 bytes of each value of a page
-    out       OUT  uint8   values, and which are known
+    tables    OUT  uint8   dictionaries, with SLACK bytes behind each part
+    indices   OUT  uint8   scratch: room for SCRATCH bytes of each value of a page, and for LEAD
+    out       OUT  uint8   values, and which are known, with SLACK bytes behind each part
     """
     decode_pages(readonly(source), unpacked, columns, readonly(pages), tables, indices, out)
 
@@ -234,19 +243,47 @@ def decode_pages(source, unpacked, columns, pages, tables, indices, out):
         if page[p.CHECKSUM] >= 0 and crc32(source, begin, end) != page[p.CHECKSUM]:
             column[p.STATUS] = p.CRC
             continue
+        lead = -1
         if page[p.COMPRESSED] and raw > 0:
             body, at = y, page[p.PLACE]
             if at < 0:
-                at = unpacked.size - p.SLACK - raw
+                at, memory = unpacked.size - p.SLACK - raw, unpacked
+                lead = bytes_before_values(column, page, raw)
+                if lead >= 0:
+                    body, memory = span_of(out), out
+                    at = column[p.OUT] + column[p.HELD] * column[p.UNIT] - lead
+                    copy(body, at, span_of(indices), 0, lead)
                 if column[p.CODEC] == p.SNAPPY:
-                    written = snappy(source, begin + levels, end, unpacked, at, raw)
+                    written = snappy(source, begin + levels, end, memory, at, raw)
                 else:
-                    written = lz4(source, begin + levels, end, unpacked, at, raw)
+                    written = lz4(source, begin + levels, end, memory, at, raw)
                 if written != raw:
                     column[p.STATUS] = p.CODED
                     continue
+                if lead > 0 and 4 + length_at(body, at) != lead:
+                    copy(body, at, y, unpacked.size - p.SLACK - raw, raw)
+                    copy(span_of(indices), 0, body, at, lead)
+                    body, at, lead = y, unpacked.size - p.SLACK - raw, -1
             stop = at + raw
         column[p.STATUS] = decode_page(x, begin, body, at, stop, column, page, tables, indices, out)
+        if lead > 0:
+            copy(span_of(indices), 0, span_of(out), at, lead)
+
+
+@register_jitable
+def bytes_before_values(column, page, raw):
+    """Return the bytes before the values of a page that can be unpacked to where these belong.
+
+    -1 if it cannot. What is there is set aside; without nulls it is a few bytes of levels.
+    """
+    plain = page[p.ENCODING] == p.PLAIN and page[p.TYPE] != p.DICTIONARY
+    if not plain or column[p.KIND] != p.NUMBERS or column[p.WIDTH] != column[p.UNIT]:
+        return -1
+    lead = raw - page[p.VALUES] * column[p.WIDTH]
+    if page[p.TYPE] == p.DATA_2 or not column[p.OPTIONAL]:
+        return 0 if lead == 0 else -1
+    there = column[p.OUT] + column[p.HELD] * column[p.UNIT]
+    return lead if 4 < lead <= min(p.LEAD, there) else -1
 
 
 @register_jitable
@@ -260,7 +297,8 @@ def decode_page(levels, begin, body, at, end, column, page, tables, indices, out
         column[p.ENTRIES] = page[p.VALUES]
         if column[p.KIND] == p.STRINGS:
             return decode_strings(body, at, end, column, tables)
-        return decode_plain(body, at, end, page[p.VALUES], column, tables, column[p.TABLE])
+        x = span_of(tables)
+        return decode_plain(body, at, end, page[p.VALUES], column, x, column[p.TABLE])
     column[p.ENTRIES] = max(column[p.ENTRIES], 0)
     n, known = page[p.VALUES], page[p.VALUES]
     first = column[p.KNOWN] + column[p.HELD]
@@ -275,17 +313,15 @@ def decode_page(levels, begin, body, at, end, column, page, tables, indices, out
             at = stop
         if known < 0:
             return p.LEVEL if known == -1 else p.OTHER
-    unit = column[p.UNIT]
-    target = column[p.OUT] + column[p.HELD] * unit
-    status = p.SOUND
+    target = column[p.OUT] + column[p.HELD] * column[p.UNIT]
     if known == n:
-        status = decode_values(body, at, end, n, column, page, tables, indices, out, target)
+        y = span_of(out)
+        status = decode_values(body, at, end, n, column, page, tables, indices, y, target)
     else:
-        # as many values as are known, at the end of the room for all: then each to its row
-        dense = target + (n - known) * unit
-        status = decode_values(body, at, end, known, column, page, tables, indices, out, dense)
+        z = span_of(indices)
+        status = decode_values(body, at, end, known, column, page, tables, indices, z, 0)
         if status == p.SOUND:
-            move_apart(out, target, n, known, unit, first)
+            move_apart(z, out, target, first, n, column[p.UNIT])
     column[p.HELD] += n
     column[p.ROWS] -= n
     return status
@@ -293,281 +329,221 @@ def decode_page(levels, begin, body, at, end, column, page, tables, indices, out
 
 @register_jitable
 def decode_values(body, at, end, n, column, page, tables, indices, out, target):
-    """Decode values that are all known to out[target:]."""
-    unit, kind = column[p.UNIT], column[p.KIND]
-    if page[p.ENCODING] == p.PLAIN and kind != p.TRUTHS:
+    """Decode values that are all known to a span from a place on."""
+    kind = column[p.KIND]
+    if kind == p.TRUTHS and page[p.ENCODING] == p.PLAIN:
+        if (n + 7) >> 3 != end - at:
+            return p.VALUE if (n + 7) >> 3 > end - at else p.OTHER
+        unpack_packed(body, at, 1, 1, out, target, n)
+        return p.SOUND
+    if page[p.ENCODING] == p.PLAIN:
         return decode_plain(body, at, end, n, column, out, target)
     if kind == p.TRUTHS:
-        if page[p.ENCODING] == p.PLAIN:
-            if (n + 7) >> 3 != end - at:
-                return p.VALUE if (n + 7) >> 3 > end - at else p.OTHER
-            unpack_flags(body, at, n, out[target : target + n])
-            return p.SOUND
         stop = at + 4 + length_at(body, at) if end - at >= 4 else end + 1
         if stop < at + 4 or stop > end:
             return p.VALUE if n else p.OTHER
-        top = unpack_bytes(body, at + 4, stop, 1, out[target : target + n])
-        if top == -2:
-            return p.OTHER
-        return p.SOUND if 0 <= top <= 1 else p.VALUE
+        status = unpack_runs(body, at + 4, stop, 1, 1, out, target, n, 1)
+        return p.VALUE if status == p.OUTSIDE else status
     width = byte(body, at) if at < end else 64 * min(n, 1)
     if n == 0 or width > 32:
         return p.VALUE if width > 32 else p.SOUND
-    size, place = unit, target
-    if kind == p.NUMBERS:
-        size = 1 if column[p.ENTRIES] <= 256 else 2 if column[p.ENTRIES] <= 65_536 else 4
-        memory, place = indices, (4 - size) * n
-    else:
-        memory = out
-    where = memory[place : place + size * n]
-    if size == 4:
-        top = unpack_numbers(body, at + 1, end, width, where.view(np.uint32))
-    elif size == 2:
-        top = unpack_pairs(body, at + 1, end, width, where.view(np.uint16))
-    else:
-        top = unpack_bytes(body, at + 1, end, width, where)
-    if top < 0:
-        return p.VALUE if top == -1 else p.OTHER
-    if top >= column[p.ENTRIES]:
-        return p.OUTSIDE
-    if kind == p.NUMBERS:
-        # each index is widened in place, towards the front
-        wide = indices[: 4 * n].view(np.uint32)
-        if size == 1:
-            for r in range(n):
-                wide[r] = where[r]
-        elif size == 2:
-            narrow = where.view(np.uint16)
-            for r in range(n):
-                wide[r] = narrow[r]
-        gather(tables, column[p.TABLE], unit, wide, n, out, target)
-    return p.SOUND
+    if kind == p.STRINGS:
+        return unpack_runs(
+            body, at + 1, end, width, column[p.UNIT], out, target, n, column[p.ENTRIES] - 1
+        )
+    size = 1 if column[p.ENTRIES] <= 256 else 2 if column[p.ENTRIES] <= 65_536 else 4
+    z, place = span_of(indices), 8 * n + p.SLACK
+    status = unpack_runs(body, at + 1, end, width, size, z, place, n, column[p.ENTRIES] - 1)
+    if status == p.SOUND:
+        x, table, unit = span_of(tables), column[p.TABLE], column[p.UNIT]
+        mask = (U(1) << U(8 * size)) - U(1)
+        for r in range(n):
+            index = np.int64(word(z, place + r * size) & mask)
+            put_word(word(x, table + index * unit), out, target + r * unit)
+    return status
 
 
 @register_jitable
 def decode_plain(body, at, end, n, column, out, target):
-    """Copy n values, or their low bytes, to out[target:]."""
+    """Copy n values, or their low bytes, to a span from a place on."""
     width, unit = column[p.WIDTH], column[p.UNIT]
     if n * width != end - at:
         return p.VALUE if n * width > end - at else p.OTHER
-    if width == unit:
-        if n:
-            copy(body, at, span_of(out), target, n * unit)
-    else:
+    if width != unit:
         for k in range(n):
-            for b in range(unit):
-                out[target + k * unit + b] = byte(body, at + k * width + b)
+            put_word(word(body, at + k * width), out, target + k * unit)
+    elif n and body[0] + at != out[0] + target:
+        copy(body, at, out, target, n * unit)
     return p.SOUND
 
 
 @register_jitable
 def decode_strings(body, at, end, column, tables):
     """Split the dictionary's strings, each behind its length, into their ends and their bytes."""
-    n, text = column[p.ENTRIES], column[p.TEXT]
-    ends = tables[column[p.TABLE] : column[p.TABLE] + 4 * (n + 1)].view(np.int32)
+    x, ends, text = span_of(tables), column[p.TABLE], column[p.TEXT]
     done = 0
-    ends[0] = 0
-    for k in range(n):
+    put_word(U(0), x, ends)
+    for k in range(column[p.ENTRIES]):
         length = length_at(body, at) if end - at >= 4 else -1
         at += 4
         if length < 0 or length > end - at:
             return p.ENTRY
         if length:
-            copy(body, at, span_of(tables), text + done, length)
+            copy(body, at, x, text + done, length)
         at += length
         done += length
-        ends[k + 1] = done
+        put_word(U(done), x, ends + 4 * (k + 1))
     return p.SOUND
 
 
 @register_jitable
 def decode_levels(body, at, end, n, column, out):
-    """Return how many of n rows are known, and write which, if not all; else as `unpack_runs`."""
+    """Return how many of n rows are known, and write which, if not all; -1 unsound, -2 other."""
     held, nulls = column[p.HELD], column[p.NULLS]
     first = column[p.KNOWN]
-    flags = out[first + held : first + held + n]
     run, start = read_varint(body, at, end)
-    if 0 <= start < end and run & 1 == 0 and run >> 1 >= n and byte(body, start) == 1:
-        if nulls:
-            for r in range(n):
-                flags[r] = 1
+    whole = 0 <= start < end and run & 1 == 0 and run >> 1 >= n and byte(body, start) == 1
+    if whole and not nulls:
         return n
-    top = unpack_bytes(body, at, end, 1, flags)
-    if top < 0 or top > 1:
-        return min(top, -1)
+    status = unpack_runs(body, at, end, 1, 1, span_of(out), first + held, n, 1)
+    if status != p.SOUND:
+        return -2 if status == p.OTHER else -1
     known = 0
-    for r in range(n):
-        known += flags[r]
+    for r in range(first + held, first + held + n):
+        known += out[U(r)]
     if nulls == 0 and known < n:
-        before = out[first : first + held]
-        for r in range(held):
-            before[r] = 1
+        for r in range(first, first + held):
+            out[U(r)] = 1
     column[p.NULLS] += n - known
     return known
 
 
 @register_jitable
-def move_apart(out, target, n, known, unit, first):
-    """Move values that stand side by side at the end of the room to their rows; 0 where null.
+def _not_called(word, _mask):
+    return word
 
-    Each moves to the front or stays, so none is overwritten before it has moved.
-    """
-    flags = out[first : first + n]
-    values = out[target : target + n * unit]
-    if unit == 1:
-        place_bytes(values, flags, n - known)
-    elif unit == 2:
-        place_known(values.view(np.uint16), flags, n - known)
-    elif unit == 4:
-        place_known(values.view(np.uint32), flags, n - known)
-    else:
-        place_known(values.view(np.uint64), flags, n - known)
+
+# A processor without the instruction must not meet it.
+spread_apart = deposit if FAST_EXTRACT else _not_called
 
 
 @register_jitable
-def place_known(values, flags, at):
-    """Write values[at], values[at + 1] ... where a flag is 1, 0 where it is not."""
-    place_rest(values, flags, at, 0)
-
-
-@register_jitable
-def place_rest(values, flags, at, r):
-    """Do so from row r on."""
-    x, y = span_of(values.view(np.uint8)), span_of(flags)
-    zero, unit, n = values[0] ^ values[0], values.itemsize, values.size
-    while r < n:
-        if r + 8 <= n and word(y, r) == _ALL_KNOWN:
-            for k in range(unit):
-                put_word(word(x, at * unit + 8 * k), x, r * unit + 8 * k)
-            at += 8
-            r += 8
-            continue
-        stop = min(r + 8, n)
-        while r < stop:
-            value = values[U(min(at, n - 1))]
-            values[r] = value if flags[r] else zero
-            at += flags[r]
-            r += 1
-
-
-@register_jitable
-def place_bytes_by_words(values, flags, at):
-    """Do the same, 8 bytes at a time."""
-    x, y, r = span_of(values), span_of(flags), 0
-    while max(r, at) + 8 <= values.size:
-        known = word(y, r)
-        put_word(deposit(word(x, at), known * U(255)), x, r)
-        at += np.int64(popcount(known))
-        r += 8
-    place_rest(values, flags, at, r)
-
-
-place_bytes = place_bytes_by_words if FAST_EXTRACT else place_known
-
-
-@register_jitable
-def gather(tables, table, unit, indices, n, out, target):
-    """Write the dictionary's values of n indices.
+def move_apart(x, out, target, first, n, unit):
+    """Move values that stand side by side in a span to their rows; 0 where null.
 
     A word at a time: what it holds behind its value is overwritten by the next one.
     """
-    x, y = span_of(tables), span_of(out)
-    fast = max(n - 8 // unit, 0)
-    for r in range(fast):
-        put_word(word(x, table + np.int64(indices[r]) * unit), y, target + r * unit)
-    for r in range(fast, n):
-        for b in range(unit):
-            out[target + r * unit + b] = tables[table + np.int64(indices[r]) * unit + b]
-
-
-def unpacker(lanes):
-    """Return the function that unpacks numbers of which a word holds so many."""
-    size = 8 // lanes
-
-    @register_jitable
-    def unpack_runs(body, at, end, width, values):
-        """Decode Parquet's hybrid of runs and packed groups of 8; return the largest.
-
-        Or -1 if it is not sound, -2 if only pyarrow can tell. The largest is right where it
-        matters: a value may have been cut to the type of `values`.
-        """
-        done, n, top = 0, values.size, 0
-        n_bytes = (width + 7) >> 3
-        packed = False
-        while done < n:
-            run, at = read_varint(body, at, end)
-            if at < 0 or run >> 32 or run >> 1 == 0:
-                return -1
-            if run & 1:
-                taken = min((run >> 1) * 8, n - done)
-                if (run >> 1) * width > end - at:
-                    # some programs cut the last group short
-                    return -2 if (taken * width + 7) >> 3 <= end - at else -1
-                if width <= 8 * size:
-                    unpack_bits(body, at, width, values, done, taken)
-                    packed = True
-                else:
-                    for k in range(taken):
-                        value = bits_at(body, at, k * width, width)
-                        top = max(top, value)
-                        values[done + k] = value
-                at += (run >> 1) * width
-            else:
-                if n_bytes > end - at:
-                    return -1
-                value = 0
-                for k in range(n_bytes):
-                    value |= byte(body, at + k) << (8 * k)
-                at += n_bytes
-                top = max(top, value)
-                taken = min(run >> 1, n - done)
-                for r in range(done, done + taken):
-                    values[r] = value
-            done += taken
-        if packed:
-            largest = values[0]
-            for r in range(n):
-                largest = max(largest, values[r])
-            top = max(top, np.int64(largest))
-        return top
-
-    @register_jitable
-    def unpack_bits(body, at, width, values, first, n):
-        """Unpack n values of so many bits each, lowest bit first."""
-        done = 0
-        if lanes > 2:
-            out, mask, w = span_of(values.view(np.uint8)), U(0), U(width)
-            for lane in range(lanes):
-                mask |= ((U(1) << w) - U(1)) << U(8 * size * lane)
-            done = n >> 3 << 3
-            place, start = first * size, at
-            for _ in range(n >> 3):
-                put_word(spread(word(body, start), mask, w, lanes), out, place)
-                place += 8
-                if lanes == 4:
-                    half = word(body, start + (width >> 1)) >> U(4 * (width & 1))
-                    put_word(spread(half, mask, w, lanes), out, place)
-                    place += 8
-                start += width
-        for k in range(done, n):
-            values[first + k] = bits_at(body, at, k * width, width)
-
-    return unpack_runs
-
-
-unpack_bytes, unpack_pairs, unpack_numbers = map(unpacker, (8, 4, 2))
+    y, at, r = span_of(out), 0, 0
+    while r < n:
+        known, stop = word(y, first + r), min(r + 8, n)
+        if known == _ALL_KNOWN and stop == r + 8:
+            for k in range(0, 8 * unit, 8):
+                put_word(word(x, at + k), y, target + r * unit + k)
+            at += 8 * unit
+        elif FAST_EXTRACT and unit == 1 and stop == r + 8:
+            put_word(spread_apart(word(x, at), known * U(255)), y, target + r)
+            at += np.int64(popcount(known))
+        else:
+            for k in range(r, stop):
+                there = known & U(1)
+                put_word(word(x, at) & (U(0) - there), y, target + k * unit)
+                at += np.int64(there) * unit
+                known >>= U(8)
+        r = stop
 
 
 @register_jitable
-def unpack_flags(body, at, n, values):
-    """Unpack n single bits."""
-    out, place = span_of(values), 0
-    for start in range(at, at + (n >> 3)):
-        bits = spread(U(byte(body, start)), U(0x0101010101010101), U(1), 8)
-        put_word(bits, out, place)
-        place += 8
-    for k in range(place, n):
-        values[k] = bits_at(body, at, k, 1)
+def unpack_runs(body, at, end, width, size, out, place, n, most):
+    """Decode n values of Parquet's hybrid of runs and packed groups of 8, none above `most`.
+
+    Each takes `size` bytes of the span `out`, in which `most` has room; up to 7 bytes behind are
+    written, too. What is wrong is returned: VALUE if it is not sound, OTHER if only pyarrow can
+    tell, OUTSIDE for a value above `most`.
+    """
+    done, top, packed = 0, 0, False
+    n_bytes, lanes = (width + 7) >> 3, 8 // size
+    while done < n:
+        run, at = read_varint(body, at, end)
+        if at < 0 or run >> 32 or run >> 1 == 0:
+            return p.VALUE
+        start = place + done * size
+        if run & 1:
+            taken = min((run >> 1) * 8, n - done)
+            if (run >> 1) * width > end - at:
+                # some programs cut the last group short
+                return p.OTHER if (taken * width + 7) >> 3 <= end - at else p.VALUE
+            if width <= 8 * size:
+                unpack_packed(body, at, width, size, out, start, taken)
+                packed = True
+            else:
+                for k in range(taken):
+                    value = bits_at(body, at, k * width, width)
+                    top = max(top, value)
+                    put_word(U(value), out, start + k * size)
+            at += (run >> 1) * width
+        else:
+            if n_bytes > end - at:
+                return p.VALUE
+            value = 0
+            for k in range(n_bytes):
+                value |= byte(body, at + k) << (8 * k)
+            at += n_bytes
+            top = max(top, value)
+            taken = min(run >> 1, n - done)
+            value, many = value & ((1 << (8 * size)) - 1), U(0)
+            for k in range(lanes):
+                many |= U(value) << U(8 * size * k)
+            for k in range(0, taken * size, 8):
+                put_word(many, out, start + k)
+        done += taken
+    if packed and (1 << width) - 1 > most:
+        top = max(top, largest(out, place, n, size))
+    return p.OUTSIDE if top > most else p.SOUND
+
+
+@register_jitable
+def unpack_packed(body, at, width, size, out, place, n):
+    """Unpack n values of so many bits each, lowest bit first, to so many bytes each.
+
+    width <= 8 * size
+    """
+    lanes, w = 8 // size, U(width)
+    mask = U(0)
+    for lane in range(lanes):
+        mask |= ((U(1) << w) - U(1)) << U(8 * size * lane)
+    groups = n >> 3
+    if size == 1:
+        for k in range(groups):
+            put_word(spread(word(body, at + k * width), mask, w, 8), out, place + 8 * k)
+    elif size == 2:
+        for k in range(0, 2 * groups, 2):
+            start = at + (k >> 1) * width
+            put_word(spread(word(body, start), mask, w, 4), out, place + 8 * k)
+            half = word(body, start + (width >> 1)) >> U(4 * (width & 1))
+            put_word(spread(half, mask, w, 4), out, place + 8 * k + 8)
+    else:
+        groups = 0
+    for k in range(8 * groups, n):
+        put_word(U(bits_at(body, at, k * width, width)), out, place + k * size)
+
+
+@register_jitable
+def largest(x, place, n, size):
+    """Return the largest of n numbers of so many bytes in a span."""
+    if size == 1:
+        return largest_of(bytes_at(x, place, n))
+    if size == 2:
+        return largest_of(pairs_at(x, place, n))
+    return largest_of(fours_at(x, place, n))
+
+
+@register_jitable
+def largest_of(numbers):
+    """Return the largest of an array of numbers that is not empty."""
+    top = numbers[0]
+    for k in range(numbers.size):
+        top = max(top, numbers[k])
+    return np.int64(top)
 
 
 @register_jitable

@@ -1,9 +1,13 @@
 """Codes of texts by a hash table of their bytes.
 
-The table is open addressing with linear probing, at most two thirds full. A slot is one word: the
-upper half of the text's hash, of which the leading bits are its place, and its code + 1; 0 is
-free. So a larger table is written in the order of the smaller one, without looking at a text. What
-a slot promises is confirmed by comparing all bytes.
+The table is open addressing with linear probing of buckets, at most two thirds full. A bucket is a
+line of the cache: the upper halves of eight hashes, of which the leading bits are their place, and
+eight codes + 1; 0 is free, and what is taken comes first. All eight are compared at once, so a text
+that is there is found without a branch that depends on it. A larger table is written in the order
+of the smaller one, without looking at a text.
+
+What a bucket promises is confirmed by two words for each code: a short text is its own bytes and
+their number; of a longer one they tell where it lies and its length, and all bytes are compared.
 
 The hash multiplies the words of a text, each mixed with a secret of the process, to 128 bits and
 folds them (the mixing step of wyhash, Wang Yi 2019): who does not know the secrets cannot choose
@@ -25,33 +29,40 @@ from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled.simd import instructions as to
 from fastbayes.kernels.compiled.simd.instructions import instruction
+from fastbayes.kernels.compiled.simd.unaligned import copy, equal_lanes, span_of, word
 from fastbayes.kernels.compiled.simd.vector import prefetch
 from fastbayes.kernels.dispatch import interpreted, kernel, numpy_twin, readonly, reads, writes
 from fastbayes.kernels.shared.arrays import U
-from fastbayes.kernels.shared.texts import SPARE, UNSEEN, Texts, TextTable
+from fastbayes.kernels.shared.texts import OUTSIDE, UNSEEN, Texts, TextTable
 
-# Slots of a table to begin with: half a KiB, small where there are thousands of columns.
-SLOTS = 64
-# Slots of a table that stays in the second-level cache.
-NEAR = 1 << 15
+# Hashes of a bucket, and as many codes.
+LANES = 8
+# Buckets of a table to begin with: half a KiB, small where there are thousands of columns.
+BUCKETS = 8
+# Buckets of a table that stays in the second-level cache.
+NEAR = 1 << 13
 # Rows of one step: what is asked for ahead.
 STEP = 64
+# A text is short if its bytes and their number fit two words.
+SHORT = 16
 # Odd, so that no product with one loses a bit.
 _SECRETS = readonly(np.frombuffer(os.urandom(24), np.uint64) | U(1))
-# The bytes of the first and the second word that belong to a text of so many bytes.
-_FIRST = np.array([(1 << 8 * min(n, 8)) - 1 for n in range(17)], np.uint64)
-_SECOND = np.array([(1 << 8 * max(n - 8, 0)) - 1 for n in range(17)], np.uint64)
+# The bytes of the first and the second word that belong to a short text of so many bytes.
+_FIRST = np.array([(1 << 8 * min(n, 8)) - 1 for n in range(SHORT)], np.uint64)
+_SECOND = np.array([(1 << 8 * max(n - 8, 0)) - 1 for n in range(SHORT)], np.uint64)
+# In the second word of a longer text, with its length.
+_LONG = U(1 << 63)
 _WIDE = ir.IntType(128)
 
 SIGNATURES = {
     "number": [
         (
-            *(reads("int64"), reads("uint8"), reads("uint64"), "uint8", "uint64"),
-            *(writes("uint64"), writes("int32"), writes("uint8"), writes("uint64")),
-            *(writes("int64"), writes("uint32")),
+            *(reads("int32"), "uint8", reads("uint8"), reads("uint64"), "uint8", "uint64"),
+            *(writes("uint32"), writes("int32"), writes("uint8"), writes("uint64", 2)),
+            *(writes("uint64", 2), writes("int64"), writes("uint32")),
         )
     ],
-    "widen": [(reads("uint64"), "uint64", writes("uint64"))],
+    "widen": [(reads("uint32"), "uint64", writes("uint32"))],
 }
 
 
@@ -62,10 +73,13 @@ def indexed(table: TextTable) -> TextTable:
         return twin
     if len(table.slots):
         return table
-    bits = max(SLOTS, 2 * table.n_texts + 1).bit_length() - 1
+    buckets = BUCKETS
+    while not _roomy(buckets, table.n_texts):
+        buckets *= 2
     codes = np.full(table.n_texts, UNSEEN)
-    known = Texts(table.offsets[: table.n_texts + 1].astype(np.int64), table.data)
-    fresh = TextTable(table.offsets, table.data, 0, _free(1 << bits), table.codes)
+    known = Texts(table.offsets[: table.n_texts + 1], table.data)
+    words = np.empty((len(table.offsets) - 1, 2), U)
+    fresh = table._replace(n_texts=0, slots=_free(buckets), words=words)
     # The texts are written over themselves.
     return add_texts(fresh, known, codes)
 
@@ -73,13 +87,15 @@ def indexed(table: TextTable) -> TextTable:
 def find_texts(table: TextTable, texts: Texts, codes: NDArray[np.uint32]) -> bool:
     """Write the codes of texts that are known; return whether all are.
 
+    Raises IndexError where texts do not lie one after the other in their bytes.
+
     table  IN      from `indexed`
     codes  IN OUT  (n,) uint32   only rows that are UNSEEN are looked for, and stay so if unknown
     """
     if interpreted():
         return bool(numpy_twin("texts").find_texts(table, texts, codes))
-    texts, state = texts.with_spare(), np.array([0, table.n_texts, 0])
-    _number(table, texts, False, state, codes)
+    state = np.array([0, table.n_texts, 0])
+    _number(table, texts.with_spare(), False, state, codes)
     return not state[2]
 
 
@@ -87,7 +103,7 @@ def add_texts(table: TextTable, texts: Texts, codes: NDArray[np.uint32]) -> Text
     """Write the codes of texts, new ones after those known; return the larger table.
 
     One thread at a time; others may look texts up in `table` meanwhile. Room is at least doubled
-    where it is short, so the cost is linear in the texts.
+    where it is short, so the cost is linear in the texts. Raises IndexError as `find_texts` does.
 
     table  IN      from `indexed`
     codes  IN OUT  (n,) uint32   only rows that are UNSEEN are looked for
@@ -103,8 +119,13 @@ def add_texts(table: TextTable, texts: Texts, codes: NDArray[np.uint32]) -> Text
         if row == len(codes):
             return table
         table = table.with_room(1, int(texts.offsets[row + 1] - texts.offsets[row]))
-        if 3 * (count + 1) > 2 * len(table.slots):
-            larger = _free(4 * len(table.slots))
+        if (room := len(table.offsets) - 1) > len(table.words):
+            words = np.empty((room, 2), U)
+            words[:count] = table.words[:count]
+            table = table._replace(words=words)
+        buckets = len(table.slots) // (2 * LANES)
+        if not _roomy(buckets, count + 1):
+            larger = _free(2 * buckets)
             widen(readonly(table.slots), _shift(larger), larger)
             table = table._replace(slots=larger)
 
@@ -116,27 +137,43 @@ def _number(
     state: NDArray[np.int64],
     codes: NDArray[np.uint32],
 ) -> None:
-    given = readonly(texts.offsets), readonly(texts.data), _SECRETS
-    held = table.slots, table.offsets, table.data
-    number(*given, np.uint8(adding), _shift(table.slots), *held, np.empty(STEP, U), state, codes)
+    wide = np.uint8(texts.offsets.itemsize == 8)
+    number(
+        *(readonly(texts.offsets.view(np.int32)), wide, readonly(texts.data), _SECRETS),
+        *(np.uint8(adding), _shift(table.slots), table.slots, table.offsets, table.data),
+        *(table.words, np.empty((STEP, 3), U), state, codes),
+    )
+    if state[0] < 0:
+        raise IndexError(OUTSIDE)
 
 
-def _free(n: int) -> NDArray[np.uint64]:
-    """Return so many free slots, in large pages where the system has them: np.zeros would not."""
-    slots = np.empty(n, U)
+def _roomy(buckets: int, n_texts: int) -> bool:
+    """Return whether a table has room for so many texts."""
+    return 3 * n_texts <= 2 * LANES * buckets
+
+
+def _free(buckets: int) -> NDArray[np.uint32]:
+    """Return so many free buckets, each a line of the cache.
+
+    They lie in large pages where the system has them: those of np.zeros would not.
+    """
+    n = 2 * LANES * buckets
+    held = np.empty(n + 2 * LANES, np.uint32)
+    first = -(held.__array_interface__["data"][0] // 4) % (2 * LANES)
+    slots = held[first : first + n]
     slots.fill(0)
     return slots
 
 
-def _shift(slots: NDArray[np.uint64]) -> np.uint64:
-    """Return the bits of a hash behind those that tell its place."""
-    return U(64 - (len(slots).bit_length() - 1))
+def _shift(slots: NDArray[np.uint32]) -> np.uint64:
+    """Return the bits of a hash behind those that tell its bucket."""
+    return U(64 - ((len(slots) // (2 * LANES)).bit_length() - 1))
 
 
-@instruction(lambda x, start: types.uint64(x, types.uint64))
-def _word(block, x, start):
-    """Return the eight bytes from one on."""
-    return to.load_at(block, x.data, start, to.I64, 1)
+@instruction(lambda bits: types.uint64(types.uint64))
+def _lowest(block, bits):
+    """Return the place of the lowest bit that is set; there is one."""
+    return to.call(block, "llvm.cttz.i64", to.I64, bits, ir.IntType(1)(1))
 
 
 @instruction(lambda a, b: types.uint64(types.uint64, types.uint64))
@@ -148,147 +185,241 @@ def _fold(block, a, b):
 
 
 @register_jitable
-def _words(data, start, n):
-    """Return up to 16 bytes as two words; 16 are read."""
-    return _word(data, start) & _FIRST[n], _word(data, start + U(8)) & _SECOND[n]
+def _hash_long(data, begin, n, secrets):
+    """Return the hash of 16 bytes or more; the last 16 are a pair whatever the length."""
+    h = secrets[2] ^ U(n)
+    k = 0
+    while k + 16 < n:
+        a, b = word(data, begin + k), word(data, begin + k + 8)
+        h = _fold(a ^ secrets[0] ^ h, b ^ secrets[1])
+        k += 16
+    a, b = word(data, begin + n - 16), word(data, begin + n - 8)
+    return _fold(a ^ secrets[0] ^ h, b ^ secrets[1])
 
 
 @register_jitable
-def _hash_long(data, start, n, secrets):
-    """Return the hash of more than 16 bytes; the last 16 are a pair whatever the length."""
-    h = secrets[2] ^ n
-    k = U(0)
-    while k + U(16) < n:
-        h = _fold(
-            _word(data, start + k) ^ secrets[0] ^ h, _word(data, start + k + U(8)) ^ secrets[1]
-        )
-        k += U(16)
-    k = start + n - U(16)
-    return _fold(_word(data, k) ^ secrets[0] ^ h, _word(data, k + U(8)) ^ secrets[1])
+def _key(data, begin, n, secrets):
+    """Return what tells a text: its hash and two words; the first of a long text is not used."""
+    if n >= SHORT:
+        return _hash_long(data, begin, n, secrets), U(0), U(n) | _LONG
+    a = word(data, begin) & _FIRST[U(n)]
+    b = word(data, begin + 8) & _SECOND[U(n)] | U(n) << U(56)
+    return _fold(a ^ secrets[0], b ^ secrets[1]), a, b
 
 
 @register_jitable
-def _equal(x, i, y, j, n):
-    """Return whether n bytes are the same; 16 are read of either."""
-    if n <= U(16):
-        return _words(x, i, n) == _words(y, j, n)
-    k = U(0)
-    while k + U(8) < n:
-        if _word(x, i + k) != _word(y, j + k):
+def _same(x, i, y, j, n):
+    """Return whether n >= 8 bytes are the same."""
+    k = 0
+    while k + 8 < n:
+        if word(x, i + k) != word(y, j + k):
             return False
-        k += U(8)
-    k = n - U(8)
-    return _word(x, i + k) == _word(y, j + k)
+        k += 8
+    return word(x, i + n - 8) == word(y, j + n - 8)
 
 
 @register_jitable
-def _hash(texts, data, r, secrets):
-    """Return the hash of a text."""
-    begin = U(texts[r])
-    n = U(texts[r + U(1)]) - begin
-    if n > U(16):
-        return _hash_long(data, begin, n, secrets)
-    a, b = _words(data, begin, n)
-    return _fold(a ^ secrets[0], b ^ secrets[1] ^ (n << U(56)))
+def _hits(buckets, place, half):
+    """Return the lanes of a bucket that hold half a hash, as bits."""
+    return equal_lanes(buckets, np.int64(U(64) * place), half)
+
+
+@register_jitable
+def _code(buckets, place, lane):
+    """Return the code in a lane of a bucket; beyond all if it is free, or is being taken."""
+    return (word(buckets, np.int64(U(64) * place + U(28) + U(4) * lane)) >> U(32)) - U(1)
+
+
+@register_jitable
+def _full(buckets, place):
+    """Return whether no lane of a bucket is free."""
+    return _code(buckets, place, U(LANES - 1)) != ~U(0)
+
+
+@register_jitable
+def _free_slot(buckets, place):
+    """Return the first free lane of a bucket that is not full, as a place in the slots."""
+    free = equal_lanes(buckets, np.int64(U(64) * place + U(32)), np.uint32(0))
+    return U(2 * LANES) * place + _lowest(free)
+
+
+@register_jitable
+def _short_hit(buckets, place, words, count, key):
+    """Return the code of a short text if the first hit in a bucket is the text, else UNSEEN.
+
+    Most are found so; what is left to `_look_up` is too long to be part of a loop.
+    """
+    h, a, b = key
+    hits = _hits(buckets, place, np.uint32(h >> U(32)))
+    if hits != U(0):
+        c = _code(buckets, place, _lowest(hits))
+        at = np.int64(U(16) * c)
+        if c < count and b < _LONG and word(words, at) == a and word(words, at + 8) == b:
+            return np.uint32(c)
+    return UNSEEN
+
+
+@register_jitable
+def _look_up(buckets, place, mask, words, count, known, key, data, begin):
+    """Return the code of a text, UNSEEN if it is unknown, and the bucket that would take it."""
+    h, a, b = key
+    half = np.uint32(h >> U(32))
+    while True:
+        hits = _hits(buckets, place, half)
+        while hits != U(0):
+            c = _code(buckets, place, _lowest(hits))
+            if c < count:
+                at = np.int64(U(16) * c)
+                first = word(words, at)
+                if word(words, at + 8) == b and (
+                    first == a
+                    if b < _LONG
+                    else _same(data, begin, known, np.int64(first), np.int64(b ^ _LONG))
+                ):
+                    return np.uint32(c), place
+            hits &= hits - U(1)
+        if not _full(buckets, place):
+            return UNSEEN, place
+        place = (place + U(1)) & mask
+
+
+@register_jitable
+def _offset(texts, r, wide):
+    """Return an offset that is one number of 32 bits, or two if `wide`."""
+    if wide:
+        at = U(2) * r
+        return np.int64(U(np.uint32(texts[at])) | U(np.uint32(texts[at + U(1)])) << U(32))
+    return np.int64(texts[r])
 
 
 @kernel
-def number(texts, data, secrets, adding, shift, slots, offsets, known, hashes, state, codes):
+def number(
+    texts,
+    wide,
+    data,
+    secrets,
+    adding,
+    shift,
+    slots,
+    offsets,
+    known,
+    words,
+    keys,
+    state,
+    codes,
+):
     """Find texts in a table, and add those that are not there if asked to.
 
     Adding stops before the row for which there is no room.
 
-    texts    IN      (n + 1,) int64   where each text begins in data; the next one is its end
+    texts    IN      (n + 1,) int32, or (2 (n + 1),) if wide   where each text begins in data; the
+                     next one is its end
+    wide     IN      uint8   0 or 1: offsets are pairs, the lower half first
     data     IN      (n_bytes + SPARE,) uint8
     secrets  IN      (3,) uint64
     adding   IN      uint8   0 or 1
     shift    IN      uint64   64 less the bits of a place
-    slots    IN OUT  (2^bits,) uint64   upper half of the hash, code + 1; 0 where free
+    slots    IN OUT  (16 * 2^bits,) uint32   of each bucket 8 upper halves of hashes, 8 codes + 1
     offsets  IN OUT  (room + 1,) int32   where each known text begins in known
     known    IN OUT  (room + SPARE,) uint8
-    hashes   OUT     (rows of one step,) uint64   scratch
-    state    IN OUT  (3,) int64   row to go on from, known texts, texts that were not found
+    words    IN OUT  (room, 2) uint64   of each known text its bytes and their number in the
+                     highest byte, or if it is longer where it begins and its length
+    keys     OUT     (rows of one step, 3) uint64   scratch
+    state    IN OUT  (3,) int64   row to go on from, -1: a text is not inside data; known texts;
+                     texts that were not found
     codes    IN OUT  (n,) uint32   only rows that are UNSEEN are looked for
     """
-    mask, count = U(slots.size - 1), U(state[1])
-    room = min(U(offsets.size - 1), U(2 * slots.size // 3))
-    far = slots.size > NEAR
-    full = False
-    while U(state[0]) < U(codes.size) and not full:
-        start = U(state[0])
-        stop = min(start + U(hashes.size), U(codes.size))
-        # Places of a large table are asked for first, so that they come together.
-        for r in range(start, stop):
-            if codes[U(r)] == UNSEEN:
-                h = _hash(texts, data, U(r), secrets)
-                hashes[U(r) - start] = h
-                if far:
-                    prefetch(slots, h >> shift)
-        if far:
-            for r in range(start, stop):
-                if codes[U(r)] == UNSEEN:
-                    slot = slots[hashes[U(r) - start] >> shift]
-                    if slot != U(0):
-                        prefetch(offsets, (slot & U(0xFFFFFFFF)) - U(1))
-            for r in range(start, stop):
-                if codes[U(r)] == UNSEEN:
-                    slot = slots[hashes[U(r) - start] >> shift]
-                    c = (slot & U(0xFFFFFFFF)) - U(1)
-                    if slot != U(0) and c < count:
-                        prefetch(known, U(offsets[c]))
-        r = start
-        while r < stop:
-            if codes[r] != UNSEEN:
-                r += U(1)
-                continue
-            begin = U(texts[r])
-            n = U(texts[r + U(1)]) - begin
-            h = hashes[r - start]
-            place, half = h >> shift, h >> U(32)
-            code = UNSEEN
-            while True:
-                slot = slots[place]
-                if slot == U(0):
-                    break
-                c = (slot & U(0xFFFFFFFF)) - U(1)
-                if slot >> U(32) == half and c < count:
-                    first = U(offsets[c])
-                    if U(offsets[c + U(1)]) - first == n and _equal(data, begin, known, first, n):
-                        code = np.uint32(c)
-                        break
-                place = (place + U(1)) & mask
-            if code != UNSEEN:
+    given, held, buckets, firsts = span_of(data), span_of(known), span_of(slots), span_of(words)
+    own, mask = (secrets[0], secrets[1], secrets[2]), U(slots.size // 16 - 1)
+    count, limit = U(state[1]), np.int64(data.size) - 16
+    room = min(U(words.shape[0]), U(slots.size // 3))
+    n, lost = U(codes.size), 0
+    if slots.size <= 16 * NEAR and not adding:
+        end = _offset(texts, U(state[0]), wide)
+        for r in range(U(state[0]), n):
+            begin, end = end, _offset(texts, r + U(1), wide)
+            if codes[r] == UNSEEN:
+                if begin < 0 or end < begin or end > limit:
+                    state[0] = -1
+                    return
+                key = _key(given, begin, end - begin, own)
+                place = key[0] >> shift
+                code = _short_hit(buckets, place, firsts, count, key)
+                if code == UNSEEN:
+                    code, _ = _look_up(buckets, place, mask, firsts, count, held, key, given, begin)
                 codes[r] = code
-            elif adding:
-                first = U(offsets[count])
-                full = count >= room or first + n + U(SPARE) > U(known.size)
-                if full:
-                    break
-                for k in range(n):
-                    known[first + U(k)] = data[begin + U(k)]
-                offsets[count + U(1)] = first + n
-                codes[r] = count
+                lost += code == UNSEEN
+        state[2] = lost
+        return
+    for start in range(U(state[0]), n, U(keys.shape[0])):
+        stop = min(start + U(keys.shape[0]), n)
+        long = U(0)
+        # What a large table holds is asked for first, so that it comes together.
+        for r in range(start, stop):
+            if codes[r] == UNSEEN:
+                begin, end = _offset(texts, r, wide), _offset(texts, r + U(1), wide)
+                if begin < 0 or end < begin or end > limit:
+                    state[0] = -1
+                    return
+                h, a, b = _key(given, begin, end - begin, own)
+                keys[r - start, U(0)], keys[r - start, U(1)], keys[r - start, U(2)] = h, a, b
+                prefetch(slots, U(16) * (h >> shift))
+                long |= b
+        for turn in range(2 if long >= _LONG else 1):
+            for r in range(start, stop):
+                if codes[r] == UNSEEN:
+                    h, place = keys[r - start, U(0)], keys[r - start, U(0)] >> shift
+                    hits = _hits(buckets, place, np.uint32(h >> U(32)))
+                    if hits != U(0):
+                        c = _code(buckets, place, _lowest(hits))
+                        if turn == 0:
+                            prefetch(words, U(2) * c)
+                        elif c < count and words[c, U(1)] >= _LONG:
+                            prefetch(known, words[c, U(0)])
+        for r in range(start, stop):
+            if codes[r] != UNSEEN:
+                continue
+            h, a, b = keys[r - start, U(0)], keys[r - start, U(1)], keys[r - start, U(2)]
+            place, begin = h >> shift, _offset(texts, r, wide)
+            code = _short_hit(buckets, place, firsts, count, (h, a, b))
+            if code == UNSEEN:
+                code, place = _look_up(
+                    buckets, place, mask, firsts, count, held, (h, a, b), given, begin
+                )
+            if code == UNSEEN and adding:
+                first = np.int64(offsets[count])
+                size = _offset(texts, r + U(1), wide) - begin
+                if count >= room or first + size + 16 > known.size:
+                    state[0], state[1] = r, count
+                    return
+                copy(given, begin, held, first, size)
+                offsets[count + U(1)] = first + size
+                words[count, U(0)] = U(first) if b >= _LONG else a
+                words[count, U(1)] = b
+                at, code = _free_slot(buckets, place), np.uint32(count)
                 count += U(1)
-                slots[place] = half << U(32) | count
-            else:
-                state[2] += 1
-            r += U(1)
-        state[0] = r
-    state[1] = count
+                slots[at], slots[at + U(LANES)] = h >> U(32), count
+            codes[r] = code
+            lost += code == UNSEEN
+    state[0], state[1], state[2] = n, count, lost
 
 
 @kernel
 def widen(slots, shift, larger):
-    """Copy the slots of a table to a larger one.
+    """Copy what is in the buckets of a table to those of a larger one.
 
-    slots   IN   (2^bits,) uint64
+    slots   IN   (16 * 2^bits,) uint32
     shift   IN   uint64   64 less the bits of a place in the larger one
-    larger  OUT  (2^more,) uint64   zeros
+    larger  OUT  (16 * 2^more,) uint32   zeros
     """
-    mask = U(larger.size - 1)
-    for i in range(slots.size):
-        if slots[i] != U(0):
-            place = (slots[i] & U(0xFFFFFFFF00000000)) >> shift
-            while larger[place] != U(0):
+    buckets, mask = span_of(larger), U(larger.size // 16 - 1)
+    for first in range(U(0), U(slots.size), U(16)):
+        for k in range(first, first + U(LANES)):
+            code = slots[k + U(LANES)]
+            if code == 0:
+                break
+            place = (U(slots[k]) << U(32)) >> shift
+            while _full(buckets, place):
                 place = (place + U(1)) & mask
-            larger[place] = slots[i]
+            at = _free_slot(buckets, place)
+            larger[at], larger[at + U(LANES)] = slots[k], code

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes.kernels.shared.texts import UNSEEN, Texts, TextTable
+from fastbayes.kernels.shared.texts import OUTSIDE, UNSEEN, Texts, TextTable
 
 
 def indexed(table: TextTable) -> TextTable:
@@ -50,5 +50,7 @@ def add_texts(table: TextTable, texts: Texts, codes: NDArray[np.uint32]) -> Text
 
 def _bytes(offsets: NDArray[np.integer], data: NDArray[np.uint8]) -> list[bytes]:
     first, last = int(offsets[0]), int(offsets[-1])
+    if first < 0 or last > len(data) or (offsets[1:] < offsets[:-1]).any():
+        raise IndexError(OUTSIDE)
     joined, ends = data[first:last].tobytes(), (offsets - first).tolist()
     return [joined[a:b] for a, b in pairwise(ends)]

@@ -119,7 +119,11 @@ MEANINGS = {
     VALUE: "a page ends before its last value",
     OUTSIDE: "a page has dictionary indices outside its dictionary",
 }
+# Bytes of levels that are set aside where a page is unpacked to the place of its values.
+LEAD = 64
+# Bytes of scratch that a value takes: packed close, and its index into a dictionary.
+SCRATCH = 8 + 4
 # Neither Snappy nor LZ4 makes more than so many bytes of one.
 MOST = 256
-# Bytes behind `source`, `unpacked` and `tables` that are nobody's: words are read from any place.
+# Bytes behind each part of what is read or written that are nobody's: words are moved at any place.
 SLACK = 8

@@ -15,22 +15,36 @@ SPARE = 16
 # Offsets of Arrow's strings are int32.
 MOST_BYTES = np.iinfo(np.int32).max
 
-_NONE = np.empty(0, np.uint64)
+OUTSIDE = "texts do not lie one after the other in their bytes"
+
+_NONE = np.empty(0, np.uint32)
+_NO_WORDS = np.empty((0, 2), np.uint64)
 
 
 class Texts(NamedTuple):
     """Strings side by side, as Arrow holds them: text r is data[offsets[r]:offsets[r + 1]].
 
-    offsets  (n + 1,) int64
+    offsets  (n + 1,) int32 | int64
     data     (n_bytes,) uint8
     """
 
-    offsets: NDArray[np.int64]
+    offsets: NDArray[np.signedinteger]
     data: NDArray[np.uint8]
 
+    def spared(self) -> int:
+        """Return how many texts have SPARE bytes behind them."""
+        kind = self.offsets.dtype.type  # numpy would convert all of them to another one
+        last = kind(min(len(self.data) - SPARE, np.iinfo(kind).max))
+        return max(int(np.searchsorted(self.offsets, last, "right")) - 1, 0)
+
     def with_spare(self) -> Texts:
-        """Return the texts with SPARE bytes behind the last one, copied where there are fewer."""
+        """Return the texts with SPARE bytes behind the last one, copied where there are fewer.
+
+        Raises IndexError where they are not inside their bytes.
+        """
         first, last = int(self.offsets[0]), int(self.offsets[-1])
+        if not 0 <= first <= last <= len(self.data):
+            raise IndexError(OUTSIDE)
         if last + SPARE <= len(self.data):
             return self
         data = np.zeros(last - first + SPARE, np.uint8)
@@ -45,13 +59,15 @@ class TextTable(NamedTuple):
     data     (n_bytes,) uint8    SPARE bytes more than the texts, at least
     n_texts  texts
     slots    hash table of the compiled kernels, empty where they have not seen the texts
+    words    what they compare first, two words for each text
     codes    code of each text, as far as the numpy twin has seen them
     """
 
     offsets: NDArray[np.int32]
     data: NDArray[np.uint8]
     n_texts: int
-    slots: NDArray[np.uint64]
+    slots: NDArray[np.uint32]
+    words: NDArray[np.uint64]
     codes: dict[bytes, int]
 
     @classmethod
@@ -60,7 +76,11 @@ class TextTable(NamedTuple):
         first, last = int(texts.offsets[0]), int(texts.offsets[-1])
         own = Texts(texts.offsets - first, texts.data[first:last]).with_spare()
         offsets, data = own.offsets.astype(np.int32), own.data
-        return cls(offsets, data, len(offsets) - 1, _NONE, {})
+        return cls(offsets, data, len(offsets) - 1, _NONE, _NO_WORDS, {})
+
+    def forgotten(self) -> TextTable:
+        """Return the table as it is before either twin has seen its texts."""
+        return self._replace(slots=_NONE, words=_NO_WORDS, codes={})
 
     def with_room(self, texts: int, size: int) -> TextTable:
         """Return the table with room for more texts of so many bytes, at least doubled if short.

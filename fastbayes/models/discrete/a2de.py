@@ -187,8 +187,8 @@ class A2DE(Averaged):
     )
     memory_limit: int | None = parameter(
         """
-        Bytes that the counts may take, and those of the tables for scoring; half of the machine's
-        memory by default.
+        Bytes that a call may add to the process, the tables for scoring included; half of the
+        machine's memory by default.
         """,
         default=None,
     )

@@ -114,6 +114,7 @@ class KDB(FamilyModel):
     )
 
     _statistics: ClassVar[tuple[str, ...]] = ("values", "families")
+    _at_once = False
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -135,6 +135,7 @@ class NetworkClassifier(FamilyModel):
     class_log_prior_: Any = fitted("(n_classes,) nats: P(c), the parents of the class summed out.")
 
     _statistics: ClassVar[tuple[str, ...]] = ("values", "families")
+    _at_once = False
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -171,6 +171,8 @@ class TAN(TreeClassifier):
     array(['p', 'n'], dtype='<U1')
     """
 
+    _at_once = False
+
     smoothing: str = parameter(
         """
         "laplace": alpha is added to every count; "hdp": P(x | parent, c) is drawn towards P(x | c),

@@ -192,15 +192,16 @@ class WeightedNaiveBayes(Classifier):
         encoder = scans.learning(cuts=scans.cuts)
         assert encoder.target is not None
         limit = engine.default_limit() if self.memory_limit is None else int(self.memory_limit)
+        share = engine.share_of(scans.source, self.threads, self.memory_limit)
         reading = Reading(
-            source=scans.source,
+            source=share.source,
             schema=stats.schema,
             layout=tables.layout,
             target=encoder.target.name,
             weight=encoder.weight,
             class_weight=None,
-            threads=engine.resolved_threads(self.threads),
-            limit=limit / 2,
+            threads=share.threads,
+            limit=(limit - share.charged) / 2,
         )
         (rows,) = read_rows(reading, int(scans.source.n_rows or stats.n_rows))
         objective = Conditional(rows, tables, float(self.l2))

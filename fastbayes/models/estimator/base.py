@@ -27,6 +27,7 @@ from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.model import Model, ScoreRows
 from fastbayes.models.estimator.parameters import fitted, parameter
 from fastbayes.scan import engine
+from fastbayes.scan.budget import encoded_width
 from fastbayes.scan.counting import option_of
 from fastbayes.scan.data_warnings import remark
 from fastbayes.scan.discretization import numeric_cuts
@@ -171,7 +172,14 @@ class TableRows(Model):
                 done += rows.num_rows
             return done, pieces, unseen, prior_rows
 
-        threads = engine.resolved_threads(self.threads)
+        share = engine.share_of(
+            source,
+            self.threads,
+            getattr(self, "memory_limit", None),
+            besides=out.nbytes,
+            width=encoded_width(encoder) + 8 * math.prod(tail),
+        )
+        source, threads = share.source, share.threads
         rows = engine.rows_at_once(source, threads)
         if source.in_memory and (few := len(out) // (8 * threads)) < BLOCK_ROWS:
             # Few rows that take long each are for all threads; rows are scored one by one anyhow.
@@ -297,8 +305,10 @@ class Scans:
 
             return work(segment, blocks()), sum(seen)
 
-        threads = engine.resolved_threads(model.threads)
-        for result, rows in engine.in_order(one, self.source.segments(BLOCK_ROWS), threads):
+        width = encoded_width(encoder)
+        share = engine.share_of(self.source, model.threads, model.memory_limit, width=width)
+        segments = share.source.segments(BLOCK_ROWS)
+        for result, rows in engine.in_order(one, segments, share.threads):
             yield result
             if self.progress is not None:
                 self.progress(rows)
@@ -328,6 +338,8 @@ class Classifier(TableRows):
     _allow_nan: ClassVar[bool] = True
     _statistics: ClassVar[tuple[str, ...]] = ("values", "moments")
     _discretizes: ClassVar[bool] = False
+    # Whether its statistics are counted in one scan, even if memory is too small for them.
+    _at_once: ClassVar[bool] = True
     _has_densities: ClassVar[bool] = True
 
     domains: Mapping[str, Any] | None = parameter(
@@ -347,7 +359,10 @@ class Classifier(TableRows):
         "Worker threads, all processors by default; they never change a bit of a result.",
         default=None,
     )
-    memory_limit: int | None = parameter("Bytes that the counts may take.", default=None)
+    memory_limit: int | None = parameter(
+        "Bytes that a call may add to the process, as in `fastbayes.count`; answers count, too.",
+        default=None,
+    )
     discretize: Any = fitted()  # a parameter of classes with `_discretizes`
 
     # -- learning ------------------------------------------------------------------------------
@@ -466,6 +481,8 @@ class Classifier(TableRows):
     ) -> Scans:
         """Return scans over a source, once it is known where its numeric columns are cut."""
         cuts = None
+        if first and self._at_once:
+            engine.foreseen(source, learning(), self._statistics, self.threads, self.memory_limit)
         if (to_cut := self._to_cut(learning(), None if first else self.schema_)) is not None:
             cuts = numeric_cuts(
                 source,

@@ -579,15 +579,16 @@ class LogisticRegression(Classifier):
             check_wald(layout, first=scans.first)
         encoder = scans.learning(cuts=scans.cuts)
         assert encoder.target is not None
+        share = engine.share_of(scans.source, self.threads, self.memory_limit)
         reading = Reading(
-            source=scans.source,
+            source=share.source,
             schema=schema,
             layout=layout,
             target=encoder.target.name,
             weight=encoder.weight,
             class_weight=weight,
-            threads=engine.resolved_threads(self.threads),
-            limit=limit / 2,
+            threads=share.threads,
+            limit=(limit - share.charged) / 2,
         )
         base = None
         if memory is not None:

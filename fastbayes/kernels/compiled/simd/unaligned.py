@@ -12,10 +12,11 @@ from llvmlite import ir
 from numba.core import cgutils, config, types
 from numba.core.registry import cpu_target
 from numba.extending import register_jitable
+from numba.np.numpy_support import carray
 
 from fastbayes.kernels.compiled.simd import instructions as to
 from fastbayes.kernels.compiled.simd import vector
-from fastbayes.kernels.compiled.simd.instructions import instruction
+from fastbayes.kernels.compiled.simd.instructions import instruction, pointer_to
 
 
 def _multiplies() -> bool:
@@ -26,6 +27,7 @@ def _multiplies() -> bool:
 HAS_FOLD = vector.AVAILABLE and _multiplies()
 
 _TWO = ir.VectorType(to.I64, 2)
+_EIGHT = ir.VectorType(to.I32, 8)
 # x^n modulo the polynomial of CRC-32, bits reversed: what moves 128 bits past 512 and past 128
 # others. From Gopal et al., "Fast CRC computation for generic polynomials using PCLMULQDQ", Intel
 # 2009, page 22.
@@ -33,6 +35,7 @@ _PAST_512 = ir.Constant(_TWO, [0x1_5444_2BD4, 0x1_C6E4_1596])
 _PAST_128 = ir.Constant(_TWO, [0x1_7519_97D0, 0x0_CCAA_009E])
 
 
+_bytes, _pairs, _fours = map(pointer_to, (types.uint8, types.uint16, types.uint32))
 CHECKED = bool(config.BOUNDSCHECK)  # type: ignore[attr-defined]
 
 
@@ -53,6 +56,13 @@ def _word(block, address):
 @instruction(lambda number, address: types.void(types.uint64, types.int64))
 def _put_word(block, number, address):
     block.store(number, _pointer(block, address, to.I64), align=1)
+
+
+@instruction(lambda address, number: types.uint64(types.int64, types.uint32))
+def _equal_lanes(block, address, number):
+    lanes = block.load(_pointer(block, address, _EIGHT), align=4)
+    equal = block.icmp_unsigned("==", lanes, to.splat(block, number, _EIGHT))
+    return block.zext(block.bitcast(equal, to.BYTE), to.I64)
 
 
 @instruction(lambda source, target: types.void(types.int64, types.int64))
@@ -101,8 +111,8 @@ def _fold(block, address, n, crc):
 
 @register_jitable
 def span_of(array):
-    """Return the address and the number of bytes of an array of bytes, which must stay alive."""
-    return np.int64(array.ctypes.data), np.int64(array.size)
+    """Return the address and the number of bytes of an array, which must stay alive."""
+    return np.int64(array.ctypes.data), np.int64(array.nbytes)
 
 
 @register_jitable
@@ -127,9 +137,33 @@ def word(x, i):
 
 
 @register_jitable
+def equal_lanes(x, i, number):
+    """Return which of the eight uint32 from byte i on are equal to a number, as bits."""
+    return _equal_lanes(_place(x, i, 32), number)
+
+
+@register_jitable
 def put_word(number, out, j):
     """Write bytes j to j + 7 of a span as `word` reads them."""
     _put_word(number, _place(out, j, 8))
+
+
+@register_jitable
+def bytes_at(x, i, n):
+    """Return n bytes of a span, from byte i on, as an array."""
+    return carray(_bytes(np.uint64(_place(x, i, n))), (n,))
+
+
+@register_jitable
+def pairs_at(x, i, n):
+    """Return n numbers of 2 bytes each as `bytes_at` does."""
+    return carray(_pairs(np.uint64(_place(x, i, 2 * n))), (n,))
+
+
+@register_jitable
+def fours_at(x, i, n):
+    """Return n numbers of 4 bytes each as `bytes_at` does."""
+    return carray(_fours(np.uint64(_place(x, i, 4 * n))), (n,))
 
 
 @register_jitable

@@ -1,0 +1,24 @@
+"""Domains in order, many texts by kernels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from fastbayes.core.domains import ascending, texts_of
+from fastbayes.core.schema import FEW_VALUES, values_at
+from fastbayes.kernels import dispatch
+
+
+def sorted_values(values: pa.Array) -> tuple[pa.Array, NDArray[np.integer]]:
+    """Return values without nulls in ascending order, and where each one stood."""
+    if not pa.types.is_string(values.type) or len(values) <= FEW_VALUES:
+        order = ascending(values)
+        return values_at(values, order), order
+    kernels = dispatch.load("order", len(values))
+    offsets, data = texts_of(values)
+    places = kernels.ascending_texts(offsets, data)
+    ends, held = kernels.take_texts(offsets, data, places)
+    buffers = pa.py_buffer(ends), pa.py_buffer(held)
+    return pa.StringArray.from_buffers(len(values), *buffers), places

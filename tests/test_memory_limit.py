@@ -1,0 +1,346 @@
+"""`memory_limit` bounds what a call adds to the process, and refuses what cannot fit at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as csv
+import pyarrow.parquet as pq
+import pytest
+from growth import growth_of, measurable
+
+import fastbayes as fb
+from fastbayes import MemoryLimitError
+from fastbayes.data.filesource import FileSource
+from fastbayes.data.segments import BATCH_BYTES, SEGMENT_BLOCKS
+from fastbayes.data.source import open_source
+from fastbayes.scan import budget
+from fastbayes.scan.budget import LEAST_BATCH, SLACK, ReadShare
+
+MB = 1 << 20
+# What the contract leaves to allocators, which hold more than they are asked for, to modules that
+# are loaded, stacks of threads and machine code: as `fb.count` says.
+ALLOWED = 64 * MB
+
+
+def numbers(n_rows: int, n_columns: int, seed: int = 0) -> pa.Table:
+    """Return columns of numbers and a class."""
+    rng = np.random.default_rng(seed)
+    table = {f"x{j}": rng.normal(size=n_rows) for j in range(n_columns)}
+    return pa.table(table).append_column("y", classes(rng, n_rows))
+
+
+def values(n_rows: int, n_columns: int, seed: int = 0) -> pa.Table:
+    """Return columns of 4 to 11 values and a class."""
+    rng = np.random.default_rng(seed)
+    columns = [coded(rng, n_rows, 4 + j % 8) for j in range(n_columns)]
+    table = pa.table(columns, [f"c{j}" for j in range(n_columns)])
+    return table.append_column("y", classes(rng, n_rows))
+
+
+def coded(rng: np.random.Generator, n_rows: int, size: int) -> pa.Array:
+    """Return a column of so many values."""
+    codes = pa.array(rng.integers(0, size, n_rows).astype(np.int8))
+    return pa.DictionaryArray.from_arrays(codes, [f"v{k}" for k in range(size)])
+
+
+def classes(rng: np.random.Generator, n_rows: int) -> pa.Array:
+    """Return two classes."""
+    return coded(rng, n_rows, 2)
+
+
+def mixed(n_rows: int, seed: int = 0) -> pa.Table:
+    """Return numbers and values, with nulls, a weight and rows without a class."""
+    rng = np.random.default_rng(seed)
+    table = numbers(n_rows, 5, seed)
+    for j, column in enumerate(values(n_rows, 6, seed).columns[:6]):
+        gaps = pa.array(rng.random(n_rows) < 0.1)
+        column = pa.compute.if_else(gaps, pa.scalar(None, pa.string()), column.cast(pa.string()))
+        table = table.add_column(2 * j, f"c{j}", column)
+    label = pa.compute.if_else(
+        pa.array(rng.random(n_rows) < 0.01), None, rng.integers(0, 3, n_rows)
+    )
+    table = table.set_column(table.num_columns - 1, "y", label)
+    return table.append_column("w", pa.array(rng.random(n_rows)))
+
+
+# -- what a call adds ----------------------------------------------------------------------------
+
+
+class Files:
+    """Tables as files, each written when it is first asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def of(self, name: str) -> tuple[Path, Path]:
+        """Return the file of a table, and one of few of its rows."""
+        paths = [self.folder / f"{prefix}{name}" for prefix in ("", "tiny-")]
+        for path, share in zip(paths, (1, 0), strict=True):
+            if not path.exists():
+                self._write(path, name, share)
+        return paths[0], paths[1]
+
+    def _write(self, path: Path, name: str, share: int) -> None:
+        few = 1000
+        if name == "wide.parquet":  # 240 MB decoded
+            pq.write_table(numbers(20_000 if share else few, 1500), path)
+        elif name == "numbers.parquet":
+            pq.write_table(numbers(600_000 if share else few, 30), path, row_group_size=150_000)
+        elif name == "values.parquet":
+            pq.write_table(values(6_000_000 if share else few, 10), path, row_group_size=250_000)
+        elif name == "one-group.parquet":
+            pq.write_table(values(6_000_000 if share else few, 10), path, row_group_size=10_000_000)
+        elif name == "numbers.csv":
+            csv.write_csv(numbers(200_000 if share else few, 20), path)
+        elif name == "numbers.arrow":
+            table = numbers(600_000 if share else few, 30)
+            with pa.ipc.new_file(path, table.schema) as writer:
+                writer.write_table(table, max_chunksize=20_000)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    """Return the tables as files."""
+    return Files(tmp_path_factory.mktemp("files"))
+
+
+COUNT = 'return fb.count(data, "y", memory_limit=memory_limit, threads=4)'
+SCATTER = 'return fb.count(data, "y", scatter=True, memory_limit=memory_limit, threads=4)'
+BAYES = 'return fb.NaiveBayes(memory_limit=memory_limit, threads=4).fit(data, "y")'
+CUT = 'return fb.NaiveBayes(numeric="mdl", memory_limit=memory_limit, threads=4).fit(data, "y")'
+TREE = 'return fb.TAN(memory_limit=memory_limit, threads=4).fit(data, "y")'
+# A model of few rows that has the limit.
+MODEL = """
+    model = fb.NaiveBayes(memory_limit=memory_limit, threads=4).fit(tiny, "y")
+    """
+PROBA = MODEL + "return model.predict_proba(data)"
+WRITTEN = MODEL + "return fb.predict_to(model, data, {}, proba=True, force=True, threads=4)"
+PARTS = WRITTEN.format("data.replace('.parquet', '-parts')")
+ONE = WRITTEN.format("data.replace('.parquet', '-one.parquet')")
+slow = pytest.mark.slow
+CASES = [
+    ("wide.parquet", COUNT, 150),
+    ("numbers.parquet", BAYES, 150),
+    ("values.parquet", BAYES, 50),
+    pytest.param("wide.parquet", COUNT, 400, marks=slow),
+    pytest.param("numbers.parquet", SCATTER, 150, marks=slow),
+    pytest.param("numbers.parquet", CUT, 150, marks=slow),
+    pytest.param("numbers.parquet", PROBA, 150, marks=slow),
+    pytest.param("numbers.parquet", PARTS, 200, marks=slow),
+    pytest.param("values.parquet", TREE, 50, marks=slow),
+    pytest.param("values.parquet", PARTS, 200, marks=slow),
+    pytest.param("values.parquet", ONE, 200, marks=slow),
+    pytest.param("one-group.parquet", BAYES, 50, marks=slow),
+    pytest.param("one-group.parquet", ONE, 200, marks=slow),
+    pytest.param("numbers.csv", BAYES, 200, marks=slow),
+    pytest.param("numbers.arrow", BAYES, 50, marks=slow),
+    pytest.param("numbers.arrow", SCATTER, 100, marks=slow),
+]
+
+
+@pytest.mark.skipif(not measurable(), reason="the system does not tell")
+@pytest.mark.parametrize(("name", "call", "limit"), CASES)
+def test_a_call_adds_no_more_than_the_limit(name: str, call: str, limit: int, files: Files) -> None:
+    growth = growth_of(call, *files.of(name), limit * MB)
+    assert growth.end == "done"
+    assert growth.peak <= limit * MB + ALLOWED
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not measurable(), reason="the system does not tell")
+@pytest.mark.parametrize("name", ["wide.parquet", "numbers.parquet", "values.parquet"])
+def test_many_threads_share_what_reading_takes(name: str, files: Files) -> None:
+    call = COUNT.replace("threads=4", "threads=16")
+    growth = growth_of(call, *files.of(name), None)
+    assert growth.end == "done"
+    assert growth.peak <= budget.READING + ALLOWED
+
+
+# -- what is refused before it is read -----------------------------------------------------------
+
+
+@pytest.fixture
+def unread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no file be read."""
+
+    def read(*args: object) -> None:
+        raise AssertionError("rows are read")
+
+    monkeypatch.setattr(FileSource, "segments", read)
+
+
+@pytest.fixture(scope="module")
+def many_columns(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return a file of few rows of 5,000 numbers."""
+    path = tmp_path_factory.mktemp("many") / "t.parquet"
+    pq.write_table(numbers(20, 5000), path)
+    return str(path)
+
+
+@pytest.mark.usefixtures("unread")
+@pytest.mark.parametrize(
+    ("call", "what"),
+    [
+        (
+            lambda data, limit: fb.count(data, "y", scatter=True, memory_limit=limit),
+            "counting scatter matrices needs .* over memory_limit=500,000,000: 5,000 numeric",
+        ),
+        (
+            lambda data, limit: fb.GaussianBayes(memory_limit=limit).fit(data, "y"),
+            "counting scatter matrices needs .* over memory_limit=500,000,000: 5,000 numeric",
+        ),
+        (
+            lambda data, limit: fb.count(data, "y", pairs=True, memory_limit=limit, threads=2),
+            "counting pairs needs .* over memory_limit=500,000,000: column 'x.*raise memory_limit",
+        ),
+        (
+            lambda data, limit: fb.AODE(memory_limit=limit, threads=2).fit(data, "y"),
+            "counting pairs needs .* over memory_limit=500,000,000: column 'x.*raise memory_limit",
+        ),
+        (
+            lambda data, limit: fb.count(data, "y", triples=True, memory_limit=limit),
+            "needs .* over memory_limit=500,000,000: column 'x.*leave it out",
+        ),
+    ],
+    ids=["scatter", "gaussian", "pairs", "aode", "triples"],
+)
+def test_counts_that_the_schema_shows_not_to_fit(call: Any, what: str, many_columns: str) -> None:
+    with pytest.raises(MemoryLimitError, match=what):
+        call(many_columns, 500_000_000)
+
+
+def test_reading_that_the_footer_shows_not_to_fit(tmp_path: Path) -> None:
+    wide, rows = numbers(1, 3000).schema, 20_000
+    path = tmp_path / "t.parquet"
+    pq.write_table(
+        pa.table([pa.nulls(rows, f.type) for f in wide], wide.names), path, use_dictionary=False
+    )
+    source = open_source(str(path))
+    share = ReadShare.within(source, 4, 100_000_000)
+    assert (share.threads, share.source.batch_bytes) == (1, LEAST_BATCH)
+    with pytest.raises(MemoryLimitError, match=r"3,001 columns needs .* raise memory_limit"):
+        share.check(100_000_000)
+    ReadShare.within(source, 4, None).check(None)  # nothing is promised
+    model = fb.NaiveBayes(memory_limit=100_000_000).fit(numbers(50, 3000), "y")
+    with pytest.raises(MemoryLimitError, match=r"reading 3,000 columns needs"):
+        fb.predict_to(model, str(path), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.usefixtures("unread")
+def test_answers_that_do_not_fit(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"c0": pa.array(["v0"] * 3_000_000)}), tmp_path / "t.parquet")
+    model = fb.NaiveBayes(memory_limit=40_000_000).fit(values(100, 1), "y")
+    with pytest.raises(MemoryLimitError, match=r"answers need 48,000,000 bytes.*predict_to"):
+        model.predict_proba(str(tmp_path / "t.parquet"))
+
+
+@pytest.mark.parametrize("limit", ["1 GB", [5]])
+def test_a_limit_is_a_number(limit: Any) -> None:
+    with pytest.raises(ValueError, match="use a number of bytes"):
+        fb.count(mixed(50), "y", memory_limit=limit)
+
+
+# -- how it is divided ---------------------------------------------------------------------------
+
+
+def test_less_room__fewer_bytes_at_a_time_and_then_fewer_threads(tmp_path: Path) -> None:
+    table = values(200_000, 20)
+    pq.write_table(table, tmp_path / "t.parquet", row_group_size=20_000)
+    source = open_source(str(tmp_path / "t.parquet"))
+    held, threads = float("inf"), 8
+    for limit in (2000 * MB, 200 * MB, 100 * MB, 70 * MB):
+        share = ReadShare.within(source, 8, limit, width=21)
+        assert share.fits
+        assert share.held <= max(limit / 2, SLACK)
+        assert share.held <= held
+        assert share.threads <= threads
+        held, threads = share.held, share.threads
+    assert ReadShare.within(source, 8, None).source.batch_bytes == BATCH_BYTES
+    # Counts that are foreseen leave less for reading.
+    assert ReadShare.within(source, 8, 200 * MB, counts=180 * MB, width=21).held <= SLACK
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow", "table", "array", "labels"])
+@pytest.mark.parametrize("weight", [None, "w"])
+def test_columns_one_part_after_another__are_the_same_counts(
+    kind: str, weight: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = mixed(70_000)
+    target: Any = "y"
+    data: Any = table
+    if kind == "parquet":
+        data = str(tmp_path / "t.parquet")
+        pq.write_table(table, data, row_group_size=30_000)
+    elif kind == "arrow":
+        data = str(tmp_path / "t.arrow")
+        with pa.ipc.new_file(data, table.schema) as writer:
+            writer.write_table(table, max_chunksize=9_000)
+    elif kind == "array":
+        if weight is not None:
+            pytest.skip("its columns have no names")
+        data = np.stack([table[f"x{j}"].to_numpy() for j in range(5)], axis=1)
+        target = table["y"].to_numpy()
+        data, target = data[~np.isnan(target)], target[~np.isnan(target)]
+    elif kind == "labels":
+        data, target = table.drop_columns(["y"]), table["y"]
+    expected = fb.count(data, target, sample_weight=weight, threads=2)
+    names, whole = [], type(open_source(data)).only
+
+    def only(source: Any, columns: Any) -> Any:
+        names.append(list(columns))
+        return whole(source, columns)
+
+    monkeypatch.setattr(type(open_source(data)), "only", only)
+    # Of a table only blocks of several chunks are held: let a row of it take as much.
+    monkeypatch.setattr(
+        type(open_source(data)),
+        "held",
+        lambda source, threads: (
+            1
+            if len(source.schema) < 8 and kind != "array"
+            else (1 if len(source.schema) < 3 else budget.READING + 1)
+        ),
+    )
+    found = fb.count(data, target, sample_weight=weight, threads=2)
+    assert found == expected
+    for name, part in expected.parts.items():
+        for key, array in part.arrays().items():
+            np.testing.assert_array_equal(found.parts[name].arrays()[key], array)
+    assert found.schema == expected.schema
+    assert found.dropped_rows == expected.dropped_rows
+    assert max(map(len, names)) < len(open_source(data).schema)
+
+
+def test_columns_that_are_counted_together__are_not_read_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "t.parquet")
+    pq.write_table(mixed(3_000), path)
+    whole = FileSource.segments
+    widths = []
+
+    def segments(source: FileSource, block_rows: int) -> Any:
+        widths.append(len(source.schema))
+        return whole(source, block_rows)
+
+    monkeypatch.setattr(FileSource, "segments", segments)
+    monkeypatch.setattr(FileSource, "held", lambda source, threads: 2 << 30)
+    fb.count(path, "y", scatter=True, columns=[f"x{j}" for j in range(5)])
+    assert widths == [6]
+    with pytest.raises(MemoryLimitError, match="reading 6 columns needs"):
+        fb.count(path, "y", scatter=True, columns=[f"x{j}" for j in range(5)], memory_limit=10**9)
+
+
+def test_plan__tells_what_reading_takes(tmp_path: Path) -> None:
+    path = str(tmp_path / "t.parquet")
+    pq.write_table(numbers(SEGMENT_BLOCKS * 65_536, 40), path)
+    plan = fb.plan(path, "y", scatter=True, threads=1)
+    assert 131_072 * 8 * 40 < plan.reading < 10 * 131_072 * 8 * 40
+    assert fb.plan(path, "y", threads=1, memory_limit=60_000_000).reading < 60_000_000
+    with pytest.raises(MemoryLimitError, match=r"reading 41 columns .* memory_limit=40,000,000"):
+        fb.plan(path, "y", scatter=True, threads=1, memory_limit=40_000_000)
