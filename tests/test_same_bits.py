@@ -203,6 +203,7 @@ def test_floating_point_sums_by_any_road_of_the_same_row_groups(
     assert bits_of(found) == bits_of(expected)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("reader", READERS)
 def test_every_reader_is_a_road_of_its_own(reader: str) -> None:
     table = rows_of(300, 1, [], 0.0).drop_columns(["w"])
