@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.domains import cast_domain, common_type, texts_of, value_type
 from fastbayes.core.errors import DataError, SchemaError
+from fastbayes.data.pieces import Column, Pieces, chunks_of, integers_of
+from fastbayes.data.segments import combine
 from fastbayes.data.unify import blanked, is_number, is_text
 from fastbayes.kernels.shared.columns import IntegerColumn, Translation
 from fastbayes.kernels.shared.texts import MISSING, NO_TEXTS, UNSEEN, Texts, TextTable
@@ -333,8 +335,8 @@ class Prepared(NamedTuple):
     missing   whether a value may be missing
     unseen    whether one may be outside a closed book
     integers  what stands for the values; None where there is none, or these are numbers
-    minimum   integer of the first entry of the lookup
-    found     codes of the entries
+    minimum   integer of the first entry of a lookup
+    found     codes of the entries, of each dictionary that pieces of the column have
     own       so many integers before those of the entries are codes themselves
     numbers   numbers to be cut into bins, and the book of these
     """
@@ -344,83 +346,94 @@ class Prepared(NamedTuple):
     unseen: bool = False
     integers: IntegerColumn | None = None
     minimum: int = 0
-    found: Lookup | None = None
+    found: Sequence[Lookup] = ()
     numbers: tuple[NDArray[np.float64], BinBook] | None = None
     own: int = 0
 
-    def translation(self, missing: int) -> Translation:
+    def translations(self, missing: int) -> list[Translation]:
         """Return the codes of the entries; of what is unseen it is one above that of missing."""
-        assert self.found is not None
-        # Of an index outside a dictionary, which is refused, any code will do that is one.
-        table = np.append(self.found.table, np.array([0, missing], np.uint32))
-        if self.found.has_missing or self.own:
-            table[table == MISSING] = missing
-        if self.unseen:
-            table[table == UNSEEN] = missing + 1
-        watched = missing + 1 if self.unseen else -1
-        same = self.found.identity or missing == self.own > 0
-        return Translation(self.minimum, table, watched, self.own, same)
+        watched, translations = missing + 1 if self.unseen else -1, []
+        for found in self.found:
+            # Of an index outside a dictionary, which is refused, any code will do that is one.
+            table = np.append(found.table, np.array([0, missing], np.uint32))
+            if found.has_missing or self.own:
+                table[table == MISSING] = missing
+            if found.has_unseen or self.own:
+                table[table == UNSEEN] = missing + 1
+            same = found.identity or missing == self.own > 0
+            one = Translation(self.minimum, table, watched, self.own, same)
+            translations.append(one)
+        return translations
 
 
-def floats(column: pa.Array) -> NDArray[np.float64]:
-    """Return a column as float64 with NaN where it is null; zero-copy where it can be."""
+def floats(column: Column, kernels: ModuleType) -> tuple[NDArray[np.float64], bool]:
+    """Return a column as float64, NaN where it is null, and whether it is anywhere.
+
+    Without a copy where it can be.
+    """
     if column.type != pa.float64():
         column = column.cast(pa.float64(), safe=False)
-    return np.ascontiguousarray(column.to_numpy(zero_copy_only=False))
+    array = combine(chunks_of(column))
+    validity, values = array.buffers()
+    if values is None:  # as Arrow may have it where all is null
+        return np.full(len(array), np.nan), len(array) > 0
+    held = np.frombuffer(values, np.float64)[array.offset :][: len(array)]
+    if not array.null_count:
+        return held, False
+    # Of Arrow's pool, which hands out again what was given back; fresh memory is cleared first.
+    numbers = np.frombuffer(pa.allocate_buffer(held.nbytes), np.float64)
+    kernels.known_numbers(held, np.frombuffer(validity, np.uint8), array.offset, numbers)
+    return numbers, True
 
 
-def _integers(column: pa.Array) -> IntegerColumn:
-    """Return where an array of integers or truth values lies; nulls hold garbage."""
-    validity, values = column.buffers()
-    bitmap = None
-    if validity is not None and column.null_count:
-        bitmap = np.frombuffer(validity, np.uint8)
-    truth = pa.types.is_boolean(column.type)
-    kind = np.dtype(np.uint8 if truth else column.type.to_pandas_dtype())
-    if values is None:
-        held = np.zeros(len(column) + column.offset, kind)
-    else:
-        held = np.frombuffer(values, kind)
-    if truth:
-        return IntegerColumn(held, column.offset, bitmap, column.offset)
-    return IntegerColumn(held[column.offset :][: len(column)], -1, bitmap, column.offset)
+def prepare(
+    book: Codebook, column: Column, pieces: Pieces, n: int, kernels: ModuleType
+) -> Prepared:
+    """Look up a column's values; the codes are written once all sizes are known.
 
-
-def prepare(book: Codebook, column: pa.Array, n: int, kernels: ModuleType) -> Prepared:
-    """Look up a column's values; the codes are written once all sizes are known."""
+    pieces  where the integers of this column are, among others
+    """
     t, kind = pa.types, column.type
     if kind != book.last_kind:
         book.widen(value_type(book.name, kind))
         book.last_kind = kind
-    if t.is_null(kind):
+    if t.is_null(kind) or not n:
         return Prepared(len(book), n > 0)
     if t.is_boolean(kind):
-        return _prepared(
-            book, _integers(column), 0, _lookup(book.encode(pa.array([False, True]), kernels))
-        )
+        truth = _lookup(book.encode(pa.array([False, True]), kernels))
+        return _prepared(book, pieces.integers(book.name), 0, [truth])
     if t.is_integer(kind) and not t.is_uint64(kind):
-        quick = _prepare_integers(book, _integers(column), n, kernels)
+        quick = _prepare_integers(book, pieces.integers(book.name), n, kernels)
         if quick is not None:
             return quick
-    # Arrow takes nothing from string views.
-    encoded = t.is_dictionary(kind) and is_text(kind) and not t.is_string_view(kind.value_type)
-    if encoded and not book.is_worth_a_table(column.dictionary, n):
+    if t.is_dictionary(kind):
+        dictionaries = pieces.dictionaries(book.name)
+        # Arrow takes nothing from string views.
+        text = is_text(kind) and not t.is_string_view(kind.value_type)
+        if not text or all(book.is_worth_a_table(*each) for each in dictionaries):
+            found = [book.lookup(_exact(entries), rows, kernels) for entries, rows in dictionaries]
+            return _prepared(book, pieces.integers(book.name), 0, found)
         try:
-            column = column.dictionary.take(column.indices)
+            array = combine([c.dictionary.take(c.indices) for c in chunks_of(column)])
         except pa.ArrowIndexError as error:
             raise corrupt(book.name) from error
-    if is_text(column.type) and not t.is_dictionary(column.type):
-        return _coded(book, *book.encode_rows(column, kernels))
+    else:
+        array = combine(chunks_of(column))
+    if is_text(array.type):
+        return _coded(book, *book.encode_rows(array, kernels))
     if t.is_floating(kind) or t.is_decimal(kind):
-        column = column.cast(pa.float64(), safe=False)
-    if not t.is_dictionary(kind):
-        column = column.dictionary_encode()
-    entries = column.dictionary
-    if t.is_floating(entries.type) or t.is_decimal(entries.type):
+        array = array.cast(pa.float64(), safe=False)
+    array = array.dictionary_encode()
+    found = [book.lookup(_exact(array.dictionary), n, kernels)]
+    return _prepared(book, integers_of(array.indices), 0, found)
+
+
+def _exact(entries: pa.Array) -> pa.Array:
+    """Return values, numbers that are no integers as float64."""
+    if pa.types.is_floating(entries.type) or pa.types.is_decimal(entries.type):
         # Decimals equal no float, and of 0.0 and -0.0, which are equal, the first would stay.
-        entries = pc.add(entries.cast(pa.float64(), safe=False), 0.0)
-    found = book.lookup(entries, n, kernels)
-    return _prepared(book, _integers(column.indices), 0, found)
+        return pc.add(entries.cast(pa.float64(), safe=False), 0.0)
+    return entries
 
 
 def prepare_bins(book: BinBook, values: NDArray[np.float64], missing: bool) -> Prepared:
@@ -446,8 +459,8 @@ def _coded(book: Codebook, codes: NDArray[np.uint32], missing: bool, unseen: boo
     if missing or unseen:
         entries = np.array([MISSING, UNSEEN])
     found = Lookup(entries, not len(entries), missing, unseen)
-    integers = IntegerColumn(codes, -1, None, 0)
-    return _prepared(book, integers, 0, found)._replace(size=size, own=size)
+    integers = IntegerColumn.of(codes)
+    return _prepared(book, integers, 0, [found])._replace(size=size, own=size)
 
 
 def _lookup(table: NDArray[np.uint32]) -> Lookup:
@@ -461,29 +474,32 @@ def _lookup(table: NDArray[np.uint32]) -> Lookup:
     )
 
 
-def _prepared(book: Codebook, integers: IntegerColumn, minimum: int, found: Lookup) -> Prepared:
-    missing = found.has_missing or integers.validity is not None
-    return Prepared(len(book), missing, found.has_unseen, integers, minimum, found)
+def _prepared(
+    book: Codebook, integers: IntegerColumn, minimum: int, found: Sequence[Lookup]
+) -> Prepared:
+    missing = integers.has_nulls or any(one.has_missing for one in found)
+    unseen = any(one.has_unseen for one in found)
+    return Prepared(len(book), missing, unseen, integers, minimum, found)
 
 
 def _prepare_integers(
     book: Codebook, integers: IntegerColumn, n: int, kernels: ModuleType
 ) -> Prepared | None:
     """Look integers up by their distance from the smallest; None when they are spread too far."""
-    low, high = kernels.min_max(integers, n)
+    low, high = kernels.min_max(integers)
     if high < low:
         return Prepared(len(book), n > 0)
     if high - low >= SPAN:
         return None
     first, table = book.integers(low, high)
     if not book.fixed and (table == UNSEEN).any():
-        new = kernels.occurring(integers, first, len(table), n)[:-1] & (table == UNSEEN)
+        new = kernels.occurring(integers, first, len(table))[:-1] & (table == UNSEEN)
         if new.any():
             book.encode(pa.array(first + np.flatnonzero(new)), kernels)
             first, table = book.integers(low, high)
         # What else has no code does not occur.
         table = np.where(table == UNSEEN, np.uint32(0), table)
-    return _prepared(book, integers, first, _lookup(table))
+    return _prepared(book, integers, first, [_lookup(table)])
 
 
 def needed_type(columns: pa.Schema, name: str) -> pa.DataType:

@@ -31,7 +31,8 @@ from fastbayes.data.columns import (
     prepare,
     prepare_bins,
 )
-from fastbayes.data.segments import Place
+from fastbayes.data.pieces import Column, Pieces
+from fastbayes.data.segments import Place, Rows, one_batch
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.columns import IntegerColumn, Translation
 from fastbayes.kernels.shared.texts import UNSEEN
@@ -237,20 +238,23 @@ class Encoder:
             *(looked_up.unlabelled, looked_up.kept),
         )
 
-    def look_up(self, rows: pa.RecordBatch, place: Place) -> LookedUp:
+    def look_up(self, rows: Rows, place: Place) -> LookedUp:
         """Return rows whose values have codes that are not yet written; see `encode`."""
         where, dropped, unlabelled = None, 0, None
         weight = self._weights(rows, place)
-        classes, n_classes, labelled = self._classes(rows, weight, place)
+        pieces = self._pieces(rows, place)
+        classes, n_classes, labelled = self._classes(rows, pieces, weight, place)
         keep = labelled
         if weight is not None and not weight.all():
             keep = weight > 0 if labelled is None else labelled & (weight > 0)
         if labelled is not None:
             dropped = int(rows.num_rows - labelled.sum())
             if self.keep_unlabelled and dropped:
-                unlabelled = filtered(rows, ~labelled)
+                left = filtered(rows, ~labelled)
+                unlabelled = one_batch(left) if isinstance(left, pa.Table) else left
         if keep is not None:
             rows, where = filtered(rows, keep), np.flatnonzero(keep)
+            pieces = self._pieces(rows, place, len(keep))
             classes = None if classes is None else np.ascontiguousarray(classes[keep])
             weight = None if weight is None else np.ascontiguousarray(weight[keep])
         n = rows.num_rows
@@ -261,7 +265,7 @@ class Encoder:
         for feature, book in self.features:
             column = rows.column(feature.name)
             if isinstance(book, Codebook):
-                prepared.append(found := prepare(book, column, n, kernels))
+                prepared.append(found := prepare(book, column, pieces, n, kernels))
                 if n and not (found.size or found.missing or found.unseen):  # no code is valid
                     raise corrupt(book.name)
                 continue
@@ -285,6 +289,14 @@ class Encoder:
         width = max(1, len(self.features))
         self.cells = None if n_rows is None else float(n_rows * width)
 
+    def _pieces(self, rows: Rows, place: Place, n: int | None = None) -> Pieces:
+        """Return where the integers of columns with a book are; n rows decide on the kernels."""
+        names = [f.name for f, book in self.features if isinstance(book, Codebook)]
+        if self.target is not None:
+            names.append(self.target.name)
+        cells = self._cells(rows.num_rows if n is None else n, place)
+        return Pieces(rows, names, dispatch.load("arrow", cells))
+
     def _cells(self, n: int, place: Place) -> float:
         if self.cells is not None:
             return self.cells
@@ -296,7 +308,7 @@ class Encoder:
         self,
         book: Book,
         column: Prepared,
-        rows: pa.RecordBatch,
+        rows: Rows,
         where: NDArray[np.int64] | None,
         place: Place,
         kernels: ModuleType,
@@ -305,9 +317,8 @@ class Encoder:
         assert column.integers is not None
         n = rows.num_rows
         codes = np.empty(n, np.uint32)
-        kernels.CodeWriter([(column.integers, column.translation(column.size))], [codes]).write(
-            0, n
-        )
+        translated = column.integers, column.translations(column.size)
+        kernels.CodeWriter([translated], [codes]).write(0, n)
         outside = np.flatnonzero(codes == column.size + 1)
         if not len(outside):
             return
@@ -323,14 +334,14 @@ class Encoder:
         raise DataError(f"column {book.name!r}, {place.row(row)}: value {value!r} {what}; {remedy}")
 
     def _classes(
-        self, rows: pa.RecordBatch, weight: NDArray[np.float64] | None, place: Place
+        self, rows: Rows, pieces: Pieces, weight: NDArray[np.float64] | None, place: Place
     ) -> tuple[NDArray[np.unsignedinteger] | None, int, NDArray[np.bool_] | None]:
         """Return class codes, the number of classes, and where there is one (None: everywhere)."""
         n = rows.num_rows
         if self.target is None:
             return (None if self.applying else np.zeros(n, np.uint8)), 1, None
         kernels = dispatch.load("encode", self._cells(n, place))
-        prepared = prepare(self.target, rows.column(self.target.name), n, kernels)
+        prepared = prepare(self.target, rows.column(self.target.name), pieces, n, kernels)
         if prepared.size > MAX_CLASSES:
             raise DataError(
                 f"column {self.target.name!r} has more than {MAX_CLASSES} distinct values; it "
@@ -340,7 +351,7 @@ class Encoder:
         if prepared.integers is None:
             codes.fill(prepared.size)
         else:
-            column = prepared.integers, prepared.translation(prepared.size)
+            column = prepared.integers, prepared.translations(prepared.size)
             writer = kernels.CodeWriter([column], [codes])
             writer.write(0, n)
             if writer.outside[0]:
@@ -359,12 +370,12 @@ class Encoder:
         narrow = np.uint8 if prepared.size <= 256 else np.uint16
         return codes.astype(narrow, copy=False), prepared.size, labelled
 
-    def _weights(self, rows: pa.RecordBatch, place: Place) -> NDArray[np.float64] | None:
+    def _weights(self, rows: Rows, place: Place) -> NDArray[np.float64] | None:
         if self.weight is None:
             return None
         column = rows.column(self.weight)
         check_number(self.weight, column.type)
-        weight = floats(column)
+        weight, _ = floats(column, dispatch.load("encode", self._cells(rows.num_rows, place)))
         bad = ~((weight >= 0) & (weight <= GREATEST))
         if bad.any():
             at = int(np.flatnonzero(bad)[0])
@@ -375,14 +386,15 @@ class Encoder:
         return weight
 
     def _numbers(
-        self, name: str, column: pa.Array, where: NDArray[np.int64] | None, place: Place
+        self, name: str, column: Column, where: NDArray[np.int64] | None, place: Place
     ) -> tuple[NDArray[np.float64], bool]:
         """Return a column as numbers, and whether some are missing (NaN)."""
         check_number(name, column.type)
-        values = floats(column)
+        kernels = dispatch.load("encode", self._cells(len(column), place))
+        values, null = floats(column, kernels)
         # The sum is finite unless a value is NaN or infinite, or it overflows: look closer then.
         with np.errstate(all="ignore"):
-            suspicious = not np.isfinite(values.sum())
+            suspicious = null or not np.isfinite(values.sum())
         if suspicious and np.isinf(values).any():
             at = int(np.flatnonzero(np.isinf(values))[0])
             row = at if where is None else int(where[at])
@@ -390,7 +402,7 @@ class Encoder:
                 f"column {name!r}, {place.row(row)}: value {values[at]} is infinite; "
                 "replace it by a number, or by null to treat it as missing"
             )
-        return values, bool(suspicious and np.isnan(values).any())
+        return values, null or bool(suspicious and np.isnan(values).any())
 
 
 class LookedUp:
@@ -437,11 +449,13 @@ class LookedUp:
             return False
         occurring = dispatch.load("encode", self.cells).occurring
         for p in self._columns:
-            if p.unseen and p.found is not None:
-                entries = p.found.table
-                seen = occurring(p.integers, p.minimum + p.own, len(entries), self.n_rows)
-                if (entries[seen[:-1]] == UNSEEN).any():
-                    return False
+            for table, found in enumerate(p.found):
+                if p.unseen and p.integers is not None:
+                    entries = found.table
+                    column = p.integers.only(table)
+                    seen = occurring(column, p.minimum + p.own, len(entries))
+                    if (entries[seen[:-1]] == UNSEEN).any():
+                        return False
         return True
 
     def block(
@@ -480,7 +494,7 @@ class LookedUp:
         extra = self.missing.astype(np.int64) if self._extra is None else self._extra
         widths = np.array([_width(size + 2) for size in sizes.tolist()], np.int64)
         groups, bins, rows = [], [], []
-        integers: list[tuple[IntegerColumn, Translation]] = []
+        integers: list[tuple[IntegerColumn, list[Translation]]] = []
         names = []
         for width in np.unique(widths).tolist():
             members = np.flatnonzero(widths == width)
@@ -494,7 +508,7 @@ class LookedUp:
                 elif column.integers is None:
                     row.fill(missing)
                 else:
-                    integers.append((column.integers, column.translation(missing)))
+                    integers.append((column.integers, column.translations(missing)))
                     rows.append(row)
                     names.append(j)
         writer = dispatch.load("encode", self.cells).CodeWriter(integers, rows)
@@ -536,7 +550,7 @@ def _binned(feature: Feature) -> tuple[Feature, BinBook | None]:
     return feature, None if feature.cuts is None else BinBook(feature.name, feature.cuts)
 
 
-def filtered(rows: pa.RecordBatch, keep: NDArray[np.bool_]) -> pa.RecordBatch:
+def filtered(rows: Rows, keep: NDArray[np.bool_]) -> Rows:
     """Return the rows that are to be kept."""
     # pyarrow filters neither string_view nor binary_view.
     for i, field in enumerate(rows.schema):

@@ -16,12 +16,13 @@ from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import DataError, SchemaError, refuse
 from fastbayes.data.segments import (
     SEGMENT_BLOCKS,
+    Rows,
     Segment,
     Source,
     SourceView,
     combine,
-    join,
     numbers,
+    one_batch,
     reading,
     row_bytes,
     stream_segments,
@@ -38,7 +39,7 @@ class CellTypeError(DataError, TypeError):
 
 
 class TableSource(Source):
-    """An Arrow table; its segments are slices, copied only where a block crosses a chunk."""
+    """An Arrow table; its segments are slices, of few blocks copied where one crosses a chunk."""
 
     in_memory = many_blocks = True
 
@@ -77,16 +78,14 @@ class TableSource(Source):
         taken += 8 * (len(there) - as_is)
         return threads * self.rows_of_block() * taken
 
-    def _read(self, block_rows: int, start: int, stop: int) -> Iterator[pa.RecordBatch]:
+    def _read(self, block_rows: int, start: int, stop: int) -> Iterator[Rows]:
         part = self._table.slice(start, stop - start)
-        if block_rows > BLOCK_ROWS:
-            yield from map(self._projection.blank, _whole(part, block_rows))
-            return
         for first in range(0, part.num_rows, block_rows):
             block = part.slice(first, block_rows)
-            columns = [combine(column.chunks) for column in block.columns]
-            batch = pa.RecordBatch.from_arrays(columns, names=self.schema.names)
-            yield self._projection.blank(batch)
+            if block_rows > BLOCK_ROWS and not self._projection.blanks:
+                yield block
+            else:
+                yield self._projection.blank(one_batch(block))
 
 
 class ArraySource(Source):
@@ -201,20 +200,8 @@ class StreamSource(Source):
                 yield self._projection.conform(batch, self.description)
 
 
-def _whole(table: pa.Table, rows: int) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of a table as they lie in memory, short ones joined to a block or more."""
-    held: list[pa.RecordBatch] = []
-    for batch in table.to_batches(max_chunksize=rows):
-        held.append(batch)
-        if sum(part.num_rows for part in held) >= BLOCK_ROWS:
-            yield join(held)
-            held = []
-    if held:
-        yield join(held)
-
-
 def slices(
-    n_rows: int, block_rows: int, read: Callable[[int, int], Iterator[pa.RecordBatch]]
+    n_rows: int, block_rows: int, read: Callable[[int, int], Iterator[Rows]]
 ) -> Iterator[Segment]:
     """Yield segments of a few blocks over `n_rows` rows in memory."""
     step = SEGMENT_BLOCKS * block_rows
@@ -364,14 +351,14 @@ class Joined(SourceView):
         rows = self.source.only(own or self.source.schema.names[:1])  # there must be rows
         return Joined(rows, beside) if beside else rows
 
-    def view(self, segment: Segment) -> Iterator[pa.RecordBatch]:
+    def view(self, segment: Segment) -> Iterator[Rows]:
         """Yield the batches of a segment joined with the other columns."""
         start = segment.first_row  # known of what is in memory
         for batch in segment.batches():
             beside = [c.slice(start, batch.num_rows) for c in self.columns.values()]
             names = [*batch.schema.names, *self.columns]
             start += batch.num_rows
-            yield pa.RecordBatch.from_arrays([*batch.columns, *beside], names=names)
+            yield type(batch).from_arrays([*batch.columns, *beside], names=names)
 
 
 class Renamed(SourceView):
@@ -383,7 +370,7 @@ class Renamed(SourceView):
         super().__init__(source, pa.schema([field.with_name(n) for field, n in fields]))
         self.in_memory, self.many_blocks = source.in_memory, source.many_blocks
 
-    def view(self, segment: Segment) -> Iterator[pa.RecordBatch]:
+    def view(self, segment: Segment) -> Iterator[Rows]:
         """Yield the batches of a segment under the new names."""
         return (batch.rename_columns(self.names) for batch in segment.batches())
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +27,9 @@ SEGMENT_BLOCKS = 2
 # since it no longer stays in the cache.
 BATCH_BYTES = 1 << 25
 
-Read = Callable[[], Iterator[pa.RecordBatch]]
+# A table where there are many blocks, whose columns may have chunks of any length.
+Rows: TypeAlias = "pa.RecordBatch | pa.Table"
+Read = Callable[[], Iterator[Rows]]
 # Takes note of what is wrong with a file, which is then left out.
 OnError = Callable[[DataError], object]
 
@@ -65,10 +67,11 @@ class Segment:
         """Return where the rows stand that come after so many of the segment."""
         return Place(self.origin, self.first_row + done if self.first_row >= 0 else -1)
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
+    def batches(self) -> Iterator[Rows]:
         """Decode the rows, in the calling thread; to be called once.
 
-        All batches but the last have exactly `block_rows` rows; none is empty. Dictionary indices
+        All batches but the last have exactly `block_rows` rows; none is empty. They are record
+        batches, tables only where there are more rows than a block. Dictionary indices
         of a damaged Parquet file may lie outside the dictionary: who does not hand them to an
         encoder, which checks them, calls `sound`. A DataError names the file and, where known,
         column, row and remedy.
@@ -185,7 +188,7 @@ class SourceView(Source):
         return self.source.rows_of_segment()
 
     @abstractmethod
-    def view(self, segment: Segment) -> Iterator[pa.RecordBatch]:
+    def view(self, segment: Segment) -> Iterator[Rows]:
         """Yield the view's rows of a segment of the source."""
 
     def segments(self, block_rows: int) -> Iterator[Segment]:
@@ -324,6 +327,12 @@ def join(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
         combine([batch.column(j) for batch in batches]) for j in range(batches[0].num_columns)
     ]
     return pa.RecordBatch.from_arrays(columns, names=batches[0].schema.names)
+
+
+def one_batch(table: pa.Table) -> pa.RecordBatch:
+    """Return the rows of a table as one record batch."""
+    columns = [combine(column.chunks) for column in table.columns]
+    return pa.RecordBatch.from_arrays(columns, names=table.schema.names)
 
 
 def combine(arrays: Sequence[pa.Array]) -> pa.Array:

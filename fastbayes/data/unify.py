@@ -149,6 +149,11 @@ class Projection:
         self.schema = schema
         self._nulls = pa.array(list(null_values), pa.string()) if null_values else None
 
+    @property
+    def blanks(self) -> bool:
+        """Whether some texts mean missing."""
+        return self._nulls is not None
+
     def onto(self, schema: pa.Schema) -> Projection:
         """Return the projection onto another schema."""
         other = Projection(schema)

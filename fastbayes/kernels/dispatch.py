@@ -126,8 +126,11 @@ def in_python() -> None:
 _local = threading.local()
 
 
-def kernel(function: Callable[..., Any]) -> Any:
+def kernel(function: Callable[..., Any], *, nogil: bool = True) -> Any:
     """Compile a flat function on first use: no GIL, numpy's division, no fast maths.
+
+    What takes microseconds keeps the GIL (`short_kernel`): beside a thread that runs Python it
+    takes 5 ms to get it back.
 
     The machine code is kept on disk unless `FASTBAYES_CACHE=0`. Where that cannot be done
     (read-only installation without a home, disk full, damaged files), one warning is logged
@@ -135,7 +138,7 @@ def kernel(function: Callable[..., Any]) -> Any:
     """
     # Only Python and other kernels call it: it needs no wrapper for C.
     dispatcher = _numba().njit(
-        nogil=True,
+        nogil=nogil,
         error_model="numpy",
         fastmath=False,
         no_cfunc_wrapper=True,
@@ -148,6 +151,11 @@ def kernel(function: Callable[..., Any]) -> Any:
     except (OSError, RuntimeError) as error:  # numba found no directory to write to
         _warn(error)
     return dispatcher
+
+
+def short_kernel(function: Callable[..., Any]) -> Any:
+    """Compile a flat function that takes microseconds, as `kernel` does."""
+    return kernel(function, nogil=False)
 
 
 @functools.cache

@@ -281,18 +281,14 @@ def over_blocks(
     """
     noted = repeatable and rows.n_rows > BLOCK_ROWS
     find = dispatch.load if noted else dispatch.numpy_twin
-    over = find("repeat").over_blocks
-    n, held = rows.n_rows, [*rows.moving(), *moving]
+    n = rows.n_rows
     whole = n - n % BLOCK_ROWS
-    for first, some, times in ((0, BLOCK_ROWS, n // BLOCK_ROWS), (whole, n % BLOCK_ROWS, 1)):
-        if some and times:
-            over(
-                lambda at, some=some: work(rows.block(at, some, sizes, blank=noted and blank), at),
-                first,
-                some,
-                times,
-                held,
-            )
+    parts = [(0, BLOCK_ROWS, n // BLOCK_ROWS), (whole, n % BLOCK_ROWS, 1)]
+    find("repeat").over_blocks(
+        lambda at, some: work(rows.block(at, some, sizes, blank=noted and blank), at),
+        [part for part in parts if part[1] and part[2]],
+        [*rows.moving(), *moving],
+    )
 
 
 def encoded_blocks(segment: Segment, encoder: Encoder) -> Iterator[tuple[pa.RecordBatch, Encoded]]:

@@ -110,10 +110,9 @@ class ClassMoments(Statistic):
         moments = dispatch.load("moments", batch.cells)
         block = type(self)(self.shape)
         k = batch.n_classes
-        for j, values in enumerate(batch.numeric):
-            columns = moments.block_moments(values, classes, k, weight)
-            for place, column in zip(block.arrays().values(), columns, strict=True):
-                place[j, :k] = column
+        columns = moments.columns_moments(batch.numeric, classes, k, weight)
+        for place, column in zip(block.arrays().values(), columns, strict=True):
+            place[:, :k] = column
         self._absorb(block)
 
     def __add__(self, other: Self) -> Self:

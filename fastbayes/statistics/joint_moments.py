@@ -154,10 +154,9 @@ def joint_block(
     p = len(columns)
     moments, scatters = dispatch.load("moments", cells), dispatch.load("scatter", cells)
     # Centred on their own means: of a single row exactly nothing is left.
-    centre, some = np.empty((k, p)), np.zeros(len(y))
+    some = np.zeros(len(y))
     some[rows] = 1.0 if weight is None else weight[rows]
-    for i, x in enumerate(columns):
-        centre[:, i] = moments.block_moments(x, y, k, some)[1]
+    centre = np.ascontiguousarray(moments.columns_moments(columns, y, k, some)[1].T)
     centre[~np.isfinite(centre)] = 0.0
     sums = np.zeros((k, 2 * p, 2 * p))
     step = max(FEW_ROWS, FEW_VALUES // p)

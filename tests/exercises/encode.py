@@ -10,8 +10,12 @@ ROWS = 100
 
 
 def exercise(encode):
-    column = IntegerColumn(np.arange(ROWS), -1, None, 0)
+    column = IntegerColumn.of(np.arange(ROWS))
     translation = Translation(0, np.arange(ROWS + 2, dtype=np.uint32), -1)
-    encode.CodeWriter([(column, translation)], [np.empty(ROWS, np.uint8)]).write(0, ROWS)
-    assert encode.occurring(column, 0, ROWS, ROWS)[:-1].all()
-    assert encode.min_max(column, ROWS) == (0, ROWS - 1)
+    encode.CodeWriter([(column, [translation])], [np.empty(ROWS, np.uint8)]).write(0, ROWS)
+    assert encode.occurring(column, 0, ROWS)[:-1].all()
+    assert encode.min_max(column) == (0, ROWS - 1)
+    bitmap = np.full(ROWS, 255, np.uint8)
+    numbers = np.empty(ROWS)
+    encode.known_numbers(np.arange(float(ROWS)), bitmap, 3, numbers)
+    assert (numbers == np.arange(ROWS)).all()

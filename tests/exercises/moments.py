@@ -14,4 +14,4 @@ def exercise(moments):
         for code in (np.uint8, np.uint16):
             y = np.arange(ROWS, dtype=code) % (n_classes - 1)
             for weight in (None, np.ones(ROWS)):
-                moments.block_moments(values, y, n_classes, weight)
+                moments.columns_moments([values, values], y, n_classes, weight)

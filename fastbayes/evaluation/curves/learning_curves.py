@@ -30,7 +30,7 @@ from fastbayes.data.columns import floats
 from fastbayes.data.encode import Encoder
 from fastbayes.data.folds import Census, Draw, Drawn, Increments
 from fastbayes.data.memory import TableSource
-from fastbayes.data.segments import Place, Segment, Source, combine
+from fastbayes.data.segments import Place, Segment, Source
 from fastbayes.evaluation.calibrate.calibration import Calibrated
 from fastbayes.evaluation.curves.curve_table import METRICS, LearningCurve
 from fastbayes.evaluation.curves.fit_source import fit_rows
@@ -48,6 +48,7 @@ from fastbayes.evaluation.validate.scoring import (
     scores,
 )
 from fastbayes.evaluation.validation import Evaluator
+from fastbayes.kernels import dispatch
 from fastbayes.models.estimator.base import Classifier
 from fastbayes.models.registry import candidates
 from fastbayes.scan import engine
@@ -431,7 +432,8 @@ class Arrays(NamedTuple):
                     "install pandas, or give a model of fastbayes"
                 ) from error
         else:
-            X = np.column_stack([floats(combine(column.chunks)) for column in X.columns])
+            kernels = dispatch.load("encode", X.num_rows * X.num_columns)
+            X = np.column_stack([floats(column, kernels)[0] for column in X.columns])
         labels = rows.schema.class_labels
         return cls(X, labels[codes], codes, np.concatenate(weights) if weights else None)
 

@@ -1,9 +1,9 @@
 """Columns of integers to codes: out[r] = table[values[r] - minimum], or what is a code already.
 
-Every column is described once, by where it lies and what its integers stand for. One call then
-writes a block of rows of all columns, a few thousand rows at a time that stay in the first-level
-cache: the places in the table, in which what is outside and what is null have the last two; then
-their codes. A few entries are compared with every byte, 64 of them at once.
+Every column is described once, by where its pieces lie and what their integers stand for. One call
+then writes a block of rows of all columns, a few thousand rows at a time that stay in the
+first-level cache: the places in the table, in which what is outside and what is null have the last
+two; then their codes. A few entries are compared with every byte, 64 of them at once.
 """
 
 from __future__ import annotations
@@ -32,30 +32,44 @@ from fastbayes.kernels.dispatch import (
     writes,
 )
 from fastbayes.kernels.shared.codes import FEW_ENTRIES
-from fastbayes.kernels.shared.columns import IntegerColumn, Translation
+from fastbayes.kernels.shared.columns import (
+    BIT,
+    END,
+    FIELDS,
+    TABLE,
+    VALID_BIT,
+    VALIDITY,
+    VALUES,
+    IntegerColumn,
+    Translation,
+    address_of,
+)
 
 # Rows at a time: 16 KiB of places.
 ROWS = 4096
 # Entries whose places, the two behind them included, are bytes.
 MOST_BYTES = 254
 
-_KINDS = ("u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8")
-_TRUTH = len(_KINDS)
-# Fields of a column: where its values are and of which kind, its validity, its table, its codes.
-_VALUES, _KIND, _BIT, _VALIDITY, _VALID_BIT, _MINIMUM = range(6)
-_TABLE, _ENTRIES, _SAME, _WATCHED, _OWN, _OUT, _WIDTH = range(6, 13)
-_FIELDS = 13
+_KINDS = ("u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "b1")
+_TRUTH = len(_KINDS) - 1
+# Fields of a piece behind those of where it lies: what its integers stand for.
+_MINIMUM, _TABLE, _ENTRIES, _SAME, _OWN = range(TABLE, TABLE + 5)
+_FIELDS = TABLE + 5
+# Fields of a column: its first piece and the one that was read last, its kind, where codes go.
+_FIRST, _NOW, _KIND, _WATCHED, _OUT, _WIDTH = range(6)
+_COLUMN_FIELDS = 6
 
-_COLUMNS = reads("int64", 2)
+_PIECES = reads("int64", 2)
 SIGNATURES = {
     "write_codes": [
         (
-            *(_COLUMNS, writes("int64"), writes("uint32"), writes("uint8")),
+            *(_PIECES, writes("int64", 2), writes("int64"), writes("uint32"), writes("uint8")),
             *(writes("int64"), writes("int64")),
         )
     ],
-    "mark": [(_COLUMNS, "int64", "int64", writes("uint32"), writes("bool"))],
-    "extremes": [(_COLUMNS, "int64", "int64", writes("uint8"), writes("int64"))],
+    "mark": [(_PIECES, "int64", writes("uint32"), writes("bool"))],
+    "blank": [(reads("uint64"), reads("uint8"), "int64", writes("uint64"))],
+    "extremes": [(_PIECES, "int64", writes("uint8"), writes("int64"))],
 }
 
 
@@ -65,7 +79,7 @@ class CodeWriter:
     Parameters
     ----------
     columns
-        Where integers are, and what each stands for.
+        Where integers are, and what those of each dictionary stand for.
     rows
         Arrays (n,) uint8 | uint16 | uint32, C-contiguous: where to write the codes of a block.
 
@@ -77,17 +91,22 @@ class CodeWriter:
 
     def __init__(
         self,
-        columns: Sequence[tuple[IntegerColumn, Translation]],
+        columns: Sequence[tuple[IntegerColumn, Sequence[Translation]]],
         rows: Sequence[NDArray[np.unsignedinteger]],
     ) -> None:
         self._kept = columns, rows
+        self._pieces = _described(columns)
+        firsts = np.cumsum([0, *(len(column.pieces) for column, _ in columns)]).tolist()
         self._columns = np.array(
             [
-                (*_described(column, translation), _address(row), row.itemsize)
-                for (column, translation), row in zip(columns, rows, strict=True)
+                (
+                    *(first, first, _KINDS.index(column.kind), translations[0].watched),
+                    *(address_of(row), row.itemsize),
+                )
+                for first, (column, translations), row in zip(firsts, columns, rows, strict=False)
             ],
             np.int64,
-        ).reshape(-1, _FIELDS)
+        ).reshape(-1, _COLUMN_FIELDS)
         self._cursor = np.zeros(2, np.int64)
         self._places = np.empty(ROWS + 64, np.uint32)
         self._bytes = np.empty(ROWS + 64, np.uint8)
@@ -106,57 +125,75 @@ class CodeWriter:
         self._cursor[:] = first, n
         call(
             write_codes,
-            *(readonly(self._columns), self._cursor, self._places, self._bytes),
+            *(self._pieces, self._columns, self._cursor, self._places, self._bytes),
             *(self.outside, self.watched),
         )
 
 
-def occurring(column: IntegerColumn, minimum: int, n_entries: int, n: int) -> NDArray[np.bool_]:
+def occurring(column: IntegerColumn, minimum: int, n_entries: int) -> NDArray[np.bool_]:
     """Return which of the integers from `minimum` on occur, and last if there is any other.
 
-    n  IN   rows; the result has n_entries + 1 entries
+    The result has n_entries + 1 entries.
     """
     if interpreted():
-        marked: NDArray[np.bool_] = numpy_twin("encode").occurring(column, minimum, n_entries, n)
+        marked: NDArray[np.bool_] = numpy_twin("encode").occurring(column, minimum, n_entries)
         return marked
-    table = np.empty(n_entries + 2, np.uint32)
-    described = (*_described(column, Translation(minimum, table, -1)), 0, 0)
     marks = np.zeros(n_entries + 2, np.bool_)
-    mark(readonly(np.array([described])), 0, n, np.empty(ROWS + 64, np.uint32), marks)
+    translation = Translation(minimum, np.empty(n_entries + 2, np.uint32), -1)
+    pieces = _described([(column._replace(pieces=_of_one_table(column)), [translation])])
+    mark(pieces, _KINDS.index(column.kind), np.empty(ROWS + 64, np.uint32), marks)
     return marks[:-1]
 
 
-def min_max(column: IntegerColumn, n: int) -> tuple[int, int]:
-    """Return the least and the greatest known value of n rows, (1, 0) if there is none."""
+def min_max(column: IntegerColumn) -> tuple[int, int]:
+    """Return the least and the greatest known value, (1, 0) if there is none."""
     if interpreted():
-        least, greatest = numpy_twin("encode").min_max(column, n)
+        least, greatest = numpy_twin("encode").min_max(column)
         return least, greatest
-    described = (*_described(column, Translation(0, np.empty(2, np.uint32), -1)), 0, 0)
     limits = np.iinfo(np.int64)
     found = np.array([limits.max, limits.min])
-    extremes(readonly(np.array([described])), 0, n, np.empty(ROWS + 64, np.uint8), found)
+    kind, scratch = _KINDS.index(column.kind), np.empty(ROWS + 64, np.uint8)
+    extremes(readonly(column.pieces), kind, scratch, found)
     return (int(found[0]), int(found[1])) if found[0] <= found[1] else (1, 0)
 
 
-def _address(array: NDArray[Any]) -> int:
-    address: int = array.__array_interface__["data"][0]
-    return address
+def known_numbers(
+    values: NDArray[np.float64], bitmap: NDArray[np.uint8], bit: int, out: NDArray[np.float64]
+) -> None:
+    """Copy numbers, NaN where a bitmap from one bit on says that they are not known."""
+    blank(readonly(values.view(np.uint64)), readonly(bitmap), bit, out.view(np.uint64))
 
 
-def _described(column: IntegerColumn, translation: Translation) -> tuple[int, ...]:
-    """Return the fields of a column, apart from where its codes go."""
-    values, validity, table = column.values, column.validity, translation.table
-    n, own = len(table) - 2, translation.own
-    truth = column.bit >= 0
-    minimum = (translation.minimum + 2**63) % 2**64 - 2**63  # differences are modulo 2^64
-    same = translation.same and validity is None and not truth
-    return (
-        *(_address(values), _TRUTH if truth else _KINDS.index(values.dtype.str[1:])),
-        *(column.bit, 0 if validity is None else _address(validity), column.valid_bit),
-        *(minimum, _address(table), own + n, int(same), translation.watched, own),
-    )
+def _of_one_table(column: IntegerColumn) -> NDArray[np.int64]:
+    """Return pieces that have one translation, whichever they had."""
+    pieces = column.pieces.copy()
+    pieces[:, TABLE] = 0
+    return pieces
 
 
+def _described(
+    columns: Sequence[tuple[IntegerColumn, Sequence[Translation]]],
+) -> NDArray[np.int64]:
+    """Return the pieces of all columns with what their integers stand for."""
+    told = np.array(
+        [
+            (
+                # differences are modulo 2^64
+                *((t.minimum + 2**63) % 2**64 - 2**63, address_of(t.table)),
+                *(t.own + len(t.table) - 2, int(t.same), t.own),
+            )
+            for _, translations in columns
+            for t in translations
+        ],
+        np.int64,
+    ).reshape(-1, _FIELDS - TABLE)
+    lying = np.concatenate([np.zeros((0, FIELDS), np.int64), *(c.pieces for c, _ in columns)])
+    before = np.cumsum([0, *(len(translations) for _, translations in columns)])[:-1]
+    tables = lying[:, TABLE] + np.repeat(before, [len(column.pieces) for column, _ in columns])
+    return readonly(np.concatenate([lying[:, :TABLE], told[tables]], axis=1))
+
+
+_NAN = np.float64(np.nan).view(np.uint64)
 _u8, _u16, _u32, _u64, _i8, _i16, _i32, _i64 = (
     pointer_to(kind)
     for kind in (
@@ -189,16 +226,15 @@ def places_of_long(values, minimum, n_entries, out):
 
 
 @register_jitable
-def put_places(column, first, n, out):
-    """Write where rows of a column stand in its table: n_entries if outside, one more if null.
+def put_places(column, kind, first, n, out):
+    """Write where rows of a piece stand in its table: n_entries if outside, one more if null.
 
     out  OUT  uint8 | uint32 that hold such places, (>= n,); (>= n rounded up to 64) with nulls and
               of truth values
     """
-    kind, at = column[_KIND], column[_VALUES]
-    minimum, entries = column[_MINIMUM], column[_ENTRIES]
+    at, minimum, entries = column[VALUES], column[_MINIMUM], column[_ENTRIES]
     if kind == _TRUTH:
-        bit = column[_BIT] + first
+        bit = column[BIT] + first
         bitmap = bitmap_of(at, bit, n)
         for r in range(0, n, 64):
             bits.put_bits(bits.word_at(bitmap, bit + r), out, np.uint64(r))
@@ -218,9 +254,9 @@ def put_places(column, first, n, out):
         places_of(carray(_i32(np.uint64(at + 4 * first)), n), minimum, entries, out)
     else:
         places_of_long(carray(_i64(np.uint64(at + 8 * first)), n), minimum, entries, out)
-    if column[_VALIDITY] != 0:
-        bit = column[_VALID_BIT] + first
-        bitmap = bitmap_of(column[_VALIDITY], bit, n)
+    if column[VALIDITY] != 0:
+        bit = column[VALID_BIT] + first
+        bitmap = bitmap_of(column[VALIDITY], bit, n)
         null = out.dtype.type(entries + 1)
         for r in range(0, n, 64):
             bits.keep_where(bits.word_at(bitmap, bit + r), out, np.uint64(r), null)
@@ -262,10 +298,11 @@ def count_equal(codes, code):
 
 
 @kernel
-def write_codes(columns, cursor, places, bytes_, outside, watched):
+def write_codes(pieces, columns, cursor, places, bytes_, outside, watched):
     """Write the codes of a block of rows of all columns, and go on to the next block.
 
-    columns   IN   (n_columns, fields) int64
+    pieces    IN   (n_pieces, fields) int64   of all columns
+    columns   OUT  (n_columns, fields) int64   the piece that was read last moves on
     cursor    OUT  (2,) int64   first row, which moves on; rows of the block
     places    OUT  (rows at a time + 64,) uint32   scratch
     bytes_    OUT  (rows at a time + 64,) uint8   scratch
@@ -275,61 +312,106 @@ def write_codes(columns, cursor, places, bytes_, outside, watched):
     step = bytes_.size - 64
     start, stop = cursor[0], cursor[0] + cursor[1]
     for j in range(columns.shape[0]):
-        column = columns[j]
-        entries, width, watch = column[_ENTRIES], column[_WIDTH], column[_WATCHED]
-        same, nulls = column[_SAME] != 0, column[_VALIDITY] != 0
-        own = column[_OWN]
-        table = carray(_u32(np.uint64(column[_TABLE])), entries - own + 2)
-        for first in range(start, stop, step):
-            n = min(step, stop - first)
-            at = np.uint64(column[_OUT] + width * (first - start))
-            if width == 1 and entries <= MOST_BYTES:
-                codes = carray(_u8(at), n)
-                if same:
-                    put_places(column, first, n, codes)
-                    beyond = count_equal(codes, np.uint8(entries))
-                    if beyond > 0:
-                        look_up(codes, own, table, codes)
-                    outside[j] += beyond
-                else:
-                    put_places(column, first, n, bytes_)
-                    outside[j] += count_equal(bytes_[:n], np.uint8(entries))
-                    if own == 0 and 0 < entries <= FEW_ENTRIES:
-                        compare(bytes_[:n], entries, table, nulls, codes)
-                    else:
-                        look_up(bytes_[:n], own, table, codes)
-            else:
-                put_places(column, first, n, places)
-                outside[j] += count_equal(places[:n], np.uint32(entries))
-                if width == 1:
-                    look_up(places[:n], own, table, carray(_u8(at), n))
-                elif width == 2:
-                    look_up(places[:n], own, table, carray(_u16(at), n))
-                else:
-                    look_up(places[:n], own, table, carray(_u32(at), n))
-            if watch >= 0 and width == 1:
-                watched[j] += count_equal(carray(_u8(at), n), np.uint8(watch))
-            elif watch >= 0 and width == 2:
-                watched[j] += count_equal(carray(_u16(at), n), np.uint16(watch))
-            elif watch >= 0:
-                watched[j] += count_equal(carray(_u32(at), n), np.uint32(watch))
+        kind, width, watch = columns[j, _KIND], columns[j, _WIDTH], columns[j, _WATCHED]
+        now = columns[j, _NOW]
+        if now > columns[j, _FIRST] and start < pieces[now - 1, END]:
+            now = columns[j, _FIRST]
+        while start < stop:
+            while pieces[now, END] <= start:
+                now += 1
+            begin = pieces[now - 1, END] if now > columns[j, _FIRST] else 0
+            rows = min(stop, pieces[now, END]) - start
+            out = columns[j, _OUT] + width * (start - cursor[0])
+            write_piece(
+                pieces[now], kind, start - begin, rows, out, width, watch, step,
+                places, bytes_, outside[j:], watched[j:],
+            )  # fmt: skip
+            start += rows
+        columns[j, _NOW] = now
+        start = cursor[0]
     cursor[0] = stop
 
 
+@register_jitable
+def write_piece(
+    piece, kind, start, rows, out, width, watch, step, places, bytes_, outside, watched
+):
+    """Write the codes of rows of a piece of a column, from one on, to an address."""
+    entries, own = piece[_ENTRIES], piece[_OWN]
+    nulls = piece[VALIDITY] != 0
+    same = piece[_SAME] != 0 and not nulls and kind != _TRUTH
+    table = carray(_u32(np.uint64(piece[_TABLE])), entries - own + 2)
+    for first in range(start, start + rows, step):
+        n = min(step, start + rows - first)
+        at = np.uint64(out + width * (first - start))
+        if width == 1 and entries <= MOST_BYTES:
+            codes = carray(_u8(at), n)
+            if same:
+                put_places(piece, kind, first, n, codes)
+                beyond = count_equal(codes, np.uint8(entries))
+                if beyond > 0:
+                    look_up(codes, own, table, codes)
+                outside[0] += beyond
+            else:
+                put_places(piece, kind, first, n, bytes_)
+                outside[0] += count_equal(bytes_[:n], np.uint8(entries))
+                if own == 0 and 0 < entries <= FEW_ENTRIES:
+                    compare(bytes_[:n], entries, table, nulls, codes)
+                else:
+                    look_up(bytes_[:n], own, table, codes)
+        else:
+            put_places(piece, kind, first, n, places)
+            outside[0] += count_equal(places[:n], np.uint32(entries))
+            if width == 1:
+                look_up(places[:n], own, table, carray(_u8(at), n))
+            elif width == 2:
+                look_up(places[:n], own, table, carray(_u16(at), n))
+            else:
+                look_up(places[:n], own, table, carray(_u32(at), n))
+        if watch >= 0 and width == 1:
+            watched[0] += count_equal(carray(_u8(at), n), np.uint8(watch))
+        elif watch >= 0 and width == 2:
+            watched[0] += count_equal(carray(_u16(at), n), np.uint16(watch))
+        elif watch >= 0:
+            watched[0] += count_equal(carray(_u32(at), n), np.uint32(watch))
+
+
 @kernel
-def mark(columns, first, n, places, marks):
+def blank(values, bitmap, bit, out):
+    """Copy the bits of numbers, those of NaN over them where the numbers are not known.
+
+    values  IN   (n,) uint64
+    bitmap  IN   uint8
+    bit     IN   bit of the first number in it
+    out     OUT  (n,) uint64
+    """
+    for start in range(0, values.size, 64):
+        known = bits.word_at(bitmap, bit + start)
+        x, blanked = values[start : start + 64], out[start : start + 64]
+        # No branch: which numbers are known cannot be foretold.
+        for k in range(x.size):
+            blanked[k] = x[k] | (((known >> np.uint64(k)) & np.uint64(1)) - np.uint64(1)) & _NAN
+
+
+@kernel
+def mark(pieces, kind, places, marks):
     """Mark the places that occur: marks[place] = True.
 
-    columns  IN   (1, fields) int64
+    pieces   IN   (n_pieces, fields) int64
+    kind     IN   of the integers
     places   OUT  (rows at a time + 64,) uint32   scratch
     marks    OUT  (n_entries + 2,) bool   the last two: another value, null
     """
     step = places.size - 64
-    for start in range(first, first + n, step):
-        rows = min(step, first + n - start)
-        put_places(columns[0], start, rows, places)
-        for r in range(rows):
-            marks[np.uint64(places[r])] = True
+    begin = 0
+    for p in range(pieces.shape[0]):
+        n = pieces[p, END] - begin
+        for start in range(0, n, step):
+            rows = min(step, n - start)
+            put_places(pieces[p], kind, start, rows, places)
+            for r in range(rows):
+                marks[np.uint64(places[r])] = True
+        begin += n
 
 
 @register_jitable
@@ -348,35 +430,39 @@ def least_and_greatest(values, known, found):
 
 
 @kernel
-def extremes(columns, first, n, scratch, found):
+def extremes(pieces, kind, scratch, found):
     """Lower found[0] and raise found[1] to the least and greatest known value.
 
-    columns  IN   (1, fields) int64
+    pieces   IN   (n_pieces, fields) int64
+    kind     IN   of the integers
     scratch  OUT  (rows at a time + 64,) uint8
     found    OUT  (2,) int64
     """
-    column, step = columns[0], scratch.size - 64
-    kind, values = column[_KIND], column[_VALUES]
-    for start in range(first, first + n, step):
-        rows = min(step, first + n - start)
-        known = scratch[:0]
-        if column[_VALIDITY] != 0:
-            bit = column[_VALID_BIT] + start
-            bitmap = bitmap_of(column[_VALIDITY], bit, rows)
-            for r in range(0, rows, 64):
-                bits.put_bits(bits.word_at(bitmap, bit + r), scratch, np.uint64(r))
-            known = scratch[:rows]
-        if kind == 0:
-            least_and_greatest(carray(_u8(np.uint64(values + start)), rows), known, found)
-        elif kind == 1:
-            least_and_greatest(carray(_u16(np.uint64(values + 2 * start)), rows), known, found)
-        elif kind == 2:
-            least_and_greatest(carray(_u32(np.uint64(values + 4 * start)), rows), known, found)
-        elif kind == 4:
-            least_and_greatest(carray(_i8(np.uint64(values + start)), rows), known, found)
-        elif kind == 5:
-            least_and_greatest(carray(_i16(np.uint64(values + 2 * start)), rows), known, found)
-        elif kind == 6:
-            least_and_greatest(carray(_i32(np.uint64(values + 4 * start)), rows), known, found)
-        else:
-            least_and_greatest(carray(_i64(np.uint64(values + 8 * start)), rows), known, found)
+    step = scratch.size - 64
+    begin = 0
+    for p in range(pieces.shape[0]):
+        n, values = pieces[p, END] - begin, pieces[p, VALUES]
+        for start in range(0, n, step):
+            rows = min(step, n - start)
+            known = scratch[:0]
+            if pieces[p, VALIDITY] != 0:
+                bit = pieces[p, VALID_BIT] + start
+                bitmap = bitmap_of(pieces[p, VALIDITY], bit, rows)
+                for r in range(0, rows, 64):
+                    bits.put_bits(bits.word_at(bitmap, bit + r), scratch, np.uint64(r))
+                known = scratch[:rows]
+            if kind == 0:
+                least_and_greatest(carray(_u8(np.uint64(values + start)), rows), known, found)
+            elif kind == 1:
+                least_and_greatest(carray(_u16(np.uint64(values + 2 * start)), rows), known, found)
+            elif kind == 2:
+                least_and_greatest(carray(_u32(np.uint64(values + 4 * start)), rows), known, found)
+            elif kind == 4:
+                least_and_greatest(carray(_i8(np.uint64(values + start)), rows), known, found)
+            elif kind == 5:
+                least_and_greatest(carray(_i16(np.uint64(values + 2 * start)), rows), known, found)
+            elif kind == 6:
+                least_and_greatest(carray(_i32(np.uint64(values + 4 * start)), rows), known, found)
+            else:
+                least_and_greatest(carray(_i64(np.uint64(values + 8 * start)), rows), known, found)
+        begin += n

@@ -1,13 +1,19 @@
-"""Moments of one numeric column per class: count, mean and sum of squared deviations."""
+"""Moments of numeric columns per class: count, mean and sum of squared deviations."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
+from numba.core import types
 from numba.extending import register_jitable
+from numba.np.numpy_support import carray
 from numpy.typing import NDArray
 
-from fastbayes.kernels.compiled.simd import lanes
-from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
+from fastbayes.kernels.compiled.simd import lanes, vector
+from fastbayes.kernels.compiled.simd.instructions import pointer_to
+from fastbayes.kernels.compiled.simd.memory import addresses
+from fastbayes.kernels.dispatch import kernel, numpy_twin, readonly, reads, writes
 from fastbayes.kernels.shared.arrays import Floats, U
 
 # Up to this many classes, comparing each value with every class is faster than scattering it.
@@ -17,16 +23,14 @@ MANY_CLASSES = 256
 
 _X, _OUT = reads("float64"), writes("float64")
 SIGNATURES: dict[str, list[tuple[str, ...]]] = {
-    "first_known": [
-        (_X, reads(y), weight, _OUT) for y in ("uint8", "uint16") for weight in ("none", _X)
-    ],
-    "add_two_classes": [(_X, reads("uint8"), "int64", _X, writes("float64", 2))],
-    "add_classes": [
-        (_X, reads(y), weight, _X, "int64", known, _OUT, writes("float64", 2))
+    "add_columns": [
+        (
+            *(reads("uint64"), reads(y), reads("uint8"), weight),
+            *(_OUT, writes("float64", 2), known, _OUT, writes("float64", 3)),
+        )
         for y in ("uint8", "uint16")
         for weight, known in (("none", writes("int64")), (_X, _OUT))
     ],
-    "from_sums": [(_X, reads("float64", 2), writes("float64", 2), writes("int64"))],
 }
 
 
@@ -37,45 +41,77 @@ def block_moments(
     weight: Floats | None = None,
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """Return count, mean, its rest and scatter of known values by class; see the numpy twin."""
-    x, y, weight = readonly(values), readonly(y), None if weight is None else readonly(weight)
-    # One class more than there are: `add_two_classes` may look for it, in vain.
-    shift = np.full(n_classes + 1, np.nan)
-    first_known(x, y, weight, shift[:n_classes])
-    shift[np.isnan(shift)] = 0.0
-    moments = np.empty((4, n_classes))
-    far = np.zeros(1, np.int64)
-    _about(shift, x, y, weight, moments, far)
-    if far[0]:
-        shift[:n_classes] = moments[1]
-        _about(shift, x, y, weight, moments, far)
-    count, mean, rest, scatter = moments
+    count, mean, rest, scatter = columns_moments([values], y, n_classes, weight)[:, 0]
     return count, mean, rest, scatter
 
 
-def _about(
-    shift: Floats,
-    x: Floats,
+def columns_moments(
+    columns: Sequence[Floats],
     y: NDArray[np.unsignedinteger],
-    weight: Floats | None,
-    moments: Floats,
-    far: NDArray[np.int64],
-) -> None:
-    """Compute moments through sums of deviations from shift, which has one class too many."""
-    n_classes = moments.shape[1]
-    sums = np.zeros((3, n_classes + 1))
-    about = readonly(shift)
-    if n_classes <= FEW_CLASSES and weight is None and y.dtype == np.uint8:
-        for c in range(0, n_classes, 2):
-            add_two_classes(x, y, c, about, sums)
-    else:
-        copies = 4 if n_classes <= MANY_CLASSES else 1
-        count = np.zeros(copies * n_classes, np.int64 if weight is None else np.float64)
-        pairs = np.zeros(2 * copies * n_classes)
-        add_classes(x, y, weight, about, n_classes if copies > 1 else 0, count, pairs, sums)
-    from_sums(about, readonly(sums), moments, far)
+    n_classes: int,
+    weight: Floats | None = None,
+) -> Floats:
+    """Return the moments of columns, (4, n_columns, n_classes), as `block_moments` does of one."""
+    if not vector.AVAILABLE:  # without the compiler there are no pointers
+        twin: Floats = numpy_twin("moments").columns_moments(columns, y, n_classes, weight)
+        return twin
+    held = [readonly(column) for column in columns]
+    y, weight = readonly(y), None if weight is None else readonly(weight)
+    moments = np.empty((len(held), 4, n_classes))
+    copies = 4 if n_classes <= MANY_CLASSES else 1
+    add_columns(
+        *(addresses(held, [*range(len(held))]), y),
+        # Few classes are compared with, one after the other.
+        *(y if n_classes <= FEW_CLASSES and y.itemsize == 1 else _NO_CLASSES, weight),
+        # One class more than there are: `add_two_classes` may look for it, in vain.
+        *(np.empty(n_classes + 1), np.empty((3, n_classes + 1))),
+        np.empty(copies * n_classes, np.int64 if weight is None else np.float64),
+        *(np.empty(2 * copies * n_classes), moments),
+    )
+    return moments.swapaxes(0, 1)
+
+
+_NO_CLASSES = readonly(np.empty(0, np.uint8))
+_float = pointer_to(types.float64)
 
 
 @kernel
+def add_columns(columns, y, few, weight, shift, sums, count, pairs, moments):
+    """Compute the moments of columns.
+
+    columns  IN   (n_columns,) uint64   of (n,) float64 each
+    y        IN   (n,) uint8 | uint16
+    few      IN   (n,) uint8   y, or empty where there are more than a few classes
+    weight   IN   (n,) float64 or None
+    shift    OUT  (n_classes + 1,) float64   scratch
+    sums     OUT  (3, n_classes + 1) float64   scratch
+    count    OUT  (copies n_classes,) int64, float64 with weights   scratch, copies 1 or 4
+    pairs    OUT  (2 copies n_classes,) float64   scratch
+    moments  OUT  (n_columns, 4, n_classes) float64   count, mean, rest, scatter
+    """
+    n_classes = moments.shape[2]
+    for j in range(columns.size):
+        x = carray(_float(columns[j]), y.size)
+        shift[:] = np.nan
+        first_known(x, y, weight, shift[:n_classes])
+        for c in range(shift.size):
+            shift[c] = 0.0 if shift[c] != shift[c] else shift[c]
+        for _ in range(2):
+            sums[:] = 0.0
+            if weight is None and few.size > 0:
+                for c in range(0, n_classes, 2):
+                    add_two_classes(x, few, c, shift, sums)
+            else:
+                count[:] = 0
+                pairs[:] = 0.0
+                copy = n_classes if count.size > n_classes else 0
+                add_classes(x, y, weight, shift, copy, count, pairs, sums)
+            if from_sums(shift, sums, moments[j]) == 0:
+                break
+            shift[:n_classes] = moments[j, 1]
+
+
+@register_jitable
 def first_known(x, y, weight, shift):
     """Find one value of each class: shift[c] = first x[r] that is not NaN with y[r] = c.
 
@@ -114,7 +150,7 @@ def first_known(x, y, weight, shift):
             b += 1024
 
 
-@kernel
+@register_jitable
 def add_two_classes(x, y, c, shift, sums):
     """Add the moments of classes c and c + 1: sums[:, c] += Σ over y[r] = c of 1, d, d².
 
@@ -151,7 +187,7 @@ def add_three(sums, c, count, total, squares):
     sums[2, c] += squares
 
 
-@kernel
+@register_jitable
 def add_classes(x, y, weight, shift, copy, count, pairs, sums):
     """Add the moments of any number of classes: sums[:, y[r]] += w, w d, w d².
 
@@ -200,15 +236,17 @@ def add_value(x, y, weight, r, shift, copy, count, pairs):
     lanes.store(pairs, at, lanes.add(lanes.load(pairs, at, 2), both))
 
 
-@kernel
-def from_sums(shift, sums, moments, far):
+@register_jitable
+def from_sums(shift, sums, moments):
     """Turn sums into moments: mean + rest = shift + Σwd / Σw, scatter = Σwd² - (Σwd)² / Σw.
+
+    Return of how many classes the shift was so far from the mean that digits were lost.
 
     shift    IN   (>= n_classes,) float64
     sums     IN   (3, >= n_classes) float64   Σw, Σwd, Σwd²
     moments  OUT  (4, n_classes) float64   count, mean, rest, scatter
-    far      OUT  (1,) int64   += classes whose shift was so far from the mean that digits were lost
     """
+    far = 0
     for c in range(moments.shape[1]):
         count, total, squares = sums[0, c], sums[1, c], sums[2, c]
         offset = total / count if count > 0.0 else 0.0
@@ -223,4 +261,5 @@ def from_sums(shift, sums, moments, far):
         moments[1, c] = mean
         moments[2, c] = rest if np.isfinite(rest) else 0.0
         moments[3, c] = scatter
-        far[0] += np.isfinite(scatter) and count * offset * offset > 256.0 * scatter
+        far += np.isfinite(scatter) and count * offset * offset > 256.0 * scatter
+    return far

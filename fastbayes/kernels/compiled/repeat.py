@@ -32,7 +32,7 @@ from fastbayes.kernels.dispatch import (
     recording,
 )
 
-SIGNATURES = {"repeat": [(reads("int64", 2), reads("int64", 2), "int64")]}
+SIGNATURES = {"repeat": [(reads("int64", 2), reads("int64", 2), reads("int64", 2))]}
 
 _compiled: dict[tuple[Any, ...], tuple[int, int]] = {}
 _thunks: dict[str, int] = {}
@@ -41,31 +41,52 @@ _place = pointer_to(types.int64)
 
 
 def over_blocks(
-    work: Callable[[int], None],
-    first: int,
-    n: int,
-    times: int,
+    work: Callable[[int, int], None],
+    parts: Sequence[tuple[int, int, int]],
     moving: Sequence[tuple[NDArray[Any], int]],
 ) -> None:
-    """Do work(first row) for block after block of n rows.
+    """Do work(first row, rows) for block after block.
 
-    The work itself is done once: what it calls by `dispatch.call` is called for every block. Where
-    it says that it works on rows in Python (`dispatch.in_python`), it is done for every block.
+    The work itself is done once for a part: what it calls by `dispatch.call` is called for every
+    block, all parts in one call that does not hold the interpreter's lock. Where it says that it
+    works on rows in Python (`dispatch.in_python`), it is done for every block.
 
+    parts   IN   first row, rows of a block, and how many blocks, of parts that have these
     moving  IN   arrays that hold something of every row, and its bytes: an argument that lies in
-                 one of them moves on by n rows from block to block
+                 one of them moves on by a block from block to block
     """
     if interpreted():
-        numpy_twin("repeat").over_blocks(work, first, n, times, moving)
+        numpy_twin("repeat").over_blocks(work, parts, moving)
         return
-    repeated = RepeatedCalls([(array, width * n) for array, width in moving])
+    noted: list[tuple[RepeatedCalls, int]] = []
     try:
-        with recording(repeated.calls):
-            work(first)
+        for first, n, times in parts:
+            repeated = RepeatedCalls([(array, width * n) for array, width in moving])
+            with recording(repeated.calls):
+                work(first, n)
+            noted.append((repeated, times))
     except NotRepeatableError:
-        numpy_twin("repeat").over_blocks(work, first, n, times, moving)
+        numpy_twin("repeat").over_blocks(work, parts, moving)
     else:
-        repeated.run(times)
+        run(noted)
+
+
+def run(noted: Sequence[tuple[RepeatedCalls, int]]) -> None:
+    """Make calls, one set of them after the other, each so many times."""
+    program: list[tuple[int, int]] = []
+    moves: list[tuple[int, int]] = []
+    parts = []
+    for repeated, times in noted:
+        program += repeated.packed(moves)
+        parts.append((len(program), len(moves), times))
+    failed = repeat(
+        *(readonly(np.array(rows, np.int64).reshape(-1, 2)) for rows in (program, moves)),
+        readonly(np.array(parts, np.int64).reshape(-1, 3)),
+    )
+    if failed >= 0:
+        calls = [function for repeated, _ in noted for function, _ in repeated.calls]
+        name = calls[failed].__name__
+        raise RuntimeError(f"kernel {name} failed, which is an error of fastbayes: report it")
 
 
 class RepeatedCalls:
@@ -86,15 +107,9 @@ class RepeatedCalls:
         ]
         self._kept: list[NDArray[np.int64]] = []
 
-    def run(self, times: int) -> None:
-        """Make the calls for so many blocks."""
-        moves: list[tuple[int, int]] = []
-        steps = [self._packed(*made, moves) for made in self.calls]
-        program, slots = np.array(steps, np.int64), np.array(moves, np.int64)
-        failed = repeat(readonly(program.reshape(-1, 2)), readonly(slots.reshape(-1, 2)), times)
-        if failed >= 0:
-            name = self.calls[failed][0].__name__
-            raise RuntimeError(f"kernel {name} failed, which is an error of fastbayes: report it")
+    def packed(self, moves: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Return the calls as `repeat` takes them; add what moves to `moves`."""
+        return [self._packed(*made, moves) for made in self.calls]
 
     def _packed(
         self, function: Any, arguments: tuple[Any, ...], moves: list[tuple[int, int]]
@@ -188,17 +203,20 @@ def call_at(block, function, words):
 
 
 @kernel
-def repeat(program, moves, times):
+def repeat(program, moves, parts):
     """Make the calls of a program; return which one failed, -1 if none did.
 
     program  IN   (n_calls, 2) int64   addresses: of what makes the call, of its arguments
     moves    IN   (n_moves, 2) int64   address of a number, and what is added to it after each time
-    times    IN   how often
+    parts    IN   (n_parts, 3) int64   calls and moves up to the end of a part, and how often
     """
-    for _ in range(times):
-        for c in range(program.shape[0]):
-            if call_at(program[c, 0], program[c, 1]) != 0:
-                return c
-        for m in range(moves.shape[0]):
-            carray(_place(np.uint64(moves[m, 0])), 1)[0] += moves[m, 1]
+    call = move = 0
+    for p in range(parts.shape[0]):
+        for _ in range(parts[p, 2]):
+            for c in range(call, parts[p, 0]):
+                if call_at(program[c, 0], program[c, 1]) != 0:
+                    return c
+            for m in range(move, parts[p, 1]):
+                carray(_place(np.uint64(moves[m, 0])), 1)[0] += moves[m, 1]
+        call, move = parts[p, 0], parts[p, 1]
     return -1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fastbayes.kernels.numpy.texts import add_texts as add_texts
 from fastbayes.kernels.numpy.texts import find_texts as find_texts
 from fastbayes.kernels.numpy.texts import indexed as indexed
-from fastbayes.kernels.shared.columns import IntegerColumn, Translation
+from fastbayes.kernels.shared.columns import IntegerColumn, Translation, array_at
 
 
 class CodeWriter:
@@ -19,7 +19,7 @@ class CodeWriter:
 
     def __init__(
         self,
-        columns: Sequence[tuple[IntegerColumn, Translation]],
+        columns: Sequence[tuple[IntegerColumn, Sequence[Translation]]],
         rows: Sequence[NDArray[np.unsignedinteger]],
     ) -> None:
         self._columns, self._rows = columns, rows
@@ -28,49 +28,76 @@ class CodeWriter:
 
     def write(self, first: int, n: int) -> None:
         """Write the codes of n rows from one on."""
-        for j, ((column, (minimum, table, watched, own, _)), row) in enumerate(
+        for j, ((column, translations), row) in enumerate(
             zip(self._columns, self._rows, strict=True)
         ):
-            n_entries = own + len(table) - 2
-            places = _places(column, minimum, n_entries, first, n)
-            row[:n] = np.where(places < own, places, table[np.maximum(places - own, 0)])
-            self.outside[j] += np.count_nonzero(places == n_entries)
-            self.watched[j] += np.count_nonzero(row[:n] == watched)
+            for part, table_of, values, known in _pieces(column, first, n):
+                minimum, table, watched, own, _ = translations[table_of]
+                n_entries = own + len(table) - 2
+                places = _places(values, known, minimum, n_entries)
+                row[part] = np.where(places < own, places, table[np.maximum(places - own, 0)])
+                self.outside[j] += np.count_nonzero(places == n_entries)
+                self.watched[j] += np.count_nonzero(row[part] == watched)
 
 
-def occurring(column: IntegerColumn, minimum: int, n_entries: int, n: int) -> NDArray[np.bool_]:
+def occurring(column: IntegerColumn, minimum: int, n_entries: int) -> NDArray[np.bool_]:
     """Return which of the integers from `minimum` on occur, and last if there is any other."""
     marks = np.zeros(n_entries + 2, np.bool_)
-    marks[_places(column, minimum, n_entries, 0, n)] = True
+    for _, _, values, known in _pieces(column, 0, column.n_rows):
+        marks[_places(values, known, minimum, n_entries)] = True
     return marks[:-1]
 
 
-def min_max(column: IntegerColumn, n: int) -> tuple[int, int]:
-    """Return the least and the greatest known value of n rows, (1, 0) if there is none."""
-    values = column.values[:n][_bits(column.validity, column.valid_bit, n)]
-    return (int(values.min()), int(values.max())) if len(values) else (1, 0)
+def min_max(column: IntegerColumn) -> tuple[int, int]:
+    """Return the least and the greatest known value, (1, 0) if there is none."""
+    pieces = _pieces(column, 0, column.n_rows)
+    found = [held for _, _, values, known in pieces if len(held := values[known])]
+    if not found:
+        return 1, 0
+    return min(int(held.min()) for held in found), max(int(held.max()) for held in found)
+
+
+def known_numbers(
+    values: NDArray[np.float64], bitmap: NDArray[np.uint8], bit: int, out: NDArray[np.float64]
+) -> None:
+    """Copy numbers, NaN where a bitmap from one bit on says that they are not known."""
+    out[:] = np.where(np.unpackbits(bitmap, bitorder="little")[bit:][: len(values)], values, np.nan)
+
+
+def _pieces(
+    column: IntegerColumn, first: int, n: int
+) -> Iterator[tuple[slice, int, NDArray[Any], NDArray[np.bool_]]]:
+    """Yield, of the pieces of some rows, which of these they are, table, values, what is known."""
+    start = 0
+    for end, values, bit, validity, valid_bit, table in column.pieces.tolist():
+        low, high = max(first - start, 0), min(first + n, end) - start
+        if low < high:
+            part = slice(start + low - first, start + high - first)
+            if column.kind == "b1":
+                held: NDArray[Any] = _bits(values, bit + low, high - low).astype(np.int64)
+            else:
+                width = int(column.kind[1:])
+                held = array_at(values + width * low, high - low, column.kind)
+            yield part, table, held, _bits(validity, valid_bit + low, high - low)
+        start = end
 
 
 def _places(
-    column: IntegerColumn, minimum: int, n_entries: int, first: int, n: int
+    values: NDArray[Any], known: NDArray[np.bool_], minimum: int, n_entries: int
 ) -> NDArray[Any]:
     """Return where rows stand in a table: n_entries if outside, one more if null."""
-    if column.bit >= 0:
-        values = _bits(column.values, column.bit + first, n).astype(np.int64)
-    else:
-        values = column.values[first : first + n]
-        if values.dtype.itemsize < 8:
-            values = values.astype(np.int64)
+    if values.dtype.itemsize < 8:
+        values = values.astype(np.int64)
     # Modulo 2^64 the difference is below n_entries for the values inside and for no other.
     far = values.astype(np.uint64) - np.uint64(minimum % 2**64)
     places = np.minimum(far, np.uint64(n_entries)).astype(np.intp)
-    places[~_bits(column.validity, column.valid_bit + first, n)] = n_entries + 1
+    places[~known] = n_entries + 1
     return places
 
 
-def _bits(bitmap: NDArray[np.uint8] | None, bit: int, n: int) -> NDArray[np.bool_]:
+def _bits(bitmap: int, bit: int, n: int) -> NDArray[np.bool_]:
     """Return n bits of an Arrow bitmap (least significant first); no bitmap, all set."""
-    if bitmap is None:
+    if not bitmap:
         return np.ones(n, np.bool_)
-    bits = np.unpackbits(bitmap[bit // 8 : (bit + n + 7) // 8], bitorder="little")
-    return bits[bit % 8 :][:n].view(np.bool_)
+    held = array_at(bitmap + bit // 8, (bit % 8 + n + 7) // 8, "u1")
+    return np.unpackbits(held, bitorder="little")[bit % 8 :][:n].view(np.bool_)

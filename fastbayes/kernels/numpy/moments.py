@@ -1,6 +1,8 @@
-"""Moments of one numeric column per class, in numpy: the twin of `compiled.moments`."""
+"""Moments of numeric columns per class, in numpy: the twin of `compiled.moments`."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +56,17 @@ def block_moments(
     if far_from_mean(shift, count, mean, scatter).any():
         count, mean, rest, scatter = _about(mean, values, y, weight)
     return count, mean, rest, scatter
+
+
+def columns_moments(
+    columns: Sequence[Floats],
+    y: NDArray[np.unsignedinteger],
+    n_classes: int,
+    weight: Floats | None = None,
+) -> Floats:
+    """Return the moments of columns, (4, n_columns, n_classes), as `block_moments` does of one."""
+    each = [block_moments(values, y, n_classes, weight) for values in columns]
+    return np.array(each).reshape(len(columns), 4, n_classes).swapaxes(0, 1)
 
 
 def far_from_mean(shift: Floats, count: Floats, mean: Floats, scatter: Floats) -> NDArray[np.bool_]:

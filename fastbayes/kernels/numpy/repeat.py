@@ -9,12 +9,11 @@ from numpy.typing import NDArray
 
 
 def over_blocks(
-    work: Callable[[int], None],
-    first: int,
-    n: int,
-    times: int,
+    work: Callable[[int, int], None],
+    parts: Sequence[tuple[int, int, int]],
     moving: Sequence[tuple[NDArray[Any], int]],
 ) -> None:
-    """Do work(first row) for block after block of n rows; see the compiled twin."""
-    for block in range(times):
-        work(first + block * n)
+    """Do work(first row, rows) for block after block; see the compiled twin."""
+    for first, n, times in parts:
+        for block in range(times):
+            work(first + block * n, n)

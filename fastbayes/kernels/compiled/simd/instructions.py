@@ -129,7 +129,8 @@ def pointer_to(target: Any) -> Any:
     @instruction(lambda address: types.CPointer(target)(types.uint64))
     def pointer(block, address):
         """Return the pointer at an address."""
-        return block.inttoptr(address, ir.IntType(target.bitwidth).as_pointer())
+        kind = ir.DoubleType() if target == types.float64 else ir.IntType(target.bitwidth)
+        return block.inttoptr(address, kind.as_pointer())
 
     return pointer
 
