@@ -28,11 +28,7 @@ def lend(size: int) -> Bytes:
     held = _found(room)
     if held is None:
         _make_way(room)
-        held = (
-            np.frombuffer(_pages(room), np.uint8)
-            if room >= LARGE
-            else np.empty(room, np.uint8)
-        )
+        held = np.frombuffer(_pages(room), np.uint8) if room >= LARGE else np.empty(room, np.uint8)
     # parts of what a memoryview gave keep it alive, those of an array only its memory
     lent = np.frombuffer(held.data, np.uint8, size)
     weakref.finalize(lent, _give_back, held).atexit = False
