@@ -54,9 +54,7 @@ def _slot_origin(shape: Shape, to: Alignment) -> Ints:
 def _taken(held: NDArray[Any], source: list[Ints]) -> NDArray[Any]:
     """Return the cells at places along each axis."""
     moved = [
-        axis
-        for axis, origin in enumerate(source)
-        if not _everywhere(origin, held.shape[axis])
+        axis for axis, origin in enumerate(source) if not _everywhere(origin, held.shape[axis])
     ]
     if len(moved) == 1:  # a fifth of the time
         return held.take(source[moved[0]], axis=moved[0])

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numba.extending import register_jitable
 from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled.simd import lanes
-from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
+from fastbayes.kernels.dispatch import helper, kernel, readonly, reads, writes
 from fastbayes.kernels.shared.arrays import Floats, U
 
 # Up to this many classes, comparing each value with every class is faster than scattering it.
@@ -143,7 +142,7 @@ def add_two_classes(x, y, c, shift, sums):
             add_three(sums, k, 1.0, d, d * d)
 
 
-@register_jitable
+@helper
 def add_three(sums, c, count, total, squares):
     """Add to the sums of a class."""
     sums[0, c] += count
@@ -181,7 +180,7 @@ def add_classes(x, y, weight, shift, copy, count, pairs, sums):
         add_three(sums, k % n_classes, count[k], pairs[2 * k], pairs[2 * k + 1])
 
 
-@register_jitable
+@helper
 def add_value(x, y, weight, r, shift, copy, count, pairs):
     """Add x[r] to count[copy + y[r]] and, deviation and square at once, to its pair."""
     c = U(y[r])
