@@ -6,7 +6,10 @@ silent about a model that lacks what the law speaks of.
 
 from __future__ import annotations
 
+import gc
+import pickle
 import tempfile
+import weakref
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -178,3 +181,26 @@ def files_are_tables_and_give_the_model_back(make: Make, table: pa.Table) -> Non
         again = fb.load(f"{folder}/model.fb")
     assert type(again) is type(model)
     assert again.predict_proba(X).tobytes() == model.predict_proba(X).tobytes()
+
+
+@law
+def what_scores_is_made_anew_for_what_is_learned_anew(make: Make, table: pa.Table) -> None:
+    model = fit(make, table.slice(0, len(table) // 2))
+    model.predict_proba(features(table))
+    alike(model.fit(table, "y"), fit(make, table), features(table))
+
+
+@law
+def a_model_that_scored_can_be_pickled_and_goes_when_it_is_let_go(
+    make: Make, table: pa.Table
+) -> None:
+    model = fit(make, table)
+    before = dict(vars(model))
+    model.predict_proba(features(table))
+    assert vars(model).keys() == before.keys()
+    assert all(vars(model)[name] is before[name] for name in before)
+    alike(model, pickle.loads(pickle.dumps(model)), features(table))
+    known = weakref.ref(model)
+    del model, before
+    gc.collect()
+    assert known() is None

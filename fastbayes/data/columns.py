@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -23,6 +24,8 @@ from fastbayes.kernels.shared.texts import MISSING, NO_TEXTS, UNSEEN, Texts, Tex
 
 # Integers spanning at most this range are looked up by offset instead of hashed.
 SPAN = 1 << 20
+# Values of a domain whose index is kept with it: some MiB at most.
+KEPT = 1 << 16
 
 
 class Lookup(NamedTuple):
@@ -62,7 +65,7 @@ class Codebook:
         self.fixed = fixed
         self.null_values = pa.array(sorted(set(null_values)), pa.string())
         text = values is not None and pa.types.is_string(values.type)
-        self._texts = TextTable.of(Texts(*texts_of(values)) if text else NO_TEXTS)
+        self._texts = _table_of(values, fixed) if text else TextTable.of(NO_TEXTS)
         known = [] if values is None or text else values.to_pylist()
         self.codes: dict[Any, int] = {value: code for code, value in enumerate(known)}
         self.last_kind: pa.DataType | None = None
@@ -277,6 +280,25 @@ def _same_memory(a: pa.Array, b: pa.Array) -> bool:
         and a.offset == b.offset
         and all((x and x.address) == (y and y.address) for x, y in pairs)
     )
+
+
+def _table_of(values: pa.Array, fixed: bool) -> TextTable:
+    """Return strings as a table to find texts in.
+
+    That of a domain which is not long is kept with it: to index it anew for every few rows would
+    take longer than to find and to score them.
+    """
+    key = id(values)
+    table = _TABLES.get(key) if fixed else None
+    if table is None:
+        table = TextTable.of(Texts(*texts_of(values)))
+        if fixed and len(values) <= KEPT:
+            _TABLES[key] = table
+            weakref.finalize(values, _TABLES.pop, key, None).atexit = False
+    return table
+
+
+_TABLES: dict[int, TextTable] = {}
 
 
 class BinBook:

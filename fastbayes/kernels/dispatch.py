@@ -144,7 +144,10 @@ def kernel(function: Callable[..., Any], *, nogil: bool = True) -> Any:
         no_cfunc_wrapper=True,
         pipeline_class=importlib.import_module("fastbayes.kernels.passes").FlatCompiler,
     )(function)
-    if interpreted() or os.environ.get("FASTBAYES_CACHE") == "0":
+    if interpreted():
+        return dispatcher
+    importlib.import_module("fastbayes.kernels.entry").make_enter()
+    if os.environ.get("FASTBAYES_CACHE") == "0":
         return dispatcher
     try:
         dispatcher._cache = _disk_cache()(function)
@@ -158,6 +161,13 @@ def short_kernel(function: Callable[..., Any]) -> Any:
     return kernel(function, nogil=False)
 
 
+def helper(function: Callable[..., Any]) -> Any:
+    """Let kernels call a flat function: it is compiled into each that does."""
+    compiler = importlib.import_module("fastbayes.kernels.passes").FlatCompiler
+    extending = importlib.import_module("numba.extending")
+    return extending.register_jitable(pipeline_class=compiler)(function)
+
+
 @functools.cache
 def _disk_cache() -> Any:
     """Return numba's disk cache, made so that no state of the disk can raise or mislead."""
@@ -165,7 +175,8 @@ def _disk_cache() -> Any:
     # numba's stamp sees a kernel's own file only; it is built on files that declare no kernels.
     shared = hashlib.sha256()
     here = Path(__file__).parent
-    for path in sorted([*here.glob("compiled/**/*.py"), *here.glob("shared/*.py")]):
+    files = [file for of in ("*", "compiled/**/*", "shared/*") for file in here.glob(f"{of}.py")]
+    for path in sorted(files):
         source = path.read_bytes()
         shared.update(b"" if b"SIGNATURES" in source else source)
 

@@ -2,17 +2,99 @@
 
 Half of numba's passes look for what no kernel has: closures, comprehensions, `with`, dynamic
 raises, array expressions. Each of them goes over the whole function, and many of them analyse it
-anew. Imported by `dispatch`, when the first kernel is declared.
+anew. What LLVM does, it does once: to a kernel with all that it calls. Imported by `dispatch`, when
+the first kernel is declared.
 """
 
 from __future__ import annotations
 
+import gc
 import importlib
 from typing import Any
 
+from fastbayes.kernels.entry import add_entry
+
+_codegen: Any = importlib.import_module("numba.core.codegen")
 _compiler: Any = importlib.import_module("numba.core.compiler")
+_dynfunc: Any = importlib.import_module("numba._dynfunc")
+_errors: Any = importlib.import_module("numba.core.errors")
+_funcdesc: Any = importlib.import_module("numba.core.funcdesc")
+_lowering: Any = importlib.import_module("numba.core.lowering")
+_machinery: Any = importlib.import_module("numba.core.compiler_machinery")
 _untyped: Any = importlib.import_module("numba.core.untyped_passes")
 _typed: Any = importlib.import_module("numba.core.typed_passes")
+
+
+class KernelLibrary(_codegen.JITCodeLibrary):  # type: ignore[misc]
+    """A kernel and what it calls, in LLVM's representation and then in machine code."""
+
+    def _optimize_final_module(self) -> None:
+        """Optimise once: kernels count no references, so none are pruned between two runs."""
+        passes, builder = self._codegen._module_pass_manager()
+        passes.run(self._final_module, builder)
+
+
+class HelperLibrary(KernelLibrary):
+    """A function that only kernels call: it is optimised, and made machine code, within them."""
+
+    def finalize(self) -> None:
+        """Take in what the function calls."""
+        for library in dict.fromkeys(self._linking_libraries):
+            self._reload_init.update(library._reload_init)
+            self._final_module.link_in(library._get_module_for_linking(), preserve=True)
+        self._finalize_dynamic_globals()
+        self._finalized = True
+
+    def get_pointer_to_function(self, name: str) -> int:
+        """Return that there is none."""
+        return 0
+
+
+@_machinery.register_pass(mutates_CFG=True, analysis_only=False)
+class Lowering(_machinery.LoweringPass):  # type: ignore[misc]
+    """Writes LLVM's representation."""
+
+    _name = "kernel_lowering"
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def run_pass(self, state: Any) -> bool:
+        """Write the function, what enters it, and optimise it."""
+        inner = state.flags.no_cpython_wrapper
+        context, name = state.targetctx, state.func_id.func_qualname
+        library = (HelperLibrary if inner else KernelLibrary)(context.codegen(), name)
+        library.enable_object_caching()
+        state.library = library
+        described = _funcdesc.PythonFunctionDescriptor.from_specialized_function(
+            state.func_ir,
+            state.typemap,
+            state.return_type,
+            state.calltypes,
+            mangler=context.mangler,
+            inline=state.flags.forceinline,
+            noalias=state.flags.noalias,
+            abi_tags=[state.flags.get_mangle_string()],
+        )
+        with context.push_code_library(library):
+            lower = _lowering.Lower(
+                context, library, described, state.func_ir, metadata=state.metadata
+            )
+            lower.lower()
+        if inner:
+            function = _dynfunc.make_function(
+                described.lookup_module(), name, "", 0, lower.env, (library,)
+            )
+        else:
+            add_entry(context, library, described)
+            function = context.get_executable(library, described, lower.env)
+        context.insert_user_function(function, described, [library])
+        state.reload_init.extend(library._reload_init)
+        state["cr"] = _compiler._LowerResult(
+            described, lower.call_helper, cfunc=function, env=lower.env
+        )
+        return True
+
 
 PASSES = (
     (_untyped.TranslateByteCode, "read the bytecode"),
@@ -26,13 +108,23 @@ PASSES = (
     (_typed.PreLowerStripPhis, "take the phi nodes out"),
     (_typed.NoPythonSupportedFeatureValidation, "check that all of it can be compiled"),
     (_typed.IRLegalization, "end the life of variables"),
-    (_typed.NativeLowering, "write LLVM's representation"),
-    (_typed.NoPythonBackend, "make machine code"),
+    (Lowering, "write LLVM's representation, optimise it"),
+    (_typed.NoPythonBackend, "hand over what was made"),
 )
 
 
 class FlatCompiler(_compiler.CompilerBase):  # type: ignore[misc]
     """Numba's compiler, with the passes of kernels."""
+
+    def compile_extra(self, func: Any) -> Any:
+        """Compile a function; what numba leaves is looked through for cycles afterwards."""
+        enabled = gc.isenabled()
+        gc.disable()
+        try:
+            return super().compile_extra(func)
+        finally:
+            if enabled:
+                gc.enable()
 
     def define_pipelines(self) -> list[Any]:
         """Return the one pipeline."""

@@ -26,7 +26,8 @@ with `reads` and `writes` from `dispatch`: the strings are numba's own, `str(num
 declared row, and asserts that what was compiled is what was declared, no more and no less.
 Helpers that are only called from other kernels are compiled into them: declare them as well.
 
-`passes` says what numba does to a kernel. Arrays are assigned element by element: `a[i:j] = b` of
-an array b brings numba's text routines along for a message, two seconds in the first kernel and a
-fifth of one in each.
+What kernels share and nobody calls with rows is a `@helper`: it is optimised within them alone.
+`passes` says what numba does to a kernel, `entry` how Python calls one. Arrays are assigned element
+by element: `a[i:j] = b` of an array b brings numba's text routines along for a message, two seconds
+in the first kernel and a fifth of one in each.
 """

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 from numba.core import types
-from numba.extending import register_jitable
 from numba.np.numpy_support import carray
 from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled.simd.instructions import pointer_to
 from fastbayes.kernels.dispatch import (
+    helper,
     interpreted,
     numpy_twin,
     readonly,
@@ -49,7 +49,7 @@ def lay_open(batches: NDArray[np.int64], n_columns: int) -> NDArray[np.int64]:
 _word = pointer_to(types.int64)
 
 
-@register_jitable
+@helper
 def words_at(address, n):
     """Return n words at an address."""
     return carray(_word(np.uint64(address)), n)

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numba.extending import register_jitable
 
 from fastbayes.core.batch import Codes
 from fastbayes.kernels.compiled.log_joint import BlockScorer, ColumnSum, Sum, odds_of
@@ -22,7 +21,7 @@ from fastbayes.kernels.compiled.plans.factor_plan import level_of, matrix
 from fastbayes.kernels.compiled.plans.joint_tables import join
 from fastbayes.kernels.compiled.plans.lift_tables import Kernels, Lifts
 from fastbayes.kernels.compiled.simd import lanes
-from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
+from fastbayes.kernels.dispatch import helper, kernel, readonly, reads, writes
 from fastbayes.kernels.shared.arrays import Floats, Ints, U
 from fastbayes.kernels.shared.scoring import tie_of
 
@@ -258,7 +257,7 @@ def add_logs(total, power, weight, first, width, outputs, lo, at, n, logs, acc):
 
 
 def _sums_of(width: int) -> tuple[Any, Any]:
-    @register_jitable
+    @helper
     def multiply(table, codes, begin, end, p0, p1, p2, p3):
         """Return the products of groups begin to end - 1 for four rows, their tables from p on."""
         mask = U(0xFFFF)
@@ -380,7 +379,7 @@ def _sums_of(width: int) -> tuple[Any, Any]:
     return add_products, add_scaled
 
 
-@register_jitable
+@helper
 def rescale(bits, exponents, n):
     """Bring normal floats > 0, given as their bits, to [1, 2), and add to their exponents."""
     for i in range(n):
@@ -390,7 +389,7 @@ def rescale(bits, exponents, n):
         bits[i] = one if z != 0 else z
 
 
-@register_jitable
+@helper
 def power_of_2(n):
     """Return 2ⁿ for an integer n <= 0, no less than 2^-1022."""
     return lanes.scale(1.0, 6755399441055744.0 + max(n, -1022.0))

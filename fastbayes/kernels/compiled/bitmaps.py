@@ -11,14 +11,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numba.extending import register_jitable
 from numba.np.numpy_support import carray
 from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled.plans.pair_plan import Bitmaps
 from fastbayes.kernels.compiled.simd import bits, vector
 from fastbayes.kernels.compiled.simd.memory import addresses, borrow
-from fastbayes.kernels.dispatch import call, in_python, kernel, numpy_twin, readonly, reads, writes
+from fastbayes.kernels.dispatch import (
+    call,
+    helper,
+    in_python,
+    kernel,
+    numpy_twin,
+    readonly,
+    reads,
+    writes,
+)
 from fastbayes.kernels.shared.arrays import U
 
 U8 = np.uint8
@@ -380,7 +388,7 @@ def meet(
                 )
 
 
-@register_jitable
+@helper
 def add_pair(meetings, step, n_class, of_a, of_b, high, wide, step_a, step_b, left, out):
     """Add counts of two columns that meet, and what they leave to code 0 of either, to out.
 

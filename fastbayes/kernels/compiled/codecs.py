@@ -8,11 +8,10 @@ What is written there when the source turns out to be wrong is undefined.
 from __future__ import annotations
 
 import numpy as np
-from numba.extending import register_jitable
 from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled.simd import unaligned
-from fastbayes.kernels.dispatch import kernel, reads, writes
+from fastbayes.kernels.dispatch import helper, kernel, reads, writes
 
 U = np.uint64
 HAS_FOLD = unaligned.HAS_FOLD
@@ -95,7 +94,7 @@ def snappy(source, begin, end, out, at, room):
     return room if op == limit else -1
 
 
-@register_jitable
+@helper
 def read_length(x, ip, end, length):
     """Return a length that further bytes add to, and the place behind these; -1 if cut off."""
     more = 255
@@ -175,7 +174,7 @@ def crc32(source, begin, end):
     return np.uint32(crc ^ U(0xFFFFFFFF))
 
 
-@register_jitable
+@helper
 def remainder(word):
     """Return the CRC-32 of the eight bytes of a word, lowest first."""
     crc = U(0)
@@ -184,7 +183,7 @@ def remainder(word):
     return crc
 
 
-@register_jitable
+@helper
 def next_bytes(x, ip, end):
     """Return source[ip : ip + 8] as one number, lowest byte first; 0 for what is not before end."""
     if end - ip >= 8:
@@ -195,7 +194,7 @@ def next_bytes(x, ip, end):
     return word
 
 
-@register_jitable
+@helper
 def copy_literals(x, ip, end, out, op, limit, length):
     """Copy source[ip : ip + length] to `out` from op on; up to 63 bytes behind may be written too.
 
@@ -210,7 +209,7 @@ def copy_literals(x, ip, end, out, op, limit, length):
         unaligned.copy(x, ip, out, op, length)
 
 
-@register_jitable
+@helper
 def repeat(out, at, op, limit, offset, length):
     """Write out[op - offset :] again from op on, `length` bytes; some behind may be written too.
 
@@ -224,7 +223,7 @@ def repeat(out, at, op, limit, offset, length):
         repeat_long(out, at, op, limit, offset, length)
 
 
-@register_jitable
+@helper
 def repeat_long(out, at, op, limit, offset, length):
     """Do what `repeat` does for any match; apart, so that what most matches need is inlined."""
     begin, stop = op - offset, op + length

@@ -299,7 +299,8 @@ def minima(codes, columns, sizes, slots, y, n_classes, tail, shift, limits, sums
             x = codes[i, start : start + rows]
             # The rows that fill no vector, then zeros.
             tail[:] = 0
-            tail[: rows - whole] = x[whole:]
+            for r in range(rows - whole):
+                tail[r] = x[whole + r]
             base = slots[i] * n_classes
             first = 0
             while first < rows:

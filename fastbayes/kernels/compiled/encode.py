@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from numba.core import types
-from numba.extending import register_jitable
 from numba.np.numpy_support import carray
 from numpy.typing import NDArray
 
@@ -24,6 +23,7 @@ from fastbayes.kernels.compiled.texts import find_texts as find_texts
 from fastbayes.kernels.compiled.texts import indexed as indexed
 from fastbayes.kernels.dispatch import (
     call,
+    helper,
     interpreted,
     kernel,
     numpy_twin,
@@ -203,13 +203,13 @@ _u8, _u16, _u32, _u64, _i8, _i16, _i32, _i64 = (
 )
 
 
-@register_jitable
+@helper
 def bitmap_of(address, bit, n):
     """Return the bitmap at an address that has n bits from one on."""
     return carray(_u8(np.uint64(address)), (bit + n + 7) >> 3)
 
 
-@register_jitable
+@helper
 def places_of(values, minimum, n_entries, out):
     """Write the places of numbers of up to 32 bits: modulo 2^32 only those inside are below n."""
     least, n = np.uint32(minimum), np.uint32(n_entries)
@@ -217,7 +217,7 @@ def places_of(values, minimum, n_entries, out):
         out[r] = min(np.uint32(np.uint32(values[r]) - least), n)
 
 
-@register_jitable
+@helper
 def places_of_long(values, minimum, n_entries, out):
     """Write the places of numbers of 64 bits."""
     least, n = np.uint64(minimum), np.uint64(n_entries)
@@ -225,7 +225,7 @@ def places_of_long(values, minimum, n_entries, out):
         out[r] = min(np.uint64(values[r]) - least, n)
 
 
-@register_jitable
+@helper
 def put_places(column, kind, first, n, out):
     """Write where rows of a piece stand in its table: n_entries if outside, one more if null.
 
@@ -262,7 +262,7 @@ def put_places(column, kind, first, n, out):
             bits.keep_where(bits.word_at(bitmap, bit + r), out, np.uint64(r), null)
 
 
-@register_jitable
+@helper
 def compare(places, n_entries, table, nulls, out):
     """Write byte codes from a table of few entries: compare every place with each."""
     n = places.size
@@ -275,7 +275,7 @@ def compare(places, n_entries, table, nulls, out):
             out[r] = code if places[r] == entry else out[r]
 
 
-@register_jitable
+@helper
 def look_up(places, own, table, out):
     """Write the codes at places of a table, before which `own` places are codes themselves."""
     if own == 0:
@@ -288,7 +288,7 @@ def look_up(places, own, table, out):
             out[r] = place if place < n else np.uint64(table[place - n])
 
 
-@register_jitable
+@helper
 def count_equal(codes, code):
     """Return how many codes are equal to one."""
     n = np.uint32(0)
@@ -332,7 +332,7 @@ def write_codes(pieces, columns, cursor, places, bytes_, outside, watched):
     cursor[0] = stop
 
 
-@register_jitable
+@helper
 def write_piece(
     piece, kind, start, rows, out, width, watch, step, places, bytes_, outside, watched
 ):
@@ -414,7 +414,7 @@ def mark(pieces, kind, places, marks):
         begin += n
 
 
-@register_jitable
+@helper
 def least_and_greatest(values, known, found):
     """Lower found[0] and raise found[1] to the least and greatest known value."""
     least, greatest = found[0], found[1]

@@ -9,11 +9,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba.extending import register_jitable
 from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled.simd.memory import borrow
-from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
+from fastbayes.kernels.dispatch import helper, kernel, readonly, reads, writes
 from fastbayes.kernels.shared.gibbs import FAINT, HIGHEST, LANES, TABLE, CountedGroups, Program
 
 _INT = reads("int64")
@@ -99,7 +98,7 @@ def run(
         x[:, some], streams[:, some] = states[:, :n], words[:, :n]
 
 
-@register_jitable
+@helper
 def place_of(f, x, table_of, factor_outer_at, factor_outer, factor_step):
     """Return where a factor's numbers for one chain's states x begin."""
     place = U64(table_of[f])
@@ -108,7 +107,7 @@ def place_of(f, x, table_of, factor_outer_at, factor_outer, factor_step):
     return place
 
 
-@register_jitable
+@helper
 def product_draw(
     unit, n_states, word, x, factor_at, table_of, offset_at, offsets, factor_outer_at,
     factor_outer, factor_step, probabilities, weights, exponents,
@@ -155,7 +154,7 @@ def product_draw(
     return state
 
 
-@register_jitable
+@helper
 def rank(thresholds, at, n, share):
     """Return how many of n ascending thresholds from `at` on are at most `share`."""
     low = U64(0)

@@ -16,10 +16,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba.extending import register_jitable
 from numpy.typing import NDArray
 
-from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
+from fastbayes.kernels.dispatch import helper, kernel, readonly, reads, writes
 from fastbayes.kernels.shared.arrays import Floats, Ints, U
 from fastbayes.kernels.shared.information import NOTHING, ROUNDING, by_shape
 
@@ -164,7 +163,7 @@ def _writer(lanes: int) -> Callable[..., None]:
     return write
 
 
-@register_jitable
+@helper
 def add_rest(o, n_a, n_b, n_c, rest):
     """Find what rounding takes from each n_abc n_c - n_ac n_bc of whole numbers."""
     lanes = n_c.size
@@ -179,7 +178,7 @@ def add_rest(o, n_a, n_b, n_c, rest):
             rest[m] = np.float64(difference - np.int64(rounded))
 
 
-@register_jitable
+@helper
 def term(o, e, rest):
     """Return o ln(o/e) - (o - e), where o - e is exactly o - e + rest."""
     above, below = np.float64(o + TINY), np.float64(e + TINY)

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 from numba.core import types
-from numba.extending import register_jitable
 from numba.np.numpy_support import carray
 from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled.simd import lanes, vector
 from fastbayes.kernels.compiled.simd.instructions import pointer_to
 from fastbayes.kernels.compiled.simd.memory import addresses
-from fastbayes.kernels.dispatch import kernel, numpy_twin, readonly, reads, writes
+from fastbayes.kernels.dispatch import helper, kernel, numpy_twin, readonly, reads, writes
 from fastbayes.kernels.shared.arrays import Floats, U
 
 # Up to this many classes, comparing each value with every class is faster than scattering it.
@@ -111,7 +110,7 @@ def add_columns(columns, y, few, weight, shift, sums, count, pairs, moments):
             shift[:n_classes] = moments[j, 1]
 
 
-@register_jitable
+@helper
 def first_known(x, y, weight, shift):
     """Find one value of each class: shift[c] = first x[r] that is not NaN with y[r] = c.
 
@@ -150,7 +149,7 @@ def first_known(x, y, weight, shift):
             b += 1024
 
 
-@register_jitable
+@helper
 def add_two_classes(x, y, c, shift, sums):
     """Add the moments of classes c and c + 1: sums[:, c] += Σ over y[r] = c of 1, d, d².
 
@@ -179,7 +178,7 @@ def add_two_classes(x, y, c, shift, sums):
             add_three(sums, k, 1.0, d, d * d)
 
 
-@register_jitable
+@helper
 def add_three(sums, c, count, total, squares):
     """Add to the sums of a class."""
     sums[0, c] += count
@@ -187,7 +186,7 @@ def add_three(sums, c, count, total, squares):
     sums[2, c] += squares
 
 
-@register_jitable
+@helper
 def add_classes(x, y, weight, shift, copy, count, pairs, sums):
     """Add the moments of any number of classes: sums[:, y[r]] += w, w d, w d².
 
@@ -217,7 +216,7 @@ def add_classes(x, y, weight, shift, copy, count, pairs, sums):
         add_three(sums, k % n_classes, count[k], pairs[2 * k], pairs[2 * k + 1])
 
 
-@register_jitable
+@helper
 def add_value(x, y, weight, r, shift, copy, count, pairs):
     """Add x[r] to count[copy + y[r]] and, deviation and square at once, to its pair."""
     c = U(y[r])
@@ -236,7 +235,7 @@ def add_value(x, y, weight, r, shift, copy, count, pairs):
     lanes.store(pairs, at, lanes.add(lanes.load(pairs, at, 2), both))
 
 
-@register_jitable
+@helper
 def from_sums(shift, sums, moments):
     """Turn sums into moments: mean + rest = shift + Σwd / Σw, scatter = Σwd² - (Σwd)² / Σw.
 

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numba.extending import register_jitable
 
-from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
+from fastbayes.kernels.dispatch import helper, kernel, readonly, reads, writes
 from fastbayes.kernels.shared.arrays import Floats, U
 from fastbayes.kernels.shared.nested import (
     CLIP,
@@ -86,21 +85,21 @@ def _arrays(parts: tuple[Any, ...]) -> Iterator[Any]:
     return (readonly(part) if isinstance(part, np.ndarray) else part for part in parts)
 
 
-@register_jitable
+@helper
 def less(n, gone):
     """Return what is left of a count; what rounding leaves of it is 0."""
     left = n - gone
     return left if left > ROUNDING * n else 0.0
 
 
-@register_jitable
+@helper
 def divided(n, total, mass, size):
     """Return (n + mass) / (total + size mass); 0/0 is its limit 1/size."""
     below = total + size * mass
     return (n + mass) / below if below > 0.0 else 1.0 / size
 
 
-@register_jitable
+@helper
 def times(x, factor):
     """Return a product that is 0 only where a factor is."""
     product = x * factor

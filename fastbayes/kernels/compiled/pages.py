@@ -8,7 +8,6 @@ reads headers, and whoever calls then knows how much room the rest takes; `decod
 from __future__ import annotations
 
 import numpy as np
-from numba.extending import register_jitable
 from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled.codecs import crc32, lz4, snappy
@@ -23,7 +22,7 @@ from fastbayes.kernels.compiled.simd.unaligned import (
     span_of,
     word,
 )
-from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
+from fastbayes.kernels.dispatch import helper, kernel, readonly, reads, writes
 from fastbayes.kernels.shared import pages as p
 
 U = np.uint64
@@ -270,7 +269,7 @@ def decode_pages(source, unpacked, columns, pages, tables, indices, out):
             copy(span_of(indices), 0, span_of(out), at, lead)
 
 
-@register_jitable
+@helper
 def bytes_before_values(column, page, raw):
     """Return the bytes before the values of a page that can be unpacked to where these belong.
 
@@ -286,7 +285,7 @@ def bytes_before_values(column, page, raw):
     return lead if 4 < lead <= min(p.LEAD, there) else -1
 
 
-@register_jitable
+@helper
 def decode_page(levels, begin, body, at, end, column, page, tables, indices, out):
     """Decode a page; return what is wrong with it.
 
@@ -327,7 +326,7 @@ def decode_page(levels, begin, body, at, end, column, page, tables, indices, out
     return status
 
 
-@register_jitable
+@helper
 def decode_values(body, at, end, n, column, page, tables, indices, out, target):
     """Decode values that are all known to a span from a place on."""
     kind = column[p.KIND]
@@ -366,7 +365,7 @@ def decode_values(body, at, end, n, column, page, tables, indices, out, target):
     return status
 
 
-@register_jitable
+@helper
 def decode_plain(body, at, end, n, column, out, target):
     """Write n values to a span from a place on, in the form that the kind of the column says."""
     width, unit, kind = column[p.WIDTH], column[p.UNIT], column[p.KIND]
@@ -383,7 +382,7 @@ def decode_plain(body, at, end, n, column, out, target):
     return p.SOUND
 
 
-@register_jitable
+@helper
 def decode_number(body, at, width, kind):
     """Return the low and the high word of a number that is not stored as it is wanted."""
     low = high = word(body, at)
@@ -402,7 +401,7 @@ def decode_number(body, at, width, kind):
     return low, high
 
 
-@register_jitable
+@helper
 def decode_strings(body, at, end, column, tables):
     """Split the dictionary's strings, each behind its length, into their ends and their bytes."""
     x, ends, text = span_of(tables), column[p.TABLE], column[p.TEXT]
@@ -421,7 +420,7 @@ def decode_strings(body, at, end, column, tables):
     return p.SOUND
 
 
-@register_jitable
+@helper
 def decode_levels(body, at, end, n, column, out):
     """Return how many of n rows are known, and write which, if not all; -1 unsound, -2 other."""
     held, nulls = column[p.HELD], column[p.NULLS]
@@ -443,7 +442,7 @@ def decode_levels(body, at, end, n, column, out):
     return known
 
 
-@register_jitable
+@helper
 def _not_called(word, _mask):
     return word
 
@@ -452,7 +451,7 @@ def _not_called(word, _mask):
 spread_apart = deposit if FAST_EXTRACT else _not_called
 
 
-@register_jitable
+@helper
 def move_apart(x, out, target, first, n, unit):
     """Move values that stand side by side in a span to their rows; 0 where null.
 
@@ -479,14 +478,14 @@ def move_apart(x, out, target, first, n, unit):
         r = stop
 
 
-@register_jitable
+@helper
 def put_rest(x, at, out, target, unit, there):
     """Copy what is behind the first 8 bytes of a value, or 0 if it is not there."""
     for b in range(8, unit, 8):
         put_word(word(x, at + b) & (U(0) - there), out, target + b)
 
 
-@register_jitable
+@helper
 def unpack_runs(body, at, end, width, size, out, place, n, most):
     """Decode n values of Parquet's hybrid of runs and packed groups of 8, none above `most`.
 
@@ -535,7 +534,7 @@ def unpack_runs(body, at, end, width, size, out, place, n, most):
     return p.OUTSIDE if top > most else p.SOUND
 
 
-@register_jitable
+@helper
 def unpack_packed(body, at, width, size, out, place, n):
     """Unpack n values of so many bits each, lowest bit first, to so many bytes each.
 
@@ -561,7 +560,7 @@ def unpack_packed(body, at, width, size, out, place, n):
         put_word(U(bits_at(body, at, k * width, width)), out, place + k * size)
 
 
-@register_jitable
+@helper
 def largest(x, place, n, size):
     """Return the largest of n numbers of so many bytes in a span."""
     if size == 1:
@@ -571,7 +570,7 @@ def largest(x, place, n, size):
     return largest_of(fours_at(x, place, n))
 
 
-@register_jitable
+@helper
 def largest_of(numbers):
     """Return the largest of an array of numbers that is not empty."""
     top = numbers[0]
@@ -580,7 +579,7 @@ def largest_of(numbers):
     return np.int64(top)
 
 
-@register_jitable
+@helper
 def bits_at(body, at, bit, width):
     """Return the number of so many bits that starts at a bit; bits behind the end are 0."""
     start, skipped = at + (bit >> 3), bit & 7
@@ -593,7 +592,7 @@ def bits_at(body, at, bit, width):
     return np.int64((found >> U(skipped)) & ((U(1) << U(width)) - U(1)))
 
 
-@register_jitable
+@helper
 def length_at(body, at):
     """Return the 4 bytes from `at` on as a number, negative if the highest bit is set."""
     found = 0
@@ -602,7 +601,7 @@ def length_at(body, at):
     return found - ((found >> 31) << 32)
 
 
-@register_jitable
+@helper
 def read_varint(body, at, end):
     """Return a number of 7 bits a byte and the place behind it: -1 if cut off, -2 if too long."""
     found, shift = 0, 0
@@ -618,7 +617,7 @@ def read_varint(body, at, end):
     return 0, -2
 
 
-@register_jitable
+@helper
 def check_page(column, page):
     """Return what is wrong with the header of a page of values or of the dictionary."""
     n, encoding = page[p.VALUES], page[p.ENCODING]
@@ -659,7 +658,7 @@ def check_page(column, page):
     return p.SOUND if encoding == p.PLAIN and column[p.KIND] != p.STRINGS else p.OTHER
 
 
-@register_jitable
+@helper
 def read_header(x, at, end, page, fields):
     """Read the header of a page; return the place behind it, -1 if it is cut off, -2 if unsound.
 
@@ -724,7 +723,7 @@ def read_header(x, at, end, page, fields):
             page[name] = value & 0xFFFFFFFF if name == p.CHECKSUM else value
 
 
-@register_jitable
+@helper
 def name_of(fields, depth, kind):
     """Return which number of a page's header stands in a field, -1 if none; kind: its type."""
     if depth == 0:
@@ -734,7 +733,7 @@ def name_of(fields, depth, kind):
     return _PAGE_FIELDS[kind, fields[1]] if 0 <= fields[1] < _PAGE_FIELDS.shape[1] else -1
 
 
-@register_jitable
+@helper
 def zigzag(number):
     """Return the signed number that Thrift writes as this one."""
     return np.int64(U(number) >> U(1)) ^ -(number & 1)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numba.extending import register_jitable
 from numba.np.numpy_support import carray
 from numpy.typing import NDArray
 
@@ -15,7 +14,16 @@ from fastbayes.kernels.compiled.plans import pair_plan
 from fastbayes.kernels.compiled.plans.pair_plan import PairMethods
 from fastbayes.kernels.compiled.simd import bits, vector
 from fastbayes.kernels.compiled.simd.memory import addresses, borrow
-from fastbayes.kernels.dispatch import call, in_python, kernel, numpy_twin, readonly, reads, writes
+from fastbayes.kernels.dispatch import (
+    call,
+    helper,
+    in_python,
+    kernel,
+    numpy_twin,
+    readonly,
+    reads,
+    writes,
+)
 from fastbayes.kernels.shared.arrays import U
 
 # Rows of one call of the kernels: their scratch counts with 32 bits, their rows with 16.
@@ -248,7 +256,7 @@ def weigh(
                         a[U(codes[s, r])] += weights[r]
 
 
-@register_jitable
+@helper
 def copies_of(cells, n):
     """Return how many private tables of this many cells pay for n rows."""
     if 4 * cells <= min(n, 4 * COPIED_CELLS):
@@ -258,7 +266,7 @@ def copies_of(cells, n):
     return 1 if cells <= n else 0
 
 
-@register_jitable
+@helper
 def join(addresses, widths, sizes, y, n_classes, i, j, begin, code):
     """Write joint codes of column i, column j and class for the rows from `begin` on."""
     number = code.dtype.type  # products of wider integers take several times as long

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba.extending import register_jitable
 from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled.simd import lanes
-from fastbayes.kernels.dispatch import call, kernel, readonly, reads, writes
+from fastbayes.kernels.dispatch import call, helper, kernel, readonly, reads, writes
 from fastbayes.kernels.shared.arrays import Floats, Ints, U
 
 # Rows at a time: their scratch stays in the first-level cache.
@@ -124,7 +123,7 @@ def odds_to_class(tie, start, scratch, acc, out, lost):
     lost[0] += gone
 
 
-@register_jitable
+@helper
 def put_best(acc, k, b, best):
     """Write the best log joint of rows from b on; return how many have none above -inf."""
     w, lost = best.size, 0

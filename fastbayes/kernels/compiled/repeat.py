@@ -12,14 +12,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
 from numba import typeof
-from numba.core import types
+from numba.core import cgutils, types
 from numba.core.compiler_lock import global_compiler_lock
-from numba.core.registry import cpu_target
 from numba.np.numpy_support import carray
 from numpy.typing import NDArray
 
+from fastbayes.kernels import entry
 from fastbayes.kernels.compiled.simd import instructions as to
 from fastbayes.kernels.compiled.simd.instructions import instruction, pointer_to
 from fastbayes.kernels.dispatch import (
@@ -34,9 +33,7 @@ from fastbayes.kernels.dispatch import (
 
 SIGNATURES = {"repeat": [(reads("int64", 2), reads("int64", 2), reads("int64", 2))]}
 
-_compiled: dict[tuple[Any, ...], tuple[int, int]] = {}
-_thunks: dict[str, int] = {}
-_libraries: list[Any] = []  # machine code lives as long as its library
+_compiled: dict[tuple[Any, ...], int] = {}
 _place = pointer_to(types.int64)
 
 
@@ -115,8 +112,7 @@ class RepeatedCalls:
         self, function: Any, arguments: tuple[Any, ...], moves: list[tuple[int, int]]
     ) -> tuple[int, int]:
         """Return the addresses of what makes a call and of its arguments; note what moves."""
-        thunk, address = _native(function, arguments)
-        words: list[int] = [address]
+        words: list[int] = []
         moved: list[tuple[int, int]] = []
         for argument in arguments:
             if isinstance(argument, np.ndarray):
@@ -134,7 +130,7 @@ class RepeatedCalls:
         self._kept.append(packed)
         first = packed.__array_interface__["data"][0]
         moves += [(first + 8 * word, step) for word, step in moved]
-        return thunk, first
+        return _native(function, arguments), first
 
     def _step(self, address: int) -> int:
         """Return by how much an array at an address moves."""
@@ -144,19 +140,16 @@ class RepeatedCalls:
         return 0
 
 
-def _native(function: Any, arguments: tuple[Any, ...]) -> tuple[int, int]:
-    """Return the addresses of a function's thunk and of its machine code for these arguments."""
+def _native(function: Any, arguments: tuple[Any, ...]) -> int:
+    """Return the address of what calls a function for these arguments."""
     key = (function, *map(_kind, arguments))
     if key not in _compiled:
         with global_compiler_lock:
             kinds = tuple(map(typeof, arguments))
             function.compile(kinds)
             code = function.overloads[kinds]
-            of = code.target_context.call_conv.get_function_type(
-                code.fndesc.restype, code.fndesc.argtypes
-            )
-            address = code.library.get_pointer_to_function(code.fndesc.llvm_func_name)
-            _compiled[key] = _thunk(of), address
+            name = entry.thunk_name(code.fndesc)
+            _compiled[key] = code.library.get_pointer_to_function(name)
     return _compiled[key]
 
 
@@ -167,39 +160,13 @@ def _kind(argument: Any) -> Any:
     return type(argument)
 
 
-def _thunk(of: ir.FunctionType) -> int:
-    """Return the address of a function that calls one of this type with arguments from memory."""
-    name = str(of)
-    if name not in _thunks:
-        library = cpu_target.target_context.codegen().create_library(f"thunk of {name}")
-        module = library.create_ir_module(name)
-        thunk = ir.Function(module, ir.FunctionType(to.I32, [to.I64]), f"thunk_{len(_thunks)}")
-        block = ir.IRBuilder(thunk.append_basic_block())
-        words = block.inttoptr(thunk.args[0], to.I64.as_pointer())
-
-        def word(index: int, kind: Any) -> Any:
-            place = block.gep(words, [to.I64(index)])
-            if not isinstance(kind, ir.PointerType):
-                return block.load(block.bitcast(place, kind.as_pointer()))
-            return block.inttoptr(block.load(place), kind)
-
-        result, error, *given = of.args
-        function = word(0, of.as_pointer())
-        places = [block.alloca(kind.pointee) for kind in (result, error)]
-        given = [word(1 + index, kind) for index, kind in enumerate(given)]
-        block.ret(block.call(function, [*places, *given]))
-        library.add_ir_module(module)
-        library.finalize()
-        _thunks[name] = library.get_pointer_to_function(thunk.name)
-        _libraries.append(library)
-    return _thunks[name]
-
-
-@instruction(lambda function, words: types.int32(types.int64, types.int64))
-def call_at(block, function, words):
-    """Call the function at an address with an address; return what it returns."""
-    kind = ir.FunctionType(to.I32, [to.I64])
-    return block.call(block.inttoptr(function, kind.as_pointer()), [words])
+@instruction(lambda thunk, words: types.int32(types.int64, types.int64))
+def call_at(block, thunk, words):
+    """Make the call of a thunk with the arguments at an address; return what it returns."""
+    result, error = (cgutils.alloca_once(block, kind) for kind in (to.I64, entry.ERROR))
+    thunk = block.inttoptr(thunk, entry.THUNK.as_pointer())
+    words = block.inttoptr(words, entry.WORDS)
+    return block.call(thunk, [words, result, error])
 
 
 @kernel

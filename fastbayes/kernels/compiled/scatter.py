@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
-from numba.extending import register_jitable
 from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled.simd import instructions as to
 from fastbayes.kernels.compiled.simd import vector
 from fastbayes.kernels.compiled.simd.instructions import instruction, number_at
-from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
+from fastbayes.kernels.dispatch import helper, kernel, readonly, reads, writes
 from fastbayes.kernels.shared.arrays import Floats, U
 
 # Rows in a vector, and columns along either side of a tile: their sums fill half the registers,
@@ -287,7 +286,7 @@ def sort_rows(group, weight, wanted, begin, end, count, size, start, order):
         start[g] -= size[g]
 
 
-@register_jitable
+@helper
 def filled(begin, end):
     """Return the end of a group's rows, filled up to whole vectors."""
     return begin + (end - begin + U(WIDTH - 1)) // U(WIDTH) * U(WIDTH)

@@ -7,11 +7,10 @@ fraction above the 16 bits of the label. Weights are above 0, so an empty slot i
 from __future__ import annotations
 
 import numpy as np
-from numba.extending import register_jitable
 from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled.simd import vector
-from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
+from fastbayes.kernels.dispatch import helper, kernel, readonly, reads, writes
 from fastbayes.kernels.shared.arrays import U
 from fastbayes.kernels.shared.sketch import (
     FRACTION_BITS,
@@ -154,20 +153,20 @@ class SketchEntries:
         return table, int(state[1])
 
 
-@register_jitable
+@helper
 def key_of(bits):
     """Return the key of a number."""
     word = U(0) if bits == _SIGN else bits  # -0.0 is 0.0
     return word ^ ((U(0) - (word >> U(63))) | _SIGN)
 
 
-@register_jitable
+@helper
 def home(cell, label, drop):
     """Return where the slot of an entry begins, unless others were there before."""
     return ((cell ^ label * _ODD) * _GOLDEN) >> drop << U(2)
 
 
-@register_jitable
+@helper
 def place_of(table, at, cell, label, shift):
     """Return where the slot of an entry begins, or an empty one for it, from its home on."""
     mask = U(table.size - 1)
@@ -178,7 +177,7 @@ def place_of(table, at, cell, label, shift):
         at = (at + U(4)) & mask
 
 
-@register_jitable
+@helper
 def dropped(table):
     """Return how many bits of a hash are too many for a slot of this table."""
     bits, slots = 64, table.size // 4
@@ -187,7 +186,7 @@ def dropped(table):
     return U(bits)
 
 
-@register_jitable
+@helper
 def put(table, at, least, greatest, whole, rest):
     """Add to the slot of an entry; return whether it was empty."""
     if table[at + U(2)] | table[at + U(3)] == U(0):

@@ -9,10 +9,9 @@ import math
 from typing import Any
 
 import numpy as np
-from numba.extending import register_jitable
 from numpy.typing import NDArray
 
-from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
+from fastbayes.kernels.dispatch import helper, kernel, readonly, reads, writes
 from fastbayes.kernels.shared.arrays import Floats, Ints, U
 
 SIGNATURES = {
@@ -69,7 +68,7 @@ def write_subset_sums(
     )
 
 
-@register_jitable
+@helper
 def extend(codes, size, weight, code, width, further, joint, table, number):
     """Join a column to a code, and number the values that occur; return how many there are.
 
@@ -95,7 +94,7 @@ def extend(codes, size, weight, code, width, further, joint, table, number):
     return used
 
 
-@register_jitable
+@helper
 def write_sums(table, used, offsets, ess, cells, mask, out):
     """Write the sums over the first cells of a table."""
     for t in range(offsets.size):

@@ -24,14 +24,21 @@ import os
 import numpy as np
 from llvmlite import ir
 from numba.core import types
-from numba.extending import register_jitable
 from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled.simd import instructions as to
 from fastbayes.kernels.compiled.simd.instructions import instruction
 from fastbayes.kernels.compiled.simd.unaligned import copy, equal_lanes, span_of, word
 from fastbayes.kernels.compiled.simd.vector import prefetch
-from fastbayes.kernels.dispatch import interpreted, kernel, numpy_twin, readonly, reads, writes
+from fastbayes.kernels.dispatch import (
+    helper,
+    interpreted,
+    kernel,
+    numpy_twin,
+    readonly,
+    reads,
+    writes,
+)
 from fastbayes.kernels.shared.arrays import U
 from fastbayes.kernels.shared.texts import OUTSIDE, UNSEEN, Texts, TextTable
 
@@ -184,7 +191,7 @@ def _fold(block, a, b):
     return block.trunc(block.xor(product, upper), to.I64)
 
 
-@register_jitable
+@helper
 def _hash_long(data, begin, n, secrets):
     """Return the hash of 16 bytes or more; the last 16 are a pair whatever the length."""
     h = secrets[2] ^ U(n)
@@ -197,7 +204,7 @@ def _hash_long(data, begin, n, secrets):
     return _fold(a ^ secrets[0] ^ h, b ^ secrets[1])
 
 
-@register_jitable
+@helper
 def _key(data, begin, n, secrets):
     """Return what tells a text: its hash and two words; the first of a long text is not used."""
     if n >= SHORT:
@@ -207,7 +214,7 @@ def _key(data, begin, n, secrets):
     return _fold(a ^ secrets[0], b ^ secrets[1]), a, b
 
 
-@register_jitable
+@helper
 def _same(x, i, y, j, n):
     """Return whether n >= 8 bytes are the same."""
     k = 0
@@ -218,32 +225,32 @@ def _same(x, i, y, j, n):
     return word(x, i + n - 8) == word(y, j + n - 8)
 
 
-@register_jitable
+@helper
 def _hits(buckets, place, half):
     """Return the lanes of a bucket that hold half a hash, as bits."""
     return equal_lanes(buckets, np.int64(U(64) * place), half)
 
 
-@register_jitable
+@helper
 def _code(buckets, place, lane):
     """Return the code in a lane of a bucket; beyond all if it is free, or is being taken."""
     return (word(buckets, np.int64(U(64) * place + U(28) + U(4) * lane)) >> U(32)) - U(1)
 
 
-@register_jitable
+@helper
 def _full(buckets, place):
     """Return whether no lane of a bucket is free."""
     return _code(buckets, place, U(LANES - 1)) != ~U(0)
 
 
-@register_jitable
+@helper
 def _free_slot(buckets, place):
     """Return the first free lane of a bucket that is not full, as a place in the slots."""
     free = equal_lanes(buckets, np.int64(U(64) * place + U(32)), np.uint32(0))
     return U(2 * LANES) * place + _lowest(free)
 
 
-@register_jitable
+@helper
 def _short_hit(buckets, place, words, count, key):
     """Return the code of a short text if the first hit in a bucket is the text, else UNSEEN.
 
@@ -259,7 +266,7 @@ def _short_hit(buckets, place, words, count, key):
     return UNSEEN
 
 
-@register_jitable
+@helper
 def _look_up(buckets, place, mask, words, count, known, key, data, begin):
     """Return the code of a text, UNSEEN if it is unknown, and the bucket that would take it."""
     h, a, b = key
@@ -283,7 +290,7 @@ def _look_up(buckets, place, mask, words, count, known, key, data, begin):
         place = (place + U(1)) & mask
 
 
-@register_jitable
+@helper
 def _offset(texts, r, wide):
     """Return an offset that is one number of 32 bits, or two if `wide`."""
     if wide:

@@ -9,13 +9,12 @@ frames in one), is left to whoever calls.
 from __future__ import annotations
 
 import numpy as np
-from numba.extending import register_jitable
 from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled.codecs import copy_literals, repeat
 from fastbayes.kernels.compiled.simd.bits import popcount
 from fastbayes.kernels.compiled.simd.unaligned import byte, copy, span_of, word
-from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
+from fastbayes.kernels.dispatch import helper, kernel, readonly, reads, writes
 
 U = np.uint64
 SIGNATURES = {
@@ -93,7 +92,7 @@ def unpack_frames(source, frames, out, done):
         )
 
 
-@register_jitable
+@helper
 def unpack_frame(source, begin, end, out, at, room, tree, tables, counts, weights, literals, state):
     """Unpack a frame; return the bytes written, -1 if it is not unpacked."""
     x = span_of(source)
@@ -154,7 +153,7 @@ def unpack_frame(source, begin, end, out, at, room, tree, tables, counts, weight
     return -1
 
 
-@register_jitable
+@helper
 def unpack_block(
     source, ip, end, out, at, op, limit, tree, tables, counts, weights, literals, state
 ):
@@ -221,7 +220,7 @@ def unpack_block(
     )
 
 
-@register_jitable
+@helper
 def bits_below(x, start, bit, n):
     """Return the n <= 56 bits below a bit of the stream that starts at a byte; before it are 0."""
     low = bit - n
@@ -234,7 +233,7 @@ def bits_below(x, start, bit, n):
     return np.int64(found & ((U(1) << U(n)) - U(1)))
 
 
-@register_jitable
+@helper
 def highest(number):
     """Return the place of the highest bit of a number above 0."""
     bit = 0
@@ -244,7 +243,7 @@ def highest(number):
     return bit
 
 
-@register_jitable
+@helper
 def bits_of_stream(x, start, end):
     """Return the bits of a stream that is read from its end, -1 if it does not tell."""
     if start >= end or byte(x, end - 1) == 0:
@@ -252,7 +251,7 @@ def bits_of_stream(x, start, end):
     return 8 * (end - 1 - start) + highest(byte(x, end - 1))
 
 
-@register_jitable
+@helper
 def read_counts(x, at, end, counts, largest, deepest):
     """Read how often each symbol stands in a table; return its bits and the place behind, or -1.
 
@@ -296,7 +295,7 @@ def read_counts(x, at, end, counts, largest, deepest):
     return log, (bit + 7) >> 3
 
 
-@register_jitable
+@helper
 def build_table(counts, n_symbols, log, table):
     """Lay out the states of a table; return whether they are as many as there is room.
 
@@ -332,7 +331,7 @@ def build_table(counts, n_symbols, log, table):
     return True
 
 
-@register_jitable
+@helper
 def read_tree(x, at, end, tree, table, counts, weights, state):
     """Read the tree of literals; return the place behind it, -1 if it is not sound.
 
@@ -391,7 +390,7 @@ def read_tree(x, at, end, tree, table, counts, weights, state):
     return stop
 
 
-@register_jitable
+@helper
 def read_weights(x, at, end, table, counts, weights):
     """Read weights by two states that take turns; return how many there are, -1 if unsound."""
     log, start = read_counts(x, at, end, counts, 255, _DEEPEST_OF_WEIGHTS)
@@ -416,7 +415,7 @@ def read_weights(x, at, end, table, counts, weights):
     return -1
 
 
-@register_jitable
+@helper
 def read_literals(x, at, end, out, place, n, tree, log, four):
     """Read n literals to out[place:], in one stream or four; return whether they are sound."""
     if not four:
@@ -467,13 +466,13 @@ def read_literals(x, at, end, out, place, n, tree, log, four):
     )
 
 
-@register_jitable
+@helper
 def bits_at_top(x, start, bit):
     """Return 56 bits or more below a bit of a stream, the highest first, then a 1; bit >= 64."""
     return (word(x, start + ((bit + 7) >> 3) - 8) | U(1)) << U(-bit & 7)
 
 
-@register_jitable
+@helper
 def bits_left(bit, bits):
     """Return the bit below which a stream goes on when its `bits_at_top` were moved out to these.
 
@@ -482,7 +481,7 @@ def bits_left(bit, bits):
     return bit + (-bit & 7) - np.int64(popcount(~bits & (bits - U(1))))
 
 
-@register_jitable
+@helper
 def read_rest(x, start, bit, out, place, stop, tree, log):
     """Read literals to out[place:stop]; return whether these are all that is left of a stream."""
     for k in range(place, stop):
@@ -492,7 +491,7 @@ def read_rest(x, start, bit, out, place, stop, tree, log):
     return bit == 0
 
 
-@register_jitable
+@helper
 def read_tables(x, at, end, tables, counts, state):
     """Read the tables of the codes of sequences; return the place behind them, -1 if unsound."""
     if at >= end:
@@ -525,7 +524,7 @@ def read_tables(x, at, end, tables, counts, state):
     return at
 
 
-@register_jitable
+@helper
 def unpack_sequences(x, at, end, y, begin, op, limit, given, first, n, n_sequences, tables, state):
     """Write literals and matches in turn; return the place behind them, -1 if they are unsound.
 

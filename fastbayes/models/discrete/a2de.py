@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from functools import partial
 from itertools import combinations
 from typing import Any, ClassVar
 
@@ -149,6 +151,19 @@ class ChildTables:
 SHARED = ("alpha", "min_count", "smoothing", "m", "class_prior", "missing", "unseen", "precision")
 
 
+def pair_tables(
+    triples: TripleTables,
+    pairs: Sequence[Pair],
+    smoothing: Smoothing,
+    prior: Floats | None,
+    q: int,
+) -> tuple[Floats, ChildTables]:
+    """Return P(c, x_i, x_j) and P(x_k | c, x_i, x_j) in the states of a pair."""
+    pair = pairs[q]
+    own = triples.own(pair.first, pair.second, smoothing, prior)
+    return own[states(pair)], ChildTables(triples, pair, smoothing)
+
+
 class A2DE(Averaged):
     """Averaged two-dependence estimators: each pair of features in turn is a parent of all others.
 
@@ -219,12 +234,6 @@ class A2DE(Averaged):
             "_pairs": triples.pairs(self.min_count),
         }
 
-    def _tables(self, q: int) -> tuple[Floats, ChildTables]:
-        """Return P(c, x_i, x_j) and P(x_k | c, x_i, x_j) in the states of a pair."""
-        pair = self._pairs[q]
-        own = self._triples.own(pair.first, pair.second, self._rule, self._given_prior)
-        return own[states(pair)], ChildTables(self._triples, pair, self._rule)
-
     def _mean_scorer(self, cells: float) -> Any:
         self._check_memory()
         mine = self._cells
@@ -236,7 +245,7 @@ class A2DE(Averaged):
             mine.offsets,
             reference,
             self._pairs,
-            self._tables,
+            partial(pair_tables, self._triples, self._pairs, self._rule, self._given_prior),
             tie_of(self.class_log_prior_, self._one._naive, mine.offsets),
             self.precision,
         )

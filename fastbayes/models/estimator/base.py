@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Self, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -45,6 +46,30 @@ class Tally:
     prior_rows: int = 0  # impossible under every class: answered from the prior
 
 
+class KeptScorers:
+    """The scorers of a model as its attributes are."""
+
+    def __init__(self, model: TableRows) -> None:
+        self._attributes = vars(model).copy()
+        self._made: dict[bool, Any] = {}
+
+    def of(self, model: TableRows) -> bool:
+        """Return whether the model has the attributes that it had."""
+        now, then = vars(model), self._attributes
+        return now.keys() == then.keys() and all(now[name] is then[name] for name in then)
+
+    def scorer(self, model: TableRows, cells: float) -> Any:
+        """Return the scorer for a job of this many cells."""
+        kind = dispatch.compiled(cells)
+        if kind not in self._made:
+            self._made[kind] = model._scorer(cells)
+        return self._made[kind]
+
+
+# Not attributes: what predicts leaves a model as it was, and a model is pickled without them.
+_SCORERS: WeakKeyDictionary[TableRows, KeptScorers] = WeakKeyDictionary()
+
+
 class TableRows(Model):
     """A model of named columns; it scores batches of codes and numbers.
 
@@ -72,16 +97,14 @@ class TableRows(Model):
         raise NotImplementedError
 
     def _scorers(self) -> Callable[[float], Any]:
-        """Return a function from the cells of a job to its scorer, made once per kind."""
-        made: dict[bool, Any] = {}
+        """Return a function from the cells of a job to its scorer, made once per kind.
 
-        def scorer(cells: float) -> Any:
-            kind = dispatch.compiled(cells)
-            if kind not in made:
-                made[kind] = self._scorer(cells)
-            return made[kind]
-
-        return scorer
+        They are kept until an attribute of the model is set anew.
+        """
+        kept = _SCORERS.get(self)
+        if kept is None or not kept.of(self):
+            kept = _SCORERS[self] = KeptScorers(self)
+        return partial(kept.scorer, self)
 
     def _scored(
         self,

@@ -6,10 +6,9 @@ import itertools
 from typing import NamedTuple
 
 import numpy as np
-from numba.extending import register_jitable
 from numpy.typing import NDArray
 
-from fastbayes.kernels.dispatch import readonly
+from fastbayes.kernels.dispatch import helper, readonly
 from fastbayes.kernels.shared.arrays import U
 
 # A joint table stays within `LARGEST` bytes, or within `LARGE` where all of them together would
@@ -77,7 +76,7 @@ def aligned(length: int, dtype: type[np.floating]) -> NDArray[np.floating]:
     return raw[start : start + length * np.dtype(dtype).itemsize].view(dtype)
 
 
-@register_jitable
+@helper
 def join(codes, order, radix, begin, end, lo, out):
     """Join columns into one code per row: out[r] = Σ radix[q] codes[order[q], lo + r].
 
@@ -105,7 +104,7 @@ def join(codes, order, radix, begin, end, lo, out):
             out[r] = np.uint16(out[r] + np.uint16(np.uint16(z[r]) * bz))
 
 
-@register_jitable
+@helper
 def look_up(codes, start, table, lo, m):
     """Add one number per row and group: m[r] += Σ_g table[start[g] + codes[g, lo + r]].
 

@@ -11,11 +11,11 @@ import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.registry import cpu_target
-from numba.extending import register_jitable
 
 from fastbayes.kernels.compiled.simd import instructions as to
 from fastbayes.kernels.compiled.simd import vector
 from fastbayes.kernels.compiled.simd.instructions import Block, instruction, pointer_to
+from fastbayes.kernels.dispatch import helper
 
 # Words of 64 bits in one vector: what bit rows are padded to.
 LANES = vector.WIDTH // 8
@@ -98,7 +98,7 @@ def keep_where(block, word, out, start, other):
     to.store_at(block, chosen, out.data, start, 1)
 
 
-@register_jitable
+@helper
 def word_at(bitmap, bit):
     """Return the 64 bits from one on; those beyond the bitmap are not set."""
     first, by, word = bit >> 3, np.uint64(bit & 7), np.uint64(0)
@@ -134,7 +134,7 @@ def _extract(block, word, mask):
     return to.call(block, "llvm.x86.bmi.pext.64", to.I64, word, mask)
 
 
-@register_jitable
+@helper
 def _extract_slowly(word, mask):
     result, bit, one = np.uint64(0), np.uint64(1), np.uint64(1)
     while mask:
@@ -156,12 +156,12 @@ def deposit(block, word, mask):
     return to.call(block, "llvm.x86.bmi.pdep.64", to.I64, word, mask)
 
 
-@register_jitable
+@helper
 def _spread_fast(word, mask, width, lanes):
     return deposit(word, mask)
 
 
-@register_jitable
+@helper
 def _spread_slowly(word, mask, width, lanes):
     result = np.uint64(0)
     for k in range(np.uint64(lanes)):
@@ -177,7 +177,7 @@ def _spread_slowly(word, mask, width, lanes):
 spread = _spread_fast if FAST_EXTRACT else _spread_slowly
 
 
-@register_jitable
+@helper
 def values_of_planes(planes, n_planes, last, first, words, out):
     """Make one bit row of each number from 1 to `last` out of the planes of its bits.
 

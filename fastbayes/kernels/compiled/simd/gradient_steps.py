@@ -6,14 +6,14 @@ A block is class-major: m[c, r]. What a row adds to the gradient is its factor o
 from __future__ import annotations
 
 import numpy as np
-from numba.extending import register_jitable
 
 from fastbayes.kernels.compiled.simd import lane_functions as functions
 from fastbayes.kernels.compiled.simd import lanes
+from fastbayes.kernels.dispatch import helper
 from fastbayes.kernels.shared.arrays import U
 
 
-@register_jitable
+@helper
 def scatter_single(codes, start, acc, lo, factor):
     """Add each row's factor to its cell in each group: acc[start[g] + codes[g, lo + r]] += ...
 
@@ -49,7 +49,7 @@ def scatter_single(codes, start, acc, lo, factor):
             g += 1
 
 
-@register_jitable
+@helper
 def add_numbers(numbers, slopes, lo, n, k, m):
     """Add the numeric columns: m[c, r] += Σ_j slopes[j, c] numbers[j, lo + r].
 
@@ -79,7 +79,7 @@ def add_numbers(numbers, slopes, lo, n, k, m):
                 at += U(8)
 
 
-@register_jitable
+@helper
 def add_sums(numbers, squared, lo, n, k, factor, sums):
     """Add up factors, and their products with numeric columns.
 
@@ -116,7 +116,7 @@ def add_sums(numbers, squared, lo, n, k, factor, sums):
                 sums[1 + j + i, c] += lanes.total(four[i])
 
 
-@register_jitable
+@helper
 def weights_at(weight, lo, n, r):
     """Return the weights of eight rows from `lo + r` on, 0 for those beyond n.
 
@@ -128,7 +128,7 @@ def weights_at(weight, lo, n, r):
     return w
 
 
-@register_jitable
+@helper
 def add_loss(total, x):
     """Add the loss of a block to the total, and keep what rounding takes from it.
 
@@ -139,7 +139,7 @@ def add_loss(total, x):
     total[0] = s
 
 
-@register_jitable
+@helper
 def residuals_of_odds(m, y, weight, lo, n, total):
     """Turn log-odds into weighted residuals P(1) - y, and add losses ln(1 + eᵐ) - y m to the total.
 
@@ -159,7 +159,7 @@ def residuals_of_odds(m, y, weight, lo, n, total):
     add_loss(total, lanes.total(s))
 
 
-@register_jitable
+@helper
 def variances_of_odds(m, weight, lo, n):
     """Turn log-odds into weighted P(0) P(1).
 
@@ -171,7 +171,7 @@ def variances_of_odds(m, weight, lo, n):
         lanes.store(m, r, lanes.mul(share, weights_at(weight, lo, n, r)))
 
 
-@register_jitable
+@helper
 def best_at(m, k, r):
     """Return the greatest of the margins of eight rows from r on.
 
@@ -186,7 +186,7 @@ def best_at(m, k, r):
     return best
 
 
-@register_jitable
+@helper
 def residuals_of_margins(m, k, y, weight, lo, n, total):
     """Turn margins into weighted residuals: the share of a class, less 1 of the row's own.
 
@@ -240,7 +240,7 @@ def residuals_of_margins(m, k, y, weight, lo, n, total):
     add_loss(total, lanes.total(s))
 
 
-@register_jitable
+@helper
 def shares_at(m, k, r):
     """Turn the margins of eight rows from r on into e^{m - best}; return one over their sums.
 
@@ -258,7 +258,7 @@ def shares_at(m, k, r):
     return functions.inverse(total)
 
 
-@register_jitable
+@helper
 def shares_of_margins(m, k, n):
     """Turn margins into shares P_c.
 
@@ -273,7 +273,7 @@ def shares_of_margins(m, k, n):
             at += step
 
 
-@register_jitable
+@helper
 def keep(x, n, kept, lo):
     """Write factors as float32, what is next to nothing as 0: subnormal numbers are slow.
 
@@ -284,7 +284,7 @@ def keep(x, n, kept, lo):
         kept[lo + r] = np.float32(x[r] if x[r] > 1e-30 else 0.0)
 
 
-@register_jitable
+@helper
 def products_of_odds(v, variances, weight, lo, n):
     """Turn a direction's log-odds into weighted P(0) P(1) v.
 
@@ -298,7 +298,7 @@ def products_of_odds(v, variances, weight, lo, n):
         lanes.store(v, r, x)
 
 
-@register_jitable
+@helper
 def products_of_shares(v, k, shares, weight, lo, n):
     """Turn a direction's margins into weighted P_c (v_c - Σ_b P_b v_b).
 
@@ -329,7 +329,7 @@ def products_of_shares(v, k, shares, weight, lo, n):
             its += stride
 
 
-@register_jitable
+@helper
 def variances_of_margins(m, k, weight, lo, n):
     """Turn margins into weighted P_c (1 - P_c).
 
@@ -349,7 +349,7 @@ def variances_of_margins(m, k, weight, lo, n):
             at += step
 
 
-@register_jitable
+@helper
 def add_wide(wide, start, table, width, lo, n, k, m):
     """Add columns of very many values: m[c, r] += Σ_g table[(start[g] + code) width + c].
 
@@ -367,7 +367,7 @@ def add_wide(wide, start, table, width, lo, n, k, m):
                 m[c, r] += t[at + U(c)]
 
 
-@register_jitable
+@helper
 def scatter_wide(wide, start, acc, width, lo, n, k, factor):
     """Add factors to the cells of columns of very many values, as `add_wide` reads them.
 

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba.core import types
-from numba.extending import models, register_jitable, register_model
+from numba.extending import models, register_model
 
 from fastbayes.kernels.compiled.simd import instructions as to
 from fastbayes.kernels.compiled.simd.instructions import Block, instruction
+from fastbayes.kernels.dispatch import helper
 
 
 class Lanes(types.Type):
@@ -261,7 +262,7 @@ def add_moments(block, x, y, index, c, shift, count, sums, squares):
     ]
 
 
-@register_jitable
+@helper
 def exp_negative(x):
     """Return exp(x) for x <= 0 within 2 ulp: 1 at 0, 0 below -708 and for NaN.
 
@@ -290,7 +291,7 @@ def exp_negative(x):
     return scale(p, power) if x > -708.0 else 0.0
 
 
-@register_jitable
+@helper
 def log_positive(x):
     """Return ln x within 1 ulp for a normal x > 0: -inf at 0; infinity and NaN as they are.
 

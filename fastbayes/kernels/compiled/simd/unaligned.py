@@ -11,12 +11,12 @@ import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, config, types
 from numba.core.registry import cpu_target
-from numba.extending import register_jitable
 from numba.np.numpy_support import carray
 
 from fastbayes.kernels.compiled.simd import instructions as to
 from fastbayes.kernels.compiled.simd import vector
 from fastbayes.kernels.compiled.simd.instructions import instruction, pointer_to
+from fastbayes.kernels.dispatch import helper
 
 
 def _multiplies() -> bool:
@@ -109,13 +109,13 @@ def _fold(block, address, n, crc):
     return [block.extract_element(value, to.I32(half)) for half in (0, 1)]
 
 
-@register_jitable
+@helper
 def span_of(array):
     """Return the address and the number of bytes of an array, which must stay alive."""
     return np.int64(array.ctypes.data), np.int64(array.nbytes)
 
 
-@register_jitable
+@helper
 def _place(span, i, n):
     """Return the address of n bytes from byte i on."""
     address, size = span
@@ -124,61 +124,61 @@ def _place(span, i, n):
     return address + i
 
 
-@register_jitable
+@helper
 def byte(x, i):
     """Return byte i of a span, as int64."""
     return _byte(_place(x, i, 1))
 
 
-@register_jitable
+@helper
 def word(x, i):
     """Return bytes i to i + 7 of a span as one number, lowest byte first."""
     return _word(_place(x, i, 8))
 
 
-@register_jitable
+@helper
 def equal_lanes(x, i, number):
     """Return which of the eight uint32 from byte i on are equal to a number, as bits."""
     return _equal_lanes(_place(x, i, 32), number)
 
 
-@register_jitable
+@helper
 def put_word(number, out, j):
     """Write bytes j to j + 7 of a span as `word` reads them."""
     _put_word(number, _place(out, j, 8))
 
 
-@register_jitable
+@helper
 def bytes_at(x, i, n):
     """Return n bytes of a span, from byte i on, as an array."""
     return carray(_bytes(np.uint64(_place(x, i, n))), (n,))
 
 
-@register_jitable
+@helper
 def pairs_at(x, i, n):
     """Return n numbers of 2 bytes each as `bytes_at` does."""
     return carray(_pairs(np.uint64(_place(x, i, 2 * n))), (n,))
 
 
-@register_jitable
+@helper
 def fours_at(x, i, n):
     """Return n numbers of 4 bytes each as `bytes_at` does."""
     return carray(_fours(np.uint64(_place(x, i, 4 * n))), (n,))
 
 
-@register_jitable
+@helper
 def copy_16(x, i, out, j):
     """Copy bytes i to i + 15 to bytes j to j + 15; all are read before any is written."""
     _copy_16(_place(x, i, 16), _place(out, j, 16))
 
 
-@register_jitable
+@helper
 def copy(x, i, out, j, n):
     """Copy n bytes from byte i on to byte j on; the two must not overlap."""
     _copy(_place(x, i, n), _place(out, j, n), n)
 
 
-@register_jitable
+@helper
 def fold(x, i, n, crc):
     """Return two words whose CRC-32 is that of n bytes from byte i on, begun with `crc`.
 

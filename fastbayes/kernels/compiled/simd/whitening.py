@@ -10,11 +10,11 @@ from typing import Any
 
 from llvmlite import ir
 from numba.core import cgutils, types
-from numba.extending import register_jitable
 
 from fastbayes.kernels.compiled.simd import instructions as to
 from fastbayes.kernels.compiled.simd import lanes, vector
 from fastbayes.kernels.compiled.simd.instructions import Block, instruction
+from fastbayes.kernels.dispatch import helper
 
 # Rows in a vector, and vectors in a tile: with four rows of a matrix they fill the registers.
 WIDTH = vector.WIDTH // 8
@@ -146,7 +146,7 @@ def _total(block, a):
     return to.sum_by_halves(block, a)
 
 
-@register_jitable
+@helper
 def _dot(array, one, other, first):
     """Return the product of two rows of an array whose width is a multiple of WIDTH.
 
@@ -160,13 +160,13 @@ def _dot(array, one, other, first):
     return _total(total)
 
 
-@register_jitable
+@helper
 def square(array, row, first):
     """Return the squared length of a row that is 0 before `first`."""
     return _dot(array, row, row, first)
 
 
-@register_jitable
+@helper
 def take_out(array, row, unit, first):
     """Make a row orthogonal to another of length 1 that is 0 before `first`."""
     width = array.shape[1]
@@ -176,7 +176,7 @@ def take_out(array, row, unit, first):
         lanes.store(array, row * width + k, add_scaled(own, array, unit * width + k, factor))
 
 
-@register_jitable
+@helper
 def put_row(array, row, source, start):
     """Write array[row] = source[start], a row of a flat array of rows as wide."""
     width = array.shape[1]
@@ -184,7 +184,7 @@ def put_row(array, row, source, start):
         lanes.store(array, row * width + k, lanes.load(source, start * width + k, WIDTH))
 
 
-@register_jitable
+@helper
 def shrink(array, row, divisor):
     """Divide a row by a number."""
     own = array[row]
@@ -192,7 +192,7 @@ def shrink(array, row, divisor):
         own[k] /= divisor
 
 
-@register_jitable
+@helper
 def put_sum(columns, start, factors, n, array, row):
     """Write a sum of n rows of `columns`: array[row] = Σ_j factors[j] columns[start + j].
 
