@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 import fastbayes as fb
 
@@ -188,6 +189,16 @@ def what_scores_is_made_anew_for_what_is_learned_anew(make: Make, table: pa.Tabl
     model = fit(make, table.slice(0, len(table) // 2))
     model.predict_proba(features(table))
     alike(model.fit(table, "y"), fit(make, table), features(table))
+
+
+@law
+def arrays_of_a_model_that_scored_cannot_be_changed_unseen(make: Make, table: pa.Table) -> None:
+    model = fit(make, table)
+    model.predict_proba(features(table))
+    for name, value in vars(model).items():
+        if name.endswith("_") and isinstance(value, np.ndarray) and value.size:
+            with pytest.raises(ValueError, match="read-only"):
+                value[...] = 0
 
 
 @law

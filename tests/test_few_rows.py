@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from one_dependence_cases import Problem, problems
 
 import fastbayes as fb
-from fastbayes.models.discrete.a2de import TripleTables
+from fastbayes.models.discrete.a2de import TripleTables, pair_tables
 from fastbayes.models.estimator.smoothing import CountTables
 
 MODELS = {"AODE": fb.AODE, "A2DE": fb.A2DE}
@@ -62,7 +62,8 @@ def test_a2de__cells_that_are_looked_up_are_those_of_the_table(p: Problem, alpha
     cells = model._cells
     rows = every_cell(cells.sizes, cells.offsets, range(len(cells.sizes)))
     for q, pair in enumerate(model._pairs):
-        own, given = model._tables(q)
+        rule, prior = model._rule, model._given_prior
+        own, given = pair_tables(model._triples, model._pairs, rule, prior, q)
         others = np.delete(np.arange(len(rows)), [pair.first, pair.second])
         for state in range(len(own)):
             states = np.full(rows.shape[1], state)

@@ -20,7 +20,7 @@ EDGES = [*((n, "child") for n in NAMES[:5]), ("child", "end"), ("n0", "n1")]
 NODES = [*NAMES, "child", "end"]
 
 
-def rows_of(seed: int, n: int = 300, holes: float = 0.0) -> pa.Table:
+def rows_of(seed: int, n: int = 150, holes: float = 0.0) -> pa.Table:
     random = np.random.default_rng(seed)
     columns = {name: random.integers(0, 4, n) for name in NAMES}
     columns["child"] = (sum(columns.values()) + (random.random(n) < 0.3)) % 3

@@ -25,7 +25,7 @@ SEGMENT_BLOCKS = 2
 
 # What a thread that reads decodes at a time, unless there is no room for so much: more is slower,
 # since it no longer stays in the cache.
-BATCH_BYTES = 1 << 25
+BATCH_BYTES = 1 << 26
 
 # A table where there are many blocks, whose columns may have chunks of any length.
 Rows: TypeAlias = "pa.RecordBatch | pa.Table"

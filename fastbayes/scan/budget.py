@@ -99,7 +99,8 @@ class ReadShare:
         most = math.inf if limit is None else limit - counts
         room = max(SLACK, min(READING, most if limit is None else min(limit / 2, most)))
         block = source.rows_of_block() * width
-        batch = BATCH_BYTES
+        # Under a limit less at a time: threads that hand over hold some twice for a moment.
+        largest = batch = BATCH_BYTES if limit is None else BATCH_BYTES // 2
         while True:
             smaller = source.within(batch)
             held = smaller.held(threads) + threads * block
@@ -113,7 +114,7 @@ class ReadShare:
             elif threads == 1:
                 return cls(smaller, 1, held, held <= max(SLACK, most))
             else:
-                batch, threads = BATCH_BYTES, threads - 1
+                batch, threads = largest, threads - 1
 
     @property
     def charged(self) -> int:

@@ -47,10 +47,16 @@ class Tally:
 
 
 class KeptScorers:
-    """The scorers of a model as its attributes are."""
+    """The scorers of a model as its attributes are.
+
+    Fitted arrays cannot be written to from now on: a scorer would not see it.
+    """
 
     def __init__(self, model: TableRows) -> None:
         self._attributes = vars(model).copy()
+        for name, value in self._attributes.items():
+            if name.endswith("_") and isinstance(value, np.ndarray):
+                value.flags.writeable = False
         self._made: dict[bool, Any] = {}
 
     def of(self, model: TableRows) -> bool:
