@@ -278,3 +278,17 @@ def test_an_error_names_file_row_group_column_and_remedy(tmp_path: Path) -> None
         f"{path}, row group 1, column 'few string': the header of a page makes no sense; write "
         "the file again or leave it out"
     )
+
+
+def test_small_files_are_read_by_pyarrow(
+    tmp_path: Path, by_arrow: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What takes pyarrow milliseconds does not wait for a compiler."""
+    monkeypatch.setenv("FASTBAYES_KERNELS", "auto")
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"x": ["a", "b"] * 150_000}), path)
+    check(path)
+    assert by_arrow == ["x"]
+    monkeypatch.setattr(filesource, "SMALL_FILES", 300_000)
+    check(path)
+    assert by_arrow == ["x"]

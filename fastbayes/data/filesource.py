@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import lru_cache, partial
+from types import ModuleType
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
@@ -49,6 +50,9 @@ from fastbayes.kernels import dispatch
 
 # From this many files on, footers are read by several threads (latency, above all remote).
 MANY_FILES = 16
+# Below this many cells of Parquet files pyarrow is done in 50 ms; our kernels take seconds to
+# compile.
+SMALL_FILES = 10_000_000
 _REMEDY = "write the file again or leave it out"
 
 log = logging.getLogger(__name__)
@@ -352,7 +356,7 @@ class ParquetReader(FileReader):
 
     def handed_over(self) -> dict[str, str]:
         """Return what the footer tells: not where the values outgrow a dictionary in mid-chunk."""
-        footer, kernels = self._footers(self.file), dispatch.load("pages", self.n_cells)
+        footer, kernels = self._footers(self.file), self._kernels
         types = dict(zip(self.schema.names, self.schema.types, strict=True))
         reasons = [footer.divide(types, group, kernels)[1] for group in range(self.n_groups)]
         return {name: why for found in reasons for name, why in found.items()}
@@ -363,9 +367,8 @@ class ParquetReader(FileReader):
         """Decode columns by our kernels, those that they do not read by pyarrow."""
         types = {name: self.schema.field(name).type for name in names}
         chunks: list[ColumnChunk] = []
-        if dispatch.compiled(self.n_cells) and not dispatch.interpreted():
-            kernels = dispatch.load("pages", self.n_cells)
-            chunks, _ = self._footers(self.file).divide(types, group, kernels)
+        if dispatch.compiled(self.n_cells, SMALL_FILES) and not dispatch.interpreted():
+            chunks, _ = self._footers(self.file).divide(types, group, self._kernels)
         done = 0
         while chunks:
             try:
@@ -414,13 +417,17 @@ class ParquetReader(FileReader):
                     columns = block.columns + more.columns
                     yield pa.RecordBatch.from_arrays(columns, names=own + more.schema.names)
 
+    @property
+    def _kernels(self) -> ModuleType:
+        return dispatch.load("pages", self.n_cells, SMALL_FILES)
+
     def _place(self, group: int) -> str:
         return f"{self.file.origin}, row group {group}"
 
     def _by_arrow(self, names: list[str], group: int, n_rows: int) -> Iterator[pa.RecordBatch]:
         import pyarrow.parquet as pq
 
-        footer, kernels = self._footers(self.file), dispatch.load("pages", self.n_cells)
+        footer, kernels = self._footers(self.file), self._kernels
         # pyarrow makes no dictionaries of strings in this encoding
         plain = footer.encoded(DELTA_LENGTH, group, kernels)
         encoded = self._encoded(footer.metadata.row_group(group), set(names), n_rows)

@@ -33,20 +33,21 @@ SMALL = 200_000
 log = logging.getLogger(__name__)
 
 
-def compiled(cells: float) -> bool:
+def compiled(cells: float, small: int = SMALL) -> bool:
     """Return whether a job of this many cells is worth the compiled kernels.
 
+    `small` is another number for kernels that cost more to compile, or have a fast twin.
     `FASTBAYES_KERNELS=always|never|auto` (default auto) overrides the rule.
     """
     choice = os.environ.get("FASTBAYES_KERNELS", "auto")
     if choice not in ("auto", "always", "never"):
         raise ValueError(f"FASTBAYES_KERNELS={choice!r}: use 'auto', 'always' or 'never'")
-    return choice == "always" or (choice == "auto" and cells >= SMALL)
+    return choice == "always" or (choice == "auto" and cells >= small)
 
 
-def load(name: str, cells: float = float("inf")) -> ModuleType:
+def load(name: str, cells: float = float("inf"), small: int = SMALL) -> ModuleType:
     """Return `fastbayes.kernels.compiled.<name>`, or its twin in `.numpy` for small jobs."""
-    if not compiled(cells):
+    if not compiled(cells, small):
         return numpy_twin(name)
     return importlib.import_module(f"fastbayes.kernels.compiled.{name}")
 
