@@ -320,8 +320,8 @@ def out_of_core_numbers(size: str, folder: Path) -> list[Figure]:
 def under_lock(size: str, folder: Path) -> list[Figure]:
     """Measure which share of a job's time holds the interpreter's lock, which threads wait for.
 
-    It is what a thread in a loop of pure Python loses beside the job, measured against the same
-    loop beside work that holds no lock, for two busy cores may each be slower than one.
+    It is what a thread in a loop of pure Python loses while the job runs, compared with the same
+    loop while work runs that holds no lock, for two busy cores may each be slower than one.
     """
     import fastbayes as fb
 

@@ -72,7 +72,7 @@ def _chunks(*, shuffled: bool) -> Build:
 
 
 def _whole(indices: str) -> Build:
-    """Count a table in one chunk beside the reading of its indices, one thread, scikit-learn."""
+    """Count a table in one chunk, compared with reading its indices and with scikit-learn."""
 
     def build(rows: int, _: Path) -> Work:
         sizes = data.mixed_values()
@@ -186,7 +186,7 @@ def _text(values: int) -> Build:
 
 
 def _distinct(*, parquet: bool) -> Build:
-    """Count a column whose values are all different, beside DuckDB's GROUP BY."""
+    """Count a column whose values are all different, compared with DuckDB's GROUP BY."""
 
     def build(rows: int, folder: Path) -> Work:
         order = np.random.default_rng(9).permutation(rows)
@@ -215,7 +215,7 @@ def _distinct(*, parquet: bool) -> Build:
 
 
 def _parquet(preset: str, compression: str = "snappy") -> Build:
-    """Fit naive Bayes to files beside what only decodes them and what counts by queries."""
+    """Fit naive Bayes to files, compared with decoding them and with counting by queries."""
 
     def build(rows: int, folder: Path) -> Work:
         path = data.parquet(preset, rows, folder, compression)

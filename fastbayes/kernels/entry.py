@@ -26,7 +26,8 @@ OBJECT, WORDS, ERROR = BYTE.as_pointer(), I64.as_pointer(), _callconv.excinfo_pt
 THUNK = _ir.FunctionType(I32, [WORDS, WORDS, ERROR.as_pointer()])
 # result = enter(tuple of arguments, kinds of result and arguments, words of arguments, thunk)
 ENTER = _ir.FunctionType(OBJECT, [OBJECT, OBJECT, I64, THUNK.as_pointer()])
-NAME = "fastbayes_enter"
+# Its name where the kernel runs without the interpreter's lock, and where it keeps it.
+NAMES = {True: "fastbayes_enter", False: "fastbayes_enter_locked"}
 
 # The kinds of results and arguments; an array is its rank.
 NONE, INTEGER, BOOLEAN, FLOAT = b"nibf"
@@ -40,7 +41,7 @@ def thunk_name(described: Any) -> str:
     return f"{described.llvm_func_name}.thunk"
 
 
-def add_entry(context: Any, library: Any, described: Any) -> None:
+def add_entry(context: Any, library: Any, described: Any, *, nogil: bool) -> None:
     """Add to the library of a compiled kernel what calls it from memory, and from Python."""
     module = context.create_module("entry")
     kernel = _ir.Function(
@@ -51,17 +52,17 @@ def add_entry(context: Any, library: Any, described: Any) -> None:
     thunk = _ir.Function(module, THUNK, thunk_name(described))
     block = _ir.IRBuilder(thunk.append_basic_block())
     words, result, error = thunk.args
-    given = [block.bitcast(result, kernel.args[0].type), error]
+    arguments = [block.bitcast(result, kernel.args[0].type), error]
     for index, argument in enumerate(kernel.args[2:]):
         word = block.load(block.gep(words, [I64(index)]))
         if isinstance(argument.type, _ir.PointerType):
-            given.append(block.inttoptr(word, argument.type))
+            arguments.append(block.inttoptr(word, argument.type))
         elif isinstance(argument.type, _ir.DoubleType):
-            given.append(block.bitcast(word, DOUBLE))
+            arguments.append(block.bitcast(word, DOUBLE))
         else:
-            given.append(block.trunc(word, argument.type) if argument.type != I64 else word)
+            arguments.append(block.trunc(word, argument.type) if argument.type != I64 else word)
     # Kept apart, so that a kernel is optimised alike whoever calls it.
-    block.ret(block.call(kernel, given, attrs=("noinline",)))
+    block.ret(block.call(kernel, arguments, attrs=("noinline",)))
 
     wrapper = _ir.Function(
         module, _ir.FunctionType(OBJECT, [OBJECT] * 3), described.llvm_cpython_wrapper_name
@@ -71,9 +72,9 @@ def add_entry(context: Any, library: Any, described: Any) -> None:
     text = _cgutils.global_constant(
         module, "kinds", _ir.Constant(_ir.ArrayType(BYTE, len(kinds)), bytearray(kinds))
     )
-    enter = _ir.Function(module, ENTER, NAME)
+    enter = _ir.Function(module, ENTER, NAMES[nogil])
     kinds_at = block.bitcast(text, OBJECT)
-    block.ret(block.call(enter, [wrapper.args[1], kinds_at, I64(len(given) - 2), thunk]))
+    block.ret(block.call(enter, [wrapper.args[1], kinds_at, I64(len(arguments) - 2), thunk]))
     library.add_ir_module(module)
 
 
@@ -87,33 +88,34 @@ def kind_of(argument: Any) -> int:
 @functools.cache
 def make_enter() -> None:
     """Compile `enter`, and tell LLVM where it is: kernels from the disk ask for it by name."""
-    with _compiler_lock.global_compiler_lock:
-        library = _enter()
-    _kept.append(library)
-    _binding.add_symbol(NAME, library.get_pointer_to_function(NAME))
+    for nogil, name in NAMES.items():
+        with _compiler_lock.global_compiler_lock:
+            library = _enter(name, nogil=nogil)
+        _kept.append(library)
+        _binding.add_symbol(name, library.get_pointer_to_function(name))
 
 
-def _enter() -> Any:
+def _enter(name: str, *, nogil: bool) -> Any:
     """Return the library of `enter`."""
     context = _registry.cpu_target.target_context
-    library = context.codegen().create_library(NAME)
-    module = context.create_module(NAME)
-    function = _ir.Function(module, ENTER, NAME)
+    library = context.codegen().create_library(name)
+    module = context.create_module(name)
+    function = _ir.Function(module, ENTER, name)
     block = _ir.IRBuilder(function.append_basic_block())
     python = context.get_python_api(block)
-    given, kinds, n_words, thunk = function.args
+    arguments, kinds, n_words, thunk = function.args
 
-    def call(name: str, result: Any, *arguments: Any) -> Any:
+    def call(name: str, result: Any, *values: Any) -> Any:
         """Call a function of Python or of numba's runtime."""
-        kind = _ir.FunctionType(result, [value.type for value in arguments])
-        return block.call(_cgutils.get_or_insert_function(module, kind, name), arguments)
+        kind = _ir.FunctionType(result, [value.type for value in values])
+        return block.call(_cgutils.get_or_insert_function(module, kind, name), values)
 
     words = block.alloca(I64, size=n_words)
     result = _cgutils.alloca_once_value(block, I64(0))
     error = _cgutils.alloca_once(block, ERROR)
     place = _cgutils.alloca_once_value(block, words)
-    with _cgutils.for_range(block, call("PyTuple_Size", I64, given)) as loop:
-        argument = call("PyTuple_GetItem", OBJECT, given, loop.index)
+    with _cgutils.for_range(block, call("PyTuple_Size", I64, arguments)) as loop:
+        argument = call("PyTuple_GetItem", OBJECT, arguments, loop.index)
         kind = block.load(block.gep(kinds, [block.add(loop.index, I64(1))]))
         at = block.load(place)
         with block.if_else(block.icmp_unsigned("<=", kind, BYTE(ord("9")))) as (array, number):
@@ -132,9 +134,10 @@ def _enter() -> Any:
                 block.store(block.gep(at, [I64(1)]), place)
     with block.if_then(_cgutils.is_not_null(block, call("PyErr_Occurred", OBJECT))):
         block.ret(python.get_null_object())
-    thread = python.save_thread()
+    thread = python.save_thread() if nogil else None
     code = block.call(thunk, [words, result, error])
-    python.restore_thread(thread)
+    if nogil:
+        python.restore_thread(thread)
     status = context.call_conv._get_return_status(block, code, block.load(error))
     with block.if_then(status.is_ok, likely=True):
         kind, word = block.load(kinds), block.load(result)

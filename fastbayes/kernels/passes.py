@@ -86,7 +86,7 @@ class Lowering(_machinery.LoweringPass):  # type: ignore[misc]
                 described.lookup_module(), name, "", 0, lower.env, (library,)
             )
         else:
-            add_entry(context, library, described)
+            add_entry(context, library, described, nogil=state.flags.release_gil)
             function = context.get_executable(library, described, lower.env)
         context.insert_user_function(function, described, [library])
         state.reload_init.extend(library._reload_init)

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from fastbayes.kernels.dispatch import helper, interpreted, kernel
+from fastbayes.kernels.dispatch import helper, interpreted, kernel, short_kernel
 
 pytestmark = [
     pytest.mark.compiled,
@@ -35,6 +35,11 @@ def first(numbers):
     return numbers[0]
 
 
+@short_kernel
+def last(numbers):
+    return numbers[-1]
+
+
 @kernel
 def known(number):
     return number == number
@@ -46,6 +51,13 @@ def test_arguments_of_every_kind_arrive():
     np.testing.assert_array_equal(out, [7.5, 30.0])
     assert weighed(a, np.float64(2.5), False, np.int64(3), out) == -1
     np.testing.assert_array_equal(out, [13.5, 54.0])
+
+
+def test_only_short_kernels_keep_the_lock():
+    """One entry lets go of the interpreter's lock, the other does not."""
+    for function, name in ((first, "@fastbayes_enter("), (last, "@fastbayes_enter_locked(")):
+        assert function(np.array([7, 7])) == 7
+        assert all(name in text for text in function.inspect_llvm().values())
 
 
 def test_views_arrive_with_their_strides():
