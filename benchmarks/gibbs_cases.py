@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from benchmarks import alarm
 from benchmarks.case import OURS, Case, Claim, Work, rows_of
 from benchmarks.measure import Side
+from fastbayes.core.errors import FastBayesWarning
 from fastbayes.kernels import dispatch
 from fastbayes.networks.graph.coded import Coded
 from fastbayes.networks.infer.inference import joint_posterior, marginals
@@ -21,6 +23,7 @@ from fastbayes.networks.sample.starts import starts
 
 NUMPY = "numpy, all chains at once"
 ONE_BY_ONE = "a run for each node"
+CHAINS = 32
 Floats = NDArray[np.float64]
 Sweep = Callable[[int], Floats]
 
@@ -123,17 +126,24 @@ def _sweeps(
     return build
 
 
+def _asked(network: Coded, evidence: dict[int, int], targets: list[int], draws: int) -> list[Any]:
+    """Return what Gibbs sampling with a tenth of the draws in burn-in says of each target."""
+    with warnings.catch_warnings():
+        # In the short runs among the tests there are too few draws for any answer.
+        warnings.simplefilter("ignore", FastBayesWarning)
+        groups = [[target] for target in targets]
+        burn_in = draws // CHAINS // 10
+        return gibbs_of_groups(network, evidence, groups, draws=draws, burn_in=burn_in, seed=0)
+
+
 def _query(rows: int, _: Path) -> Work:
     """Ask for a posterior with a tenth of the draws in burn-in, all threads."""
     network, evidence, target = coded()
     free = len(network.names) - len(evidence)
-    chains = 32
-    draws = max(rows // free, chains)
+    draws = max(rows // free, CHAINS)
 
     def ours() -> Any:
-        burn_in = draws // chains // 10
-        options = {"draws": draws, "burn_in": burn_in, "seed": 0}
-        return gibbs_of_groups(network, evidence, [[target]], **options)[0]
+        return _asked(network, evidence, [target], draws)[0]
 
     def check(results: dict[str, Any]) -> None:
         expected = joint_posterior(network, evidence, [target])[0]
@@ -147,29 +157,22 @@ def _marginals(rows: int, _: Path) -> Work:
     """Ask for the posteriors of all nodes at once, or for those of two nodes one by one."""
     network, evidence, target = coded()
     free = free_nodes(network, evidence)
-    chains = 32
-    draws = max(rows // len(free), chains)
-    options = {"draws": draws, "burn_in": draws // chains // 10, "seed": 0}
+    draws = max(rows // len(free), CHAINS)
     two = [target, next(v for v in free if v != target)]
 
     def ours() -> Any:
-        return dict(
-            zip(
-                free,
-                gibbs_of_groups(network, evidence, [[v] for v in free], **options),
-                strict=True,
-            )
-        )
+        return dict(zip(free, _asked(network, evidence, free, draws), strict=True))
 
     def one_by_one() -> Any:
-        return {v: gibbs_of_groups(network, evidence, [[v]], **options)[0] for v in two}
+        return {v: _asked(network, evidence, [v], draws)[0] for v in two}
 
     def check(results: dict[str, Any]) -> None:
         expected = dict(zip(free, marginals(network, evidence, free)[0], strict=True))
         for found in results.values():
             for v, sampled in found.items():
                 off = np.abs(sampled.probabilities - expected[v])
-                assert (off < 5 * sampled.mcse + 0.02).all(), (network.names[v], off)
+                # A node that no chain changed in so few draws has an error of NaN.
+                assert (off < 5 * np.nan_to_num(sampled.mcse) + 0.02).all(), (network.names[v], off)
         for v in two:
             alone, together = (results[name][v].counts for name in (ONE_BY_ONE, OURS))
             assert np.array_equal(alone, together)

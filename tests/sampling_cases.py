@@ -6,6 +6,7 @@ import itertools
 import re
 
 import numpy as np
+from oracles import gibbs as naive
 
 from fastbayes.networks.graph.coded import Coded
 from fastbayes.networks.sample.estimates import gibbs_of_groups, weighting_of_groups
@@ -87,3 +88,27 @@ def exact(coded, evidence, targets):
     others = tuple(v for v in range(len(coded.sizes)) if v not in targets)
     left = joint.sum(axis=others)
     return left.transpose(np.argsort(np.argsort(targets))) / joint.sum()
+
+
+def transition(program, sizes, kept):
+    """Return the matrix of a sweep over states of positive probability, from the program's tables.
+
+    kept  (n_states, n_nodes)
+
+    Where nodes are drawn jointly, a sweep goes by way of states that are not possible.
+    """
+    everywhere = np.indices(sizes).reshape(len(sizes), -1).T
+    number = np.ravel_multi_index(kept.T, sizes)
+    matrix = np.eye(len(everywhere))[number]
+    for unit in range(len(program.kinds)):
+        reached = np.flatnonzero(matrix.any(axis=0))
+        shares = naive.conditional(program, unit, everywhere[reached].T.astype(np.uint16))
+        after = np.zeros(matrix.shape)
+        for at, of in zip(reached, shares, strict=True):
+            for state, share in enumerate(of):
+                if share > 0:
+                    row = naive.moved(program, unit, state, everywhere[at])
+                    after[:, np.ravel_multi_index(row, sizes)] += share * matrix[:, at]
+        matrix = after
+    assert not matrix[:, np.setdiff1d(np.arange(len(everywhere)), number)].any()
+    return matrix[:, number]

@@ -152,6 +152,7 @@ def test_query__by_random_draws(file: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["exact", "gibbs"])
+@pytest.mark.filterwarnings("ignore:these estimates may be wrong")
 def test_query__of_each_node_by_itself(file: Path, how: str) -> None:
     told = ("network", "query", file, "-e", "dysp=yes", "--method", how)
     options: dict[str, Any] = {} if how == "exact" else {"draws": 2000, "seed": 5}

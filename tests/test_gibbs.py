@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
 import subprocess
 import sys
 import warnings
@@ -80,10 +81,13 @@ def test_asia__the_or_is_one_block_and_the_answer_right(shared_data):
     assert result.blocks == ((1, 3, 5),)
     assert abs(result.probabilities[0] - 0.8114020716) < 4 * result.mcse[0] < 0.004
     # Alone, each chain stays where the OR was at its start: at 0.863 or 0.575.
-    with pytest.warns(FastBayesWarning, match=r"'tub', 'lung', 'either'.*blocks=True"):
+    with (
+        pytest.warns(FastBayesWarning, match=r"'tub', 'lung', 'either'.*blocks=True"),
+        pytest.warns(FastBayesWarning, match=r"'bronc': R-hat .* is over 1.01"),
+    ):
         wrong = gibbs(coded, {asia: 0, dysp: 0}, [bronc], draws=40_000, seed=1, blocks=False)
     alone = wrong.counts / wrong.counts.sum(axis=1, keepdims=True)
-    assert (np.minimum(abs(alone[:, 0] - 0.863), abs(alone[:, 0] - 0.575)) < 0.05).all()
+    assert (np.minimum(abs(alone[:, 0] - 0.863), abs(alone[:, 0] - 0.575)) < 0.1).all()
     assert wrong.r_hat[0] > 1.005
     # What whole chains differ by is seen in the error too.
     assert wrong.mcse[0] > 10 * result.mcse[0]
@@ -120,6 +124,7 @@ def test_joint_of_two_targets_equals_the_exact_one(sampler, seed, sizes, zeros, 
     ("sampler", "chains", "draws"),
     [(gibbs, 32, 4096), (gibbs, 4, 4000), (gibbs, 1, 4000), (likelihood_weighting, None, 4096)],
 )
+@pytest.mark.filterwarnings("ignore:these estimates may be wrong")
 def test_standard_error_is_neither_too_small_nor_too_large(sampler, chains, draws, monkeypatch):
     monkeypatch.setenv("FASTBAYES_KERNELS", "always")
     # 200 seeds, a chain of nodes in which neighbours agree with 0.9: draws hang together.
@@ -154,6 +159,7 @@ def test_seeds_and_threads(sampler, kernels, monkeypatch):
 
 @pytest.mark.compiled
 @pytest.mark.filterwarnings("ignore:probabilities of 0 tie")
+@pytest.mark.filterwarnings("ignore:these estimates may be wrong")
 def test_kernels_and_numpy_draw_the_same(monkeypatch):
     coded = random_network(np.random.default_rng(5), [2, 3, 4, 2, 300, 3], 2, 0.1)
     results = []
@@ -163,6 +169,7 @@ def test_kernels_and_numpy_draw_the_same(monkeypatch):
     np.testing.assert_array_equal(results[0].counts, results[1].counts)
 
 
+@pytest.mark.filterwarnings("ignore:these estimates may be wrong")
 def test_the_algorithm_of_the_textbook__one_chain_every_sweep():
     coded = chain(3)
     result = gibbs(
@@ -253,8 +260,11 @@ def test_a_block_too_large_is_named__and_what_fits_is_a_block():
         warnings.simplefilter("error")
         result = gibbs(coded, {}, [last], draws=2_000, seed=0)
     assert result.blocks == (tuple(range(19)),)
-    with pytest.warns(FastBayesWarning, match=r"'x\d+', 'x\d+', 'x\d+'.*max_block=8"):
+    with pytest.warns(FastBayesWarning) as said:
         result = gibbs(coded, {}, [last], draws=2_000, seed=0, max_block=8)
+    ties, doubts = (str(one.message) for one in said)
+    assert re.search(r"'x\d+', 'x\d+', 'x\d+'.*max_block=8", ties)
+    assert "2 of 2 probabilities never changed" in doubts
     assert len(result.blocks) > 1
 
 
@@ -310,14 +320,12 @@ def test_batches__as_many_draws_as_there_are():
 def test_estimates__a_few_draws_and_stuck_chains():
     one = estimates(np.array([[[1, 0]]]), np.array([1]))
     assert one.probabilities.tolist() == [1, 0]
-    assert one.mcse.tolist() == [1, 1]
-    assert np.isnan(one.r_hat).all()
+    assert np.isnan([one.mcse, one.ess, one.r_hat]).all()
     stuck = np.zeros((4, 2, 2), np.int64)
     stuck[:2, :, 0] = stuck[2:, :, 1] = 50
     found = estimates(stuck, np.array([50, 50]))
-    assert np.isinf(found.r_hat).all()
-    # Four draws in truth: each chain is one.
-    assert (found.mcse > 0.25).all()
+    assert found.probabilities.tolist() == [0.5, 0.5]
+    assert np.isnan([found.mcse, found.ess, found.r_hat]).all()
     apart = estimates(np.array([[[1, 1]], [[2, 0]], [[0, 2]]]), np.array([2]))
     assert np.isnan(apart.mcse).all()
 
@@ -358,13 +366,14 @@ def test_standard_errors_of_few_batches_are_corrected():
 
 
 def test_chains_that_differ_as_a_whole__the_error_is_between_them():
-    stuck = np.zeros((32, 64, 1), np.int64)
-    stuck[::2] = 50
-    found = estimates(stuck, np.full(64, 50))
-    np.testing.assert_allclose(found.mcse, math.sqrt(0.25 / 31), rtol=1e-12)
-    assert np.isinf(found.r_hat).all()
+    apart = np.ones((32, 64, 1), np.int64)
+    apart[::2] = 49
+    found = estimates(apart, np.full(64, 50))
+    np.testing.assert_allclose(found.mcse, 0.48 * math.sqrt(1 / 31), rtol=1e-12)
+    assert (found.r_hat > 3).all()
 
 
+@pytest.mark.filterwarnings("ignore:these estimates may be wrong")
 def test_thinned_draws_hang_together_less():
     every, some = (
         gibbs(chain(5), {0: 0, 4: 1}, [2], draws=4096, burn_in=20, seed=0, thin=thin).ess
@@ -379,7 +388,8 @@ def test_weights_of_which_few_rows_have_the_large_ones():
     rare = np.array([0.9998, 0.0002])
     seen = np.array([[0.999, 0.001], [0.0, 1.0]])
     coded = Coded(("a", "b"), np.array([2, 2]), [(), (0,)], [rare, seen])
-    result = likelihood_weighting(coded, {1: 1}, [0], draws=60_000, seed=1, threads=1)
+    with pytest.warns(FastBayesWarning, match=r"effective sample size \d+ is under 400"):
+        result = likelihood_weighting(coded, {1: 1}, [0], draws=60_000, seed=1, threads=1)
     p = exact(coded, {1: 1}, [0])
     assert (np.abs(result.probabilities - p) < 4 * result.mcse).all()
     expected = math.log(joint_of(coded, {1: 1}).sum())

@@ -32,6 +32,7 @@ SAMPLERS = [
     chains=st.sampled_from([1, 5, 6, 20]),
 )
 @pytest.mark.filterwarnings("ignore:probabilities of 0 tie")
+@pytest.mark.filterwarnings("ignore:these estimates may be wrong")
 def test_a_group__is_counted_as_if_alone(
     alone: Any, together: Any, seed: int, sizes: list[int], n_groups: int, chains: int
 ) -> None:

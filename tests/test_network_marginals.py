@@ -120,6 +120,7 @@ def test_random_draws__are_those_of_a_query_with_the_seed(method: str) -> None:
     assert again.table == answers.table
 
 
+@pytest.mark.filterwarnings("ignore:these estimates may be wrong")
 def test_targets__a_name_and_observed_ones() -> None:
     answers = burglary().marginals({"J": "yes"}, ["A", "J"])
     assert answers["J"].probability({"J": "yes"}) == 1

@@ -88,6 +88,7 @@ def test_error__is_nothing_of_exact_marginals_and_refuses_others() -> None:
         gibbs.error({name: p[::-1] for name, p in true.items()}, gibbs.THREE)
 
 
+@pytest.mark.filterwarnings("ignore:these estimates may be wrong")
 def test_ours__samples_what_is_asked() -> None:
     options = network_rivals.Options(None, None, Path(), 1, [], [], 0, 0, 0, [])
     samplers = gibbs.samplers(options, gibbs.THREE)

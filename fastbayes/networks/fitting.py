@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fastbayes.core.iteration import Convergence, check_iteration
 from fastbayes.networks.graph.coded import Ints, from_counts, rows_of
 from fastbayes.networks.graph.dag import DAG, ordered_parents
 from fastbayes.networks.graph.parameters import Completed, TablePrior, by_expectation
@@ -44,6 +45,7 @@ class LearnMixin(NetworkTables):
         domains: Mapping[str, Any] | None = None,
         null_values: Sequence[str] | None = None,
         filesystem: Any = None,
+        tol: float = 1e-10,
         max_iter: int = 10_000,
         threads: int | None = None,
         memory_limit: int | None = None,
@@ -80,8 +82,10 @@ class LearnMixin(NetworkTables):
             Strings that mean missing.
         filesystem
             A pyarrow or fsspec file system for paths.
+        tol
+            Expectation maximisation stops where a step changes no probability by more than this.
         max_iter
-            Steps of expectation maximisation, at most.
+            Its steps, at most; then there is a warning, and the best tables seen are kept.
         threads
             Worker threads; they never change a bit of the result.
         memory_limit
@@ -92,8 +96,11 @@ class LearnMixin(NetworkTables):
         Returns
         -------
         Self
-            This network, with `states`, `tables`, and `statistics_`, from which they come; after
-            "em" also `em_trace_`, the log-likelihood of each step.
+            This network, with `states`, `tables`, and `statistics_`, from which they come.
+            `converged_`, `n_iter_` and `trace_` tell how "em" went: whether it got where `tol`
+            says, its steps, and, of the first tables and after every step, the log likelihood of
+            the rows (plus alpha, or what "bdeu" adds to a cell, times the sum of the log
+            probabilities). Counting is one step, without a trace.
 
         Raises
         ------
@@ -104,7 +111,12 @@ class LearnMixin(NetworkTables):
             the message names it by its last column.
         DataError
             When there are no rows, or all weigh nothing; when a value lies outside a declared
-            domain, or steps did not settle.
+            domain.
+
+        Warns
+        -----
+        ConvergenceWarning
+            When `max_iter` steps of expectation maximisation were not enough.
 
         Notes
         -----
@@ -115,7 +127,9 @@ class LearnMixin(NetworkTables):
 
         References
         ----------
-        Heckerman, Geiger, Chickering (1995), Learning Bayesian networks, section 5.
+        Heckerman, Geiger, Chickering (1995), Learning Bayesian networks, section 5. Varadhan,
+        Roland (2008), Simple and globally convergent methods for accelerating the convergence of
+        any EM algorithm, Scandinavian Journal of Statistics 35.
 
         Examples
         --------
@@ -131,8 +145,7 @@ class LearnMixin(NetworkTables):
         rule.check()
         if missing not in ("available", "em", "category"):
             raise ValueError(f"missing={missing!r}: use 'available', 'em' or 'category'")
-        if isinstance(max_iter, bool) or not isinstance(max_iter, int) or max_iter < 1:
-            raise ValueError(f"max_iter={max_iter!r}: use a whole number >= 1")
+        check_iteration(tol, max_iter)
         if not self.nodes:
             raise ValueError("the graph has no node: there is nothing to learn")
         families = {node: (*self.parents[node], node) for node in self.nodes}
@@ -158,17 +171,19 @@ class LearnMixin(NetworkTables):
         codes = [_placed(cells.keys[:, names.index(n)], places[n]) for n in self.nodes]
         place = {node: i for i, node in enumerate(self.nodes)}
         even = TablePrior("bdeu", ess=1.0)
-        found, trace = by_expectation(
+        found = by_expectation(
             Completed(np.stack(codes, axis=1), cells.counts[:, 0]),
             [str(node) for node in self.nodes],
             [tuple(place[p] for p in self.parents[node]) for node in self.nodes],
             # From where nothing is missing; no cell is closed from the start.
             [even.table(counts) for _, counts, _ in self._counts(stats, places, {})],
             rule,
+            tol=tol,
             max_iter=max_iter,
         )
-        self._take(stats, rule, dict(zip(self.nodes, found, strict=True)))
-        self.em_trace_ = trace
+        tables = dict(zip(self.nodes, found.point, strict=True))
+        self._take(stats, rule, tables, convergence=found)
+        found.warn()
         return self
 
     def _take(
@@ -177,8 +192,9 @@ class LearnMixin(NetworkTables):
         rule: TablePrior,
         tables: Mapping[str, Any] | None = None,
         wide: Mapping[str, Wide] | None = None,
+        convergence: Convergence | None = None,
     ) -> Self:
-        """Set states and tables, those of the counts unless given."""
+        """Set states and tables, those of the counts unless given, and how they were found."""
         states, places = self._ordered_states(stats)
         if tables is None:
             tables = {
@@ -190,6 +206,7 @@ class LearnMixin(NetworkTables):
         self._fill(states, tables)
         self._cuts = {f.name: f.cuts for f in stats.schema.features if f.cuts is not None}
         self.statistics_ = stats
+        vars(self).update((convergence or Convergence()).attributes())
         return self
 
     def _counts(

@@ -13,6 +13,7 @@ import numpy as np
 from fastbayes.core import files
 from fastbayes.core.errors import DataError
 from fastbayes.core.files import check_target
+from fastbayes.core.iteration import Convergence
 from fastbayes.networks.graph.coded import SparseTable
 from fastbayes.networks.graph.tables import NetworkTables
 from fastbayes.networks.io import bif, pyagrum_formats, xmlbif
@@ -195,8 +196,8 @@ class FormatsMixin(NetworkTables):
         if hasattr(self, "statistics_"):
             header["statistics"], more = self.statistics_.state()
             arrays |= {f"statistics.{name}": array for name, array in more.items()}
-        if hasattr(self, "em_trace_"):
-            header["em_trace"] = list(self.em_trace_)
+            went = Convergence(self.converged_, self.n_iter_, self.trace_)
+            header["convergence"] = went.state()
         return header, arrays
 
     @classmethod
@@ -252,8 +253,9 @@ class FormatsMixin(NetworkTables):
         if "statistics" in header:
             mine = arrays_of(arrays, "statistics.")
             network.statistics_ = Statistics.from_state(header["statistics"], mine, source)
-        if "em_trace" in header:
-            network.em_trace_ = list(header["em_trace"])
+            # Of a file without it, the tables were counted.
+            told = header.get("convergence", Convergence().state())
+            vars(network).update(Convergence.of_state(told).attributes())
         return network
 
 

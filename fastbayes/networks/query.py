@@ -71,9 +71,9 @@ class QueryMixin(NetworkTables):
         seed
             Seed of random draws: the same seed gives the same bits on any number of threads.
         blocks
-            Whether nodes that probabilities of 0 tie together are drawn together.
+            Whether nodes are drawn together that probabilities of 0, or near 0, tie together.
         max_block
-            Joint states that such nodes may have.
+            Joint states that nodes may have which zeros tie together.
         threads
             Worker threads of random draws.
         max_cells
@@ -100,9 +100,17 @@ class QueryMixin(NetworkTables):
         are summed out in an order of fewest new neighbours. The time is that of the largest table.
         With `blocks=False, chains=1, thin=1, burn_in=0` Gibbs sampling is that of the textbooks.
 
+        Random draws warn where they cannot say how far they are off: of a probability that never
+        changed (its `mcse`, `ess` and `r_hat` are NaN, unless zeros leave nothing else), of an R̂
+        over 1.01, of an effective sample size under 400, of nodes that are tied together without
+        being drawn together. Likelihood weighting also counts how many rows it has at least if rows
+        that it did not draw have the largest weight there is: that, too, should be 400.
+
         References
         ----------
-        Koller, Friedman (2009), Probabilistic graphical models, algorithms 9.1, 12.2 and 12.4.
+        Koller, Friedman (2009), Probabilistic graphical models, algorithms 9.1, 12.2 and 12.4;
+        Vehtari, Gelman, Simpson, Carpenter, Bürkner (2021), Rank-normalization, folding, and
+        localization: an improved R-hat for assessing convergence of MCMC.
 
         Examples
         --------

@@ -11,12 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.errors import DataError, MemoryLimitError
+from fastbayes.core.iteration import Found, converged, squarem
 from fastbayes.networks.graph.coded import Coded, Floats, Ints
 
 # Completions of one row, and numbers worked on at a time, when missing values are filled in.
 COMPLETIONS = 1 << 20
-# Where no probability moves by more than this, expectation maximisation has settled.
-SETTLED = 1e-10
 
 
 @dataclass(frozen=True)
@@ -42,6 +41,11 @@ class TablePrior:
     def of_cell(self, cells: int) -> float:
         """Return what is added to each cell of a table of so many."""
         return self.alpha if self.kind == "laplace" else self.ess / cells
+
+    def log_density(self, table: Floats) -> float:
+        """Return the log density of P(node | parents), up to a constant."""
+        more = self.of_cell(table.size)
+        return more * float(np.log(table).sum()) if more else 0.0
 
     def table(self, counts: NDArray[Any]) -> Floats:
         """Return P(node | parents) = (n + a) / (sum n + a r) from n(parents ..., node).
@@ -124,12 +128,13 @@ def by_expectation(
     start: Sequence[Floats],
     prior: TablePrior,
     *,
+    tol: float,
     max_iter: int,
-) -> tuple[list[Floats], list[float]]:
-    """Return tables fitted to rows with missing values, and the log-likelihood of each step.
+) -> Found[Sequence[Floats]]:
+    """Return tables fitted to rows with missing values.
 
     `names` and `parents` are the graph, `start` the tables to begin with; the prior is added to the
-    expected counts. Raises DataError when the steps did not settle.
+    expected counts. What is maximised is the log likelihood, plus `TablePrior.log_density`.
 
     References
     ----------
@@ -137,16 +142,17 @@ def by_expectation(
     models with missing data.
     """
     sizes = np.array([table.shape[-1] for table in start], np.int64)
-    tables, trace = list(start), list[float]()
-    for _ in range(max_iter):
-        counts, likelihood = rows.expected(Coded(tuple(names), sizes, list(parents), tables))
-        new = [prior.table(n) for n in counts]
-        moved = max(np.abs(a - b).max() for a, b in zip(new, tables, strict=True))
-        tables = new
-        trace.append(likelihood)
-        if moved < SETTLED:
-            return tables, trace
-    raise DataError(
-        f"the tables did not settle in {max_iter} steps of expectation maximisation: raise "
-        "max_iter, or use missing='available'"
+
+    def step(tables: Sequence[Floats]) -> tuple[Sequence[Floats], float]:
+        now = Coded(tuple(names), sizes, list(parents), list(tables))
+        counts, likelihood = rows.expected(now)
+        density = sum(prior.log_density(table) for table in tables)
+        return [prior.table(n) for n in counts], likelihood + density
+
+    return converged(
+        squarem(step, start, tol),
+        tol=tol,
+        max_iter=max_iter,
+        what="missing='em'",
+        measure="the largest change of a probability",
     )

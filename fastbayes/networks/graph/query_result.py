@@ -35,11 +35,14 @@ class QueryResult:
     method
         "exact", "gibbs" or "likelihood_weighting".
     mcse
-        Monte-Carlo standard error of each probability; None of exact answers.
+        Monte-Carlo standard error of each probability: 0 where it is certain, NaN where it never
+        changed. None of exact answers.
     ess
-        Effective sample size of each probability; None of exact answers.
+        Effective sample size of each probability; NaN where it never changed. None of exact
+        answers.
     r_hat
-        Split-R̂ of each probability: chains that agree have 1. None of exact answers.
+        Rank-normalised split-R̂ of each probability: chains that agree have 1. NaN where it never
+        changed, None of other methods than Gibbs sampling.
 
     Examples
     --------

@@ -30,7 +30,9 @@ class NetworkTables(DAG):
     _cuts: Mapping[str, Floats] = MappingProxyType({})
     # What the tables were learned from, and how expectation maximisation went.
     statistics_: Statistics
-    em_trace_: list[float]
+    converged_: bool
+    n_iter_: int
+    trace_: Floats
 
     def __init__(
         self,

@@ -208,11 +208,26 @@ def log_eliminated(
 
     factors  the logarithms of what is multiplied; -inf is a legal entry
     kept     the other nodes, ascending
+    largest, joints  as in `log_summed`
+    """
+    buckets = Buckets(factors)
+    log_summed(buckets, order, largest=largest, joints=joints)
+    return _log_product(buckets.factors.values(), kept)
+
+
+def log_summed(
+    buckets: Buckets,
+    order: Sequence[int],
+    *,
+    largest: bool = False,
+    joints: list[tuple[int, Scope, Floats]] | None = None,
+) -> None:
+    """Sum the nodes of an order out of logarithms of factors, which are replaced.
+
     largest  whether to take the largest instead of the sum
     joints   takes the joint table of each node of the order: (the node, the nodes of the other
              axes, a table with the node's own axis at the end)
     """
-    buckets = Buckets(factors)
     for v in order:
         bucket, scope = buckets.take(v)
         joint = _log_product(bucket, scope)
@@ -221,7 +236,6 @@ def log_eliminated(
         buckets.add(Factor(rest, joint.max(axis=axis) if largest else _log_sum(joint, axis)))
         if joints is not None:
             joints.append((v, rest, np.moveaxis(joint, axis, -1)))
-    return _log_product(buckets.factors.values(), kept)
 
 
 def _log_sum(table: Floats, axis: int) -> Floats:
@@ -361,7 +375,7 @@ def _summed(factors: Sequence[Factor], order: Sequence[int], kept: Scope) -> tup
     total = float(table.sum())
     if total == 0 or lost - math.log(total) > LOST:
         # What is lost may matter, or be all there is: logarithms lose nothing.
-        joint = log_eliminated(_logarithms(factors), order, kept)
+        joint = log_eliminated(logarithms(factors), order, kept)
         top = float(joint.max())
         if top == -math.inf:
             return np.zeros_like(joint), top
@@ -370,7 +384,8 @@ def _summed(factors: Sequence[Factor], order: Sequence[int], kept: Scope) -> tup
     return table, math.log(total) + scale
 
 
-def _logarithms(factors: Iterable[Factor]) -> Iterator[Factor]:
+def logarithms(factors: Iterable[Factor]) -> Iterator[Factor]:
+    """Yield factors with ln of each cell."""
     return (Factor(factor.scope, logs(factor.table)) for factor in factors)
 
 
@@ -420,7 +435,7 @@ def _joints(
 ) -> tuple[float, list[tuple[int, Scope, Floats]]]:
     """Return ln of the total, and the joint table of each node, that summed out last first."""
     joints: list[tuple[int, Scope, Floats]] = []
-    total = log_eliminated(_logarithms(factors), order.nodes, largest=largest, joints=joints)
+    total = log_eliminated(logarithms(factors), order.nodes, largest=largest, joints=joints)
     if total == -math.inf:
         raise impossible(coded, evidence)
     return float(total), joints[::-1]

@@ -14,6 +14,7 @@ from fastbayes.core.errors import MemoryLimitError
 from fastbayes.kernels.dispatch import readonly
 from fastbayes.kernels.shared.gibbs import PRODUCT, TABLE, Program
 from fastbayes.networks.graph.coded import Coded, Floats, Ints, holding
+from fastbayes.networks.sample.joint_draws import Holds, JointDraw
 
 # Nodes and a table over them, an axis for each.
 Factor = tuple[tuple[int, ...], Floats]
@@ -24,6 +25,9 @@ ENTRIES = 1 << 16
 ALL_ENTRIES = 1 << 18
 # Numbers that a unit without table may need of each chain.
 STATES = 1 << 16
+# Joint states of a block that probabilities near 0 tie together: all are possible, and without a
+# table the weight of each is multiplied for every draw.
+NEAR = 64
 # Joint states that are looked through to find those of a block that are possible, at least.
 CANDIDATES = 1 << 16
 
@@ -51,11 +55,15 @@ def free_nodes(coded: Coded, evidence: Mapping[int, int]) -> list[int]:
 
 @dataclass
 class Compiled:
-    """A program for kernels, the nodes of each block in it, and of each tie without a block."""
+    """A program for kernels, the nodes of each block in it, and of each tie without a block.
+
+    zeros  whether some of these ties are made by zeros, not by probabilities near 0
+    """
 
     program: Program
     blocks: list[tuple[int, ...]]
     left: list[tuple[int, ...]]
+    zeros: bool
 
 
 def compiled(
@@ -69,33 +77,45 @@ def compiled(
 ) -> Compiled:
     """Return a network compiled for sampling given evidence, {node: state}.
 
-    Units are in the order of the nodes, a block where its first node stands.
+    Units are in the order of the nodes, a block where its first node stands; behind them nodes that
+    are drawn jointly, one by one.
 
-    blocks                whether nodes that zeros tie together are one unit
+    blocks                whether nodes that zeros tie together are one unit, and nodes that hold
+                          each other in place are drawn jointly
     max_block             most possible joint states of a block
-    entries, all_entries  most numbers in the table of a unit, and in all tables
+    entries, all_entries  most numbers in the table of a unit, and in all tables; in those of each
+                          joint draw
 
     Raises MemoryLimitError when the states of a node are too many.
     """
     factors = free_factors(coded, evidence)
     sizes = coded.sizes.tolist()
-    found, left = blocks_of(factors, sizes, max_block if blocks else 0)
+    zeros = [nodes for factor in factors if (nodes := tied(factor))]
+    holds = Holds.of(coded, evidence)
+    joint = holds.joint_draws(zeros, entries, all_entries) if blocks else []
+    inside = {v for block in joint for v in block.nodes}
+    most = max_block if blocks else 0
+    ties = [*((nodes, most) for nodes in zeros), *((pair, min(most, NEAR)) for pair in holds.tied)]
+    ties = [(nodes, most) for nodes, most in ties if inside.isdisjoint(nodes)]
+    found, left = blocks_of(factors, ties, sizes)
     if not blocks:
         found = []
-    inside = {v for block in found for v in block.nodes}
+    inside |= {v for block in found for v in block.nodes}
     alone = [v for v in free_nodes(coded, evidence) if v not in inside]
     units = [*found, *(DeterministicBlock((v,), np.arange(sizes[v])[:, None]) for v in alone)]
-    # A block of one possible state is in it from the start.
-    units = [unit for unit in units if len(unit.values) > 1]
-    units.sort(key=lambda unit: unit.nodes[0])
     for unit in units:
         if len(unit.values) > STATES:
             names = ", ".join(repr(coded.names[v]) for v in unit.nodes)
             raise MemoryLimitError(
                 f"node {names} has {len(unit.values):,} states; Gibbs sampling takes {STATES:,}"
             )
+    # A block of one possible state is in it from the start.
+    units = [unit for unit in units if len(unit.values) > 1]
     return Compiled(
-        _program(units, factors, sizes, entries, all_entries), [b.nodes for b in found], left
+        _program(units, joint, factors, sizes, entries, all_entries),
+        sorted([*(block.nodes for block in found), *(draw.nodes for draw in joint)]),
+        left,
+        not set(left).isdisjoint(tuple(sorted(nodes)) for nodes in zeros),
     )
 
 
@@ -125,6 +145,24 @@ class _Parts:
         self.lengths[name] += array.size
         return at
 
+    def unit(self, nodes: Sequence[int], n_states: int, values: Ints | None = None) -> None:
+        """Begin a unit; `values` (n_states, n_nodes) of a block."""
+        self.add("states", n_states)
+        self.add("member_at", self.lengths["members"])
+        self.add("members", *nodes)
+        place = -1 if values is None or len(nodes) == 1 else self.append("values", values.T)
+        self.add("value_at", place)
+        self.add("outer_at", self.lengths["outer"])
+        self.add("factor_at", self.lengths["table_of"])
+
+    def table(self, outer: Sequence[int], log_weights: Floats) -> None:
+        """Give a unit ln weights of its states, (sizes of the outer nodes ..., n_states)."""
+        self.add("kinds", TABLE)
+        self.add("outer", *outer)
+        self.add("outer_step", *steps_of(log_weights.shape[:-1]))
+        rows = log_weights.reshape(-1, log_weights.shape[-1])
+        self.add("table_at", self.append("thresholds", thresholds(rows)))
+
     def program(self) -> Program:
         return Program(
             *(
@@ -136,6 +174,7 @@ class _Parts:
 
 def _program(
     units: Sequence[DeterministicBlock],
+    joint: Sequence[JointDraw],
     factors: Sequence[Factor],
     sizes: Sequence[int],
     entries: int,
@@ -152,26 +191,20 @@ def _program(
     placed: dict[int, int] = {}
     with np.errstate(divide="ignore"):
         logs = [(scope, np.log(table)) for scope, table in factors]
-    for unit, its, outer, table in zip(units, touching, outers, tabled, strict=True):
-        parts.add("kinds", TABLE if table else PRODUCT)
-        parts.add("states", len(unit.values))
-        parts.add("member_at", parts.lengths["members"])
-        parts.add("members", *unit.nodes)
-        values = unit.values.T.astype(np.uint16)
-        parts.add("value_at", parts.append("values", values) if len(unit.nodes) > 1 else -1)
-        parts.add("outer_at", parts.lengths["outer"])
-        parts.add("factor_at", parts.lengths["table_of"])
-        if table:
-            parts.add("outer", *outer)
-            parts.add("outer_step", *steps_of([sizes[v] for v in outer]))
-            weights = _weights(unit, outer, [logs[f] for f in its], sizes)
-            parts.add("table_at", parts.append("thresholds", thresholds(weights)))
+    for unit, its, outer, has_table in zip(units, touching, outers, tabled, strict=True):
+        parts.unit(unit.nodes, len(unit.values), unit.values)
+        if has_table:
+            parts.table(outer, _weights(unit, outer, [logs[f] for f in its], sizes))
             continue
+        parts.add("kinds", PRODUCT)
         parts.add("table_at", 0)
         for f in its:
             if f not in placed:
                 placed[f] = parts.append("probabilities", factors[f][1])
             _add_factor(parts, unit, factors[f], placed[f])
+    for step in (step for draw in joint for step in draw.steps):
+        parts.unit((step.node,), int(step.table.shape[-1]))
+        parts.table(step.given, step.table)
     # Kernels read three thresholds whether a unit has them or not.
     parts.append("thresholds", np.zeros(2, np.uint32))
     for name, end in (
@@ -214,14 +247,14 @@ def steps_of(sizes: Sequence[int]) -> list[int]:
 def _weights(
     unit: DeterministicBlock, outer: Sequence[int], logs: Sequence[Factor], sizes: Sequence[int]
 ) -> Floats:
-    """Return ln weights of the states of a unit, (n_rows, n_states): a row per blanket state."""
+    """Return ln weights of the states of a unit, (sizes of the outer nodes ..., n_states)."""
     shape = [sizes[v] for v in outer]
     index = dict(zip(outer, np.ogrid[tuple(slice(size) for size in (*shape, 1))], strict=False))
     index |= dict(zip(unit.nodes, unit.values.T, strict=True))
     total = np.zeros((*shape, len(unit.values)))
     for scope, table in logs:
         total += table[tuple(index[v] for v in scope)]
-    return total.reshape(-1, len(unit.values))
+    return total
 
 
 def thresholds(log_weights: Floats) -> NDArray[np.uint32]:
@@ -286,22 +319,23 @@ def tied(factor: Factor) -> tuple[int, ...]:
 
 
 def blocks_of(
-    factors: Sequence[Factor], sizes: Sequence[int], max_block: int
+    factors: Sequence[Factor],
+    ties: Sequence[tuple[tuple[int, ...], int]],
+    sizes: Sequence[int],
 ) -> tuple[list[DeterministicBlock], list[tuple[int, ...]]]:
     """Return blocks of tied nodes, and the ties that would make a block too large.
 
-    `factors` are the tables without what is observed; a block has at most `max_block`
-    possible joint states.
+    `factors` are the tables without what is observed, `ties` nodes that are to be in one block, and
+    how many possible joint states it may have at most.
     """
-    ties = [(nodes, factor) for factor in factors if (nodes := tied(factor))]
     # Small ties first: what does not fit should be as little as can be.
-    ties.sort(key=lambda tie: (len(tie[0]), tie[0]))
+    ties = sorted(ties, key=lambda tie: (len(tie[0]), tie))
     having = holding((factor, factor[0]) for factor in factors)
     block_of: dict[int, DeterministicBlock] = {}
     left = []
-    for nodes, _ in ties:
+    for nodes, most in ties:
         parts = {part.nodes: part for v in nodes for part in [_part(v, block_of, sizes)]}
-        block = _joined(list(parts.values()), having, max_block)
+        block = _joined(list(parts.values()), having, most)
         if block is None:
             left.append(tuple(sorted(nodes)))
         else:

@@ -14,12 +14,15 @@ from fastbayes.core.errors import DataError, MemoryLimitError, warn
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.gibbs import LANES, CountedGroups
 from fastbayes.networks.graph.coded import Coded, Floats, Ints
-from fastbayes.networks.sample.blankets import compiled, steps_of
-from fastbayes.networks.sample.starts import Forward, starts
+from fastbayes.networks.infer import inference
+from fastbayes.networks.sample.blankets import Compiled, compiled, steps_of
+from fastbayes.networks.sample.starts import Bools, Forward, certain_cells, starts
 from fastbayes.scan import engine
 
 # Batches of all chains together, about; of a chain no more than the root of its draws.
 BATCHES = 256
+# Chains are trusted up to this R-hat and from this effective sample size on (Vehtari et al. 2021).
+R_HAT, ESS = 1.01, 400
 # Beyond so many standard deviations chains differ by more than their batches can explain.
 APART = 3.1
 # Neighbours of a batch that are looked at.
@@ -29,10 +32,15 @@ LAGS = 12
 class Estimates(NamedTuple):
     """Estimates of probabilities, all (n_cells,).
 
+    Where every chain stayed in a cell, or out of it, from its first draw to its last, nothing is
+    known of how far they are off: all but the probabilities is NaN.
+
     probabilities  n_q / T
-    mcse           Monte-Carlo standard error; NaN where there are fewer than four batches
+    mcse           Monte-Carlo standard error, 1 / T or more; NaN where there are fewer than four
+                   batches
     ess            effective sample size P (1 - P) / mcse²
-    r_hat          split-R̂; 1 where no draw differs, NaN with fewer than four draws of a chain
+    r_hat          split-R̂; NaN with fewer than four draws of a chain. The rank-normalised one and
+                   the folded one are the same: ranks of what is 0 or 1 are again two numbers
     """
 
     probabilities: Floats
@@ -62,8 +70,7 @@ def estimates(counts: Ints, lengths: Ints) -> Estimates:
     together (Geyer's initial positive sequence, of batches), and P being estimated is corrected
     for: standard errors are right on average, neither too small nor too large. Where whole chains
     differ by more than that explains (an F test), batches were too short to see how slowly chains
-    move, and the variance between chains is taken. A cell that all draws or none hit has a
-    standard error of 1 / T, the most that this tells.
+    move, and the variance between chains is taken.
 
     Parameters
     ----------
@@ -99,11 +106,12 @@ def estimates(counts: Ints, lengths: Ints) -> Estimates:
         between = np.square(off.sum(axis=1)).sum(axis=0) * n_chains / (n_chains - 1)
         apart = _deviations(between, variance, n_chains - 1, max(everywhere / 3.0, 1.0))
         variance = np.where((n_batches > 1) & (apart > APART), between, variance)
-    same = (p == 0) | (p == 1)
-    mcse = np.where(same, 1.0 / total, np.sqrt(variance) / total)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ess = np.where(same, total, p * (1 - p) / np.square(mcse))
-    return Estimates(p, mcse, ess, _split_r_hat(counts, lengths))
+    hits = counts.sum(axis=1)
+    still = ((hits == 0) | (hits == lengths.sum())).all(axis=0)
+    # One draw more or less is the least that an estimate may be off.
+    mcse = np.where(still, np.nan, np.maximum(np.sqrt(variance), 1.0) / total)
+    ess = p * (1 - p) / np.square(mcse)
+    return Estimates(p, mcse, ess, np.where(still, np.nan, _split_r_hat(counts, lengths)))
 
 
 def _products(off: Floats, lag: int) -> Floats:
@@ -151,6 +159,8 @@ class Sampled:
     blocks              nodes of each block that was resampled as one
     log_evidence        estimated ln P(evidence), nats; None of Gibbs sampling
     log_evidence_error  standard error of that
+    least_ess           as many draws it is worth at least, whatever was not drawn; None of Gibbs
+                        sampling
     """
 
     probabilities: Floats
@@ -162,6 +172,7 @@ class Sampled:
     blocks: tuple[tuple[int, ...], ...] = ()
     log_evidence: float | None = None
     log_evidence_error: float | None = None
+    least_ess: float | None = None
 
 
 def gibbs_of_groups(
@@ -183,7 +194,9 @@ def gibbs_of_groups(
     A sweep resamples every node that is not observed from its distribution given its Markov
     blanket. P(targets = q | evidence) is estimated by n_q / T, T the sweeps that are retained.
     Nodes that zeros of their tables tie together are resampled as one, for one at a time they
-    could not move (an OR with its causes).
+    could not move (an OR with its causes). Where neighbours may hold a node in place (`held`), all
+    nodes that are connected with it are drawn jointly from tables that elimination gives, so that
+    sweeps are independent; if these do not fit, those that probabilities near 0 tie to each other.
 
     Options are those of `BayesianNetwork.query`. Every chain retains as many sweeps, so that there
     are a few more than `draws` if `chains` does not divide them; chains go in lock step, 16 at a
@@ -204,15 +217,19 @@ def gibbs_of_groups(
     Time is draws (+ burn-in, times thin) times nodes, about 3 ns each on one thread where tables
     of the blankets fit the cache. To count a node alone takes a tenth of what it takes to draw it,
     a third where chains go one by one. Tables are right to 2**-32: a state less probable than that
-    given its blanket may never be drawn. Warns of nodes that are tied without being in a block:
-    chains then stay in a part of what is possible, and nothing in the draws of one chain shows it;
-    R-hat over several chains may.
+    given its blanket may never be drawn.
+
+    Warns of nodes that are tied without being drawn together: chains then stay in a part of what
+    is possible, and nothing in the draws of one chain shows it; R-hat over several chains may.
+    Warns of probabilities that never changed in any chain, unless they are certain, of R-hat over
+    1.01, of an effective sample size under 400.
 
     References
     ----------
     Geman and Geman 1984; Pearl 1987, Evidential reasoning using stochastic simulation of causal
     models; Jensen, Kong and Kjærulff 1995, Blocking Gibbs sampling in very large probabilistic
-    expert systems.
+    expert systems; Vehtari et al. 2021, Rank-normalization, folding, and localization: an improved
+    R-hat, section 4.
     """
     for name, value, least in (
         ("draws", draws, 1),
@@ -230,7 +247,7 @@ def gibbs_of_groups(
     lengths = batch_lengths(each, chains, COUNTS // (max(cells, 1) * chains))
     program = compiled(coded, evidence, blocks=blocks, max_block=max_block)
     if program.left:
-        _warn(coded, program.left, blocks, max_block)
+        _warn_of_ties(coded, program, blocks, max_block)
     sequences = np.random.SeedSequence(seed).spawn(chains + 1)
     x = starts(coded, evidence, chains, np.random.default_rng(sequences[0]))
     streams = np.array([s.generate_state(4, np.uint64) for s in sequences[1:]]).T
@@ -255,7 +272,16 @@ def gibbs_of_groups(
     counts = np.concatenate(
         list(engine.in_order(sampled, range(0, chains, LANES), engine.resolved_threads(threads)))
     )
-    figures, hits = estimates(counts, lengths), counts.sum(axis=1)
+    hits = counts.sum(axis=1)
+    certain = certain_cells(coded, evidence, asked, hits.sum(axis=0))
+    figures = estimates(counts, lengths)
+    figures = Estimates(
+        figures.probabilities,
+        *(
+            np.where(certain, known, some)
+            for known, some in zip((0.0, float(each * chains), 1.0), figures[1:], strict=True)
+        ),
+    )
     results = []
     for targets, first, last in zip(groups, asked.cell_at, asked.cell_at[1:], strict=False):
         sizes = [int(coded.sizes[v]) for v in targets]
@@ -268,6 +294,7 @@ def gibbs_of_groups(
                 blocks=tuple(program.blocks),
             )
         )
+    _warn_of_doubts(coded, groups, results)
     return results
 
 
@@ -303,8 +330,8 @@ def _pieces(sweeps: int, units: int) -> list[int]:
     return [min(most, sweeps - at) for at in range(0, sweeps, most)]
 
 
-def _warn(coded: Coded, left: Sequence[Sequence[int]], blocks: bool, max_block: int) -> None:
-    groups = [", ".join(repr(coded.names[v]) for v in nodes) for nodes in left]
+def _warn_of_ties(coded: Coded, program: Compiled, blocks: bool, max_block: int) -> None:
+    groups = [", ".join(repr(coded.names[v]) for v in nodes) for nodes in program.left]
     shown = "; ".join(groups[:5]) + (f"; and {len(groups) - 5} more" if len(groups) > 5 else "")
     remedy = (
         f"their joint states are over max_block={max_block:,}: raise it, or use exact inference"
@@ -312,9 +339,39 @@ def _warn(coded: Coded, left: Sequence[Sequence[int]], blocks: bool, max_block: 
         else "blocks=True resamples them together"
     )
     warn(
-        f"probabilities of 0 tie nodes together, so that chains cannot move freely and estimates "
-        f"may be wrong however many draws are taken ({shown}); {remedy}"
+        f"probabilities {'of' if program.zeros else 'near'} 0 tie nodes together, so that chains "
+        f"cannot move freely and estimates may be wrong however many draws are taken ({shown}); "
+        f"{remedy}"
     )
+
+
+def _warn_of_doubts(
+    coded: Coded, groups: Sequence[Sequence[int]], results: Sequence[Sampled]
+) -> None:
+    """Warn of estimates whose figures do not say how far they are off, or say that it is far."""
+    doubts = []
+    for targets, found in zip(groups, results, strict=True):
+        unknown, certain = np.isnan(found.mcse), found.mcse == 0
+        if certain.all():
+            continue
+        r_hat = 0.0 if found.r_hat is None else np.fmax.reduce(found.r_hat, axis=None, initial=0)
+        whole = np.inf if found.least_ess is None else found.least_ess
+        ess = np.fmin.reduce(found.ess[~certain], axis=None, initial=whole)
+        said = []
+        if still := int(unknown.sum()):
+            said.append(f"{still:,} of {unknown.size:,} probabilities never changed")
+        if r_hat > R_HAT:
+            said.append(f"R-hat {r_hat:.3g} is over {R_HAT}")
+        if ess < ESS:
+            said.append(f"the effective sample size {ess:,.0f} is under {ESS}")
+        if said:
+            doubts.append(", ".join(repr(coded.names[v]) for v in targets) + ": " + ", ".join(said))
+    if doubts:
+        more = f"; and {len(doubts) - 3:,} more" if len(doubts) > 3 else ""
+        warn(
+            f"these estimates may be wrong by more than their standard errors say: "
+            f"{'; '.join(doubts[:3])}{more}; take more draws, or method='exact'"
+        )
 
 
 # Rows drawn from one stream: their states stay in cache. Changing it changes every estimate.
@@ -337,8 +394,11 @@ def weighting_of_groups(
     depend on each other, so zeros do no harm; but where the evidence is improbable from above few
     of them count. The same seed gives the same bits on any number of threads.
 
-    `ess` is that of the weights, (sum w)² / sum w², for every probability; `mcse` has one over that
-    where no row or every row that counts has the state.
+    `ess` is that of the weights, (sum w)² / sum w², for every probability; all but the probability
+    is NaN where no row or every row that counts has the state. Rows that were not drawn may have a
+    weight of u, the largest there is: 3 / T of all rows could, and double what T rows show unless
+    sum w / u is large. That is at most `ess`; below 400 it warns, and one over it is the smallest
+    standard error.
 
     Raises
     ------
@@ -390,28 +450,49 @@ def weighting_of_groups(
             f"none of {draws:,} rows agrees with the evidence on {names}: it is impossible, or too "
             "improbable for likelihood weighting; use exact inference or Gibbs sampling"
         )
-    return [
-        _sampled(some.reshape(2, *coded.sizes[list(targets)]), highest, draws)
-        for targets, some in zip(groups, np.split(sums, asked.cell_at[1:-1], axis=1), strict=True)
-    ]
+    certain = certain_cells(coded, evidence, asked, sums[0])
+    least = _log_largest_weight(coded, evidence)
+    results = []
+    for targets, first, last in zip(groups, asked.cell_at, asked.cell_at[1:], strict=False):
+        shape = tuple(int(coded.sizes[v]) for v in targets)
+        known = certain[first:last].reshape(shape)
+        some = sums[:, first:last].reshape(2, *shape)
+        results.append(_sampled(some, known, highest, draws, least))
+    _warn_of_doubts(coded, groups, results)
+    return results
 
 
-def _sampled(sums: Floats, log_scale: float, draws: int) -> Sampled:
+def _log_largest_weight(coded: Coded, evidence: Mapping[int, int]) -> float:
+    """Return ln of the largest P(evidence | parents of the observed nodes) there is, or more."""
+    factors = inference.factors_of(coded, evidence, evidence)
+    order = inference.order_of(coded, factors, ())
+    logs = list(inference.logarithms(factors))
+    if order.cells > inference.LARGEST:
+        return sum(float(factor.table.max()) for factor in logs)
+    return float(inference.log_eliminated(logs, order.nodes, largest=True))
+
+
+def _sampled(
+    sums: Floats, certain: Bools, log_scale: float, draws: int, log_largest: float
+) -> Sampled:
     """Return what sums of w and of w² tell, (2, sizes of targets ...), the scale of w left out."""
     weights, squares = sums
     all_weights, all_squares = (float(some.ravel().sum()) for some in sums)
     p = weights / all_weights
     ess = all_weights**2 / all_squares
     variance = np.square(1 - p) * squares + np.square(p) * (all_squares - squares)
-    same = (weights == 0) | (squares == all_squares)
-    mcse = np.where(same, 1 / ess, np.sqrt(np.maximum(variance, 0)) / all_weights)
+    # A row that was not drawn, of the largest weight, moves an estimate by so much.
+    least = math.exp(log_scale + math.log(all_weights) - log_largest)
+    mcse = np.maximum(np.sqrt(np.maximum(variance, 0)) / all_weights, 1 / least)
+    still = (weights == 0) | (squares == all_squares)
     spread = max(all_squares / all_weights**2 - 1 / draws, 0.0)
     return Sampled(
         p,
-        mcse,
-        np.full(p.shape, ess),
+        np.where(certain, 0.0, np.where(still, np.nan, mcse)),
+        np.where(still & ~certain, np.nan, ess),
         None,
         draws,
         log_evidence=log_scale + math.log(all_weights / draws),
         log_evidence_error=math.sqrt(spread),
+        least_ess=least,
     )

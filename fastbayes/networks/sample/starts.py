@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.errors import DataError
+from fastbayes.kernels.shared.gibbs import CountedGroups
 from fastbayes.networks.graph.coded import Coded, Floats, holding
 from fastbayes.networks.sample.blankets import free_factors
 
@@ -21,6 +23,8 @@ Rule = tuple[tuple[int, ...], Bools]
 ROWS, ROUNDS = 256, 16
 # States that the search tries, for all chains together, before it gives up.
 STEPS = 4_000
+# Joint states of a group of nodes for which a proof is tried that they are impossible.
+CELLS = 1_000
 
 
 def starts(
@@ -28,10 +32,11 @@ def starts(
 ) -> States:
     """Return a state of positive probability for every chain, (n_nodes, chains).
 
-    Rows are drawn from the root down, and those that contradict the evidence thrown away. Where
-    that finds too few, a search assigns the nodes above the evidence one by one, in random order
-    of the states, and takes back what leaves another node no state; chains for which its steps do
-    not suffice begin where others do.
+    They lie further apart than what is probable: rows are drawn from the root down, for every
+    second chain by the tables, for the others evenly from the states that are possible, and those
+    that contradict the evidence thrown away. Where that finds too few, a search assigns the nodes
+    above the evidence one by one, in random order of the states, and takes back what leaves
+    another node no state; chains for which its steps do not suffice begin where others do.
 
     Raises
     ------
@@ -39,14 +44,16 @@ def starts(
         When the evidence is impossible, or the search found no state with it; the message says
         which, and names the nodes.
     """
-    forward = Forward(coded, evidence)
-    found = [np.empty((len(coded), 0), np.uint16)]
     rows = max(ROWS, chains) if evidence else chains
-    for _ in range(ROUNDS):
-        x, log_weight = forward.draw(rows, rng)
-        found.append(x[:, log_weight > -np.inf])
-        if sum(some.shape[1] for some in found) >= chains:
-            break
+    found = []
+    for even, wanted in ((False, chains - chains // 2), (True, chains // 2)):
+        forward, some = Forward(coded, evidence, even=even), np.empty((len(coded), 0), np.uint16)
+        for _ in range(ROUNDS):
+            if some.shape[1] >= wanted:
+                break
+            x, log_weight = forward.draw(rows, rng)
+            some = np.concatenate([some, x[:, log_weight > -np.inf]], axis=1)
+        found.append(some[:, :wanted])
     result = np.concatenate(found, axis=1)
     if result.shape[1] < chains:
         result = _searched(coded, evidence, chains, rng, result)
@@ -124,6 +131,42 @@ def search(
                 break
 
 
+def certain_cells(
+    coded: Coded, evidence: Mapping[int, int], asked: CountedGroups, hits: NDArray[Any]
+) -> Bools:
+    """Return which joint states of groups of nodes are known to be impossible, or to be the only.
+
+    That of an observed node is known; others where zeros leave nothing else, as far as taking away
+    states shows that each table allows with the others. `hits` (n_cells,) are above 0 where a
+    state is possible.
+    """
+    certain = np.zeros(len(hits), np.bool_)
+    sizes = coded.sizes.tolist()
+    rules = [(scope, table > 0) for scope, table in free_factors(coded, evidence)]
+    having = holding((rule, rule[0]) for rule in rules)
+    domains = {v: _Domain(np.ones(sizes[v], np.bool_), sizes[v]) for v in having}
+    zeros = [rule for rule in rules if not rule[1].all()]
+    _narrow(domains, having, zeros)
+    edges = asked.target_at.tolist()
+    for g, (first, last) in enumerate(itertools.pairwise(edges)):
+        nodes = asked.targets[first:last].tolist()
+        cells = slice(*asked.cell_at[g : g + 2])
+        unseen, shape = np.flatnonzero(hits[cells] == 0), [sizes[v] for v in nodes]
+        impossible = np.zeros(hits[cells].shape, np.bool_)
+        for tried, cell in enumerate(unseen.tolist()):
+            states = dict(zip(nodes, map(int, np.unravel_index(cell, shape)), strict=True))
+            free = {v: state for v, state in states.items() if v in domains}
+            impossible[cell] = any(evidence.get(v, s) != s for v, s in states.items()) or any(
+                not domains[v].allowed[state] for v, state in free.items()
+            )
+            if not impossible[cell] and zeros and len(free) > 1 and tried < CELLS:
+                chosen = {v: _Domain(np.arange(sizes[v]) == s, 1) for v, s in free.items()}
+                impossible[cell] = not _narrow({**domains, **chosen}, having, zeros)
+        only = impossible.sum() == impossible.size - 1
+        certain[cells] = impossible | only
+    return certain
+
+
 class _Domain(NamedTuple):
     """Which states a node has left, and how many."""
 
@@ -160,17 +203,19 @@ def _narrow(
 class Forward:
     """Draws rows of a network, each node given its parents; immutable, thread-safe.
 
-    Nodes in `evidence`, {node: state}, are not drawn.
+    Nodes in `evidence`, {node: state}, are not drawn; the others `even`ly from the states that are
+    possible, if that is asked for.
     """
 
-    def __init__(self, coded: Coded, evidence: Mapping[int, int]) -> None:
+    def __init__(self, coded: Coded, evidence: Mapping[int, int], *, even: bool = False) -> None:
         self._coded, self._evidence, self._order = coded, dict(evidence), coded.order
         self._cumulated: dict[int, Floats] = {}
         with np.errstate(divide="ignore"):
             self._logs = {v: np.log(coded.tables[v]) for v in evidence}
         for v in self._order:
             if v not in evidence and coded.sizes[v] > 1:
-                self._cumulated[v] = np.cumsum(coded.tables[v], axis=-1)
+                table = coded.tables[v] > 0 if even else coded.tables[v]
+                self._cumulated[v] = np.cumsum(table, axis=-1, dtype=np.float64)
 
     def draw(self, n: int, rng: np.random.Generator) -> tuple[States, Floats]:
         """Return (n_nodes, n) states of rows, and (n,) ln P(evidence | other nodes above it)."""
