@@ -112,7 +112,9 @@ def test_temperature__never_worsens_the_rows_it_was_learned_from(
         found.update(s, y, w)
         return found
 
-    power = least(sums, 1.0)
+    found = least(sums, 1.0, 1e-8, 200)
+    power = found.point
+    assert found.converged
     assert 0 < power < np.inf
     assert sums(power).loss <= sums(1.0).loss
     at, step = sums(power), 1e-6 * power
@@ -130,8 +132,8 @@ def test_temperature__stays_where_it_is_best() -> None:
         found.update(s, y)
         return found
 
-    assert least(sums, 1.0) == pytest.approx(1.0, abs=1e-12)
-    assert least(sums, 40.0) == pytest.approx(1.0, abs=1e-9)
+    assert least(sums, 1.0, 1e-8, 200).point == pytest.approx(1.0, abs=1e-12)
+    assert least(sums, 40.0, 1e-8, 200).point == pytest.approx(1.0, abs=1e-9)
 
 
 def test_temperature__of_rows_that_are_all_told_apart_is_a_number() -> None:

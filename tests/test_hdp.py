@@ -17,7 +17,8 @@ from oracles import hierarchical as naive
 import fastbayes as fb
 from fastbayes import generate
 from fastbayes.core.errors import SchemaError
-from fastbayes.models.discrete.hierarchical import digamma, hierarchical, settled
+from fastbayes.models.discrete.hierarchical import concentrations as fitted
+from fastbayes.models.discrete.hierarchical import digamma, hierarchical
 
 
 def rows_of(seed: int, sizes: Any, n_values: int, n: int, holes: float = 0.0) -> Any:
@@ -64,7 +65,7 @@ def test_tables__are_the_fixed_point_node_by_node(
 ) -> None:
     rows = rows_of(seed, sizes, n_values, 60, holes)
     totals = totals_of(rows, sizes, n_values)
-    levels, _ = settled(totals, n_values, alpha)
+    levels, _ = fitted(totals, n_values, alpha, tol=1e-3, max_iter=200).point
     concentrations = [float(np.exp(level.log_a)) for level in levels]
     expected, better = naive.hierarchical(rows, sizes, n_values, alpha, concentrations)
     found = hierarchical(totals, n_values, alpha)
@@ -74,6 +75,19 @@ def test_tables__are_the_fixed_point_node_by_node(
         assert again == pytest.approx(a, rel=5e-3) or (
             (again - a) * (a - 1) > 0 and (a == pytest.approx(1e6) or a == pytest.approx(1e-3))
         )
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("sizes", [(2,), (3, 2), (2, 3, 2), (2, 2, 2, 2)])
+def test_concentrations__come_to_rest(seed: int, sizes: Any) -> None:
+    totals = totals_of(rows_of(seed, sizes, 3, 60, 0.3 * (seed % 2)), sizes, 3)
+    near, rest = (fitted(totals, 3, 1.0, tol=tol, max_iter=400) for tol in (1e-3, 1e-9))
+    assert near.converged
+    assert rest.converged
+    assert rest.trace[-1] == rest.error < 1e-9
+    np.testing.assert_array_equal(rest.trace[: near.n_iter + 1], near.trace)
+    for a, b in zip(near.point[0], rest.point[0], strict=True):
+        np.testing.assert_allclose(a.theta, b.theta, atol=5e-3)
 
 
 @given(

@@ -91,7 +91,7 @@ def test_newton_solves_a_quadratic(n, seed):
     f = quadratic(n, seed)
     found = newton(f, np.zeros((n, 1)), tol=1e-9, max_iter=50)
     assert found.converged
-    np.testing.assert_allclose(found.theta[:, 0], np.linalg.solve(f.A, f.b), rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(found.point[:, 0], np.linalg.solve(f.A, f.b), rtol=1e-6, atol=1e-8)
 
 
 def test_conjugate_gradients_solve_a_singular_system_where_there_is_a_solution():
@@ -115,12 +115,12 @@ def test_solvers_find_one_minimum(solver, seed):
     assert found.converged
     assert found.n_iter <= len(found.trace)
     plain = solver == "gradient"
-    assert found.objective == pytest.approx(value, abs=1e-2 if plain else 1e-6)
-    np.testing.assert_allclose(found.theta, theta, atol=1e-1 if plain else 1e-4)
+    assert found.loss == pytest.approx(value, abs=1e-2 if plain else 1e-6)
+    np.testing.assert_allclose(found.point, theta, atol=1e-1 if plain else 1e-4)
     if solver in ("newton-cg", "gradient"):
-        values = [step.objective for step in found.trace]
+        values = found.trace[:, 1].tolist()
         assert all(b <= a + 1e-9 for a, b in pairwise(values))
-    passes = [step.passes for step in found.trace]
+    passes = found.trace[:, 3].tolist()
     assert passes == sorted(passes)
 
 
@@ -129,7 +129,7 @@ def test_newton_from_far_away():
     theta, _ = reference(f, 4)
     found = newton(f, np.full((4, 1), 50.0), tol=1e-8, max_iter=200)
     assert found.converged
-    np.testing.assert_allclose(found.theta, theta, atol=1e-5)
+    np.testing.assert_allclose(found.point, theta, atol=1e-5)
 
 
 def test_newton_with_the_curvature_of_a_sample():
@@ -149,7 +149,7 @@ def test_newton_with_the_curvature_of_a_sample():
 
     found = newton(whole, np.zeros((4, 1)), tol=1e-9, max_iter=60, sample=Scaled())
     assert found.converged
-    np.testing.assert_allclose(found.theta, reference(f, 4)[0], atol=1e-5)
+    np.testing.assert_allclose(found.point, reference(f, 4)[0], atol=1e-5)
 
 
 def test_a_misleading_sample_is_given_up():
@@ -166,14 +166,14 @@ def test_a_misleading_sample_is_given_up():
 
     found = newton(f, np.zeros((3, 1)), tol=1e-9, max_iter=30, sample=Wrong())
     assert found.converged
-    np.testing.assert_allclose(found.theta, reference(f, 3)[0], atol=1e-5)
+    np.testing.assert_allclose(found.point, reference(f, 3)[0], atol=1e-5)
 
 
 def test_a_tolerance_beyond_rounding_is_said():
     found = newton(logistic(200, 3, 1), np.zeros((3, 1)), tol=1e-30, max_iter=100)
     assert not found.converged
     assert "raise tol" in found.reason
-    assert found.norm < 1e-12
+    assert found.error < 1e-12
 
 
 def test_too_few_steps_are_said():
@@ -186,7 +186,7 @@ def test_a_rate_that_is_too_high_is_said():
     found = descent(quadratic(3, 0), np.zeros((3, 1)), rate=1e6, tol=1e-8, max_iter=100)
     assert not found.converged
     assert "lower learning_rate" in found.reason
-    assert np.isfinite(found.theta).all()
+    assert np.isfinite(found.point).all()
 
 
 def subgradient_is_small(f, theta, weight):
@@ -201,18 +201,18 @@ def test_newton_with_absolute_values_meets_the_conditions_of_the_minimum(seed, s
     weight[0] = 0.0
     found = newton(f, np.full((6, 1), 0.3), absolute=weight, tol=1e-8, max_iter=200)
     assert found.converged
-    assert subgradient_is_small(f, found.theta, weight)
-    values = [step.objective for step in found.trace]
+    assert subgradient_is_small(f, found.point, weight)
+    values = found.trace[:, 1].tolist()
     assert all(b <= a + 1e-9 for a, b in pairwise(values))
     if strength == 1e6:
-        assert (found.theta[1:] == 0).all()
+        assert (found.point[1:] == 0).all()
 
 
 def test_newton_with_absolute_values_solves_a_separable_problem_by_hand():
     b = np.array([3.0, -0.5, 1.0, -4.0])
     f = Quadratic(np.diag([1.0, 1.0, 2.0, 4.0]), b)
     found = newton(f, np.ones((4, 1)), absolute=np.ones((4, 1)), tol=1e-12, max_iter=50)
-    np.testing.assert_allclose(found.theta[:, 0], [2.0, 0.0, 0.0, -0.75], atol=1e-12)
+    np.testing.assert_allclose(found.point[:, 0], [2.0, 0.0, 0.0, -0.75], atol=1e-12)
 
 
 def test_shrunk():

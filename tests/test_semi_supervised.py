@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,6 @@ from oracles.naive_bayes import NaiveBayes as Oracle
 import fastbayes as fb
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import DataError
-from fastbayes.models.discrete import naive_bayes
 from fastbayes.models.estimator.smoothing import best_alpha, leave_one_out_log_joint
 
 TYPES = {"a": pa.string(), "b": pa.string(), "u": pa.float64()}
@@ -53,24 +53,13 @@ def table(rows: Rows) -> pa.Table:
 
 @pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("numeric", [False, True])
-def test_em__no_step_lowers_what_it_maximises(
-    alpha: float, numeric: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_em__no_step_lowers_what_it_maximises(alpha: float, numeric: bool) -> None:
     """Log likelihood of what was seen, plus alpha times every log parameter (its prior)."""
     rows, classes = mixture(150, 0.1, 5, numeric)
-    steps: list[fb.Statistics] = []
-    original = naive_bayes._expected_counts
-
-    def recorded(*arguments: Any) -> fb.Statistics:
-        steps.append(original(*arguments))
-        return steps[-1]
-
-    monkeypatch.setattr(naive_bayes, "_expected_counts", recorded)
     X, y = table(rows), pa.array(classes)
-    fb.NaiveBayes(alpha=alpha, unlabelled="em").fit(X, y)
+    fitted = fb.NaiveBayes(alpha=alpha, unlabelled="em").fit(X, y)
     known = np.array([c is not None for c in classes])
     labels = np.array(["xyz".index(c) for c in classes if c])
-    first = fb.NaiveBayes(alpha=alpha).fit(X, y).statistics_
 
     def objective(stats: fb.Statistics) -> float:
         model = fb.NaiveBayes(alpha=alpha).fit_statistics(stats)
@@ -84,10 +73,36 @@ def test_em__no_step_lowers_what_it_maximises(
             assert feature.size == len(n)
         return float(seen + hidden + (alpha * prior if alpha else 0.0))
 
-    trace = [objective(first + expected) for expected in steps]
-    assert len(trace) > 5
-    assert (np.diff(trace) > -1e-9 * abs(trace[-1])).all()
+    trace = fitted.trace_
+    assert fitted.converged_
+    assert len(trace) == fitted.n_iter_ + 1 > 5
+    assert (np.diff(trace) > -1e-12 * abs(trace[-1])).all()
     assert trace[-1] > trace[0]
+    assert trace[-1] == pytest.approx(objective(fitted.statistics_), rel=1e-12)
+
+
+def test_em__that_is_stopped_keeps_the_best_and_says_so(tmp_path: Path) -> None:
+    rows, classes = mixture(150, 0.1, 5)
+    X, y = table(rows), pa.array(classes)
+    with pytest.warns(
+        fb.ConvergenceWarning,
+        match="unlabelled='em' did not converge in 3 steps.*tol=1e-09; raise max_iter, or tol",
+    ):
+        model = fb.NaiveBayes(unlabelled="em", max_iter=3).fit(X, y)
+    whole = fb.NaiveBayes(unlabelled="em").fit(X, y)
+    np.testing.assert_array_equal(model.trace_, whole.trace_[:4])
+    assert model.converged_ is False
+    assert model.n_iter_ == 3
+    assert whole.converged_
+    loose = fb.NaiveBayes(unlabelled="em", tol=0.01).fit(X, y)
+    assert loose.n_iter_ < whole.n_iter_
+    # A file and a copy keep how it went; statistics of other rows have no such way.
+    model.save(tmp_path / "m.fb")
+    for other in (fb.load(tmp_path / "m.fb"), model.adapt_prior(X)):
+        assert (other.converged_, other.n_iter_) == (False, 3)
+        np.testing.assert_array_equal(other.trace_, model.trace_)
+    again = model.fit_statistics(whole.statistics_)
+    assert (again.converged_, again.n_iter_, len(again.trace_)) == (True, 1, 0)
 
 
 @pytest.mark.parametrize(
@@ -319,7 +334,7 @@ def test_leave_one_out__one_class_and_one_value_at_alpha_zero() -> None:
 def test_leave_one_out__the_best_alpha_is_the_best(missing: str) -> None:
     rows, classes = mixture(60, 1.0, 9, numeric=False)
     stats = fb.count(table(rows), classes, missing=missing)
-    best = best_alpha(stats.values, missing=missing)
+    best = best_alpha(stats.values, 1e-9, 100, missing=missing).point
     model = fb.NaiveBayes(alpha="loo", missing=missing).fit_statistics(stats)
     assert model.alpha_ == best
     score = leave_one_out_log_joint(stats.values, best, missing=missing)

@@ -37,6 +37,13 @@ class FastBayesWarning(UserWarning):
     """Something was done that the caller may not expect; said once."""
 
 
+class ConvergenceWarning(FastBayesWarning):
+    """A fit ended before it had converged: the best that it reached is there, and the remedy told.
+
+    Every model that is fitted by iteration has `converged_`, `n_iter_` and `trace_`.
+    """
+
+
 def refuse(wrong: object, message: str, error: type[Exception] = DataError) -> None:
     """Raise an error with this message if something is wrong."""
     if wrong:

@@ -158,7 +158,7 @@ class Evaluator:
     """An evaluation in the making: update with batches, merge with others, read the result.
 
     `loss` is whatever `decisions.loss_matrix` takes, None: every mistake costs 1. Without `ranks`
-    the AUC is NaN.
+    the AUC is NaN; what it needs may take `room` bytes.
 
     Examples
     --------
@@ -168,7 +168,14 @@ class Evaluator:
     0.5
     """
 
-    def __init__(self, classes: ArrayLike, *, loss: Any = None, ranks: bool = True) -> None:
+    def __init__(
+        self,
+        classes: ArrayLike,
+        *,
+        loss: Any = None,
+        ranks: bool = True,
+        room: float = math.inf,
+    ) -> None:
         self._classes = np.asarray(classes)
         n_classes = len(self._classes)
         zero_one = 1.0 - np.eye(n_classes)
@@ -180,7 +187,7 @@ class Evaluator:
         self._confusion = np.zeros((n_classes, n_classes))
         # Per bin of confidence: rows, confidence, right predictions.
         self._bins = np.zeros((3, N_BINS))
-        self._ranks, self._ranked = RocAuc(n_classes), ranks
+        self._ranks, self._ranked, self.room = RocAuc(n_classes, room), ranks, room
 
     @property
     def n_rows(self) -> float:

@@ -48,7 +48,7 @@ class ResolvedAODE(AODE):
 
     def implies(self, i, a, j, b):
         n = self.frequency(i, a)
-        return n >= self.threshold and sum(self.pairs[c, i, a, j, b] for c in self.classes) == n
+        return n > self.threshold and sum(self.pairs[c, i, a, j, b] for c in self.classes) == n
 
     def observed(self, row):
         cells = super().observed(row)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from operator import attrgetter
 from typing import Any, Self
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.errors import SchemaError
+from fastbayes.core.iteration import Convergence
 from fastbayes.evaluation.calibrate.held_out_posteriors import HeldOut, held_out, held_out_of_arrays
 from fastbayes.evaluation.calibrate.posterior_maps import (
     MAPS,
@@ -22,6 +24,7 @@ from fastbayes.evaluation.calibrate.posterior_maps import (
 from fastbayes.models.discrete.naive_bayes import NaiveBayes
 from fastbayes.models.estimator.base import Classifier, TableRows
 from fastbayes.models.estimator.inputs import open_training
+from fastbayes.models.estimator.iterative import Iterative
 from fastbayes.models.estimator.log_space import (
     Floats,
     log_sum_exp,
@@ -31,7 +34,7 @@ from fastbayes.models.estimator.log_space import (
     settle,
 )
 from fastbayes.models.estimator.model import ScoreRows
-from fastbayes.models.estimator.parameters import fitted, parameter, whole
+from fastbayes.models.estimator.parameters import MAX_ITER, fitted, parameter, tolerance, whole
 from fastbayes.models.estimator.store import made
 from fastbayes.models.estimator.unavailable import unavailable, when_fitted
 from fastbayes.models.leave_one_out.loo import kind_of
@@ -104,7 +107,7 @@ class CalibratedScorer:
         self._map(joint)
 
 
-class Calibrated(TableRows):
+class Calibrated(TableRows, Iterative):
     """A classifier whose posteriors are mapped so that they agree with frequencies.
 
     The map is learned from the posteriors of rows by the model without them, so that no rows are
@@ -167,12 +170,20 @@ class Calibrated(TableRows):
         choices=("auto", "leave_one_out", "k_fold"),
     )
     folds: int = parameter("Number of folds.", default=10, check=whole(2))
+    tol: float = tolerance(
+        "The temperature is found where a step of Newton's method changes no more of it than this.",
+        1e-8,
+    )
+    max_iter: int = replace(MAX_ITER, default=200)
 
     calibration_: Temperature | Isotonic = fitted("The map: its `temperature`, or its `curves`.")
     validation_: str = fitted('"leave_one_out" or "k_fold", whichever was taken.')
     fixed_: tuple[str, ...] = fitted("What the model has of all rows, those held out included.")
     log_loss_: tuple[float, float] = fitted(
         "Mean log-loss of the rows, each scored by the model without it, before and after the map."
+    )
+    trace_: Floats = fitted(
+        "(n_iter_ + 1,) log-loss of the rows, with the term that weighs as one; of curves empty."
     )
     model_: Any = fitted("The fitted model.")
 
@@ -325,7 +336,11 @@ class Calibrated(TableRows):
         """Learn the map from rows that are scored by models that had not seen them."""
         n_classes, scan = len(model.classes_), held.scan
         kept = scan(partial(RowBuffer, n_classes))
-        found = MAPS[self.method].learned(kept, scan, n_classes)
+        found, convergence = MAPS[self.method].learned(
+            kept, scan, n_classes, float(self.tol), int(self.max_iter)
+        )
+        vars(self).update(self._went(convergence))
+        convergence.warn()
         losses = (
             CalibrationLosses(found) if kept.complete else scan(partial(CalibrationLosses, found))
         )
@@ -420,6 +435,7 @@ class Calibrated(TableRows):
             "validation": self.validation_,
             "fixed": list(self.fixed_),
             "log_loss": list(self.log_loss_),
+            "convergence": self._convergence.state(),
         }
         parts = {"model": arrays, "map": found.arrays()}
         return options, {
@@ -466,10 +482,15 @@ class Calibrated(TableRows):
         model = like.from_state(
             like.get_params(deep=False), header["model"], under("model."), source
         )
-        self.calibration_ = MAPS[header["map"]].of(under("map."))
+        self.calibration_ = MAPS[self.method].of(under("map."))
+        k = len(model.classes_)
+        self.calibration_(np.full((1, k), -np.log(k)))  # fails if made for other classes
         self.validation_, self.fixed_ = header["validation"], tuple(header["fixed"])
         before, after = header["log_loss"]
         self.log_loss_ = float(before), float(after)
+        # A file without it is of a map that was found.
+        told = header.get("convergence", Convergence().state())
+        vars(self).update(self._went(Convergence.of_state(told)))
         return self._wrapped(model)
 
 

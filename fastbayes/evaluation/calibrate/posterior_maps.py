@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS
-from fastbayes.core.errors import DataError
+from fastbayes.core.iteration import Convergence, Found, Step, Steps, converged
 from fastbayes.evaluation.validation import CLIP
 from fastbayes.models.estimator.log_space import (
     Floats,
@@ -28,9 +29,6 @@ MOST_KEPT = 2**23
 MANTISSA_BITS, LEAST, MOST = 7, 2.0**-12, 2.0**20
 # What an impossible class counts as in sums: its products stay finite, and are 0.
 NEVER = -1e100
-# Newton's steps end with one that changes the power by no more than this share of it: what is left
-# then is its square.
-SETTLED, MOST_STEPS = 1e-8, 200
 # While so large a share of the blocks is pooled at once numpy does it, then a stack.
 WORTHWHILE = 0.05
 
@@ -225,14 +223,10 @@ class Temperature:
         normalise(log_posterior, np.zeros(log_posterior.shape[1]))
 
     @classmethod
-    def learned(cls, kept: RowBuffer, scan: Scan, n_classes: int) -> Self:
-        """Return the temperature of least log-loss.
-
-        Raises
-        ------
-        DataError
-            When Newton's method did not settle.
-        """
+    def learned(
+        cls, kept: RowBuffer, scan: Scan, n_classes: int, tol: float, max_iter: int
+    ) -> tuple[Self, Convergence]:
+        """Return the temperature of least log-loss, and how it was found."""
         blocks = kept.rows().blocks()
 
         def sums(power: float) -> TemperatureLoss:
@@ -241,10 +235,10 @@ class Temperature:
                 found.update(*block)
             return found
 
-        power = least(sums, 1.0)
+        found = least(sums, 1.0, tol, max_iter)
         if not kept.complete:
-            power = least(lambda p: scan(partial(TemperatureLoss, p)), power)
-        return cls(1.0 / power)
+            found = least(lambda p: scan(partial(TemperatureLoss, p)), found.point, tol, max_iter)
+        return cls(1.0 / found.point), found
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return what `of` rebuilds it from."""
@@ -253,7 +247,10 @@ class Temperature:
     @classmethod
     def of(cls, arrays: Mapping[str, Any]) -> Self:
         """Return the map that `arrays` described."""
-        return cls(float(arrays["temperature"][0]))
+        (temperature,) = arrays["temperature"].tolist()
+        if not 0 < temperature < math.inf:
+            raise ValueError(f"{temperature!r} is no temperature")
+        return cls(float(temperature))
 
 
 class TemperatureLoss(RowSums):
@@ -285,7 +282,9 @@ class TemperatureLoss(RowSums):
         self.curvature += float(np.sum(w * row_sum(p * (s - mean[:, None]) ** 2)))
 
 
-def least(sums: Callable[[float], TemperatureLoss], start: float) -> float:
+def least(
+    sums: Callable[[float], TemperatureLoss], start: float, tol: float, max_iter: int
+) -> Found[float]:
     """Return the power of least log-loss, by Newton's method kept between bounds.
 
     `sums` gives the loss of all rows at a power. What is minimised is that loss plus power - 1 -
@@ -293,29 +292,32 @@ def least(sums: Callable[[float], TemperatureLoss], start: float) -> float:
     power is still a number, and since that term is least at 1 the loss is never above what it is
     without a map.
     """
-    known: dict[float, TemperatureLoss] = {}
+    at = cache(sums)
+    found = converged(
+        _newton(at, start, tol),
+        tol=tol,
+        max_iter=max_iter,
+        what="the temperature",
+        measure="its relative change",
+    )
+    return replace(found, point=1.0) if at(found.point).loss > at(1.0).loss else found
 
-    def at(power: float) -> TemperatureLoss:
-        if power not in known:
-            known[power] = sums(power)
-        return known[power]
 
+def _newton(sums: Callable[[float], TemperatureLoss], start: float, tol: float) -> Steps[float]:
+    """Yield powers of ever less loss, which the trace keeps."""
     power, below, above = start, 0.0, np.inf
-    for _ in range(MOST_STEPS):
-        found = at(power)
+    while True:
+        found = sums(power)
+        loss = found.loss + power - 1 - math.log(power)
         slope = found.slope + 1 - 1 / power
         below, above = (power, above) if slope < 0 else (below, power)
         step = power - slope / (found.curvature + 1 / power**2)
-        near = abs(step - power) <= SETTLED * power
-        if not (near or below < step < above):
+        error = abs(step - power) / power
+        # The last step is taken: what is left then is the square of its change.
+        yield Step(step if error <= tol else power, loss, error, loss, error <= tol)
+        if not below < step < above:
             step = (below + above) / 2 if above < np.inf else 2 * power
         power = step
-        if near:
-            return 1.0 if at(power).loss > at(1.0).loss else power
-    raise DataError(
-        f"the temperature did not settle in {MOST_STEPS} steps (last 1/T {power:g}); use "
-        "method='isotonic'"
-    )
 
 
 @dataclass(frozen=True)
@@ -349,7 +351,9 @@ class Isotonic:
         np.log(p, out=log_posterior)
 
     @classmethod
-    def learned(cls, kept: RowBuffer, scan: Scan, n_classes: int) -> Self:
+    def learned(
+        cls, kept: RowBuffer, scan: Scan, n_classes: int, tol: float, max_iter: int
+    ) -> tuple[Self, Convergence]:
         """Return the curves of least squared error, which are those of least log-loss too."""
         if kept.complete:
             rows = kept.rows()
@@ -357,7 +361,7 @@ class Isotonic:
             found = [grouped(x, member, rows.weight) for x, member in classes]
         else:
             found = scan(partial(OddsBins, n_classes)).curves()
-        return cls(tuple(rising_share(*curve) for curve in found))
+        return cls(tuple(rising_share(*curve) for curve in found)), Convergence()
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return what `of` rebuilds it from."""
@@ -368,8 +372,15 @@ class Isotonic:
     @classmethod
     def of(cls, arrays: Mapping[str, Any]) -> Self:
         """Return the map that `arrays` described."""
-        parts = (np.split(arrays[name], arrays["ends"][:-1]) for name in ("log_odds", "share"))
-        return cls(tuple(zip(*parts, strict=True)))
+        ends, *held = (arrays[name] for name in ("ends", "log_odds", "share"))
+        if not all(len(ends) and array.shape == (ends[-1],) for array in held):
+            raise ValueError("the curves of a map end elsewhere")
+        curves = tuple(zip(*(np.split(array, ends[:-1]) for array in held), strict=True))
+        for odds, share in curves:
+            rising = len(odds) and (np.diff(odds) >= 0).all() and (np.diff(share) >= 0).all()
+            if not (rising and 0 < share[0] <= share[-1] < 1):
+                raise ValueError("a curve of a map does not rise between 0 and 1")
+        return cls(curves)
 
 
 def grouped(x: Floats, member: NDArray[np.bool_], weight: Floats) -> tuple[Floats, Floats, Floats]:

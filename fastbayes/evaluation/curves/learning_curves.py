@@ -704,7 +704,5 @@ class CurveRunner:
                     )
 
         contestant = Contestant(self._classes, [Fitted(model) for model in fitted.values()])
-        (score,), _ = scores(
-            sample.test, parts, [contestant], threads=self.limits["threads"], ranks=False
-        )
+        (score,), _ = scores(sample.test, parts, [contestant], ranks=False, **self.limits)
         return dict(zip(fitted, score.evaluators, strict=True))

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from fastbayes.core.allocators import releasing
 from fastbayes.core.errors import DataError, FastBayesError, MemoryLimitError, SchemaError
 from fastbayes.core.schema import Schema
 from fastbayes.core.text_tables import ShortRepr, aligned, size
@@ -26,6 +27,7 @@ from fastbayes.evaluation.validate.scoring import (
     Fitted,
     FoldScans,
     Parts,
+    RanksShare,
     Score,
     applying,
     check_rereadable,
@@ -450,7 +452,9 @@ class ComparisonRunner:
         model._check_parameters()
         model._check_suits(have)
         cuts = cuts if runner.bins else None
-        scans = CountedScans(source, learning, cuts, [], True, self.progress, have=have)
+        scans = CountedScans(
+            *(source, learning, cuts, [], True, self.progress), besides=self._held(), have=have
+        )
         stats = model._scanned(scans)
         model._learned(stats)
         names, n_features = model._features_of(stats)
@@ -531,7 +535,7 @@ class ComparisonRunner:
             return
         start = time.perf_counter()
         if self.race is None:
-            given = self.opened, self.stats, self.options["threads"], self.progress
+            given = self.opened, self.stats, *self.options.values(), self.progress
             if (sample := race_sample(*given)) is None:
                 self.racing = False
                 return
@@ -583,29 +587,52 @@ class ComparisonRunner:
         """Score all rows by all models in one scan."""
         if not (standing := self._standing()):
             return []
-        contestants = [self._contestant(runner) for runner in standing]
-        start = time.perf_counter()
-        found, _ = scores(
-            self.opened.source,
-            self.parts(None),
-            contestants,
-            loss=self.loss,
-            **self.options,
-            progress=self.progress,
-            strict=False,
+        limit, source = self.options["memory_limit"], self.opened.source
+        weighted, held = self.opened.weight is not None, self._held()
+        n_folds = max(len(runner.scorers) for runner in standing)
+        share = RanksShare.within(
+            *(source, limit, len(self.classes), len(standing), n_folds),
+            weighted=weighted,
+            besides=held,
         )
-        self.seconds["scoring"] = time.perf_counter() - start
-        for runner, contestant in zip(standing, contestants, strict=True):
-            runner.fail(contestant.error)
+        # Ranking millions of scores takes as long as making them.
+        threads = min(share.ranking, engine.resolved_threads(self.options["threads"]))
 
         def entry(one: tuple[Runner, Score]) -> Entry:
             return one[0].entry(self.figures(*one), one[1].seconds)
 
-        scored = [both for both in zip(standing, found, strict=True) if both[0].stands]
-        # Ranking millions of scores takes as long as making them.
-        return list(
-            engine.in_order(entry, scored, engine.resolved_threads(self.options["threads"]))
-        )
+        entries: list[Entry] = []
+        start = time.perf_counter()
+        for first in range(0, len(standing), share.models):
+            runners = standing[first : first + share.models]
+            contestants = [self._contestant(runner) for runner in runners]
+            found, _ = scores(
+                source,
+                self.parts(None),
+                contestants,
+                loss=self.loss,
+                **self.options,
+                progress=self.progress,
+                strict=False,
+                weighted=weighted,
+                besides=held,
+            )
+            for runner, contestant in zip(runners, contestants, strict=True):
+                runner.fail(contestant.error)
+            scored = [both for both in zip(runners, found, strict=True) if both[0].stands]
+            made = engine.in_order(entry, scored, threads)
+            entries += made if limit is None else releasing(made)
+            del found, scored
+        self.seconds["scoring"] = time.perf_counter() - start
+        return entries
+
+    def _held(self) -> int:
+        """Return about how many bytes are held so far: counts, tables of models, and the race."""
+        models = [runner.model for runner in self._standing() if runner.model is not None]
+        bundles = [self.stats, *(model.statistics_ for model in models)]
+        parts = {id(part): part for stats in bundles for part in stats.parts.values()}
+        race = 0 if self.race is None else self.race.nbytes
+        return race + 2 * sum(part.nbytes for part in parts.values())
 
     def _standing(self) -> list[Runner]:
         return [runner for runner in self.runners if runner.stands]
@@ -683,7 +710,9 @@ def compare(
     domains, categorical, discretize, missing, columns, null_values, filesystem, threads
         As in `fastbayes.count`.
     memory_limit
-        As in `fastbayes.count`. Models whose counts exceed it are listed with the reason.
+        As in `fastbayes.count`. Models whose counts exceed it are listed with the reason. With less
+        models are scored in several scans, some after others; where ranks of a single one do not
+        fit, its AUC is that of histograms, with `auc_error`.
     progress
         Called with the number of rows done since the last call, in every scan.
     race

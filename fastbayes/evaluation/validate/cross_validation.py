@@ -36,6 +36,7 @@ from fastbayes.scan.counting import opened_to_learn, with_labels
 from fastbayes.scan.engine import Progress
 from fastbayes.scan.sink import log_rest, schema_of
 from fastbayes.statistics.bundle import Statistics
+from fastbayes.statistics.value_counts import ValueCounts
 
 logger = logging.getLogger("fastbayes")
 Floats = NDArray[np.float64]
@@ -132,7 +133,12 @@ def evaluate(
     log_rest(rows.unused, rows.description)
     contestant = Contestant(model.classes_, [Fitted(model)])
     (score,), found = scores(
-        rows.source, rows.parts, [contestant], loss=loss, threads=threads, progress=progress
+        *(rows.source, rows.parts, [contestant]),
+        loss=loss,
+        threads=threads,
+        memory_limit=getattr(model, "memory_limit", None),
+        progress=progress,
+        weighted=sample_weight is not None,
     )
     if found.n_rows and found.dropped == found.n_rows:
         raise DataError(
@@ -269,6 +275,7 @@ def left_out_scores(
             "it"
         )
     scorers, schema = [unfitted_loo_scorer(model, stats) for model in models], stats.schema
+    limits = [m.memory_limit for m in models if getattr(m, "memory_limit", None) is not None]
     rows = labelled(schema, source, target, sample_weight, filesystem=filesystem, counted=stats)
     found, scanned = scores(
         rows.source,
@@ -278,7 +285,9 @@ def left_out_scores(
         proba=proba,
         ranks=ranks,
         threads=threads,
+        memory_limit=min(limits, default=None),
         progress=progress,
+        weighted=stats.weighted,
     )
     _check_rows(scanned.classes, stats)
     return found, scorers, rows.description
@@ -437,6 +446,7 @@ def k_fold(
         threads=options["threads"],
         memory_limit=options["memory_limit"],
         progress=progress,
+        weighted=sample_weight is not None,
     )
     figures = of_folds(score, classes, names, loss, opened.source.description)
     return replace(figures, proba=probabilities(score, len(classes)) if proba else None)
@@ -446,7 +456,7 @@ def of_folds(
     score: Score, classes: NDArray[Any], names: tuple[str, ...], loss: Any, description: str
 ) -> Validation:
     """Return the figures of all rows, and of each fold that holds rows, as it stands by name."""
-    total = Evaluator(classes, loss=loss)
+    total = Evaluator(classes, loss=loss, room=score.evaluators[0].room)
     found = {}
     for name, part in zip(names, score.evaluators, strict=True):
         if part.n_rows:
@@ -461,16 +471,17 @@ def probabilities(score: Score, n_classes: int) -> Floats:
 
 
 def _check_counted(stats: Statistics, encoded: Encoded) -> None:
-    schema, values, batch = stats.schema, stats.values, encoded.batch
-    strange = [int(encoded.unseen.argmax())] if encoded.unseen.any() else []
-    assert batch.classes is not None
-    for features, codes, _ in batch.codes:
-        for feature, column in zip(features.tolist(), codes, strict=True):
-            seen = values.counts[values.offsets[feature] : values.offsets[feature + 1]] > 0
-            if not strange and not seen.all() and not seen[column, batch.classes].all():
-                strange = [feature]
-    if strange:
-        name = schema.categorical[strange[0]].name
+    schema, values = stats.schema, stats.values
+    strange = encoded.unseen > 0
+    if not strange.any() and not values.counts.all():
+        # Codes of unseen values have room, too.
+        here = ValueCounts(values.shape._replace(sizes=values.shape.sizes + 1))
+        here.update(replace(encoded.batch, weight=None))
+        slots = np.delete(np.arange(len(here.counts)), here.offsets[1:] - 1)
+        never = (here.counts[slots] > 0) & ~(values.counts > 0)
+        strange |= np.add.reduceat(never.any(axis=1), values.offsets[:-1]) > 0
+    if strange.any():
+        name = schema.categorical[int(strange.argmax())].name
         raise DataError(
             f"column {name!r} holds values that were not counted, or not with their class: "
             "leave_one_out takes the rows that the statistics were counted from"

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from fastbayes.core.allocators import release
 from fastbayes.core.batch import taken
 from fastbayes.core.errors import FastBayesError
 from fastbayes.data.folds import Draw, Drawn, Folds, Noted, NotedFolds
@@ -31,6 +32,9 @@ LEAST_ROWS = 1 << 17
 # this share of all rows, and as many rows and cells.
 FIRST_ROWS = 1 << 13
 SHARE, MOST_ROWS, MOST_CELLS = 1 / 8, 1 << 18, 1 << 24
+# Of a memory limit, so many bytes for each cell: numbers of 8 bytes are there four times while they
+# are put into their order, and the sample takes a fourth of the limit then.
+BYTES_OF_CELL = 128
 # The chance that the best of all models is dropped is below this.
 ERROR = 1e-3
 # The greatest log-loss of a row.
@@ -55,18 +59,25 @@ class RaceSample(NamedTuple):
 
 
 def race_sample(
-    opened: Opened, stats: Statistics, threads: int | None, progress: Progress | None
+    opened: Opened,
+    stats: Statistics,
+    threads: int | None,
+    memory_limit: int | None,
+    progress: Progress | None,
 ) -> RaceSample | None:
     """Return random rows out of those that were counted, or None where there are too few."""
     source, folds = opened.source, opened.folds
     known = source.n_rows if stats.weighted or source.n_rows is not None else stats.n_rows
-    most = min(MOST_ROWS, MOST_CELLS // len(source.schema))
+    cells = MOST_CELLS if memory_limit is None else min(MOST_CELLS, memory_limit // BYTES_OF_CELL)
+    most = min(MOST_ROWS, int(cells // len(source.schema)))
     if (known is not None and known < LEAST_ROWS) or most < FIRST_ROWS:
         return None
     census = census_of(opened, threads)
     most = min(most, int(census.n_rows * SHARE))
     if census.n_rows < LEAST_ROWS or most < FIRST_ROWS:
         return None
+    share = engine.share_of(source, threads, memory_limit)
+    source = share.source
     if folds is not None:
         folds = NotedFolds(_unused("fold", source.schema), folds)
         source = Noted(source, folds)
@@ -76,13 +87,15 @@ def race_sample(
     rows = np.diff(census.starts).tolist()
 
     def read(function: Any, segments: Iterator[Segment]) -> Iterator[Any]:
-        found = engine.in_order(function, segments, engine.resolved_threads(threads))
+        found = share.in_order(function, segments)
         for n, batches in zip(rows, found, strict=True):
             if progress is not None:
                 progress(n)
             yield batches
 
-    return RaceSample(drawn.table(read), folds, census.n_rows, census.heaviest)
+    table = drawn.table(read)
+    release()  # all that was decoded besides
+    return RaceSample(table, folds, census.n_rows, census.heaviest)
 
 
 def _unused(name: str, columns: pa.Schema) -> str:
@@ -180,6 +193,12 @@ class Race:
         self._encoded = (block for segment in segments for block in parts(segment))
         self._blocks: list[tuple[ScoredBlock, NDArray[np.int64]]] = []
         self._weights: list[Floats] = []
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held, about: the rows, as they came and encoded, and what is known of each."""
+        n_rows = len(self._blocks) * FIRST_ROWS
+        return 2 * self.sample.table.nbytes + 8 * n_rows * (2 + len(self.standing))
 
     def enter(self, name: str, contestant: Contestant) -> None:
         """Add a model."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,10 +20,12 @@ from fastbayes.core.schema import Schema
 from fastbayes.data.encode import Encoded, Encoder, filtered
 from fastbayes.data.folds import Folds, WithoutFold
 from fastbayes.data.segments import Segment, Source
+from fastbayes.evaluation.roc_auc import LEAST_HISTOGRAM, RanksNeed, ranked_columns
 from fastbayes.evaluation.validation import Evaluation, Evaluator
 from fastbayes.models.estimator.base import Scans
 from fastbayes.models.estimator.loo_base import LooScorer
 from fastbayes.scan import engine
+from fastbayes.scan.budget import SLACK, check_limit
 from fastbayes.scan.counting import Opened
 from fastbayes.scan.discretization import cuts_without_folds, numeric_cuts
 from fastbayes.scan.engine import Progress
@@ -164,6 +167,71 @@ class Scanned(NamedTuple):
         return Scanned(*(a + b for a, b in zip(self, other, strict=True)))
 
 
+@dataclass(frozen=True)
+class RanksShare:
+    """How what the AUC of models needs is held within a share of the memory.
+
+    It does not depend on the number of threads, so that no result does.
+
+    models   so many are scored in one scan
+    ranking  so many are ranked at a time
+    room     bytes that an evaluator may take; infinite where it may keep all scores
+    held     bytes of all evaluators together
+    segment  bytes beyond these of a segment that has been scored and waits for those before it
+    """
+
+    models: int
+    ranking: int
+    room: float
+    held: int
+    segment: int = 0
+
+    @classmethod
+    def within(
+        cls,
+        source: Source,
+        limit: float | None,
+        n_classes: int,
+        n_models: int,
+        n_folds: int,
+        *,
+        weighted: bool,
+        besides: int = 0,
+    ) -> RanksShare:
+        """Choose how many models are scored at once; one has histograms where ranks do not fit.
+
+        They may take half of what the limit leaves `besides` what is held already, little always.
+
+        Raises
+        ------
+        MemoryLimitError
+            When not even the least histograms fit.
+        """
+        rows = math.inf if source.n_rows is None else source.n_rows
+        need = RanksNeed.of(n_classes, rows, weighted=weighted)
+        some = RanksNeed.of(n_classes, source.rows_of_segment(), weighted=weighted).kept
+        # Where all scores are kept, those of a segment that waits are among them.
+        waits = 0 if need.whole else some
+        if limit is None:
+            return cls(n_models, n_models, math.inf, n_models * need.kept, n_models * waits)
+        half = int(max(limit - besides, SLACK) / 2)
+        if (n := (half - need.ranking) // max(need.kept, 1)) >= 1:
+            n = min(n, n_models)
+            ranking = 1 + (half - n * need.kept - need.ranking) // max(need.ranking, 1)
+            return cls(n, ranking, math.inf, n * need.kept + need.ranking, n * waits)
+        # The evaluators of the folds, and of all of them together.
+        evaluators = n_folds + (n_folds > 1)
+        least = evaluators * LEAST_HISTOGRAM * len(ranked_columns(n_classes))
+        if least > half:
+            raise MemoryLimitError(
+                f"{source.description}: scoring by {n_classes:,} classes needs "
+                f"{besides + 2 * least:,} bytes, over memory_limit={limit:,}: group classes, take "
+                "fewer models at a time, or raise memory_limit"
+            )
+        room = half // evaluators
+        return cls(1, 1, room, half, min(some, n_folds * room))
+
+
 def scores(
     source: Source,
     parts: Parts,
@@ -176,17 +244,44 @@ def scores(
     progress: Progress | None = None,
     strict: bool = True,
     ranks: bool = True,
+    weighted: bool = True,
+    besides: int = 0,
 ) -> tuple[list[Score], Scanned]:
     """Score all rows by all models in one scan; return their scores, and of what rows.
 
     All models know the same classes. `proba` is whether to keep the probabilities, and `ranks` what
     the AUC needs; `strict`, whether a model that cannot score a row ends it all, rather than
-    itself.
+    itself; `weighted`, whether rows have weights. `besides` are bytes within the limit that are
+    held already.
+
+    Raises MemoryLimitError before a row is read where the answers, or the least that can be read
+    and scored at a time, do not fit.
     """
+    check_limit(memory_limit)
     n_classes = len(contestants[0].classes)
+    n_folds = max(len(contestant.scorers) for contestant in contestants)
+    if proba:  # block by block, and then of all rows
+        answers = 16 * n_classes * len(contestants) * (source.n_rows or 0)
+        if memory_limit is not None and answers > memory_limit:
+            raise MemoryLimitError(
+                f"{source.description}: the probabilities of all rows need {answers:,} bytes, over "
+                f"memory_limit={memory_limit:,}: leave them out with proba=False, or raise "
+                "memory_limit"
+            )
+        besides += answers
+    kept = RanksShare(len(contestants), 1, math.inf, 0)
+    if ranks and any(contestant.summary is None for contestant in contestants):
+        kept = RanksShare.within(
+            *(source, memory_limit, n_classes, len(contestants), n_folds),
+            weighted=weighted,
+            besides=besides,
+        )
 
     def begun() -> list[Score]:
-        evaluators = [partial(Evaluator, c.classes, loss=loss, ranks=ranks) for c in contestants]
+        evaluators = [
+            partial(Evaluator, c.classes, loss=loss, ranks=ranks, room=kept.room)
+            for c in contestants
+        ]
         makers = [c.summary or own for c, own in zip(contestants, evaluators, strict=True)]
         return [
             Score([make() for _ in c.scorers]) for c, make in zip(contestants, makers, strict=True)
@@ -208,14 +303,25 @@ def scores(
         return found, scanned
 
     total, scanned = begun(), Scanned(np.zeros(n_classes))
-    share = engine.share_of(source, threads, memory_limit, width=8 * n_classes)
+    n_segments = math.inf
+    if source.n_rows is not None:
+        n_segments = -(-source.n_rows // max(source.rows_of_segment(), 1))
+    # Of a row there are probabilities, what they are made of, and figures. Scored segments wait.
+    share = engine.share_of(
+        source,
+        threads,
+        memory_limit,
+        besides=besides + kept.held,
+        width=8 * (4 * n_classes + 16),
+        made=lambda threads: int(min(threads + 2, n_segments)) * kept.segment,
+    )
     segments = share.source.segments(BLOCK_ROWS)
-    for found, some in engine.in_order(score, segments, share.threads):
+    for found, counted in share.in_order(score, segments):
         for mine, theirs in zip(total, found, strict=True):
             mine.add(theirs)
-        scanned += some
+        scanned += counted
         if progress is not None:
-            progress(some.n_rows)
+            progress(counted.n_rows)
     for contestant, mine in zip(contestants, total, strict=True):
         if contestant.error is None:
             with contestant.trying(strict):

@@ -18,7 +18,7 @@ from fastbayes.kernels.shared.scoring import tie_of
 from fastbayes.models.discrete.aode import AODE
 from fastbayes.models.discrete.averaged import Averaged, some_of_each
 from fastbayes.models.estimator.log_space import Floats
-from fastbayes.models.estimator.parameters import fitted, number, parameter
+from fastbayes.models.estimator.parameters import fitted, memory_limit, number, parameter
 from fastbayes.models.estimator.sampling import value_codes
 from fastbayes.models.estimator.smoothing import CountTables, Smoothing, logs
 from fastbayes.scan import engine
@@ -206,6 +206,7 @@ class A2DE(Averaged):
         machine's memory by default.
         """,
         default=None,
+        check=memory_limit,
     )
     _one: AODE = fitted()
     _triples: TripleTables = fitted()

@@ -42,8 +42,8 @@ class Averaged(OneDependence):
     subsumption: bool | float = parameter(
         """
         Whether a value is left out of a row if another value of the row implies it: one that was
-        seen often, and always together with it (Zheng et al. 2012). True means 100 times; a number
-        how often, in units of weight.
+        seen often, and always together with it (Zheng et al. 2012). True means over 100 times, as
+        in Weka's AODE; a number over how often, in units of weight.
         """,
         default=False,
     )
@@ -196,7 +196,7 @@ def some_of_each(table: Floats) -> Floats:
     return np.where(table.any(axis=0), table, 1.0)
 
 
-# Rows that a value must occur in before what always comes with it counts as implied.
+# Rows that a value must occur in more often than, before what always comes with it is implied.
 THRESHOLD = 100.0
 
 # Sums of weights closer than this share of themselves are equal.
@@ -211,10 +211,10 @@ def checked_threshold(subsumption: Any) -> float | None:
 class Subsumption:
     """Which values imply which, and rows without the implied ones.
 
-    Value a of feature i implies value b of j where every row that has a has b, and those are at
-    least `threshold` rows, by weight. What is implied says nothing new: it is left out. Of values
-    that imply each other the first by feature name stays. Implication is transitive, so that the
-    order of the rules does not matter.
+    Value a of feature i implies value b of j where every row that has a has b, and those are
+    more than `threshold` rows, by weight, as in Weka. What is implied says nothing new: it is left
+    out. Of values that imply each other the first by feature name stays. Implication is transitive,
+    so that the order of the rules does not matter.
 
     Attributes
     ----------
@@ -230,8 +230,8 @@ class Subsumption:
             own = total[cells.offsets[i] : cells.offsets[i + 1], None]
             rows, _, counts = cells.beside(i)
             both, other = counts.sum(axis=2), total[rows]
-            implies = (own >= threshold) & (both >= own * (1 - ROUNDING))
-            back = (other >= threshold) & (both >= other * (1 - ROUNDING))
+            implies = (own > threshold) & (both >= own * (1 - ROUNDING))
+            back = (other > threshold) & (both >= other * (1 - ROUNDING))
             first = (rank[i] < rank)[cells.feature[rows]]
             a, column = np.nonzero(implies & (first | ~back))
             row = rows[column]

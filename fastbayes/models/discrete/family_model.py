@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import Batch, Codes
 from fastbayes.core.errors import SchemaError
-from fastbayes.models.discrete.hierarchical import backed_off
+from fastbayes.core.iteration import slowest
+from fastbayes.models.discrete.hierarchical import TOL, backed_off, check_smoothing
 from fastbayes.models.discrete.one_dependence import OneDependence, by_chain_rule, code_rows
 from fastbayes.models.discrete.structure import Family, class_node, tree_dot
 from fastbayes.models.estimator.base import Classifier, Scans
+from fastbayes.models.estimator.iterative import Iterative
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.loo_base import (
     LooRows,
@@ -350,21 +352,17 @@ class FamilyModel(AsNetwork, OneDependence):
         families = [tuple(at[j] for j in family) for family in known.families]
         return self._families(scans, families, known.class_is)
 
-    def _tables_of(self, cells: FamilyTables, smoothing: Smoothing) -> list[Floats]:
-        """Return ln P(x_j | parents, c) of each family."""
-        if getattr(self, "smoothing", None) != "hdp":
-            return [cells.table(q, smoothing) for q in range(len(cells.families))]
-        tables = []
-        for q, family in enumerate(cells.families):
-            totals = [cells.counts(q, depth) for depth in range(len(family))]
-            tables.append(backed_off(totals, cells, family[-1], smoothing.alpha))
-        return tables
+    def _tables_of(
+        self, cells: FamilyTables, smoothing: Smoothing
+    ) -> tuple[list[Floats], dict[str, Any]]:
+        """Return ln P(x_j | parents, c) of each family, and attributes that tell how it went."""
+        return [cells.table(q, smoothing) for q in range(len(cells.families))], {}
 
     def _read(self, stats: Statistics) -> dict[str, Any]:
         found, rule = super()._read(stats), self._smoothing()
         cells, names = found["_cells"], stats.schema.names
-        network = cells.network(self._tables_of(cells, rule), names)
-        return found | {"_rule": rule, "_network": network}
+        tables, more = self._tables_of(cells, rule)
+        return found | more | {"_rule": rule, "_network": cells.network(tables, names)}
 
     # -- answers -------------------------------------------------------------------------------
 
@@ -467,6 +465,34 @@ class _Together(Without):
     def ratio(self, n: NDArray[Any], total: NDArray[Any], cells: Any) -> Floats:
         """Return (n + mass) / (total - 1 + cells mass); 0/0 is its limit 1/cells."""
         return Smoothing.ratio(self, n, without(total), cells)
+
+
+class BackOff(FamilyModel, Iterative):
+    """A network whose tables may be drawn to those with fewer parents; a subclass says when."""
+
+    smoothing: str = fitted()  # a parameter of the models that are one
+    tol: Any = fitted()
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_smoothing(self.smoothing, getattr(self, "alpha", None))
+
+    def _tables_of(
+        self, cells: FamilyTables, smoothing: Smoothing
+    ) -> tuple[list[Floats], dict[str, Any]]:
+        if self.smoothing != "hdp":
+            return super()._tables_of(cells, smoothing)
+        tol = TOL if self.tol is None else float(self.tol)
+        fits = [
+            backed_off(
+                [cells.counts(q, depth) for depth in range(len(family))],
+                *(cells, family[-1], smoothing.alpha),
+                tol=tol,
+                max_iter=int(self.max_iter),
+            )
+            for q, family in enumerate(cells.families)
+        ]
+        return [table for table, _ in fits], self._went(slowest([fit for _, fit in fits]))
 
 
 class LooFamilies(LooScorer):

@@ -22,20 +22,28 @@ psi(a_d)), Minka's (2000) fixed point.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastbayes.core.iteration import Convergence, Found, Step, Steps, converged
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.smoothing import CountTables, logs
 
 Ints = NDArray[np.int64]
 
-# Logarithms of concentrations stay in this range, begin at 0, move by a leap at most, and have
-# settled when they move by less than `SETTLED` in a sweep.
-RANGE, LEAP, SETTLED = (float(np.log(1e-3)), float(np.log(1e6))), 2.0, 1e-3
-STEPS, SWEEPS = 2, 50
+# Logarithms of concentrations stay in this range, begin at 0, and move by a leap at most.
+RANGE, LEAP = (float(np.log(1e-3)), float(np.log(1e6))), 2.0
+# Those that are not at rest after so many sweeps go round in a circle: every few sweeps leaps are
+# half as long, and still so long that to be at rest is no matter of them.
+PATIENCE, FEW, LEAST = 50, 10, 0.05
+# A step below this is the rounding of digamma, and says nothing of the next one.
+NOISE = 1e-11
+# Steps of a concentration in a sweep; by how much its logarithm may move in the last one, and how
+# many there may be, unless told.
+STEPS, TOL, SWEEPS = 2, 1e-3, 200
 # What a subtraction leaves of a sum of weights below this share of it is rounding.
 ROUNDING = 1e-12
 
@@ -65,7 +73,7 @@ class _Level:
             over = self.node // (len(total) // above.shape[0])
             self.parent = np.searchsorted(above.cells, over * n_values + self.value)
 
-    def settle(self, mean: Floats) -> tuple[Floats, float]:
+    def settle(self, mean: Floats, leap: float) -> tuple[Floats, float]:
         """Move the concentration towards that of largest likelihood, given the mean above.
 
         Return how many of each count were drawn from the node above, and how far ln a moved.
@@ -77,11 +85,11 @@ class _Level:
         # Minka's step goes the right way, but ever more slowly: a secant through two of them.
         for _ in range(STEPS):
             at, step = self.log_a, off
-            if self.before is not None and at != self.before[0]:
+            if self.before is not None and at != self.before[0] and abs(off) > NOISE:
                 slope = (off - self.before[1]) / (at - self.before[0])
-                step = -off / slope if slope < 0 else float(np.sign(off)) * LEAP
+                step = -off / slope if slope < 0 else float(np.sign(off)) * leap
             self.before = at, off
-            self.log_a = float(np.clip(at + np.clip(step, -LEAP, LEAP), *RANGE))
+            self.log_a = float(np.clip(at + np.clip(step, -leap, leap), *RANGE))
             t, off = self._drawn(self.log_a, above, occupied)
         return t, abs(self.log_a - start)
 
@@ -115,11 +123,24 @@ def check_smoothing(smoothing: Any, alpha: Any) -> None:
         raise ValueError("alpha='loo' is chosen for smoothing='laplace'; give a number with 'hdp'")
 
 
-def backed_off(totals: Sequence[Floats], cells: CountTables, j: int, alpha: float) -> Floats:
-    """Return ln P(x_j | parents, c) of `hierarchical`; 0 where x_j is no observation."""
-    table = hierarchical(totals, float(cells.choices[j]), alpha)
+def backed_off(
+    totals: Sequence[Floats],
+    cells: CountTables,
+    j: int,
+    alpha: float,
+    *,
+    tol: float,
+    max_iter: int,
+) -> tuple[Floats, Convergence]:
+    """Return ln P(x_j | parents, c) of `hierarchical`, 0 where x_j is no observation, and its fit.
+
+    `tol` and `max_iter` are those of `concentrations`.
+    """
+    choices = float(cells.choices[j])
+    found = concentrations(totals, choices, alpha, tol=tol, max_iter=max_iter)
+    table = _whole(*found.point, totals[-1].shape)
     table[..., cells.hidden[cells.offsets[j] : cells.offsets[j + 1]], :] = 1.0
-    return logs(table)
+    return logs(table), found
 
 
 def hierarchical(totals: Sequence[Floats], choices: float, alpha: float) -> Floats:
@@ -136,12 +157,31 @@ def hierarchical(totals: Sequence[Floats], choices: float, alpha: float) -> Floa
     alpha
         Pseudo-count of each value at the root: P(x) = (t_x + alpha) / (t + choices alpha).
     """
-    levels, root = settled(totals, choices, alpha)
-    return _whole(levels, root, totals[-1].shape)
+    found = concentrations(totals, choices, alpha, tol=TOL, max_iter=SWEEPS)
+    return _whole(*found.point, totals[-1].shape)
 
 
-def settled(totals: Sequence[Floats], choices: float, alpha: float) -> tuple[list[_Level], Floats]:
-    """Return the nodes of each depth, and P(x), when concentrations have settled."""
+def concentrations(
+    totals: Sequence[Floats], choices: float, alpha: float, *, tol: float, max_iter: int
+) -> Found[tuple[list[_Level], Floats]]:
+    """Return the nodes of each depth, and P(x), with the concentrations of largest likelihood.
+
+    Nothing is known that every sweep raises: what is least at the end is how far the logarithm of a
+    concentration moved in the last one, which `tol` bounds and the trace keeps, from infinity.
+    """
+    return converged(
+        _sweeps(totals, choices, alpha, tol),
+        tol=tol,
+        max_iter=max_iter,
+        what="smoothing='hdp'",
+        measure="the largest change of the logarithm of a concentration",
+    )
+
+
+def _sweeps(
+    totals: Sequence[Floats], choices: float, alpha: float, tol: float
+) -> Steps[tuple[list[_Level], Floats]]:
+    """Yield the nodes of each depth, and P(x), after ever more sweeps."""
     levels: list[_Level] = []
     flat = [_nodes(total) for total in totals]
     for depth, total in enumerate(flat):
@@ -153,11 +193,15 @@ def settled(totals: Sequence[Floats], choices: float, alpha: float) -> tuple[lis
     n_values = flat[0].shape[1]
     root = _root(flat[0].sum(axis=0), choices, alpha)
     _top_down(levels, root)
-    for _ in range(SWEEPS):
-        moved = 0.0
+    moved, n = np.inf, 0
+    while True:
+        # A sweep replaces the arrays of a level, and changes none.
+        yield Step(([*map(copy, levels)], root), moved, moved, moved, moved < tol)
+        leap = max(LEAST, LEAP * 0.5 ** max(0, (n - PATIENCE) // FEW + 1))
+        moved, n = 0.0, n + 1
         for depth in range(len(levels) - 1, -1, -1):
             level = levels[depth]
-            t, far = level.settle(levels[depth - 1].theta if depth else root)
+            t, far = level.settle(levels[depth - 1].theta if depth else root, leap)
             moved = max(moved, far)
             if depth:
                 above = levels[depth - 1]
@@ -167,9 +211,6 @@ def settled(totals: Sequence[Floats], choices: float, alpha: float) -> tuple[lis
                 drawn = np.bincount(level.parent, t, minlength=n_values)
                 root = _root(np.asarray(drawn, np.float64), choices, alpha)
         _top_down(levels, root)
-        if moved < SETTLED:
-            break
-    return levels, root
 
 
 def _nodes(total: Floats) -> Floats:

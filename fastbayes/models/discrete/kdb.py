@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from fastbayes.core.errors import MemoryLimitError, SchemaError
-from fastbayes.models.discrete.family_model import FamilyModel, FamilyTables, from_pairs
-from fastbayes.models.discrete.hierarchical import check_smoothing
+from fastbayes.core.iteration import Convergence
+from fastbayes.models.discrete.family_model import BackOff, FamilyTables, from_pairs
+from fastbayes.models.discrete.hierarchical import SWEEPS, TOL
 from fastbayes.models.discrete.one_dependence import check_all_pairs
 from fastbayes.models.discrete.selective import CRITERIA, network_losses, reduced
 from fastbayes.models.discrete.structure import Family, information_in_runs, k_dependent
 from fastbayes.models.estimator.base import Scans
-from fastbayes.models.estimator.parameters import fitted, parameter, whole
+from fastbayes.models.estimator.log_space import Floats
+from fastbayes.models.estimator.parameters import MAX_ITER, fitted, parameter, tolerance, whole
 from fastbayes.models.estimator.smoothing import CountTables
 from fastbayes.statistics.bundle import Statistics
 from fastbayes.statistics.family_counts import ABOVE
@@ -20,7 +23,7 @@ from fastbayes.statistics.family_counts import ABOVE
 logger = logging.getLogger("fastbayes")
 
 
-class KDB(FamilyModel):
+class KDB(BackOff):
     """k-dependence Bayes: each feature depends on the class and on up to k other features.
 
     Notes
@@ -101,6 +104,16 @@ class KDB(FamilyModel):
         default="laplace",
         choices=("laplace", "hdp"),
     )
+    tol: float = tolerance(
+        'smoothing="hdp" stops where a sweep moves the logarithm of no concentration by more.', TOL
+    )
+    max_iter: int = replace(MAX_ITER, default=SWEEPS)
+    trace_: Floats = fitted(
+        """
+        (n_iter_ + 1,) of "hdp" by how much the logarithm of a concentration moved in each sweep,
+        of the feature that took most; empty without iteration.
+        """
+    )
     parents_: dict[str, tuple[str, ...]] = fitted(
         """
         {feature: its parents, the one of most information first}, in the order in which features
@@ -115,10 +128,6 @@ class KDB(FamilyModel):
 
     _statistics: ClassVar[tuple[str, ...]] = ("values", "families")
     _at_once = False
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        check_smoothing(self.smoothing, self.alpha)
 
     # -- learning ------------------------------------------------------------------------------
 
@@ -210,7 +219,8 @@ class KDB(FamilyModel):
         return FamilyTables(stats, int(self.k), missing=self.missing, unseen=self.unseen)
 
     def _read(self, stats: Statistics) -> dict[str, Any]:
-        found, names = super()._read(stats), stats.schema.names
+        found = self._went(Convergence()) | super()._read(stats)
+        names = stats.schema.names
         above = {names[j]: tuple(names[p] for p in up) for *up, j in found["_cells"].families}
         return found | {
             "parents_": above,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastbayes.core.batch import Batch, Codes, taken
 from fastbayes.core.errors import DataError, SchemaError
+from fastbayes.core.iteration import Convergence, converged, squarem
 from fastbayes.core.schema import Schema, Shape, labels
 from fastbayes.data.encode import Encoder
 from fastbayes.data.segments import Place, join
@@ -21,8 +22,8 @@ from fastbayes.data.source import open_source
 from fastbayes.kernels import dispatch
 from fastbayes.models.discrete.family_model import AsNetwork
 from fastbayes.models.discrete.one_dependence import code_rows
-from fastbayes.models.estimator.base import Classifier
-from fastbayes.models.estimator.log_space import Floats
+from fastbayes.models.estimator.iterative import Iterative
+from fastbayes.models.estimator.log_space import Floats, log_sum_exp
 from fastbayes.models.estimator.loo_base import (
     LooRows,
     LooScorer,
@@ -39,6 +40,7 @@ from fastbayes.models.estimator.parameters import (
     parameter,
     pseudo_count,
     switch,
+    tolerance,
 )
 from fastbayes.models.estimator.sampling import drawn_values, value_codes
 from fastbayes.models.estimator.smoothing import (
@@ -71,7 +73,7 @@ if TYPE_CHECKING:
 SHARED = ("domains", "categorical", "missing", "threads", "memory_limit")
 
 
-class NaiveBayes(AsNetwork):
+class NaiveBayes(AsNetwork, Iterative):
     """Naive Bayes: categorical columns times Gaussian columns, given the class.
 
     Notes
@@ -163,6 +165,13 @@ class NaiveBayes(AsNetwork):
         choices=("ignore", "em"),
     )
     precision: str = PRECISION
+    tol: float = tolerance(
+        """
+        unlabelled="em" stops where a step changes no posterior by more than this, alpha="loo" where
+        ln alpha is known to this.
+        """,
+        default=1e-9,
+    )
     schema_: Any = fitted("Columns, domains and classes.")
     alpha_: float = fitted("The pseudo-count in use.")
     feature_probabilities_: Floats = fitted(
@@ -185,6 +194,10 @@ class NaiveBayes(AsNetwork):
     _offsets: NDArray[np.int64] = fitted()
     _gaussians: Gaussians = fitted()
     _densities: ColumnDensities = fitted()
+
+    # How the classes of unlabelled rows were found, which no statistics tell.
+    _of_rows: ClassVar[tuple[str, ...]] = ("_em",)
+    _em: Convergence | None = None
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -214,6 +227,7 @@ class NaiveBayes(AsNetwork):
 
     def _suited(self, stats: Any) -> Statistics:
         stats = super()._suited(stats)
+        self._em = None  # it was of rows, which these statistics may not be of
         if "sketches" in self._statistics and "sketches" not in stats.parts:
             raise SchemaError(
                 "the statistics hold no sketches of the values; count again with "
@@ -223,7 +237,9 @@ class NaiveBayes(AsNetwork):
 
     def _read(self, stats: Statistics) -> dict[str, Any]:
         values = stats.values
-        alpha, log_prior = alpha_and_prior(self, stats)
+        alpha, log_prior, search = alpha_and_prior(
+            self, stats, tol=float(self.tol), max_iter=int(self.max_iter)
+        )
         chance = checked_chance(self.feature_averaging)
         features = stats.schema.features
         probabilities = np.ones(len(features))
@@ -249,6 +265,7 @@ class NaiveBayes(AsNetwork):
         floored = np.asarray(spread.floored.any(axis=1))
         return {
             "alpha_": alpha,
+            **self._went(self._em or search),
             "feature_probabilities_": probabilities,
             "class_log_prior_": log_prior,
             "_tables": tables,
@@ -371,17 +388,34 @@ class NaiveBayes(AsNetwork):
     def _with_unlabelled(
         self, stats: Statistics, rows: list[pa.RecordBatch], weight: str | None
     ) -> Statistics:
+        self._em = None
         if self.unlabelled != "em" or not rows:
             return super()._with_unlabelled(stats, rows, weight)
-        return expectation_maximisation(self, stats, rows, weight)
+        stats, self._em = expectation_maximisation(self, stats, rows, weight)
+        return stats
+
+    # -- copies and files: the rows are not there, how their classes were found is kept ----------
+
+    def _state_of_rows(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        return {} if self._em is None else {"em": self._em.state()}, {}
+
+    def _loaded(
+        self, header: Mapping[str, Any], arrays: Mapping[str, Any], source: str
+    ) -> Statistics:
+        self._em = Convergence.of_state(header["em"]) if "em" in header else None
+        return super()._loaded(header, arrays, source)
 
 
-def alpha_and_prior(model: Any, stats: Statistics) -> tuple[float, Floats]:
-    """Return the pseudo-count in use, and ln P(c)."""
-    values, alpha = stats.values, model.alpha
-    alpha = best_alpha(values, missing=model.missing) if alpha == "loo" else float(alpha)
-    given = alpha, model.class_prior, labels(stats.schema.classes)
-    return alpha, log_prior(values.class_counts, *given)
+def alpha_and_prior(
+    model: Any, stats: Statistics, *, tol: float, max_iter: int
+) -> tuple[float, Floats, Convergence]:
+    """Return the pseudo-count in use, ln P(c), and how the pseudo-count was found."""
+    values, alpha, search = stats.values, model.alpha, Convergence()
+    if alpha == "loo":
+        search = found = best_alpha(values, tol, max_iter, missing=model.missing)
+        alpha = found.point
+    given = float(alpha), model.class_prior, labels(stats.schema.classes)
+    return float(alpha), log_prior(values.class_counts, *given), search
 
 
 def checked_chance(feature_averaging: Any) -> float | None:
@@ -450,18 +484,15 @@ def _log_gamma(x: NDArray[Any]) -> Floats:
     return np.asarray(values[where.reshape(x.shape)])
 
 
-STEPS = 10_000
-TOLERANCE = 1e-9
-
-
 def expectation_maximisation(
-    model: Classifier, labelled: Statistics, rows: list[pa.RecordBatch], weight: str | None
-) -> Statistics:
+    model: NaiveBayes, labelled: Statistics, rows: list[pa.RecordBatch], weight: str | None
+) -> tuple[Statistics, Convergence]:
     """Return the statistics of the labelled rows and of the others at their expected classes.
 
     Maximises the likelihood of the generative model in which the class of those rows is hidden
-    (Nigam, McCallum, Thrun, Mitchell 2000, section 3), starting from the labelled rows. Values
-    that occur only in unlabelled rows join the domains; equal rows are scored once.
+    (Nigam, McCallum, Thrun, Mitchell 2000, section 3), times the prior that alpha stands for,
+    starting from the labelled rows. Values that occur only in unlabelled rows join the domains;
+    equal rows are scored once.
     """
     if not labelled.n_rows:
         raise DataError("no row has a class: unlabelled rows need some labelled ones to start from")
@@ -470,22 +501,61 @@ def expectation_maximisation(
         table = table.drop_columns([labelled.schema.target])
     schema = _joint_schema(labelled, table, weight)
     batch = _distinct(_encoded(schema, table, weight))
+    weights = np.ones(batch.n_rows) if batch.weight is None else batch.weight
     start = labelled.aligned(schema)
     worker = type(model)(**model.get_params(deep=False))
-    stats, expected = start, np.zeros((batch.n_rows, len(schema.classes)))
-    for _ in range(STEPS):
-        worker._learned(stats)
-        posterior = np.empty_like(expected)
-        worker._scorer(batch.cells).posterior(batch.codes, batch.numeric, posterior)
-        change = np.abs(posterior - expected).max(initial=0.0)
-        expected = posterior
-        stats = start + _expected_counts(schema, batch, expected, list(labelled.parts))
-        if change <= TOLERANCE:
-            return Statistics(schema, stats.parts, 0, labelled.provenance)
-    raise DataError(
-        f"unlabelled='em' did not settle in {STEPS} steps (last change {change:.2g}); use "
-        "unlabelled='ignore'"
+
+    def together(expected: Floats) -> Statistics:
+        return start + _expected_counts(schema, batch, expected, list(labelled.parts))
+
+    def posterior(stats: Statistics) -> tuple[Floats, float]:
+        """Return that of the unlabelled rows, and their log likelihood."""
+        scorer = worker._learned(stats)._scorer(batch.cells)
+        result, joint = (np.empty((batch.n_rows, len(schema.classes))) for _ in range(2))
+        scorer.log_joint(batch.codes, batch.numeric, joint)
+        scorer.posterior(batch.codes, batch.numeric, result)
+        return result, float(weights @ log_sum_exp(joint))
+
+    def step(at: Sequence[Floats]) -> tuple[Sequence[Floats], float]:
+        after, likelihood = posterior(together(at[0]))
+        return [after], likelihood + _log_density(worker, start)
+
+    tol = float(model.tol)
+    found = converged(
+        squarem(step, [posterior(start)[0]], tol),
+        tol=tol,
+        max_iter=int(model.max_iter),
+        what="unlabelled='em'",
+        measure="the largest change of a posterior",
     )
+    stats = together(found.point[0])
+    return Statistics(schema, stats.parts, 0, labelled.provenance), found
+
+
+def _log_density(model: NaiveBayes, labelled: Statistics) -> float:
+    """Return the log likelihood of labelled rows, plus alpha times all log parameters."""
+    values, numbers = labelled.values, labelled.moments
+
+    def tables(counts: ValueCounts) -> CountTables:
+        return CountTables(counts, missing=model.missing, unseen=model.unseen)
+
+    prior, normal = model.class_log_prior_, model._gaussians
+    total = _products(values.class_counts, prior) + _products(tables(values).n, model._tables)
+    apart = (numbers.mean - normal.mean) - normal.rest + numbers.rest
+    squares = numbers.scatter + numbers.count * apart * apart
+    known = numbers.count > 0
+    nats = numbers.count * normal.constant - normal.half_precision * squares
+    total += float(nats[known].sum())
+    if model.alpha_ > 0:
+        counted = tables(model.statistics_.values).counted
+        total += model.alpha_ * float(model._tables[counted].sum())
+        total += model.alpha_ * float(prior.sum()) if model.class_prior is None else 0.0
+    return total
+
+
+def _products(n: NDArray[Any], logs: Floats) -> float:
+    """Return the sum of products, where n is above 0."""
+    return float((n[n > 0] * logs[n > 0]).sum())
 
 
 def _joint_schema(labelled: Statistics, table: pa.Table, weight: str | None) -> Schema:

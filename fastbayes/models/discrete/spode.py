@@ -20,7 +20,7 @@ from fastbayes.models.discrete.tan import ROUNDING, TreeClassifier, check_featur
 from fastbayes.models.estimator.base import Scans
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.parameters import fitted, parameter
-from fastbayes.models.estimator.smoothing import CountTables, Smoothing, best_of, left_out
+from fastbayes.models.estimator.smoothing import CountTables, Smoothing, left_out
 from fastbayes.scan.fold_statistics import fold_positions, training
 from fastbayes.statistics.bundle import Statistics
 
@@ -185,21 +185,15 @@ class SPODE(TreeClassifier):
             return np.asarray(dependence(cells).sum(axis=0))
         if self.alpha != "loo":
             return spode_scores(cells, self._smoothing())
-        best = best_of(lambda alpha: float(spode_scores(cells, Smoothing(alpha=alpha)).max()))
-        return spode_scores(cells, Smoothing(alpha=best))
+        best = self._best_alpha(
+            lambda alpha: float(spode_scores(cells, Smoothing(alpha=alpha)).max())
+        )
+        return spode_scores(cells, Smoothing(alpha=best.point))
 
     # -- copies and files: the rows are not there, the choice is kept ----------------------------
 
-    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return a JSON-able header and named arrays from which `from_state` rebuilds.
-
-        Returns
-        -------
-        tuple
-            Header and arrays.
-        """
-        header, arrays = super().state()
-        return {**header, "super_parent": self.super_parent_}, arrays
+    def _state_of_rows(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        return {"super_parent": self.super_parent_}, {}
 
     def _loaded(
         self, header: Mapping[str, Any], arrays: Mapping[str, Any], source: str

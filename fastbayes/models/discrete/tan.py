@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.errors import MemoryLimitError, SchemaError
+from fastbayes.core.iteration import Convergence, Found
 from fastbayes.core.schema import Schema
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.scoring import children_first
-from fastbayes.models.discrete.family_model import FamilyModel, FamilyTables, from_pairs
-from fastbayes.models.discrete.hierarchical import check_smoothing
+from fastbayes.models.discrete.family_model import BackOff, FamilyModel, FamilyTables, from_pairs
+from fastbayes.models.discrete.hierarchical import SWEEPS
 from fastbayes.models.discrete.one_dependence import check_all_pairs
 from fastbayes.models.discrete.structure import (
     counts_of_tree,
@@ -25,14 +28,22 @@ from fastbayes.models.discrete.structure import (
     relevance,
 )
 from fastbayes.models.estimator.base import Scans
+from fastbayes.models.estimator.iterative import Iterative
 from fastbayes.models.estimator.log_space import Floats
-from fastbayes.models.estimator.parameters import fitted, parameter, pseudo_count
+from fastbayes.models.estimator.parameters import (
+    MAX_ITER,
+    fitted,
+    number,
+    parameter,
+    pseudo_count,
+    tolerance,
+)
 from fastbayes.models.estimator.smoothing import CountTables, Smoothing, best_of, left_out
 from fastbayes.networks.infer.scorer import Network
 from fastbayes.statistics.bundle import Statistics
 
 
-class TreeClassifier(FamilyModel):
+class TreeClassifier(FamilyModel, Iterative):
     """A classifier whose features form a forest; a subclass chooses it (`_structure`)."""
 
     alpha: float | str = parameter(
@@ -43,6 +54,8 @@ class TreeClassifier(FamilyModel):
         default=1.0,
         check=pseudo_count(besides=("loo",)),
     )
+
+    tol: float | None = tolerance('alpha="loo" stops where ln alpha is known to this.', 1e-9)
 
     alpha_: float = fitted("The pseudo-count in use.")
     parents_: dict[str, str | None] = fitted("{feature: the feature it depends on, or None}.")
@@ -56,22 +69,31 @@ class TreeClassifier(FamilyModel):
         pairs, names = self._cells_of(stats), stats.schema.names
         found = self._structure(stats, pairs)
         parents = found["_parents"]
-        if self.alpha == "loo":
-            alpha = best_tree_alpha(pairs, parents, with_prior=self.class_prior is None)
-        else:
-            alpha = float(self.alpha)
+        alpha, search = self.alpha, Convergence()
+        if alpha == "loo":
+            score = left_out_of_tree(pairs, parents, with_prior=self.class_prior is None)
+            search = best = self._best_alpha(score)
+            alpha = best.point
+        alpha = float(alpha)
         smoothing, above = Smoothing(alpha=alpha), parents.tolist()
         order = children_first(parents)[::-1]
         families = [(j,) if above[j] < 0 else (above[j], j) for j in order]
         cells = FamilyTables(from_pairs(stats, families), missing=self.missing, unseen=self.unseen)
+        tables, more = self._tables_of(cells, smoothing)
         return found | {
             "alpha_": alpha,
+            **self._went(search),
+            **more,
             "class_log_prior_": self._prior_of(stats, smoothing),
             "parents_": {names[j]: None if p < 0 else names[p] for j, p in enumerate(above)},
             "_cells": cells,
             "_rule": smoothing,
-            "_network": cells.network(self._tables_of(cells, smoothing), names),
+            "_network": cells.network(tables, names),
         }
+
+    def _best_alpha(self, score: Callable[[float], float]) -> Found[float]:
+        tol = 1e-9 if self.tol is None else float(self.tol)
+        return best_of(score, tol, int(self.max_iter), "alpha='loo'")
 
     def _dependencies(self) -> dict[str, tuple[str, ...]]:
         return {name: () if p is None else (p,) for name, p in self.parents_.items()}
@@ -100,8 +122,10 @@ def check_feature(schema: Schema, name: str | None) -> None:
 ROUNDING = 1e-9
 
 
-def best_tree_alpha(cells: CountTables, parents: NDArray[np.int64], *, with_prior: bool) -> float:
-    """Return the alpha in [1e-6, 1e4] that maximises the leave-one-out log joint of a forest.
+def left_out_of_tree(
+    cells: CountTables, parents: NDArray[np.int64], *, with_prior: bool
+) -> Callable[[float], float]:
+    """Return the leave-one-out log joint of a forest as a function of alpha.
 
     The sum over rows of ln [P(c) prod_j P(x_j | c, x_parent)] with that row taken out of every
     count; where the parent is missing, of P(x_j | c), as in `spode_scores`. P(c) has no part in it
@@ -130,13 +154,13 @@ def best_tree_alpha(cells: CountTables, parents: NDArray[np.int64], *, with_prio
     sizes = [np.full(term[0].size, term[2], np.float64) for term in terms]
     choices = np.concatenate(sizes)[counted] if terms else np.empty(0)
     n, known, rows = n[counted], known[counted], rows[counted]
-    return best_of(lambda alpha: left_out(n, known, choices, alpha, rows=rows))
+    return lambda alpha: left_out(n, known, choices, alpha, rows=rows)
 
 
 logger = logging.getLogger("fastbayes")
 
 
-class TAN(TreeClassifier):
+class TAN(BackOff, TreeClassifier):
     """Tree-augmented naive Bayes: each feature depends on the class and on one other feature.
 
     Notes
@@ -194,13 +218,25 @@ class TAN(TreeClassifier):
         default=None,
         choices=(None, "bic", "aic"),
     )
+    tol: float | None = parameter(
+        """
+        alpha="loo" stops where ln alpha is known to this, by default 1e-9; smoothing="hdp" where a
+        sweep moves the logarithm of no concentration by more, by default 1e-3.
+        """,
+        default=None,
+        check=number(above=0.0, besides=(None,)),
+    )
+    max_iter: int = replace(MAX_ITER, default=SWEEPS)
+    trace_: Floats = fitted(
+        """
+        (n_iter_ + 1,) of alpha="loo" the highest score so far, in nats; of "hdp" by how much
+        the logarithm of a concentration moved in each sweep, of the feature that took most; empty
+        without iteration.
+        """
+    )
     information_: Floats = fitted(
         "(n_features, n_features) I(X_i; X_j | C) in nats of the pairs counted, 0 for others."
     )
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        check_smoothing(self.smoothing, self.alpha)
 
     def _suited(self, stats: Any) -> Statistics:
         stats = super()._suited(stats)

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastbayes.core.batch import Batch
-from fastbayes.core.errors import warn
 from fastbayes.core.layout import Layout
 from fastbayes.kernels import dispatch
 from fastbayes.models.discrete.naive_bayes import alpha_and_prior
@@ -21,6 +20,7 @@ from fastbayes.models.estimator.parameters import (
     PRECISION,
     UNSEEN,
     fitted,
+    memory_limit,
     number,
     parameter,
     pseudo_count,
@@ -125,6 +125,7 @@ class WeightedNaiveBayes(Classifier):
         step. Half of the machine's memory by default.
         """,
         default=None,
+        check=memory_limit,
     )
     weights_: dict[str, float] = fitted("{column: weight}.")
     class_log_prior_: Floats = fitted("(n_classes,) nats.")
@@ -205,19 +206,17 @@ class WeightedNaiveBayes(Classifier):
         )
         (rows,) = read_rows(reading, int(scans.source.n_rows or stats.n_rows))
         objective = Conditional(rows, tables, float(self.l2))
-        found = newton(objective, weight, tol=float(self.tol), max_iter=int(self.max_iter))
-        if not found.converged:
-            warn(
-                f"the weights did not converge in {found.n_iter} steps: the gradient norm is "
-                f"{found.norm:.3g}, tol={self.tol:g}; {found.reason}"
-            )
-        given = found.converged, found.n_iter, found.norm, found.objective
-        trace = np.array(found.trace, np.float64).reshape(-1, 4)
-        return Weights(found.theta[:, 0].copy(), given, trace)
+        found = newton(
+            objective, weight, tol=float(self.tol), max_iter=int(self.max_iter), what="the weights"
+        )
+        found.warn()
+        given = found.converged, found.n_iter, found.error, found.loss
+        return Weights(found.point[:, 0].copy(), given, found.trace)
 
     def _naive(self, stats: Statistics) -> dict[str, Any]:
         """Return the parameters of naive Bayes."""
-        alpha, prior = alpha_and_prior(self, stats)
+        # `tol` and `max_iter` are those of the weights; this search always ends.
+        alpha, prior, _ = alpha_and_prior(self, stats, tol=1e-9, max_iter=100)
         options = {"missing": self.missing, "unseen": self.unseen}
         tables, offsets = log_likelihood(stats.values, alpha, **options)
         return {"alpha_": alpha, "class_log_prior_": prior, "_tables": tables, "_offsets": offsets}
@@ -261,18 +260,10 @@ class WeightedNaiveBayes(Classifier):
 
     # -- saving --------------------------------------------------------------------------------
 
-    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return a JSON-able header and named arrays from which `from_state` rebuilds.
-
-        Returns
-        -------
-        tuple
-            Header and arrays.
-        """
-        header, arrays = super().state()
+    def _state_of_rows(self) -> tuple[dict[str, Any], dict[str, Any]]:
         found = self._found
-        more = {"weights.weight": found.weight, "weights.trace": found.trace}
-        return {**header, "weights": list(found.progress)}, {**arrays, **more}
+        arrays = {"weights.weight": found.weight, "weights.trace": found.trace}
+        return {"weights": list(found.progress)}, arrays
 
     def _loaded(
         self, header: Mapping[str, Any], arrays: Mapping[str, Any], source: str

@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS, GREATEST, Batch
-from fastbayes.core.domains import cast_domain, common_type, domain, same_values
+from fastbayes.core.domains import cast_domain, common_type, declared, domain, same_values
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.schema import Schema, chosen, labels
 from fastbayes.data.encode import Encoded, Encoder, LookedUp
@@ -26,7 +26,7 @@ from fastbayes.kernels import dispatch
 from fastbayes.models.estimator.inputs import open_features, open_training
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.model import Model, ScoreRows
-from fastbayes.models.estimator.parameters import fitted, parameter
+from fastbayes.models.estimator.parameters import fitted, memory_limit, parameter, worker_threads
 from fastbayes.scan import engine
 from fastbayes.scan.budget import encoded_width
 from fastbayes.scan.counting import option_of
@@ -210,7 +210,8 @@ class TableRows(Model):
         )
         source, threads = share.source, share.threads
         rows = engine.rows_at_once(source, threads)
-        if source.in_memory and (few := len(out) // (8 * threads)) < BLOCK_ROWS:
+        parts = engine.SEGMENTS * threads if threads > 1 else 1
+        if source.in_memory and (few := len(out) // parts) < BLOCK_ROWS:
             # Few rows that take long each are for all threads; rows are scored one by one anyhow.
             rows = max(few, LEAST_ROWS)
 
@@ -272,6 +273,7 @@ class Scans:
     unlabelled: list[pa.RecordBatch]
     first: bool  # not a later batch
     progress: engine.Progress | None = None
+    besides: int = 0  # bytes within the memory limit that are held already
 
     def count(
         self,
@@ -295,6 +297,7 @@ class Scans:
             unlabelled=self.unlabelled,
             classless=not self.first,
             folds=folds,
+            besides=self.besides,
         )
 
     def places(self, names: Sequence[str]) -> list[int]:
@@ -337,7 +340,7 @@ class Scans:
         width = encoded_width(encoder)
         share = engine.share_of(self.source, model.threads, model.memory_limit, width=width)
         segments = share.source.segments(BLOCK_ROWS)
-        for result, rows in engine.in_order(one, segments, share.threads):
+        for result, rows in share.in_order(one, segments):
             yield result
             if self.progress is not None:
                 self.progress(rows)
@@ -387,10 +390,12 @@ class Classifier(TableRows):
     threads: int | None = parameter(
         "Worker threads, all processors by default; they never change a bit of a result.",
         default=None,
+        check=worker_threads,
     )
     memory_limit: int | None = parameter(
         "Bytes that a call may add to the process, as in `fastbayes.count`; answers count, too.",
         default=None,
+        check=memory_limit,
     )
     discretize: Any = fitted()  # a parameter of classes with `_discretizes`
 
@@ -469,7 +474,7 @@ class Classifier(TableRows):
     ) -> Statistics:
         self._check_parameters()
         opened = open_training(self, X, y, sample_weight, reset=first)
-        domains = {**opened.domains, **(self.domains or {})}
+        domains = {**opened.domains, **declared(self.domains)}
         categorical = self.categorical
         if not first:
             known = self.schema_

@@ -18,6 +18,7 @@ from fastbayes.data.memory import (
     Renamed,
     declared_domains,
     declared_values,
+    is_missing,
     is_name,
     to_array,
 )
@@ -41,6 +42,8 @@ def is_array(X: Any) -> bool:
         return False
     if isinstance(X, (list, tuple)):
         return not (len(X) and isinstance(X[0], (str, os.PathLike, pa.RecordBatch)))
+    if isinstance(X, np.ndarray):
+        return X.dtype.names is None
     arrow = type(X).__module__.partition(".")[0] in ("pyarrow", "polars")
     return (hasattr(X, "__array__") and not arrow) or hasattr(X, "__len__")
 
@@ -59,7 +62,8 @@ def open_training(model: Any, X: Any, y: Any, sample_weight: Any, *, reset: bool
     def beside_name(values: Any, default: str) -> str:
         if is_name(values):
             return str(values)
-        own = getattr(values, "name", None)
+        columns: Any = getattr(values, "columns", ())  # of a table, of which one is a class column
+        own = columns[0] if len(columns) == 1 else getattr(values, "name", None)
         name = own if isinstance(own, str) and own else default
         if not reset and default == "class" and model.schema_.target is not None:
             name = model.schema_.target
@@ -113,7 +117,7 @@ def _labels(model: Any, name: str, y: Any) -> pa.Array:
         array = np.asarray(y, dtype=object)  # numpy made NaN among strings the string "nan"
     missing = None
     if array.dtype.kind == "O":
-        missing = np.array([v is None or v != v for v in array.ravel()], dtype=np.bool_)
+        missing = np.array([is_missing(v) for v in array.ravel()], dtype=np.bool_)
     elif array.dtype.kind == "f":
         missing = np.isnan(array).ravel()
     if missing is not None and missing.any() and array.ndim == 1 and not missing.all():
@@ -153,7 +157,7 @@ def _column(cells: NDArray[Any], j: int) -> pa.Array | None:
     for row, cell in enumerate(cells):
         if isinstance(cell, str):
             text = True
-        elif cell is None or cell != cell:
+        elif is_missing(cell):
             missing[row] = True
         elif isinstance(cell, (complex, np.complexfloating)):
             raise DataError(f"Complex data not supported: column {j}, row {row} holds {cell!r}")
@@ -272,7 +276,10 @@ def split_target(X: Any, y: Any) -> tuple[Any, Any]:
         pieces = [rows.column(y) for part in source.segments(ROWS) for rows in part.batches()]
         return X, pa.chunked_array(pieces, source.schema.field(y).type)
     if not hasattr(X, "__arrow_c_stream__"):
-        raise SchemaError(f"y={y!r} names a column, but X is a {type(X).__name__}, not a frame")
+        raise SchemaError(
+            f"y={y!r} names a column, but X is a {type(X).__name__}, not a data frame: read it "
+            "into one"
+        )
     table = pa.table(X)
     if y not in table.column_names:
         raise SchemaError(f"no column {y!r} in X; its columns are {table.column_names}")
@@ -298,7 +305,7 @@ def check_features(estimator: Any, X: Any, *, reset: bool) -> Any:
     owner = type(estimator).__name__
     if not reset:
         _check_names(getattr(estimator, "feature_names_in_", None), names, owner)
-    array = _csr(estimator, X) if is_sparse(X) else _dense(X, names)
+    array = _csr(estimator, X) if is_sparse(X) else _dense(X, names, owner)
     n_rows, n_features = array.shape
     if n_rows == 0:
         raise DataError(
@@ -365,7 +372,7 @@ def _csr(estimator: Any, X: Any) -> Any:
     return X
 
 
-def _dense(X: Any, names: NDArray[np.object_] | None) -> NDArray[Any]:
+def _dense(X: Any, names: NDArray[np.object_] | None, owner: str) -> NDArray[Any]:
     if isinstance(X, np.ma.MaskedArray):
         X = np.ma.filled(X.astype(np.float64), np.nan)
     elif hasattr(X, "iloc") and hasattr(X, "dtypes"):
@@ -377,6 +384,11 @@ def _dense(X: Any, names: NDArray[np.object_] | None) -> NDArray[Any]:
     array = np.asarray(X)
     if array.dtype.kind == "c":
         raise DataError(f"Complex data not supported: X has dtype {array.dtype}")
+    if array.ndim == 0 and array.dtype.kind in "OUS":  # nothing that numpy makes an array of
+        raise DataError(
+            f"{owner} takes arrays and data frames, not a {type(X).__name__}: read it into one; or "
+            "use fastbayes.NaiveBayes, which takes files and streams"
+        )
     if array.ndim < 2:
         was = "scalar" if array.ndim == 0 else f"{array.ndim}D"
         raise DataError(
@@ -492,7 +504,7 @@ def _check_strings(labels: NDArray[Any]) -> None:
     if set(map(type, labels)) <= {str, np.str_}:
         return
     for row, label in enumerate(labels):
-        if label is None or label != label:
+        if is_missing(label):
             raise DataError(f"Input y contains NaN: row {row}; leave out rows without a class.")
         if not isinstance(label, str):
             raise DataError(

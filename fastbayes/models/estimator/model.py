@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.decisions import Decisions, decide
 from fastbayes.core.errors import DataError
+from fastbayes.core.iteration import check_iteration, converged, squarem
 from fastbayes.models.estimator.log_space import Floats, log_sum_exp, normalise, settle
 from fastbayes.models.estimator.parameters import fitted
 from fastbayes.models.estimator.protocol import Estimator
@@ -325,8 +326,12 @@ class Model(Prediction):
         """Return the fitted attributes, computed from the statistics and the parameters."""
         raise NotImplementedError
 
+    def _state_of_rows(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return as `state` does what was learned from rows, and cannot be read off statistics."""
+        return {}, {}
+
     def _loaded(self, header: Mapping[str, Any], arrays: Mapping[str, Any], source: str) -> Any:
-        """Return the statistics that `state` described."""
+        """Return the statistics that `state` described, and keep what was learned from rows."""
         raise NotImplementedError
 
     def _features_of(self, stats: Any) -> tuple[Sequence[str] | None, int]:
@@ -392,7 +397,7 @@ class Model(Prediction):
         tolerance
             Stop when no prior changes by more than this.
         max_iter
-            Stop with an error after so many steps.
+            Stop with a warning after so many steps, at the best prior seen.
 
         Returns
         -------
@@ -402,7 +407,7 @@ class Model(Prediction):
         Raises
         ------
         DataError
-            When there are no rows, or the steps did not settle.
+            When there are no rows.
 
         References
         ----------
@@ -449,7 +454,9 @@ class Model(Prediction):
         """
         self._check_fitted()
         header, arrays = self.statistics_.state()
-        return {**header, "named": "feature_names_in_" in vars(self)}, arrays
+        more, more_arrays = self._state_of_rows()
+        named = "feature_names_in_" in vars(self)
+        return {**header, "named": named, **more}, {**arrays, **more_arrays}
 
     @classmethod
     def from_state(
@@ -491,55 +498,30 @@ def shifted_prior(posterior: Floats, prior: Floats, tolerance: float, max_iter: 
     """Return the class prior under which the rows are most likely, by expectation maximisation.
 
     The posteriors, (n_rows, n_classes), are those under `prior`; a class of probability 0 keeps it.
-    Steps stop when no probability changes by more than `tolerance`, and with an error after
+    Steps stop when no probability changes by more than `tolerance`, and with a warning after
     `max_iter`.
 
     References
     ----------
     Saerens, Latinne, Decaestecker (2002), Adjusting the outputs of a classifier to new a priori
-    probabilities, Neural Computation 14, eq. 2. Varadhan, Roland (2008), Simple and globally
-    convergent methods for accelerating the convergence of any EM algorithm, Scandinavian Journal
-    of Statistics 35, scheme S3: plain steps take thousands where classes look alike.
+    probabilities, Neural Computation 14, eq. 2.
     """
+    check_iteration(tolerance, max_iter, "tolerance")
     if not len(posterior):
         raise DataError("adapt_prior needs rows, and there are none")
     ratio = np.divide(posterior, prior, out=np.zeros_like(posterior), where=prior > 0)
 
-    def step(p: Floats) -> tuple[Floats, float]:
-        """Return the next prior, and the log likelihood of this one."""
-        evidence = ratio @ p
-        return p * (ratio / evidence[:, None]).mean(axis=0), float(np.log(evidence).mean())
+    def step(at: Sequence[Floats]) -> tuple[Sequence[Floats], float]:
+        evidence = ratio @ at[0]
+        after = at[0] * (ratio / evidence[:, None]).mean(axis=0)
+        return [after / after.sum()], float(np.log(evidence).sum())
 
-    now = prior / prior.sum()
-    change = np.inf
-    for _ in range(max_iter):
-        first, likelihood = step(now)
-        change = float(np.abs(first - now).max())
-        if change <= tolerance:
-            return np.asarray(first / first.sum())
-        second, _ = step(first)
-        now = _leap(now, first, second)
-        if now is not second and step(now)[1] < likelihood:
-            now = second
-    raise DataError(
-        f"adapt_prior did not settle in {max_iter} steps (last change {change:.2g}); raise "
-        "max_iter or tolerance"
+    found = converged(
+        squarem(step, [prior / prior.sum()], tolerance),
+        tol=tolerance,
+        max_iter=max_iter,
+        what="adapt_prior",
+        measure="the largest change of a probability",
     )
-
-
-def _leap(start: Floats, first: Floats, second: Floats) -> Floats:
-    """Return where two steps point to, or a part of the way within the simplex."""
-    move, bend = first - start, second - 2 * first + start
-    curvature = float(np.sqrt(bend @ bend))
-    if curvature == 0:
-        return second
-    length = float(np.sqrt(move @ move)) / curvature
-    if length <= 1:
-        return second
-    # Towards a class that is absent the whole way leads out of the simplex: then a part of it.
-    while length > 1:
-        far = start + 2 * length * move + length * length * bend
-        if (far[start > 0] > 0).all():
-            return np.asarray(far)
-        length = (length + 1) / 2 if length > 1.1 else 1.0
-    return second
+    found.warn()
+    return found.point[0]

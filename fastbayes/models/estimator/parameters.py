@@ -12,6 +12,9 @@ from typing import Any, ClassVar, Literal, dataclass_transform
 import numpy as np
 
 from fastbayes.core.batch import GREATEST
+from fastbayes.core.numbers import as_float
+from fastbayes.core.threads import resolved_threads
+from fastbayes.scan.budget import check_limit
 
 Check = Callable[[str, Any], object]
 
@@ -208,8 +211,8 @@ def number(
     def check(name: str, value: Any) -> None:
         if _among(value, besides):
             return
-        good = is_number(value) and math.isfinite(value) and least <= float(value) <= most
-        if not good or (above is not None and not float(value) > above):
+        good = is_number(value) and least <= (real := as_float(value)) <= most and real < math.inf
+        if not good or (above is not None and not value > above):
             raise ValueError(f"{name}={value!r}: use a finite number {wanted}")
 
     return check
@@ -236,10 +239,21 @@ def switch(name: str, value: Any, *, on: float, below: float | None = None) -> f
     if isinstance(value, (bool, np.bool_)):
         return on if value else None
     good = isinstance(value, (int, float, np.number)) and value > 0
+    good = good and (value == math.inf or as_float(value) < math.inf)
     if good and (below is None or value < below):
         return float(value)
     wanted = "number > 0" if below is None else f"number between 0 and {below:g}"
     raise ValueError(f"{name}={value!r}: use False, True, or a {wanted}")
+
+
+def worker_threads(_: str, threads: Any) -> None:
+    """Raise ValueError where this is no number of threads."""
+    resolved_threads(threads)
+
+
+def memory_limit(_: str, limit: Any) -> None:
+    """Raise ValueError where this is no limit of memory."""
+    check_limit(limit)
 
 
 # Parameters that several models share.
@@ -267,3 +281,13 @@ PRECISION = parameter(
     default="exact",
     choices=("exact", "fast"),
 )
+MAX_ITER = parameter(
+    "Steps at most; if they are not enough, there is a `ConvergenceWarning`, and the best is kept.",
+    default=10_000,
+    check=whole(1),
+)
+
+
+def tolerance(doc: str, default: float) -> Any:
+    """Declare the parameter that says where the steps of a fit stop."""
+    return parameter(doc, default=default, check=number(above=0.0))

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastbayes.core.errors import DataError
+from fastbayes.core.iteration import Found, Step, Steps, converged
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.statistics import PairCounts, ValueCounts
 
@@ -378,29 +379,53 @@ def left_out(
         return float(np.where(rows > 0, rows * np.log(ratio), 0.0).sum())
 
 
-def best_alpha(counts: ValueCounts, *, missing: str = "marginalize") -> float:
+def best_alpha(
+    counts: ValueCounts, tol: float, max_iter: int, *, missing: str = "marginalize"
+) -> Found[float]:
     """Return the alpha in [1e-6, 1e4] that maximises the leave-one-out log joint."""
-    return best_of(_left_out_of(counts, missing))
+    return best_of(_left_out_of(counts, missing), tol, max_iter, "alpha='loo'")
 
 
-def best_of(score_of: Callable[[float], float]) -> float:
-    """Return the alpha in [1e-6, 1e4] of the highest score, to half the digits."""
+def best_of(
+    score_of: Callable[[float], float], tol: float, max_iter: int, what: str
+) -> Found[float]:
+    """Return the number in [1e-6, 1e4] of the highest score, to half the digits.
+
+    The search ends where its logarithm lies in an interval of width `tol`.
+    """
+    return converged(
+        _golden_section(score_of, tol),
+        tol=tol,
+        max_iter=max_iter,
+        what=what,
+        measure="the width of the interval of its logarithm",
+    )
+
+
+def _golden_section(score_of: Callable[[float], float], tol: float) -> Steps[float]:
+    """Yield ever better numbers in [1e-6, 1e4]; the trace keeps their scores."""
 
     def score(log_alpha: float) -> float:
         return score_of(math.exp(log_alpha))
 
     grid = np.linspace(math.log(1e-6), math.log(1e4), 47)
-    at = int(np.argmax([score(t) for t in grid]))
+    scores = [score(t) for t in grid]
+    at = int(np.argmax(scores))
     low, high = grid[max(at - 1, 0)], grid[min(at + 1, len(grid) - 1)]
-    # Golden section: the sum is smooth and has one peak between the neighbours of the best point.
+    best = scores[at], float(grid[at])
+    # The sum is smooth and has one peak between the neighbours of the best point.
     ratio = (math.sqrt(5) - 1) / 2
-    while high - low > 1e-9:
+    while (error := float(high - low)) > tol:
+        yield Step(math.exp(best[1]), -best[0], error, best[0], done=False)
         a, b = high - ratio * (high - low), low + ratio * (high - low)
-        if score(a) >= score(b):
+        found = score(a), score(b)
+        best = max(best, *zip(found, (a, b), strict=True))
+        if found[0] >= found[1]:
             high = b
         else:
             low = a
-    return math.exp((low + high) / 2)
+    yield Step(math.exp((low + high) / 2), -best[0], error, best[0], done=True)
+    return ""
 
 
 class Spread(NamedTuple):

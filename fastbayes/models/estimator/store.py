@@ -82,7 +82,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     cls = BayesianNetwork if name == "BayesianNetwork" else MODELS[name].load()
     try:
         return cls.from_state(header["params"], header["state"], arrays, str(path))
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         if isinstance(error, FileFormatError):
             raise
         raise FileFormatError(

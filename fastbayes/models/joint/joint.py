@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastbayes.core.batch import Batch, Codes
 from fastbayes.core.errors import SchemaError
+from fastbayes.core.iteration import Convergence
 from fastbayes.core.schema import labels
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.codes import MOST_CODES
@@ -18,6 +19,7 @@ from fastbayes.kernels.shared.posterior import JointScorer, to_class, to_posteri
 from fastbayes.kernels.shared.scoring import EXACT, largest_sum
 from fastbayes.models.discrete.one_dependence import by_chain_rule, code_rows
 from fastbayes.models.estimator.base import Classifier
+from fastbayes.models.estimator.iterative import Iterative
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.loo_base import own_likelihood, without
 from fastbayes.models.estimator.parameters import (
@@ -28,10 +30,13 @@ from fastbayes.models.estimator.parameters import (
     number,
     parameter,
     pseudo_count,
+    tolerance,
 )
 from fastbayes.models.estimator.sampling import drawn_values, value_codes
 from fastbayes.models.estimator.smoothing import CountTables, Smoothing, best_of, log_prior, logs
 from fastbayes.statistics.bundle import Statistics
+
+TAU = tolerance('tau="loo" stops where ln tau is known to this.', 1e-9)
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -113,12 +118,14 @@ class JointTable:
     alpha            Pseudo-count of each value in a margin.
     missing, unseen  As in `CountTables`.
     joint            Whether rows of cells count; else there are the margins alone.
+    tol, max_iter    Of the search for tau.
 
     Attributes
     ----------
     cells         Counts of values: the margins, and which codes are no observation.
     keys, counts  (n, m) codes of the cells in which every column is observed, and (n, K) their
                   rows.
+    search        How tau was found.
     totals        (K,) rows of all of these, n_c.
     log_margins   (n_codes, K) ln P(v_j | c), S_j + 2 rows for each column; 0 where a code is no
                   observation.
@@ -133,6 +140,8 @@ class JointTable:
         missing: str,
         unseen: str,
         joint: bool = True,
+        tol: float = 1e-9,
+        max_iter: int = 100,
     ) -> None:
         found, m = stats.cells, len(stats.schema.categorical)
         if len(found.columns) < m:
@@ -149,10 +158,13 @@ class JointTable:
         self.totals: Floats = self.counts.sum(axis=0)
         self.log_margins = logs(self.cells.likelihood(self.rule))
         self.widths = (self.cells.sizes + 2).tolist()
-        self.tau = 1.0 if not joint else self._best_tau() if tau == "loo" else float(tau)
+        self.search = Convergence()
+        if tau == "loo" and joint:
+            tau = self._best_tau(tol, max_iter)
+        self.tau = 1.0 if not joint else float(tau)
         self._patterns: Patterns[tuple[CellIndex, Floats]] = Patterns(PATTERNS)
 
-    def _best_tau(self) -> float:
+    def _best_tau(self, tol: float, max_iter: int) -> float:
         """Return the tau under which complete rows are likeliest, each by the counts of the others.
 
         The sum over rows of ln((n_vc - 1 + tau prod_j P(v_j | c)) / (n_c - 1 + tau)), the margins
@@ -179,7 +191,8 @@ class JointTable:
             return float((n * terms).sum())
 
         # The peak is flat: more digits would be those of rounding, other ones for other batches.
-        return float(f"{best_of(score) * scale:.3g}")
+        self.search = best = best_of(score, tol, max_iter, "tau='loo'")
+        return float(f"{best.point * scale:.3g}")
 
     def hidden(self, codes: Ints) -> Bools:
         """Return which codes of (m, n) are no observation."""
@@ -331,7 +344,7 @@ def _lost(group: NDArray[np.uint32], joint: Floats) -> int:
     return int(np.bincount(group, minlength=len(joint))[lost].sum()) if lost.any() else 0
 
 
-class JointBayes(Classifier):
+class JointBayes(Classifier, Iterative):
     """The unrestricted Bayes classifier of discrete columns: it counts how often a row occurs.
 
     Notes
@@ -379,6 +392,7 @@ class JointBayes(Classifier):
         choices=("marginalize", "category"),
     )
     unseen: str = UNSEEN
+    tol: float = TAU
     class_log_prior_: Floats = fitted("(n_classes,) nats.")
     tau_: float = fitted("The pseudo-rows in use.")
     n_cells_: int = fitted("Different rows that occurred, of those in which every column is known.")
@@ -406,12 +420,15 @@ class JointBayes(Classifier):
             alpha=float(self.alpha),
             missing=self.missing,
             unseen=self.unseen,
+            tol=float(self.tol),
+            max_iter=int(self.max_iter),
         )
         counts, classes = stats.values.class_counts, labels(stats.schema.classes)
         prior = log_prior(counts, float(self.alpha), self.class_prior, classes)
         return {
             "class_log_prior_": prior,
             "tau_": table.tau,
+            **self._went(table.search),
             "n_cells_": len(table.keys),
             "_table": table,
         }

@@ -13,17 +13,18 @@ from fastbayes.core.errors import DataError, warn
 from fastbayes.core.schema import labels
 from fastbayes.models.discrete.one_dependence import by_chain_rule, code_rows
 from fastbayes.models.estimator.base import Classifier
+from fastbayes.models.estimator.iterative import Iterative
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.parameters import UNSEEN, fitted, number, parameter, pseudo_count
 from fastbayes.models.estimator.sampling import drawn_values
 from fastbayes.models.estimator.smoothing import log_prior
 from fastbayes.models.joint.cell_gaussians import CellGaussians, CellMixture, MixtureScorer
-from fastbayes.models.joint.joint import JointTable, JointTableScorer, drawn_cells
+from fastbayes.models.joint.joint import TAU, JointTable, JointTableScorer, drawn_cells
 from fastbayes.models.numeric.gaussian import SHARES_PRIOR, listed, named
 from fastbayes.statistics.bundle import Statistics
 
 
-class JointGaussian(Classifier):
+class JointGaussian(Classifier, Iterative):
     """Categorical columns as one joint value, and a normal density of the numbers in each cell.
 
     Notes
@@ -96,6 +97,7 @@ class JointGaussian(Classifier):
         choices=("marginalize", "category"),
     )
     unseen: str = UNSEEN
+    tol: float = TAU
     schema_: Any = fitted("Columns, domains and classes.")
     class_log_prior_: Floats = fitted("(n_classes,) nats.")
     tau_: float = fitted('The pseudo-rows in use; with cells="naive" it is of no effect.')
@@ -118,6 +120,8 @@ class JointGaussian(Classifier):
             missing=self.missing,
             unseen=self.unseen,
             joint=self.cells == "joint",
+            tol=float(self.tol),
+            max_iter=int(self.max_iter),
         )
         found, classes = stats.cell_scatter, stats.schema.classes.to_pylist()
         keys = found.keys.astype(np.int64)
@@ -135,6 +139,7 @@ class JointGaussian(Classifier):
         return {
             "class_log_prior_": log_prior(counts, 0.0, self.class_prior, known),
             "tau_": table.tau,
+            **self._went(table.search),
             "n_cells_": len(gaussians.which),
             "backed_off_": named(classes, off),
             "constant_": named(names, ~gaussians.kept),
@@ -168,6 +173,7 @@ class JointGaussian(Classifier):
 
     def _caution(self) -> None:
         """Warn once of what was done so that every class has a density."""
+        super()._caution()
         said = []
         if self.backed_off_:
             said.append(

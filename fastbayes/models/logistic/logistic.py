@@ -12,14 +12,21 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from fastbayes.core.batch import Batch
-from fastbayes.core.errors import DataError, MemoryLimitError, SchemaError, warn
+from fastbayes.core.errors import (
+    ConvergenceWarning,
+    DataError,
+    MemoryLimitError,
+    SchemaError,
+    warn,
+)
+from fastbayes.core.iteration import Found
 from fastbayes.core.layout import Layout
 from fastbayes.core.schema import Schema, labels
 from fastbayes.models.estimator.base import Classifier, Scans, check_learnable
 from fastbayes.models.estimator.inputs import open_training
 from fastbayes.models.estimator.log_space import Floats, log_sum_exp
 from fastbayes.models.estimator.model import shifted_prior
-from fastbayes.models.estimator.parameters import fitted, number, parameter, whole
+from fastbayes.models.estimator.parameters import fitted, memory_limit, number, parameter, whole
 from fastbayes.models.estimator.unavailable import unavailable
 from fastbayes.models.logistic.linear import Coefficients, offsets_of
 from fastbayes.models.logistic.logistic_fit import (
@@ -30,7 +37,6 @@ from fastbayes.models.logistic.logistic_fit import (
     rows_before,
     solve,
 )
-from fastbayes.models.logistic.minimise import Found
 from fastbayes.models.logistic.wald import check_wald, observed, wald_table
 from fastbayes.scan import engine
 from fastbayes.scan.packed_rows import Reading, rereadable
@@ -235,19 +241,17 @@ def theta_by_name(
     return theta
 
 
-def cautions(model: Any, found: Found, separable: bool, stats: Statistics) -> None:
+def cautions(model: Any, found: Found[Floats], separable: bool, stats: Statistics) -> None:
     """Warn of a fit that did not end at a minimum."""
     if separable:
         warn(
             "some rows can be told apart without error, so that without a penalty there is no "
             "optimum: their coefficients grow beyond all bounds, and are as the last step left "
-            "them; use penalty='l2' with a large C"
+            "them; use penalty='l2' with a large C",
+            ConvergenceWarning,
         )
-    elif not found.converged:
-        warn(
-            f"solver={model.solver!r} did not converge in {found.n_iter} steps: the gradient norm "
-            f"is {found.norm:.3g}, tol={model.tol:g}; {found.reason}"
-        )
+    else:
+        found.warn()
     counts = stats.values.class_counts
     if len(counts) > 1 and (counts == 0).any():
         label = stats.schema.classes[int((counts == 0).argmax())].as_py()
@@ -429,6 +433,7 @@ class LogisticRegression(Classifier):
         step. Half of the machine's memory by default.
         """,
         default=None,
+        check=memory_limit,
     )
     coef_: Floats = fitted(
         """
@@ -602,7 +607,7 @@ class LogisticRegression(Classifier):
             theta = np.zeros((layout.n_rows, layout.n_outputs))
         found, after, separable = solve(self, reading, n_rows, whole, theta, memory, base)
         cautions(self, found, separable, whole)
-        coefficients = Coefficients.from_theta(found.theta, layout)
+        coefficients = Coefficients.from_theta(found.point, layout)
         information, references = (
             observed(self, reading, coefficients, whole) if self.standard_errors else (None, None)
         )
@@ -612,9 +617,9 @@ class LogisticRegression(Classifier):
             memory=after,
             converged=found.converged,
             n_iter=found.n_iter,
-            norm=found.norm,
-            objective=found.objective,
-            trace=np.array(found.trace, np.float64).reshape(-1, 4),
+            norm=found.error,
+            objective=found.loss,
+            trace=found.trace,
             information=information,
             references=references,
         )
@@ -711,7 +716,7 @@ class LogisticRegression(Classifier):
         tolerance
             Stop when no prior changes by more than this.
         max_iter
-            Stop with an error after so many steps.
+            Stop with a warning after so many steps, at the best prior seen.
 
         Returns
         -------
@@ -722,7 +727,7 @@ class LogisticRegression(Classifier):
         Raises
         ------
         DataError
-            When there are no rows, or the steps did not settle.
+            When there are no rows.
 
         References
         ----------
@@ -821,17 +826,9 @@ class LogisticRegression(Classifier):
 
     # -- saving --------------------------------------------------------------------------------
 
-    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return a JSON-able header and named arrays from which `from_state` rebuilds.
-
-        Returns
-        -------
-        tuple
-            Header and arrays.
-        """
-        header, arrays = super().state()
-        fit, more = self._fit.state()
-        return {**header, "fit": fit}, {**arrays, **more}
+    def _state_of_rows(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        fit, arrays = self._fit.state()
+        return {"fit": fit}, arrays
 
     def _loaded(
         self, header: Mapping[str, Any], arrays: Mapping[str, Any], source: str

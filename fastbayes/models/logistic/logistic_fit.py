@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastbayes.core.errors import DataError
+from fastbayes.core.iteration import Found
 from fastbayes.core.layout import Layout
 from fastbayes.core.schema import Alignment
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.logistic.minimise import (
-    Found,
     Iterate,
     Recorder,
     by_scipy,
@@ -265,8 +266,12 @@ def layout_of(
     first = moments.mean[:, :1]
     # Around a number near all of them no digits are lost.
     center = first[:, 0] + (share * ((moments.mean - first) + moments.rest)).sum(axis=1)
-    apart = (moments.mean - center[:, None]) + moments.rest
-    scatter = (moments.scatter + moments.count * apart**2).sum(axis=1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        apart = (moments.mean - center[:, None]) + moments.rest
+        scatter = (moments.scatter + moments.count * apart**2).sum(axis=1)
+    if not (fine := np.isfinite(scatter)).all():
+        name = schema.numeric[int(np.argmin(fine))].name
+        raise DataError(f"column {name!r}: squares of its values overflow; rescale it")
     scale = np.sqrt(scatter / np.maximum(count, 1e-300))
     # What varies by rounding only is constant.
     scale = np.where(scale > 1e-14 * np.abs(center), scale, 1.0)
@@ -405,7 +410,7 @@ def solve(
     theta: Floats,
     memory: Memory | None,
     base: Floats | None = None,
-) -> tuple[Found, Memory, bool]:
+) -> tuple[Found[Floats], Memory, bool]:
     """Return where a fit ended, the rows as a quadratic, and whether classes were separable.
 
     Separable: all rows, or some of them, can be told apart without error.
@@ -430,9 +435,13 @@ def solve(
     if base is not None:
         theta = project(drawn_back(parts[0] if parts else whole, theta, project(base)))
     theta, trace = _of_samples(parts, rows.n_rows, theta, absolute, project, model)
-    options: dict[str, Any] = {"tol": model.tol, "max_iter": model.max_iter}
+    options: dict[str, Any] = {
+        "tol": float(model.tol),
+        "max_iter": int(model.max_iter),
+        "what": f"solver={model.solver!r}",
+    }
     if model.solver == "newton-cg":
-        options["recorder"] = Recorder(whole, before=trace[-1].passes if trace else 0.0)
+        options["recorder"] = Recorder(whole, before=spent_on(trace))
         if parts and absolute is None:
             options |= {"sample": parts[-1], "share": samples[-1].n_rows / max(rows.n_rows, 1)}
         found = newton(whole, theta, absolute=absolute, project=project, **options)
@@ -440,15 +449,15 @@ def solve(
         found = descent(whole, theta, rate=model.learning_rate, **options)
     else:
         found = by_scipy(whole, theta, model.solver, **options)
-    theta = intercepts_centred(project(found.theta), layout)
+    theta = intercepts_centred(project(found.point), layout)
     separable = model._penalty is None and memory is None and runs_away(rows, theta, stats)
     if separable:
         found = replace(found, converged=False)
-    found = replace(found, theta=theta, trace=(*trace, *found.trace))
+    found = replace(found, point=theta, trace=np.concatenate([trace, found.trace]))
     after = remembered(samples[-1] if samples else rows, theta, memory)
     if model.solver != "newton-cg":
         # These ended before the coefficients were centred, which lowers the penalty.
-        found = replace(found, objective=after.loss + float((squared * theta * theta).sum()) / 2)
+        found = replace(found, loss=after.loss + float((squared * theta * theta).sum()) / 2)
     return found, after, separable
 
 
@@ -459,9 +468,9 @@ def _of_samples(
     absolute: Floats | None,
     project: Projection,
     model: Any,
-) -> tuple[Floats, list[Iterate]]:
+) -> tuple[Floats, Floats]:
     """Return where samples lead to, one after the other, and the points on the way."""
-    trace: list[Iterate] = []
+    trace = np.zeros((0, len(Iterate._fields)))
     for part in parts:
         share = part.rows.n_rows / max(n_rows, 1)
         found = newton(
@@ -474,10 +483,19 @@ def _of_samples(
             project=project,
             recorder=Recorder(part, share),
         )
-        theta, spent = found.theta, trace[-1].passes if trace else 0.0
+        theta, more = found.point, found.trace
         # One pass over a sample is a share of one over all rows.
-        trace += [step._replace(passes=spent + share * step.passes) for step in found.trace]
+        more[:, PASSES] = spent_on(trace) + share * more[:, PASSES]
+        trace = np.concatenate([trace, more])
     return theta, trace
+
+
+PASSES = Iterate._fields.index("passes")
+
+
+def spent_on(trace: Floats) -> float:
+    """Return the passes over all rows that a trace took."""
+    return float(trace[-1, PASSES]) if len(trace) else 0.0
 
 
 def runs_away(rows: PackedRows, theta: Floats, stats: Statistics) -> bool:

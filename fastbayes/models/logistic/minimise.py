@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastbayes.core.iteration import Found, Step, Steps, converged
 from fastbayes.models.estimator.log_space import Floats
 
 # A step must bring at least this share of the decrease that its slope promises (Armijo).
@@ -67,28 +68,6 @@ class Iterate(NamedTuple):
     passes: float
 
 
-@dataclass(frozen=True)
-class Found:
-    """Where a minimiser ended.
-
-    theta      (P, M) coefficients
-    objective  the value there
-    norm       largest derivative, by the weight of the rows
-    converged  whether that is small enough
-    n_iter     steps
-    trace      the points on the way
-    reason     why it did not converge, with the remedy
-    """
-
-    theta: Floats
-    objective: float
-    norm: float
-    converged: bool
-    n_iter: int
-    trace: tuple[Iterate, ...]
-    reason: str = ""
-
-
 class Recorder:
     """Takes note of points.
 
@@ -98,22 +77,26 @@ class Recorder:
 
     def __init__(self, objective: Objective, rows: float = 1.0, before: float = 0.0) -> None:
         self.objective, self.rows, self.before = objective, rows, before
-        self.steps: list[Iterate] = []
 
     def norm(self, gradient: Floats) -> float:
         """Return the largest derivative by the weight of the rows."""
         return float(np.abs(gradient).max(initial=0.0)) / max(self.objective.total, 1e-300)
 
-    def note(self, value: float, norm: float, more: float = 0.0) -> None:
-        """Take note of a point; `more` are passes over other objectives since the beginning."""
-        spent = self.before + self.objective.passes + more
-        self.steps.append(Iterate(self.rows, value, norm, spent))
+    def noted(self, value: float, norm: float, more: float = 0.0) -> Iterate:
+        """Return the note of a point; `more` are passes over other objectives since the start."""
+        return Iterate(self.rows, value, norm, self.before + self.objective.passes + more)
 
 
-NOT_ENOUGH = "raise max_iter, or tol"
 AT_ROUNDING = (
     "rounding hides any further decrease: raise tol, or scale columns whose values are far apart"
 )
+
+
+def minimised(steps: Steps[Floats], tol: float, max_iter: int, what: str) -> Found[Floats]:
+    """Return where the steps of a minimiser lead to; `what` is minimised, for the message."""
+    measure = "the gradient norm"
+    found = converged(steps, tol=tol, max_iter=max_iter, what=what, measure=measure)
+    return replace(found, point=found.point + 0.0)  # no coefficient is -0
 
 
 def newton(
@@ -128,7 +111,8 @@ def newton(
     recorder: Recorder | None = None,
     share: float = 1.0,
     ratio: float = 0.0,
-) -> Found:
+    what: str = "the minimum",
+) -> Found[Floats]:
     """Minimise f(theta), or f(theta) + Σ absolute |theta|, by Newton steps.
 
     Those of f alone are solved by preconditioned conjugate gradients. With absolute values each
@@ -146,6 +130,7 @@ def newton(
                direction, absolute values end there at a zero: Newton's steps know no bound.
     share      Passes over all rows that one over the sample is.
     ratio      Stop where the gradient is this share of what it was at first.
+    what       What is minimised, for the message where it did not converge.
 
     References
     ----------
@@ -154,56 +139,64 @@ def newton(
     logistic regression, Journal of Machine Learning Research 9. Lee, Sun, Saunders (2014), Proximal
     Newton-type methods for minimizing composite functions, SIAM Journal on Optimization 24.
     """
+    steps = _newton(objective, theta, tol, absolute, sample, project, recorder, share, ratio)
+    return minimised(steps, tol, max_iter, what)
+
+
+def _newton(
+    objective: Objective,
+    theta: Floats,
+    tol: float,
+    absolute: Floats | None,
+    sample: Objective | None,
+    project: Callable[[Floats], Floats],
+    recorder: Recorder | None,
+    share: float,
+    ratio: float,
+) -> Steps[Floats]:
+    """Yield the points of `newton`."""
     recorder = recorder or Recorder(objective)
     before = 0.0 if sample is None else sample.passes
     theta = theta if absolute is None else project(theta)
     smooth, gradient = objective.value_gradient(theta)
     value, pull = smooth + _penalty(theta, absolute), steepest(theta, gradient, absolute)
     first = norm = recorder.norm(pull)
-    gap, size, forcing, reason = math.inf, math.inf, 0.1, NOT_ENOUGH
-    n_iter = 0
+    gap, size, forcing = math.inf, math.inf, 0.1
     while True:
         spent = 0.0 if sample is None else share * (sample.passes - before)
-        recorder.note(value, norm, spent)
         close = absolute is not None or norm <= 1e-3 * tol
         close = close or gap <= 1e-6 * tol * max(min(1.0, objective.total), abs(value))
-        if (norm <= tol and close) or norm <= ratio * first:
-            reason = ""
-            break
-        if n_iter >= max_iter:
-            break
-        curved = objective if sample is None else sample
-        diagonal = curved.curvature(theta)
-        scale = preconditioner(diagonal, pull, objective.total)
-        now = sized(pull, scale)
-        if size < math.inf:
-            # The faster the gradient falls, the more exactly a step is worth solving.
-            forcing = float(np.clip((now / size) ** 1.5, 1e-3, max(0.1, 0.9 * forcing**1.5)))
-        product = curved.hessian_product(theta)
-        if absolute is None:
-            step = -solved(product, gradient, scale, forcing if sample is None else SAMPLED)
-        else:
-            model = QuadraticModel(theta, gradient, absolute, scale, product, scale - diagonal)
-            step = model.minimum(forcing * now) - theta
-        taken = line_search(objective, theta, value, gradient, step, scale, absolute, project)
-        if taken is None:
-            if sample is not None:
-                sample, size = None, math.inf
-                continue
-            reason = "" if norm <= tol else AT_ROUNDING
-            break
+        done = (norm <= tol and close) or norm <= ratio * first
+        yield Step(theta, value, norm, recorder.noted(value, norm, spent), done)
+        while True:
+            curved = objective if sample is None else sample
+            diagonal = curved.curvature(theta)
+            scale = preconditioner(diagonal, pull, objective.total)
+            now = sized(pull, scale)
+            if size < math.inf:
+                # The faster the gradient falls, the more exactly a step is worth solving.
+                forcing = float(np.clip((now / size) ** 1.5, 1e-3, max(0.1, 0.9 * forcing**1.5)))
+            product = curved.hessian_product(theta)
+            if absolute is None:
+                step = -solved(product, gradient, scale, forcing if sample is None else SAMPLED)
+            else:
+                model = QuadraticModel(theta, gradient, absolute, scale, product, scale - diagonal)
+                step = model.minimum(forcing * now) - theta
+            taken = line_search(objective, theta, value, gradient, step, scale, absolute, project)
+            if taken is not None:
+                break
+            if sample is None:
+                return "" if norm <= tol else AT_ROUNDING
+            sample, size = None, math.inf
         slope = float((gradient * step).sum())
         theta, smooth, gradient = taken
         theta = theta if absolute is None else project(theta)
         value, pull = smooth + _penalty(theta, absolute), steepest(theta, gradient, absolute)
-        n_iter += 1
         norm, after = recorder.norm(pull), sized(pull, scale)
         gap, size = -slope / 2 * (after / now) ** 2 if now > 0 else 0.0, now
         if sample is not None and after > POOR * now:
             recorder.before += share * (sample.passes - before)
             sample, size = None, math.inf
-    theta = theta + 0.0  # no coefficient is -0
-    return Found(theta, value, norm, not reason, n_iter, tuple(recorder.steps), reason)
 
 
 def steepest(theta: Floats, gradient: Floats, absolute: Floats | None) -> Floats:
@@ -306,26 +299,34 @@ def line_search(
 
 
 def descent(
-    objective: Objective, theta: Floats, *, rate: float | None, tol: float, max_iter: int
-) -> Found:
+    objective: Objective,
+    theta: Floats,
+    *,
+    rate: float | None,
+    tol: float,
+    max_iter: int,
+    what: str = "the minimum",
+) -> Found[Floats]:
     """Minimise by plain gradient steps: the textbook's ascent of the likelihood.
 
     theta      (P, M) where to begin.
     rate       Length of a step in units of the gradient by the weight of the rows; None finds one
                at each step, by halving and doubling.
     tol        Largest derivative, by the weight of the rows, at which to stop.
+    what       What is minimised, for the message where it did not converge.
     """
+    return minimised(_descent(objective, theta, rate, tol), tol, max_iter, what)
+
+
+def _descent(objective: Objective, theta: Floats, rate: float | None, tol: float) -> Steps[Floats]:
+    """Yield the points of `descent`."""
     recorder = Recorder(objective)
     value, gradient = objective.value_gradient(theta)
-    first, length, reason = value, 1.0 if rate is None else float(rate), NOT_ENOUGH
-    ones, n_iter = np.ones_like(theta), 0
-    for n_iter in range(max_iter + 1):
-        recorder.note(value, norm := recorder.norm(gradient))
-        if norm <= tol:
-            reason = ""
-            break
-        if n_iter == max_iter:
-            break
+    first, length = value, 1.0 if rate is None else float(rate)
+    ones = np.ones_like(theta)
+    while True:
+        norm = recorder.norm(gradient)
+        yield Step(theta, value, norm, recorder.noted(value, norm), norm <= tol)
         step = -gradient / objective.total
         if rate is None:
             taken = line_search(objective, theta, value, gradient, 2 * length * step, ones)
@@ -335,14 +336,11 @@ def descent(
             if not taken[1] <= 1e3 * max(objective.total, abs(first)):
                 taken = None
         if taken is None:
-            reason = AT_ROUNDING if rate is None else "the steps are too long: lower learning_rate"
-            break
+            return AT_ROUNDING if rate is None else "the steps are too long: lower learning_rate"
         if rate is None:
             moved = float(np.abs(taken[0] - theta).max())
             length = moved / max(float(np.abs(step).max()), 1e-300)
         theta, value, gradient = taken
-    norm = recorder.norm(gradient)
-    return Found(theta, value, norm, not reason, n_iter, tuple(recorder.steps), reason)
 
 
 # Steps after which scipy's methods begin again, in other units.
@@ -351,12 +349,25 @@ SCIPY = {"lbfgs": "L-BFGS-B", "conjugate_gradient": "CG"}
 
 
 def by_scipy(
-    objective: Objective, theta: Floats, solver: str, *, tol: float, max_iter: int
-) -> Found:
+    objective: Objective,
+    theta: Floats,
+    solver: str,
+    *,
+    tol: float,
+    max_iter: int,
+    what: str = "the minimum",
+) -> Found[Floats]:
     """Minimise by one of scipy's methods, in units in which every coordinate curves alike.
 
     Raises ImportError when scipy is not installed; the message says how to get it.
     """
+    return minimised(_by_scipy(objective, theta, solver, tol, max_iter), tol, max_iter, what)
+
+
+def _by_scipy(
+    objective: Objective, theta: Floats, solver: str, tol: float, max_iter: int
+) -> Steps[Floats]:
+    """Yield the points of `by_scipy`, all those of a round at its end."""
     try:
         from scipy.optimize import minimize
     except ImportError as error:
@@ -368,18 +379,19 @@ def by_scipy(
     if solver == "lbfgs":
         bounds = {"ftol": NOISE, "maxls": 50, "maxfun": 20 * max_iter}
     value, pull = objective.value_gradient(theta)
-    recorder.note(value, norm := recorder.norm(pull))
+    norm = recorder.norm(pull)
+    yield Step(theta, value, norm, recorder.noted(value, norm), done=False)
     while True:
         # Curvatures are others where the last round ended, and its line searches may have given up.
         scale = preconditioner(objective.curvature(theta), pull, objective.total)
         unit = 1.0 / np.sqrt(scale / objective.total)
         # A coordinate in which hardly anything curves at first must not run away.
         unit = np.minimum(unit, 1e3 * np.median(unit))
-        at = _Remembered(objective, unit, shape)
+        at, notes = _Remembered(objective, unit, shape), list[Iterate]()
 
-        def note(flat: Floats, at: _Remembered = at) -> None:
+        def note(flat: Floats, at: _Remembered = at, notes: list[Iterate] = notes) -> None:
             there, gradient = at.whole(flat)
-            recorder.note(there, recorder.norm(gradient))
+            notes.append(recorder.noted(there, recorder.norm(gradient)))
 
         # A small gradient says little of the value where curvatures differ widely: ask for more.
         steps = min(max_iter - n_iter, ROUND)
@@ -389,15 +401,16 @@ def by_scipy(
             *(at.scaled, start), jac=True, method=SCIPY[solver], callback=note,
             options={**asked, **bounds},
         )  # fmt: skip
-        before, n_iter = value, n_iter + int(done.nit)
+        before, n_iter = value, n_iter + len(notes)
         theta = np.asarray(done.x).reshape(shape) * unit
         value, pull = at.whole(np.asarray(done.x))
         norm = recorder.norm(pull)
         little = before - value <= 1e-9 * max(min(1.0, objective.total), abs(value))
-        if n_iter >= max_iter or little:
-            break
-    reason = "" if norm <= tol else NOT_ENOUGH if n_iter >= max_iter else AT_ROUNDING
-    return Found(theta, value, norm, not reason, n_iter, tuple(recorder.steps), reason)
+        over = (little or n_iter >= max_iter) and norm <= tol
+        for i, told in enumerate(notes, 1):
+            yield Step(theta, value, norm, told, over and i == len(notes))
+        if little or not notes:
+            return "" if norm <= tol else AT_ROUNDING
 
 
 class _Remembered:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
@@ -11,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS, Batch, Codes
 from fastbayes.core.errors import DataError, SchemaError
+from fastbayes.core.numbers import as_float
 from fastbayes.core.schema import Shape, labels
 from fastbayes.models.estimator.log_space import Floats, row_argmax, row_max, row_sum, settle
 from fastbayes.models.estimator.model import Model, Prediction, ScoreRows
@@ -636,4 +638,4 @@ def is_real(value: Any, least: float = 0.0) -> bool:
 
     Returns: false for NaN and infinity.
     """
-    return isinstance(value, numbers.Real) and least <= float(value) < np.inf
+    return isinstance(value, numbers.Real) and least <= as_float(value) < math.inf

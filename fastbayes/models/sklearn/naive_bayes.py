@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import reprlib
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -329,7 +331,10 @@ class BernoulliNB(SumsDropIn):
         return {"binarize": self._above()}
 
     def _read_features(self, sums: FeatureSums, alpha: Any) -> dict[str, Any]:
-        totals = sums.class_counts[:, None] + alpha * 2
+        rows = sums.class_counts[:, None]
+        if ((sums.sums < 0) | (sums.sums > rows * (1 + 1e-9))).any():
+            raise ValueError("a feature is present in more rows than there are")
+        totals = rows + alpha * 2
         log_prob = np.log(sums.sums + alpha) - np.log(totals)
         return {"feature_log_prob_": np.where(totals == 0, -np.log(2), log_prob)}
 
@@ -374,6 +379,8 @@ class BernoulliNB(SumsDropIn):
 
 # A code of a billion means a billion categories to scikit-learn; it is an id, not a category.
 MAX_CELLS = 1 << 29
+# Cells of the tables of a model file that nothing was counted in: a file of a few kB asks for them.
+MOST_CLAIMED = 1 << 24
 # Up to so many cells, tables are made before the largest codes are known.
 FEW_CELLS = 1 << 18
 
@@ -468,6 +475,20 @@ class CategoricalNB(DiscreteDropIn):
 
     def _of_table(self, stats: Statistics) -> ArrayStatistics:
         return code_counts(stats)
+
+    def _loaded(
+        self, header: Mapping[str, Any], arrays: Mapping[str, Any], source: str
+    ) -> ArrayStatistics:
+        stats = super()._loaded(header, arrays, source)
+        sizes, least = stats.parts["values"].shape.sizes, self._least_sizes(stats.n_features)
+        claimed = float(np.maximum(least - sizes, 0).sum(dtype=np.float64) * len(stats.classes))
+        if claimed > MOST_CLAIMED:
+            raise MemoryLimitError(
+                f"{source}: min_categories={reprlib.repr(self.min_categories)} makes tables of "
+                f"{claimed:,.0f} cells that the file holds no count of; fit the model again with "
+                "fewer categories"
+            )
+        return stats
 
     def _read(self, stats: ArrayStatistics) -> dict[str, Any]:
         counts = stats.parts["values"]
