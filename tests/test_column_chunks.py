@@ -169,6 +169,37 @@ def test_row_groups_in_several_batches(
     assert by_arrow == []
 
 
+@pytest.mark.parametrize("threads", [1, 2, 16])
+def test_small_row_groups_come_together(
+    threads: int, tmp_path: Path, by_arrow: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there may be many blocks, a piece has several row groups, whatever their types."""
+    path = tmp_path / "t.parquet"
+    # of different values, so that dictionaries and the widths of indices differ
+    parts = [table(40 * (1 + k % 3), 0.3, seed=k // 4) for k in range(40)]
+    with pq.ParquetWriter(path, parts[0].schema) as writer:
+        for part in parts:
+            writer.write_table(part)
+    monkeypatch.setattr(Source, "merged", True)
+    check(path, 1 << 20)
+    assert by_arrow == []
+    source = open_source(str(path))
+
+    def sizes(block_rows: int, batch_bytes: int) -> list[int]:
+        within = source.within(batch_bytes, threads)
+        return [segment.n_rows or 0 for segment in within.segments(block_rows)]
+
+    alone = [part.num_rows for part in parts]
+    assert sizes(1 << 16, 1 << 26) == alone
+    # no more than fit at once, and as many pieces as keep the threads busy
+    assert sizes(1 << 20, 1) == alone
+    together = sizes(1 << 20, 1 << 26)
+    monkeypatch.setattr(Source, "merged", False)
+    assert sizes(1 << 20, 1 << 26) == alone
+    assert sum(together) == sum(alone)
+    assert len(together) == {1: 4, 2: 8, 16: 40}[threads]
+
+
 def test_what_is_handed_over_stands_beside_the_others(tmp_path: Path, by_arrow: list[str]) -> None:
     n = 3000
     written = table(n, 0.2).select(["few string", "many double", "few int32"])

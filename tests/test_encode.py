@@ -20,6 +20,7 @@ from making import cells, cells_of, known
 
 import fastbayes as fb
 from fastbayes.core.errors import DataError, SchemaError
+from fastbayes.data import columns
 from fastbayes.data.columns import Codebook
 from fastbayes.data.encode import Encoder, Place
 from fastbayes.kernels import dispatch
@@ -254,13 +255,16 @@ def test_text__codebook_of_several_threads_and_back_ends() -> None:
 def looked_up(monkeypatch: pytest.MonkeyPatch, chunks: list[pa.Array]) -> int:
     """Count chunks block by block; return how many values were looked up."""
     entries: list[int] = []
-    write = Codebook._write_codes
 
-    def watched(self: Codebook, values: pa.Array, *others: Any) -> Any:
-        entries.append(len(values) if self.name == "x" else 0)
-        return write(self, values, *others)
+    def watched(encode: Any) -> Any:
+        def watching(self: Codebook, values: pa.Array, *others: Any) -> Any:
+            entries.append(len(values) if self.name == "x" else 0)
+            return encode(self, values, *others)
 
-    monkeypatch.setattr(Codebook, "_write_codes", watched)
+        return watching
+
+    monkeypatch.setattr(Codebook, "encode", watched(Codebook.encode))
+    monkeypatch.setattr(Codebook, "encode_rows", watched(Codebook.encode_rows))
     column = pa.chunked_array(chunks)
     labels = pa.array(np.where(np.arange(len(column)) % 2, "p", "q"))
     batches = [
@@ -346,8 +350,42 @@ def test_text__many_values_on_every_path(kind: Any) -> None:
 def test_more_text_than_arrow_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(texts, "MOST_BYTES", 20)
     message = r"'x' has distinct texts of 21 bytes, more than .*`columns`"
+    monkeypatch.setattr(columns, "FEW_BYTES", 20)
     with pytest.raises(DataError, match=message):
         count(pa.table({"x": ["a" * 10, "b" * 10, "c"], "y": list("aba")}))
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_texts_outside_of_their_bytes(monkeypatch: pytest.MonkeyPatch, many: bool) -> None:
+    """As a corrupt file may have them: refused, whether Python or a kernel looks at them."""
+    monkeypatch.setattr(columns, "FEW_VALUES", 0 if many else 256)
+    for ends in ([0, 2, 1], [0, 1, 9], [-1, 1, 2]):
+        held = np.array([0, 1, 2], np.int32)
+        words = pa.StringArray.from_buffers(2, pa.py_buffer(held), pa.py_buffer(b"ab"))
+        held[:] = ends  # pyarrow refuses them where it looks
+        with pytest.raises(DataError, match="'x'"):
+            Codebook("x", pa.string()).encode(words, dispatch.load("encode"))
+    held = np.array([0, 1, 2], np.int32)
+    broken = pa.StringArray.from_buffers(2, pa.py_buffer(held), pa.py_buffer(b"a\xff"))
+    with pytest.raises(DataError, match="'x' holds bytes that are not UTF-8"):
+        count(pa.table({"x": broken, "y": ["p", "q"]}))
+
+
+def test_few_texts_become_many() -> None:
+    """Codes stay when Python's look-up gives way to a table, in an open and in a closed book."""
+    kernels = dispatch.load("encode")
+    few = pa.array(["b", None, "a", "?", "b"])
+    many = pa.array([f"v{k}" for k in range(columns.FEW_VALUES)] + ["a", "c"])
+    book = Codebook("x", pa.string(), null_values=["?"])
+    assert book.encode(few, kernels).tolist() == [0, texts.MISSING, 1, texts.MISSING, 0]
+    codes = book.encode(many, kernels).tolist()
+    assert codes == [*range(2, columns.FEW_VALUES + 2), 1, columns.FEW_VALUES + 2]
+    assert book.encode(few, kernels).tolist() == [0, texts.MISSING, 1, texts.MISSING, 0]
+    assert book.values().to_pylist()[:3] == ["b", "a", "v0"]
+    closed = Codebook("x", pa.string(), pa.array(["a", "b"]), fixed=True)
+    assert closed.encode(few, kernels).tolist() == [1, texts.MISSING, 0, texts.UNSEEN, 1]
+    assert closed.encode(many, kernels).tolist()[-2:] == [0, texts.UNSEEN]
+    assert closed.encode(few, kernels).tolist() == [1, texts.MISSING, 0, texts.UNSEEN, 1]
 
 
 # Numbers and truth values as categories

@@ -25,6 +25,7 @@ from making import cells, cells_of, random_stream, random_table
 import fastbayes as fb
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import DataError, MemoryLimitError
+from fastbayes.core.threads import mapped, submitted
 from fastbayes.scan import engine
 
 ROWS = 5 * BLOCK_ROWS + 123
@@ -251,15 +252,10 @@ def test_in_order__a_consumer_that_stops_cancels_the_rest(threads: int) -> None:
 
 
 def test_interrupt__while_scanning(table: pa.Table) -> None:
-    done: list[int] = []
-
     def stop(rows: int) -> None:
-        done.append(rows)
-        if len(done) == 2:
-            signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
 
     for threads in (1, 4):
-        done.clear()
         with pytest.raises(KeyboardInterrupt):
             count(table, threads=threads, progress=stop)
         assert same_bits(count(table, threads=threads), count(table))
@@ -330,13 +326,14 @@ def test_fork__the_pool_works_in_the_child_and_in_its_parent() -> None:
         + """
 import os, threading, warnings
 warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of fork beside threads
+from fastbayes.core import threads as core
 from fastbayes.scan import engine
 before = fb.count(table, "y", threads=2)
 busy = threading.Thread(target=lambda: [fb.count(table, "y", threads=2) for _ in range(5)])
 busy.start()
 children = []
 for i in range(4):
-    with engine._pools_lock if i else threading.Lock():  # as another thread might at that moment
+    with core._pools_lock if i else threading.Lock():  # as another thread might at that moment
         child = os.fork()
     if not child:
         right = all(fb.count(table, "y", threads=t) == before for t in (2, 3))
@@ -485,4 +482,54 @@ def test_progress__adds_up(table: pa.Table) -> None:
         done: list[int] = []
         count(table, threads=threads, progress=done.append)
         assert sum(done) == table.num_rows
-        assert len(done) >= 3
+        assert len(done) >= threads
+
+
+LATE = """
+import atexit, sys, threading, time
+import numpy as np
+import pyarrow as pa
+import fastbayes as fb
+
+table = pa.table({{"a": np.arange(400_000) % 7, "y": ["p", "q"] * 200_000}})
+
+def work():
+    model = fb.NaiveBayes(categorical=["a"], threads=2).fit(table, "y")
+    print(len(model.predict(table)), flush=True)
+
+class Last:
+    def __del__(self):
+        work()
+
+{how}
+"""
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "atexit.register(work)",
+        "work(); atexit.register(work)",
+        "threading.Thread(target=lambda: (time.sleep(1), work())).start()",
+        "work(); last = Last(); atexit.register(lambda: globals().pop('last'))",
+    ],
+    ids=["atexit", "atexit, after other work", "thread that outlives the main one", "__del__"],
+)
+def test_end_of_the_process__the_calling_thread_does_the_work(how: str) -> None:
+    """No pool takes work any more once the main thread has ended."""
+    command = [sys.executable, "-c", LATE.format(how=how)]
+    environment = {**os.environ, "FASTBAYES_KERNELS": "never"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {*done.stdout.split()} == {"400000"}
+
+
+def test_pool_that_takes_no_work__the_calling_thread_does_it() -> None:
+    pool = ThreadPoolExecutor(2)
+    assert [*mapped(pool, lambda n: n + 1, range(5))] == [1, 2, 3, 4, 5]
+    pool.shutdown()
+    here = threading.get_ident()
+    assert {*mapped(pool, lambda _: threading.get_ident(), range(3))} == {here}
+    failed = submitted(pool, divmod, 1, 0)
+    with pytest.raises(ZeroDivisionError):
+        failed.result()

@@ -18,6 +18,7 @@ from fastbayes.data.source import open_source
 from fastbayes.kernels import dispatch
 from fastbayes.models.estimator import base
 from fastbayes.scan import engine
+from fastbayes.statistics.registry import REGISTRY
 
 ROWS = 64
 
@@ -88,8 +89,8 @@ def times(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
 def test_many_blocks_are_counted_in_one_call(times: list[list[int]], pairs: bool) -> None:
     table = table_of(1000, 0, ["int8", "text", "bool"], 0.2, 1).drop_columns(["w"])
     fb.count(table, "y", threads=1, pairs=pairs)
-    # Two batches; the last rows fill a part of a block.
-    assert times == [[8], [7, 1]]
+    # The last rows fill a part of a block.
+    assert times == [[15, 1]]
 
 
 @pytest.mark.compiled
@@ -177,8 +178,8 @@ def test_many_blocks_are_scored_in_one_call(times: list[list[int]], name: str) -
     model.set_params(categorical=["int642"], threads=1).fit(table, "y")
     times.clear()
     model.predict_proba(table)
-    # Two batches; the last rows fill a part of a block.
-    assert times == [[12], [11, 1]]
+    # The last rows fill a part of a block.
+    assert times == [[23, 1]]
 
 
 @pytest.mark.compiled
@@ -196,6 +197,54 @@ def test_files_of_many_blocks_are_counted_as_tables(
     model = fb.NaiveBayes().fit_statistics(fb.count(table, "y"))
     in_memory = model.predict_proba(pa.concat_tables([table] * 3))
     np.testing.assert_array_equal(model.predict_proba(tmp_path), in_memory)
+
+
+REPEATED = [name for name, kind in REGISTRY.items() if kind.repeatable]
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("name", REPEATED)
+@pytest.mark.parametrize("nulls", [0.0, 0.2])
+def test_what_is_repeated_has_the_bits_of_block_by_block(
+    times: list[list[int]], monkeypatch: pytest.MonkeyPatch, name: str, nulls: float
+) -> None:
+    table = table_of(1500, 9, ["int8", "text", "bool", "int16"], nulls, 1).drop_columns(["w"])
+    source = open_source(table)
+    options = {"families": {"families": ((0, 1), (2,), (1, 2, 3))}}.get(name, {})
+
+    def counted() -> dict[str, bytes]:
+        encoder = Encoder.learning(source.schema, "y")
+        stats = engine.scan(source, encoder, {"values": {}, name: options}, threads=1)
+        return {key: array.tobytes() for key, array in stats.parts[name].arrays().items()}
+
+    found = counted()
+    assert times == [[23, 1]]
+    monkeypatch.setattr(REGISTRY[name], "repeatable", False)
+    assert counted() == found
+    assert times == [[23, 1]]
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("kernels", ["always", "never"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_sums_of_a_table_are_those_of_its_stretches(
+    monkeypatch: pytest.MonkeyPatch, kernels: str, threads: int
+) -> None:
+    in_blocks(monkeypatch, kernels)
+    rng = np.random.default_rng(4)
+    table = table_of(1500, 4, ["int8", "number"], 0.1, 3).drop_columns(["w"])
+    labels = pa.array(rng.choice(["p", "q"], 1500), mask=rng.random(1500) < 0.2)
+    table = table.set_column(2, "y", labels)
+    weights = rng.random(1500) * (rng.random(1500) < 0.8)
+    weights[3 * ROWS : 6 * ROWS] = 0  # a stretch without rows
+    table = table.append_column("w", pa.array(weights))
+    options: dict[str, Any] = {"sample_weight": "w", "scatter": True}
+    found = fb.count(table, "y", threads=threads, **options)
+    # A stream is cut into segments of as many rows as a stretch, and these into blocks.
+    expected = fb.count(iter(table.to_batches()), "y", threads=1, **options)
+    for name, part in found.parts.items():
+        for key, array in part.arrays().items():
+            assert array.tobytes() == expected.parts[name].arrays()[key].tobytes(), (name, key)
 
 
 @pytest.mark.compiled

@@ -17,6 +17,7 @@ from fastbayes import MemoryLimitError
 from fastbayes.data.filesource import FileSource
 from fastbayes.data.segments import BATCH_BYTES, SEGMENT_BLOCKS
 from fastbayes.data.source import open_source
+from fastbayes.evaluation.validate import comparison, scoring
 from fastbayes.scan import budget
 from fastbayes.scan.budget import LEAST_BATCH, SLACK, ReadShare
 
@@ -119,6 +120,12 @@ MODEL = """
     """
 PROBA = MODEL + "return model.predict_proba(data)"
 WRITTEN = MODEL + "return fb.predict_to(model, data, {}, proba=True, force=True, threads=4)"
+EVALUATED = MODEL + "return fb.evaluate(model, data, threads=4)"
+COMPARED = """
+    some = ["naive-bayes", "tan", "spode"]
+    return fb.compare(data, "y", models=some, race=False, memory_limit=memory_limit, threads=4{})
+    """
+ALL = 'return fb.compare(data, "y", memory_limit=memory_limit, threads=4{})'
 PARTS = WRITTEN.format("data.replace('.parquet', '-parts')")
 ONE = WRITTEN.format("data.replace('.parquet', '-one.parquet')")
 slow = pytest.mark.slow
@@ -126,6 +133,7 @@ CASES = [
     ("wide.parquet", COUNT, 150),
     ("numbers.parquet", BAYES, 150),
     ("values.parquet", BAYES, 50),
+    ("values.parquet", COMPARED.format(""), 100),
     pytest.param("wide.parquet", COUNT, 400, marks=slow),
     pytest.param("numbers.parquet", SCATTER, 150, marks=slow),
     pytest.param("numbers.parquet", CUT, 150, marks=slow),
@@ -136,6 +144,11 @@ CASES = [
     pytest.param("values.parquet", ONE, 200, marks=slow),
     pytest.param("one-group.parquet", BAYES, 50, marks=slow),
     pytest.param("one-group.parquet", ONE, 200, marks=slow),
+    pytest.param("values.parquet", EVALUATED, 50, marks=slow),
+    pytest.param("values.parquet", COMPARED.format(", folds=3"), 100, marks=slow),
+    pytest.param("values.parquet", COMPARED.format(""), 300, marks=slow),
+    pytest.param("values.parquet", ALL.format(""), 500, marks=slow),
+    pytest.param("values.parquet", ALL.format(", race=False, folds=3"), 500, marks=slow),
     pytest.param("numbers.csv", BAYES, 200, marks=slow),
     pytest.param("numbers.arrow", BAYES, 50, marks=slow),
     pytest.param("numbers.arrow", SCATTER, 100, marks=slow),
@@ -316,6 +329,14 @@ def test_columns_one_part_after_another__are_the_same_counts(
     assert max(map(len, names)) < len(open_source(data).schema)
 
 
+def test_bins__of_columns_in_parts_of_unequal_width(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    pq.write_table(numbers(20_000, 301), path)
+    within = fb.NaiveBayes(numeric="mdl", memory_limit=28 * MB, threads=4).fit(path, "y")
+    whole = fb.NaiveBayes(numeric="mdl").fit(path, "y")
+    assert within.statistics_ == whole.statistics_
+
+
 def test_columns_that_are_counted_together__are_not_read_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -334,6 +355,74 @@ def test_columns_that_are_counted_together__are_not_read_apart(
     assert widths == [6]
     with pytest.raises(MemoryLimitError, match="reading 6 columns needs"):
         fb.count(path, "y", scatter=True, columns=[f"x{j}" for j in range(5)], memory_limit=10**9)
+
+
+SCORED = ["naive-bayes", "spode", "tan"]
+
+
+def exactly(entry: Any) -> Any:
+    """Return the figures of a model."""
+    return entry.figures.to_dict()
+
+
+@pytest.mark.parametrize("weight", [None, "w"])
+@pytest.mark.parametrize("folds", [None, 3])
+def test_compare__scores_fewer_models_at_once_to_the_same_figures(
+    weight: str | None, folds: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, scans = values(60_000, 5), []
+    table = table.append_column("w", pa.array(np.random.default_rng(1).random(60_000)))
+    if weight is None:
+        table = table.drop_columns(["w"])
+    given: dict[str, Any] = {"models": SCORED, "sample_weight": weight, "folds": folds}
+    expected = fb.compare(table, "y", **given)
+
+    def scores(*args: Any, **options: Any) -> Any:
+        scans.append(len(args[2]))
+        return scored(*args, **options)
+
+    limit = (4 if weight is None else 11) * MB
+    scored = comparison.scores
+    monkeypatch.setattr(comparison, "scores", scores)
+    monkeypatch.setattr(scoring, "SLACK", 0)
+    for threads in (1, 3):
+        found = fb.compare(table, "y", **given, threads=threads, memory_limit=limit)
+        assert [exactly(e) for e in found.entries] == [exactly(e) for e in expected.entries]
+    assert max(scans) < len(SCORED)
+    assert sum(scans) == 2 * len(SCORED)
+
+
+@pytest.mark.parametrize("folds", [None, 3])
+def test_compare__histograms_where_not_even_one_model_fits(
+    folds: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = values(60_000, 5)
+    monkeypatch.setattr(scoring, "SLACK", 0)
+    given: dict[str, Any] = {"models": SCORED, "folds": folds}
+    expected = fb.compare(table, "y", **given)
+    found = [
+        fb.compare(table, "y", **given, threads=threads, memory_limit=MB) for threads in (1, 3)
+    ]
+    for entry in expected.entries:
+        figures = found[0][entry.name].figures
+        assert exactly(found[1][entry.name]) == exactly(found[0][entry.name])
+        assert (entry.figures.auc_method, figures.auc_method) == ("exact", "histogram")
+        assert abs(figures.auc - entry.figures.auc) <= figures.auc_error
+        assert figures.log_loss == entry.figures.log_loss
+
+
+@pytest.mark.usefixtures("unread")
+def test_scoring_that_does_not_fit(tmp_path: Path) -> None:
+    path, n_rows = str(tmp_path / "t.parquet"), 2_500_000
+    pq.write_table(pa.table({"c0": ["v0"] * n_rows, "y": ["v0"] * n_rows}), path)
+    table = values(100, 1)
+    model, stats = fb.NaiveBayes(memory_limit=50_000_000), fb.count(table, "y")
+    with pytest.raises(MemoryLimitError, match=r"probabilities of all rows need .* proba=False"):
+        fb.leave_one_out(model, stats, path)
+    many = pa.table({"c0": ["a"] * 5000, "y": [f"class {k}" for k in range(5000)]})
+    model = fb.NaiveBayes(memory_limit=50_000_000).fit(many, "y")
+    with pytest.raises(MemoryLimitError, match=r"scoring by 5,000 classes needs .* raise memory"):
+        fb.evaluate(model, path, "y")
 
 
 def test_plan__tells_what_reading_takes(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ decisions, columns are the truth.
 from __future__ import annotations
 
 import math
+import reprlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -98,7 +99,7 @@ def plain_matrix(loss: Any, n_classes: int) -> NDArray[np.float64]:
     )
     try:
         matrix = np.array(loss, np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise DataError(f"a loss must be a matrix of numbers: {error}") from error
     refuse(
         matrix.ndim != 2 or matrix.shape[1] != n_classes or not len(matrix),
@@ -198,7 +199,7 @@ def _array(names: list[Any]) -> NDArray[Any]:
 def _number(cost: Any, decision: Any, truth: Any) -> float:
     try:
         number = float(cost)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number):
         raise DataError(
@@ -463,11 +464,17 @@ def _loss(loss: Any, proba: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _cost(reject: float | None) -> float | None:
+    if reject is None:
+        return None
+    try:
+        cost = float(reject)
+    except (TypeError, ValueError, OverflowError):
+        cost = math.nan
     refuse(
-        reject is not None and not math.isfinite(reject),
-        f"the cost of rejecting is {reject}: it must be finite, or None",
+        not math.isfinite(cost),
+        f"the cost of rejecting is {reprlib.repr(reject)}: it must be a finite number, or None",
     )
-    return reject
+    return cost
 
 
 def _risk(proba: NDArray[np.float64], matrix: NDArray[np.float64]) -> NDArray[np.float64]:

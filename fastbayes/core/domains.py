@@ -5,6 +5,7 @@ Where a numeric column is cut into bins, cut points stand for the values.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -13,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.types as t
 from numpy.typing import NDArray
 
-from fastbayes.core.errors import SchemaError
+from fastbayes.core.errors import SchemaError, refuse
 from fastbayes.core.text_order import ascending_texts
 
 Kind = Literal["categorical", "numeric"]
@@ -124,6 +125,16 @@ def positions(wanted: pa.Array, existing: pa.Array | None, name: str = "") -> ND
         wanted, existing = cast_domain(name, wanted, kind), cast_domain(name, existing, kind)
     found = pc.index_in(wanted, value_set=existing)
     return np.asarray(pc.fill_null(found, -1).to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+def declared(domains: Mapping[str, Any] | None) -> dict[str, pa.Array]:
+    """Return declared values by column as sorted domain arrays; see `domain`."""
+    refuse(
+        domains is not None and not isinstance(domains, Mapping),
+        f"domains={domains!r}: give the values of each column, {{name: values}}",
+        SchemaError,
+    )
+    return {name: domain(name, values) for name, values in (domains or {}).items()}
 
 
 def domain(name: str, values: Any) -> pa.Array:

@@ -8,6 +8,7 @@ file. Nothing in it is ever executed, and nothing is believed before it was chec
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import hashlib
 import importlib.metadata
@@ -19,7 +20,7 @@ import secrets
 import shutil
 import stat
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,11 @@ import numpy as np
 import pyarrow as pa
 
 from fastbayes.core.errors import DataError, FileFormatError, MemoryLimitError, refuse
+
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks
+    fcntl = None  # type: ignore[assignment]
 
 FORMAT = "fastbayes"
 VERSION = 1
@@ -47,14 +53,24 @@ ARROW_TYPES = {
 # lie that can be refused before anything is allocated.
 ZSTD_RATIO = 2**15
 
+# What a header may be, so that no file of some bytes becomes objects of thirty times as many: bytes
+# of JSON, values in it, and lists or objects around a value.
+HEADER_BYTES, HEADER_VALUES, NESTING = 1 << 26, 1 << 22, 32
+# The JSON of a shape: numpy's arrays have at most 64 dimensions.
+SHAPE_BYTES = 64 * 24
+
 UNREADABLE: dict[type[Exception], str] = {
     FileNotFoundError: "no such file; check the name",
     IsADirectoryError: "is a directory; name a file in it",
     PermissionError: "no permission to read it; ask its owner",
 }
 # What reading a damaged file may raise, besides what Arrow and struct do.
-DAMAGE = (ValueError, TypeError, LookupError, ArithmeticError, MemoryError, RecursionError, OSError)
+DAMAGE = (
+    *(ValueError, TypeError, LookupError, ArithmeticError, MemoryError, RecursionError, OSError),
+    StopIteration,  # where a message should begin, the file ends
+)
 PART = re.compile(r"part-\d+\.\w+")  # what parts are called
+HIDDEN = re.compile(r"\.fastbayes-[0-9a-f]{16}(\..*)?")  # what is not finished
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -82,7 +98,8 @@ def write(
     Raises
     ------
     DataError
-        The file exists and `force` is off, the directory is missing, or the disk is full.
+        The file exists and `force` is off, the directory is missing, the disk is full, or the
+        header is larger than `HEADER_BYTES` and `HEADER_VALUES` allow.
     TypeError
         The header or an array holds what the format cannot give back exactly; names where.
     """
@@ -158,16 +175,12 @@ def atomic(path: str | os.PathLike[str], *, force: bool = False) -> Iterator[Pat
     """
     target = Path(os.path.realpath(path))
     _check_target(path, target, force)
-    temporary = _beside(target)
-    try:
-        with _telling_full(path):
-            yield temporary
-            sync(temporary)
-            _check_target(path, target, force)
-            os.replace(temporary, target)
-            _sync_directory(target.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with _telling_full(path), _temporary(target, Path.touch) as temporary:
+        yield temporary
+        sync(temporary)
+        _check_target(path, target, force)
+        os.replace(temporary, target)
+        _sync_directory(target.parent)
 
 
 @contextlib.contextmanager
@@ -196,33 +209,113 @@ def atomic_directory(path: str | os.PathLike[str], *, force: bool = False) -> It
     """
     target = Path(os.path.realpath(path))
     check_directory(path, force=force)
-    temporary, replaced = _beside(target), _beside(target)
-    temporary.mkdir()
+    with _telling_full(path), _temporary(target, Path.mkdir) as temporary:
+        yield temporary
+        _sync_directory(temporary)
+        check_directory(path, force=force)
+        if target.exists():
+            _exchange(temporary, target)
+        else:
+            temporary.rename(target)
+        _sync_directory(target.parent)
+
+
+@contextlib.contextmanager
+def _temporary(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
+    """Give a hidden file or directory next to the target, locked while this process has it.
+
+    The lock ends with the process, however that ends: what nobody has locked was abandoned.
+    """
+    remove_abandoned(target.parent)
+    with contextlib.ExitStack() as stack:
+        descriptor = None
+        while descriptor is None:
+            path = target.with_name(f".fastbayes-{secrets.token_hex(8)}{target.suffix}")
+            stack.callback(_remove, path)
+            make(path)
+            descriptor = _own(path)
+        stack.callback(os.close, descriptor)
+        yield path
+
+
+def remove_abandoned(directory: Path) -> None:
+    """Remove the unfinished files and directories of runs that were killed.
+
+    What belongs to another user, or is on a file system without locks, stays.
+    """
+    with contextlib.suppress(PermissionError), os.scandir(directory) as entries:
+        for entry in entries:
+            if not HIDDEN.fullmatch(entry.name) or entry.is_symlink():
+                continue
+            with contextlib.suppress(PermissionError, FileNotFoundError):
+                descriptor = _opened(Path(entry.path))
+                try:
+                    if _locked(descriptor):
+                        _remove(Path(entry.path))
+                finally:
+                    os.close(descriptor)
+
+
+def _own(path: Path) -> int | None:
+    """Return the descriptor that locks a file just made; None if a run took it for abandoned."""
+    with contextlib.suppress(FileNotFoundError):
+        descriptor = _opened(path)
+        try:
+            if _locked(descriptor) is not False and os.path.samestat(
+                os.fstat(descriptor), os.stat(path)
+            ):
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+    return None
+
+
+def _opened(path: Path) -> int:
+    return os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+
+
+def _locked(descriptor: int) -> bool | None:
+    """Lock a file; return False if another process has, None where there are no locks."""
+    if fcntl is None:
+        return None
     try:
-        with _telling_full(path):
-            yield temporary
-            _sync_directory(temporary)
-            check_directory(path, force=force)
-            old = target.exists()
-            if old:
-                target.rename(replaced)
-            try:
-                temporary.rename(target)
-            except BaseException:
-                if old:
-                    replaced.rename(target)
-                raise
-            _sync_directory(target.parent)
-            if old:
-                shutil.rmtree(replaced)
-    finally:
-        if temporary.exists():
-            shutil.rmtree(temporary)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # such as a directory on NFS
+        return None
+    return True
 
 
-def _beside(target: Path) -> Path:
-    """Return a hidden name next to the target, which no other file has."""
-    return target.with_name(f".fastbayes-{secrets.token_hex(8)}{target.suffix}")
+def _remove(path: Path) -> None:
+    """Remove a file or a directory, if it is there."""
+    with contextlib.suppress(FileNotFoundError):
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+def _exchange(made: Path, target: Path) -> None:
+    """Exchange two directories, so that at no time either name is missing.
+
+    Where the system has no call for this (Linux has renameat2), the target is missing for a
+    moment, in which what it held lies beside it under a name that says so.
+    """
+    rename = getattr(ctypes.CDLL(None), "renameat2", None) if os.name == "posix" else None
+    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    if rename and not rename(here, os.fsencode(made), here, os.fsencode(target), exchange):
+        return
+    replaced = target.with_name(f"{target.name}.replaced-{secrets.token_hex(8)}")
+    target.rename(replaced)
+    try:
+        made.rename(target)
+    except BaseException:
+        replaced.rename(target)
+        raise
+    _remove(replaced)
 
 
 def sync(path: Path) -> None:
@@ -332,8 +425,9 @@ def _sync_directory(directory: Path) -> None:
             os.close(descriptor)
 
 
-def _check_json(value: Any, where: str) -> None:
-    """Raise unless JSON gives this value back as it is."""
+def _check_json(value: Any, where: str, nested: int = 0) -> None:
+    """Raise unless JSON gives this value back as it is, and it may be read again."""
+    refuse(nested > NESTING, f"{where} is nested more than {NESTING} deep", TypeError)
     if isinstance(value, dict):
         for key, item in value.items():
             refuse(
@@ -341,14 +435,33 @@ def _check_json(value: Any, where: str) -> None:
                 f"{where} has the key {key!r}: a file's header takes text only",
                 TypeError,
             )
-            _check_json(item, f"{where}[{key!r}]")
+            _check_json(item, f"{where}[{key!r}]", nested + 1)
     elif isinstance(value, list):
         for position, item in enumerate(value):
-            _check_json(item, f"{where}[{position}]")
+            _check_json(item, f"{where}[{position}]", nested + 1)
     elif value is not None and type(value) not in (str, int, float, bool):
         raise TypeError(
             f"{where} is a {type(value).__name__}: JSON would not give it back as it is"
         )
+
+
+def _parsed(text: bytes) -> Any:
+    """Return the JSON of a header; raise DataError where it is larger or deeper than one may be."""
+    refuse(len(text) > HEADER_BYTES, f"a header of {len(text):,} bytes, over {HEADER_BYTES:,}")
+    # Each value but the first has a comma, or a bracket that opens, before it.
+    values = sum(text.count(mark) for mark in (b",", b"[", b"{"))
+    refuse(values > HEADER_VALUES, f"a header of {values:,} values, over {HEADER_VALUES:,}")
+    content = json.loads(text)
+    level = [content]
+    for _ in range(NESTING + 3):  # around the header is the content, inside the last are values
+        level = [
+            item
+            for value in level
+            if isinstance(value, (dict, list))
+            for item in (value.values() if isinstance(value, dict) else value)
+        ]
+    refuse(bool(level), f"a header nested more than {NESTING} deep")
+    return content
 
 
 def _encode(
@@ -386,7 +499,9 @@ def _encode(
         "written_by": _written_by(),
         "header": header,
     }
-    schema = pa.schema(fields, {HEADER_KEY: json.dumps(content), DIGEST_KEY: place})
+    text = json.dumps(content).encode()
+    _parsed(text)  # or else it could be written, but not read
+    schema = pa.schema(fields, {HEADER_KEY: text, DIGEST_KEY: place})
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression="zstd")
     with pa.ipc.new_file(sink, schema, options=options) as writer:
@@ -414,6 +529,13 @@ def _contents(path: str | os.PathLike[str]) -> bytes:
                 not stat.S_ISREG(os.fstat(file.fileno()).st_mode),
                 "not a regular file; name a file that fastbayes wrote",
                 FileFormatError,
+            )
+            size = os.fstat(file.fileno()).st_size
+            refuse(
+                size > _physical_memory(),
+                f"a file of {size / 1e9:.1f} GB, this machine has {_physical_memory() / 1e9:.1f} "
+                "GB of memory; open it on a larger one",
+                MemoryLimitError,
             )
             return file.read()
     except tuple(UNREADABLE) as error:
@@ -462,7 +584,7 @@ def _read_header(schema: pa.Schema, blob: bytes) -> dict[str, Any]:
         "an Arrow file, but not one that fastbayes wrote; to use it as data, name it as data",
         FileFormatError,
     )
-    content = json.loads(metadata[HEADER_KEY])
+    content = _parsed(metadata[HEADER_KEY])
     refuse(
         not isinstance(content, dict) or content.get("format") != FORMAT, "no header", ValueError
     )
@@ -542,6 +664,7 @@ def _physical_memory() -> float:
 def _read_array(field: pa.Field, column: pa.Array) -> np.ndarray[Any, Any] | pa.Array:
     """Return one array, once its metadata agree with what the column holds."""
     metadata = field.metadata or {}
+    refuse(len(metadata[b"shape"]) > SHAPE_BYTES, "a shape of too many numbers", ValueError)
     shape, dtype = json.loads(metadata[b"shape"]), metadata[b"dtype"].decode()
     refuse(
         not pa.types.is_large_list(column.type) or column.null_count,

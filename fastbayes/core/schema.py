@@ -340,13 +340,15 @@ def _in_order(
 
 def values_at(values: pa.Array, places: NDArray[np.integer]) -> pa.Array:
     """Return the values at places."""
-    if np.array_equal(places, np.arange(len(values))):
-        return values
     if len(values) > FEW_VALUES:
-        return values.take(pa.array(places))
+        same = len(places) == len(values) and np.array_equal(places, np.arange(len(values)))
+        return values if same else values.take(pa.array(places))
     # `take` lets go of the interpreter's lock, and a busy thread is slow to give it back.
+    wanted = places.tolist()
+    if wanted == list(range(len(values))):
+        return values
     listed = values.to_pylist()
-    return pa.array([listed[place] for place in places.tolist()], values.type)
+    return pa.array([listed[place] for place in wanted], values.type)
 
 
 def _check_cuts(mine: Feature, their: Feature) -> None:
@@ -364,9 +366,26 @@ def _kept(feature: Feature, marked: NDArray[np.bool_]) -> Feature:
     return replace(feature, values=feature.values.filter(pa.array(marked)))
 
 
+# Bytes of classes in numpy, where each takes as many as the longest.
+LABELS_BYTES = 1 << 28
+
+
 def labels(values: pa.Array) -> NDArray[Any]:
-    """Return a domain as a numpy array: str, int64, bool or float64."""
+    """Return a domain as a numpy array: str, int64, bool or float64.
+
+    Raises
+    ------
+    DataError
+        When the longest text is so long that an array with room for it in each place would take
+        more than `LABELS_BYTES`.
+    """
     if pa.types.is_string(values.type):
+        longest = pc.max(pc.utf8_length(values)).as_py() or 0
+        refuse(
+            4 * longest * len(values) > LABELS_BYTES,
+            f"{len(values)} labels, the longest of {longest:,} characters, take "
+            f"{4 * longest * len(values):,} bytes as an array: shorten that one",
+        )
         return np.array(values.to_pylist(), dtype=np.str_)
     if pa.types.is_null(values.type):
         return np.empty(0)

@@ -3,13 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from unicodedata import category
 
 # The most lines and columns of a `repr`.
 LINES, COLUMNS = 20, 100
+# Categories of characters that do not stand for themselves on a terminal.
+OBEYED = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+
+
+def visible(text: str) -> str:
+    """Return text in which what a terminal would obey is spelled out as Python's `repr` does.
+
+    These are control characters, with which ANSI sequences begin, marks that turn the direction of
+    writing, line ends and halves of surrogate pairs: a name in the data may hold any of them.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        c.encode("unicode_escape").decode() if category(c) in OBEYED else c for c in text
+    )
 
 
 def aligned(rows: Sequence[Sequence[str]], winners: int = 0) -> list[str]:
     """Return rows as lines of aligned columns, the first column to the left, winners marked."""
+    rows = [[*map(visible, row)] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for i, (name, *cells) in enumerate(rows):

@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from itertools import pairwise
 from operator import methodcaller
 from types import ModuleType
@@ -18,15 +19,22 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fastbayes.core.errors import FileFormatError
+from fastbayes.core.threads import mapped
 from fastbayes.data.lent_memory import lend
 from fastbayes.data.paths import DataFile
 from fastbayes.data.segments import first_line
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared import pages as p
 
-# What one batch has at most, and what is read of a file at a time.
+# What one batch has at most, and what is read of a chunk at a time.
 BATCH_ROWS = 1 << 20
 LEAST_READ = 1 << 17
+# Behind the pages that are wanted, so many bytes are read for the header of the next one.
+HEADER = 1 << 8
+# So much of a file is decoded before its memory takes the next bytes: about what caches hold.
+RUN_BYTES = 1 << 23
+# Parts of memory that one call of the system fills: what Linux and macOS take.
+MOST_PARTS = 1024
 # Arrays within one buffer start cache lines.
 LINE = 64
 
@@ -36,7 +44,7 @@ _TYPES = (
 )
 _CODEC_NAMES = dict(enumerate(("UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD")))
 _CODEC_NAMES |= {7: "LZ4_RAW"}
-_CODECS = {"UNCOMPRESSED": p.STORED, "SNAPPY": p.SNAPPY, "LZ4_RAW": p.LZ4} | dict.fromkeys(
+CODECS = {"UNCOMPRESSED": p.STORED, "SNAPPY": p.SNAPPY, "LZ4_RAW": p.LZ4} | dict.fromkeys(
     ("ZSTD", "GZIP", "BROTLI"), p.FOREIGN
 )
 DELTA_LENGTH = 6
@@ -52,8 +60,15 @@ _BY_ENTRIES = 1 << p.PLAIN_DICTIONARY | 1 << p.RLE_DICTIONARY
 _UNITS = {"ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 
 
-# Fills memory with the bytes of a file from an offset on.
-Fill = Callable[[int, memoryview], None]
+# Fills memory with the bytes of a file from an offset on, part by part; parts that are full leave
+# the list.
+Fill = Callable[[int, list[memoryview]], None]
+
+
+# Short dictionaries by the name of their column, with their bytes: most row groups have that of the
+# one before.
+Dictionaries = dict[str, tuple[bytes, pa.Array]]
+SHORT = 1 << 12
 
 
 class HandedOver(Exception):
@@ -76,6 +91,20 @@ class ColumnChunk(NamedTuple):
     compression: str
     start: int
     size: int
+    plain: bool  # whether all pages are plain, as the footer says
+
+
+class _Layout(NamedTuple):
+    """How the values of a column lie in its chunks; see `ColumnChunk`."""
+
+    column: int  # of the file
+    name: str
+    type: pa.DataType
+    kind: int
+    width: int
+    unit: int
+    optional: bool
+    stored: int  # type in the file
 
 
 class Footer:
@@ -92,13 +121,17 @@ class Footer:
             size = self.metadata.serialized_size
             self._bytes = handle.read_at(size, handle.size() - 8 - size)
         columns = map(self.metadata.schema.column, range(self.metadata.num_columns))
-        self._leaves = list(columns)
+        self._leaves: dict[str, list[int]] = {}
+        self._columns = [*columns]
+        for j, leaf in enumerate(self._columns):
+            self._leaves.setdefault(leaf.path, []).append(j)
         self._chunks: NDArray[np.int64] | None = None
+        self._layouts: dict[str, tuple[pa.DataType, _Layout | str]] = {}
 
     def _places(self, kernels: ModuleType) -> NDArray[np.int64]:
         """Return where the chunks are; no bytes where the footer does not tell."""
         if self._chunks is None:
-            shape = self.metadata.num_row_groups, len(self._leaves), p.N_CHUNK
+            shape = self.metadata.num_row_groups, len(self._columns), p.N_CHUNK
             chunks = np.zeros(shape, np.int64)
             raw = np.frombuffer(self._bytes + bytes(p.SLACK), np.uint8)
             if not kernels.list_chunks(raw, chunks):
@@ -109,7 +142,7 @@ class Footer:
     def encoded(self, encoding: int, group: int, kernels: ModuleType) -> set[str]:
         """Return the columns of a row group some of whose pages are in an encoding."""
         chunks = self._places(kernels)[group, :, p.CHUNK_ENCODINGS]
-        return {self._leaves[j].path for j in np.flatnonzero(chunks >> encoding & 1)}
+        return {self._columns[j].path for j in np.flatnonzero(chunks >> encoding & 1)}
 
     def divide(
         self, types: Mapping[str, pa.DataType], group: int, kernels: ModuleType
@@ -120,21 +153,34 @@ class Footer:
         """
         chunks, reasons = [], {}
         n_rows = self.metadata.row_group(group).num_rows
-        leaves: dict[str, list[int]] = {}
-        for j, leaf in enumerate(self._leaves):
-            leaves.setdefault(leaf.path, []).append(j)
+        places = self._places(kernels)[group]
         for name, kind in types.items():
-            found = leaves.get(name, [])
-            if len(found) != 1:
-                reasons[name] = "its values are nested"
-                continue
-            places = self._places(kernels)[group, found[0]].tolist()
-            chunk = _chunk(name, kind, self._leaves[found[0]], places, n_rows)
+            layout = self._layout(name, kind)
+            chunk = layout if isinstance(layout, str) else _chunk(layout, places, n_rows)
             if isinstance(chunk, str):
                 reasons[name] = chunk
             else:
                 chunks.append(chunk)
         return chunks, reasons
+
+    def _layout(self, name: str, kind: pa.DataType) -> _Layout | str:
+        """Return how values lie in the chunks of a column, or why the kernels do not read it."""
+        known = self._layouts.get(name)
+        if known is None or known[0] != kind:
+            found = self._leaves.get(name, [])
+            layout = "its values are nested" if len(found) != 1 else self._found(found[0], kind)
+            known = self._layouts[name] = kind, layout
+        return known[1]
+
+    def _found(self, j: int, kind: pa.DataType) -> _Layout | str:
+        leaf = self._columns[j]
+        if leaf.max_repetition_level or leaf.max_definition_level > 1:
+            return "its values are nested"
+        physical = leaf.physical_type
+        if (found := _stored(kind, leaf)) is None:
+            return f"{kind} stored as {physical}"
+        optional = leaf.max_definition_level == 1
+        return _Layout(j, leaf.path, kind, *found, optional, _TYPES.index(physical))
 
 
 @contextmanager
@@ -144,17 +190,21 @@ def filling(file: DataFile) -> Iterator[Fill]:
         descriptor = os.open(file.path, os.O_RDONLY)
     handle = None if file.local else file.open()
 
-    def fill(offset: int, memory: memoryview) -> None:
-        while len(memory):
+    def fill(offset: int, parts: list[memoryview]) -> None:
+        while parts:
             if handle is None:
-                n_read = os.preadv(descriptor, [memory], offset)
+                n_read = os.preadv(descriptor, parts[:MOST_PARTS], offset)
             else:
-                found = handle.read_at(len(memory), offset)
+                found = handle.read_at(len(parts[0]), offset)
                 n_read = len(found)
-                memory[:n_read] = found
+                parts[0][:n_read] = found
             if n_read == 0:
                 raise OSError("the file ends within a column chunk")
-            offset, memory = offset + n_read, memory[n_read:]
+            offset += n_read
+            while parts and n_read >= len(parts[0]):
+                n_read -= len(parts.pop(0))
+            if n_read:
+                parts[0] = parts[0][n_read:]
 
     try:
         yield fill
@@ -165,36 +215,31 @@ def filling(file: DataFile) -> Iterator[Fill]:
             handle.close()
 
 
-def _chunk(
-    name: str, kind: pa.DataType, leaf: Any, places: list[int], n_rows: int
-) -> ColumnChunk | str:
-    """Return a chunk, or why the kernels do not read it."""
-    if leaf.max_repetition_level or leaf.max_definition_level > 1:
-        return "its values are nested"
-    physical = leaf.physical_type
-    if (found := _layout(kind, leaf)) is None:
-        return f"{kind} stored as {physical}"
-    compression = _CODEC_NAMES.get(places[p.CHUNK_CODEC], "an unknown codec")
-    if compression not in _CODECS:
+def _chunk(layout: _Layout, places: NDArray[np.int64], n_rows: int) -> ColumnChunk | str:
+    """Return the chunk of a column in a row group, or why the kernels do not read it."""
+    place = places[layout.column].tolist()
+    compression = _CODEC_NAMES.get(place[p.CHUNK_CODEC], "an unknown codec")
+    if compression not in CODECS:
         return f"compressed as {compression}"
-    encodings = places[p.CHUNK_ENCODINGS]
-    for encoding, called in _ENCODINGS.items():
-        if encodings >> encoding & 1:
-            return f"encoded as {called}"
-    dictionary, start = places[p.CHUNK_DICTIONARY], places[p.CHUNK_DATA]
-    if found[0] == p.STRINGS and not (dictionary and encodings & _BY_ENTRIES):
+    encodings = place[p.CHUNK_ENCODINGS]
+    if encodings & ~_OWN:
+        for encoding, called in _ENCODINGS.items():
+            if encodings >> encoding & 1:
+                return f"encoded as {called}"
+    dictionary, start = place[p.CHUNK_DICTIONARY], place[p.CHUNK_DATA]
+    if layout.kind == p.STRINGS and not (dictionary and encodings & _BY_ENTRIES):
         return "strings without a dictionary"
     if 0 < dictionary < start:
         start = dictionary
-    size = places[p.CHUNK_SIZE]
-    alike = places[p.CHUNK_VALUES] == n_rows and places[p.CHUNK_TYPE] == _TYPES.index(physical)
-    if not alike or places[p.CHUNK_ELSEWHERE] or encodings & ~_OWN or start < 4 or size <= 0:
+    size = place[p.CHUNK_SIZE]
+    alike = place[p.CHUNK_VALUES] == n_rows and place[p.CHUNK_TYPE] == layout.stored
+    if not alike or place[p.CHUNK_ELSEWHERE] or encodings & ~_OWN or start < 4 or size <= 0:
         return "the footer tells of something else"
-    optional = leaf.max_definition_level == 1
-    return ColumnChunk(name, kind, *found, optional, compression, start, size)
+    plain = not (dictionary or encodings & _BY_ENTRIES)
+    return ColumnChunk(*layout[1:7], compression, start, size, plain)
 
 
-def _layout(kind: pa.DataType, leaf: Any) -> tuple[int, int, int] | None:
+def _stored(kind: pa.DataType, leaf: Any) -> tuple[int, int, int] | None:
     """Return the kind of a column, and the bytes of a value in the file and in Arrow."""
     physical, t = leaf.physical_type, pa.types
     if physical == "BYTE_ARRAY":
@@ -231,30 +276,42 @@ def read_chunks(
     chunks: Sequence[ColumnChunk],
     n_rows: int,
     fill: Fill,
+    dictionaries: Dictionaries,
     *,
     block_rows: int,
     batch_bytes: int,
+    ahead: int,
     n_threads: int,
 ) -> Iterator[list[pa.Array]]:
     """Yield the columns of a row group in batches of whole blocks of rows.
 
-    `place` says file and row group in messages; threads share the columns out.
+    `place` says file and row group in messages; `dictionaries` are those met before; `ahead` bytes
+    are read in advance, where that saves round trips; threads share the columns out.
     """
-    n_parts = min(n_threads, len(chunks))
-    usual = max(batch_bytes // len(chunks), LEAST_READ)
-    bounds = [len(chunks) * k // n_parts for k in range(n_parts + 1)]
+    packed = sum(chunk.size for chunk in chunks)
+    share = min(batch_bytes / (n_rows * sum(chunk.unit for chunk in chunks)), 1)
+    n_runs = min(max(n_threads, int(packed * share / RUN_BYTES)), len(chunks))
+    bounds = [len(chunks) * k // n_runs for k in range(n_runs + 1)]
+    # what is small is read at once
+    least = RUN_BYTES if packed <= min(batch_bytes, RUN_BYTES) else LEAST_READ
+    least = max(least, ahead // len(chunks))
     readers = [
-        ChunkReader(place, chunks[first:last], n_rows, fill, usual)
+        ChunkReader(place, chunks[first:last], n_rows, fill, dictionaries, least)
         for first, last in pairwise(bounds)
     ]
-    with ThreadPoolExecutor(n_parts) if n_parts > 1 else nullcontext() as pool:
-        every = map if pool is None else pool.map
+    n_threads = min(n_threads, n_runs)
+    with ThreadPoolExecutor(n_threads) if n_threads > 1 else nullcontext() as pool:
+        every: Any = map if pool is None else partial(mapped, pool)
         row_bytes = sum(every(ChunkReader.row_bytes, readers))
         most = min(batch_bytes // max(row_bytes, 1), BATCH_ROWS)
         step = max(most // block_rows, 1) * block_rows
-        for first in range(0, n_rows, step):
-            take = methodcaller("take", min(step, n_rows - first))
-            yield [array for part in every(take, readers) for array in part]
+        parts = every(methodcaller("take", min(step, n_rows)), readers)
+        for first in range(step, n_rows + step, step):
+            arrays = [array for part in parts for array in part]
+            if first < n_rows:
+                # threads decode the next batch while this one is used
+                parts = every(methodcaller("take", min(step, n_rows - first)), readers)
+            yield arrays
 
 
 class ChunkReader:
@@ -264,13 +321,20 @@ class ChunkReader:
     """
 
     def __init__(
-        self, place: str, chunks: Sequence[ColumnChunk], n_rows: int, fill: Fill, usual: int
+        self,
+        place: str,
+        chunks: Sequence[ColumnChunk],
+        n_rows: int,
+        fill: Fill,
+        dictionaries: Dictionaries,
+        least: int,
     ) -> None:
-        """Begin to read, `usual` bytes of a chunk at a time.
+        """Begin to read, at least so many bytes of a chunk at a time.
 
         `place` says file and row group in messages.
         """
-        self._place, self._chunks, self._fill, self._usual = place, chunks, fill, usual
+        self._place, self._chunks, self._fill = place, chunks, fill
+        self._n_rows, self._known, self._least = n_rows, dictionaries, least
         self._kernels = dispatch.load("pages")
         n = len(self._chunks)
         self._columns = np.zeros((n, p.N_COLUMN), np.int64)
@@ -281,16 +345,19 @@ class ChunkReader:
             *(("width", p.WIDTH), ("unit", p.UNIT)),
         ):
             self._columns[:, field] = [getattr(chunk, name) for chunk in self._chunks]
-        self._columns[:, p.CODEC] = [_CODECS[chunk.compression] for chunk in self._chunks]
+        self._columns[:, p.CODEC] = [CODECS[chunk.compression] for chunk in self._chunks]
+        self._starts = np.array([chunk.start for chunk in self._chunks], np.int64)
+        self._sizes = self._columns[:, p.MORE].copy()
         self._source = self._tables = self._out = np.zeros(p.SLACK, np.uint8)
+        self._rooms = np.zeros(n, np.int64)  # the ends of the places of columns in the source
         self._pages = np.zeros((4 * n + 64, p.N_PAGE), np.int64)
         self._dictionaries: list[pa.Array | None] = [None] * n
 
     def row_bytes(self) -> int:
         """Return how much memory a row takes when it is decoded; the first pages tell."""
         columns = self._columns
-        self._list(1)
-        strings = columns[:, p.KIND] == p.STRINGS
+        if (strings := columns[:, p.KIND] == p.STRINGS).any():
+            self._list(1)
         few = [columns[:, p.FOUND] <= 1 << bits for bits in (8, 16)]
         columns[strings, p.UNIT] = np.select(few, [1, 2], 4)[strings]
         return int(columns[:, [p.UNIT, p.OPTIONAL]].sum())
@@ -315,28 +382,48 @@ class ChunkReader:
                 return self._pages[:n_pages]
 
     def _fetch(self) -> None:
-        """Read on in the chunks that need it; what is not used yet is kept."""
+        """Read on in the chunks that need it."""
         columns = self._columns
-        kept = columns[:, p.END] - columns[:, p.BEGIN]
+        # pages that differ much from each other are not foreseen to be more than usual
+        usual = np.minimum(2 * self._sizes * columns[:, p.WANTED] // self._n_rows, RUN_BYTES)
         needed = columns[:, p.NEEDED]
-        read = np.where(needed > 0, np.maximum(needed, self._usual), 0)
-        read = np.minimum(read, columns[:, p.MORE])
-        starts, total = _places(kept + read)
-        source = lend(total + p.SLACK)
-        view = source.data
-        for i, chunk in enumerate(self._chunks):
-            begin, start, middle = columns[i, p.BEGIN], starts[i], starts[i] + kept[i]
-            source[start:middle] = self._source[begin : begin + kept[i]]
-            if read[i]:
-                offset = chunk.start + chunk.size - int(columns[i, p.MORE])
-                self._fill(offset, view[middle : middle + read[i]])
-        columns[:, p.BEGIN], columns[:, p.END] = starts, starts + kept + read
+        read = np.minimum(needed + columns[:, p.FURTHER] + HEADER, usual)
+        read = np.minimum(np.maximum(read, np.maximum(needed, self._least)), columns[:, p.MORE])
+        read[needed == 0] = 0
+        if (columns[:, p.END] + read > self._rooms).any():
+            self._move(read + (read >> 2))
+        view, ends = self._source.data, columns[:, p.END].tolist()
+        stops = (self._starts + self._sizes - columns[:, p.MORE]).tolist()
+        parts: list[memoryview] = []
+        first, behind = 0, -1
+        # what stands side by side in the file is read at once
+        for i, size in enumerate(read.tolist()):
+            if size == 0:
+                continue
+            if stops[i] != behind:
+                self._fill(first, parts)
+                first, parts = stops[i], []
+            parts.append(view[ends[i] : ends[i] + size])
+            behind = stops[i] + size
+        self._fill(first, parts)
+        columns[:, p.END] += read
         columns[:, p.MORE] -= read
-        self._source = source
+
+    def _move(self, rooms: NDArray[np.int64]) -> None:
+        """Move what was read and not yet used to where there is so much room behind it."""
+        columns = self._columns
+        begins, kept = columns[:, p.BEGIN].copy(), columns[:, p.END] - columns[:, p.BEGIN]
+        starts, total = _places(kept + rooms)
+        source = lend(total + p.SLACK)
+        self._kernels.move(self._source, np.stack([begins, starts, kept], axis=1), source)
+        columns[:, p.BEGIN], columns[:, p.END] = starts, starts + kept
+        self._source, self._rooms = source, starts + kept + rooms
 
     def _decode(self, pages: NDArray[np.int64]) -> None:
         """Decode pages behind the rows that are held."""
         columns, before = self._columns, self._out
+        if not len(pages):
+            return
         unpacked, largest = self._unpack(pages)
         if (columns[:, p.FOUND] > columns[:, p.ENTRIES]).any():
             self._make_tables()
@@ -346,13 +433,15 @@ class ChunkReader:
         starts, total = _places(rooms.ravel())
         columns[:, [p.OUT, p.KNOWN]] = new = starts.reshape(-1, 2)
         self._out = out = lend(total)
-        for i in np.flatnonzero(held):
-            for start, end, size in zip(old[i], new[i], held[i] * units[i], strict=True):
-                out[end : end + size] = before[start : start + size]
+        parts = np.stack([old, new, held[:, None] * units], axis=2).reshape(-1, 3)
+        self._kernels.move(before, parts, out)
         indices = lend((int(columns[:, p.UNIT].max()) + 4) * largest + p.LEAD)
         self._kernels.decode(self._source, unpacked, columns, pages, self._tables, indices, out)
         self._check()
         columns[:, p.BEGIN] = columns[:, p.NEXT]
+        left = columns[:, p.END] - columns[:, p.BEGIN]
+        if 2 * left.sum() <= len(self._source):
+            self._move(np.zeros_like(left))
 
     def _unpack(self, pages: NDArray[np.int64]) -> tuple[NDArray[np.uint8], int]:
         """Return memory for pages to be decompressed, with those that `decode` does not.
@@ -427,16 +516,27 @@ class ChunkReader:
         entries, ends = max(int(column[p.ENTRIES]), 0), int(column[p.TABLE])
         if not entries:
             return pa.array([], kind)
-        tables = pa.py_buffer(self._tables)
-        buffers = [None, tables.slice(ends, 4 * (entries + 1)), tables.slice(int(column[p.TEXT]))]
+        text, size = int(column[p.TEXT]), 4 * (entries + 1)
+        n_bytes = int(self._tables[ends : ends + size].view(np.int32)[-1])
+        tables, name = pa.py_buffer(self._tables), self._chunks[i].name
+        raw = b""
+        if size + n_bytes <= SHORT:
+            raw = bytes(self._tables[ends : ends + size]) + bytes(self._tables[text:][:n_bytes])
+            before = self._known.get(name)
+            if before is not None and before[0] == raw and before[1].type == kind:
+                return before[1]
+            tables, ends, text = pa.py_buffer(raw), 0, size
+        buffers = [None, tables.slice(ends, size), tables.slice(text)]
         dictionary = pa.Array.from_buffers(kind, entries, buffers, 0)
         try:
             dictionary.validate(full=True)
         except pa.ArrowInvalid as error:
             raise FileFormatError(
-                f"{self._place}, column {self._chunks[i].name!r}: {first_line(error)}; write the "
+                f"{self._place}, column {name!r}: {first_line(error)}; write the "
                 "file again as UTF-8"
             ) from error
+        if raw:
+            self._known[name] = raw, dictionary
         return dictionary
 
     def _check(self) -> None:
@@ -447,10 +547,14 @@ class ChunkReader:
             raise self._error(int(i), int(self._columns[i, p.STATUS]))
 
     def _error(self, i: int, status: int) -> FileFormatError:
-        return FileFormatError(
-            f"{self._place}, column {self._chunks[i].name!r}: {p.MEANINGS[status]}; write the "
-            "file again or leave it out"
-        )
+        return wrong(self._place, self._chunks[i].name, status)
+
+
+def wrong(place: str, name: str, status: int) -> FileFormatError:
+    """Return the error of a column that is not sound; `place` says file and row group."""
+    return FileFormatError(
+        f"{place}, column {name!r}: {p.MEANINGS[status]}; write the file again or leave it out"
+    )
 
 
 _INDICES = {1: pa.uint8(), 2: pa.uint16(), 4: pa.int32()}

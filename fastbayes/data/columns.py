@@ -16,14 +16,19 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.domains import cast_domain, common_type, texts_of, value_type
 from fastbayes.core.errors import DataError, SchemaError
+from fastbayes.core.schema import FEW_VALUES
 from fastbayes.data.pieces import Column, Pieces, chunks_of, integers_of
 from fastbayes.data.segments import combine
 from fastbayes.data.unify import blanked, is_number, is_text
 from fastbayes.kernels.shared.columns import IntegerColumn, Translation
-from fastbayes.kernels.shared.texts import MISSING, NO_TEXTS, UNSEEN, Texts, TextTable
+from fastbayes.kernels.shared.texts import MISSING, UNSEEN, Texts, TextTable
 
 # Integers spanning at most this range are looked up by offset instead of hashed.
 SPAN = 1 << 20
+# Dictionaries up to this size are looked up as a whole for a single row, too.
+SHORT = 64
+# Bytes of texts that are a few.
+FEW_BYTES = 1 << 20
 # Values of a domain whose index is kept with it: some MiB at most.
 KEPT = 1 << 16
 
@@ -47,8 +52,10 @@ class Codebook:
     UNSEEN.
 
     Several threads may look up at once. Codes only ever get added, so a code once handed out stays
-    right, whatever the threads' order; the final domain is sorted. Text is found without a lock;
-    only who adds waits.
+    right, whatever the threads' order; the final domain is sorted. Many texts move to a table for
+    kernels, where they are found without a lock; only who adds waits. A few are looked up in
+    Python, which for them is as fast and does not let go of the interpreter's lock: beside a busy
+    thread that costs milliseconds each time.
     """
 
     def __init__(
@@ -63,11 +70,14 @@ class Codebook:
         self.name = name
         self.kind = kind
         self.fixed = fixed
-        self.null_values = pa.array(sorted(set(null_values)), pa.string())
-        text = values is not None and pa.types.is_string(values.type)
-        self._texts = _table_of(values, fixed) if text else TextTable.of(NO_TEXTS)
-        known = [] if values is None or text else values.to_pylist()
-        self.codes: dict[Any, int] = {value: code for code, value in enumerate(known)}
+        self.null_values = frozenset(null_values)
+        self._declared = values
+        self._texts: TextTable | None = None  # of many texts, instead of codes
+        self.codes: dict[Any, int] = {}
+        if values is not None and pa.types.is_string(values.type) and len(values) > FEW_VALUES:
+            self._texts = _table_of(values, fixed)
+        elif values is not None:
+            self.codes.update(zip(values.to_pylist(), range(len(values)), strict=True))
         self.last_kind: pa.DataType | None = None
         self._lock = threading.Lock()
         self._rows = threading.local()
@@ -77,7 +87,8 @@ class Codebook:
         self._integers: tuple[int, NDArray[np.uint32], int] | None = None
 
     def __len__(self) -> int:
-        return self._texts.n_texts + len(self.codes)
+        table = self._texts
+        return len(self.codes) if table is None else table.n_texts
 
     def widen(self, kind: pa.DataType) -> None:
         """Make room for values of another type: any after nulls, floats after integers.
@@ -91,9 +102,10 @@ class Codebook:
 
     def values(self) -> pa.Array:
         """Return the values in code order."""
-        if not pa.types.is_string(self.kind):
+        table = self._texts
+        if table is None:
             return cast_domain(self.name, list(self.codes), self.kind)
-        offsets, data, n_texts = self._texts[:3]
+        offsets, data, n_texts = table[:3]
         return pa.StringArray.from_buffers(n_texts, pa.py_buffer(offsets), pa.py_buffer(data))
 
     def is_worth_a_table(self, dictionary: pa.Array, n: int) -> bool:
@@ -102,7 +114,7 @@ class Codebook:
         Arrow's Parquet reader hands out a larger dictionary with every block of a row group:
         looking up all entries each time would take time quadratic in them.
         """
-        if len(dictionary) <= n or self._found(dictionary, n) is not None:
+        if len(dictionary) <= max(n, SHORT) or self._found(dictionary, n) is not None:
             return True
         met = self._met
         rows = n + (met[1] if met is not None and _same_memory(met[0], dictionary) else 0)
@@ -128,21 +140,31 @@ class Codebook:
 
     def encode(self, entries: pa.Array, kernels: ModuleType) -> NDArray[np.uint32]:
         """Return the codes of values, adding new ones to an open book."""
-        table = np.empty(len(entries), dtype=np.uint32)
-        if is_text(entries.type):
+        text = is_text(entries.type)
+        entries = _without_views(entries)
+        if text and self._are_many(entries):
+            table = np.empty(len(entries), dtype=np.uint32)
             self._write_codes(entries, table, kernels)
             return table
-        codes = self.codes
+        values = self._listed(entries) if text else entries.to_pylist()
+        codes, null, missing = self.codes, self.null_values, int(MISSING)
         if self.fixed:
-            for i, value in enumerate(entries.to_pylist()):
-                known = value is not None and value == value
-                table[i] = codes.get(value, UNSEEN) if known else MISSING
-            return table
+            unseen = int(UNSEEN)
+            found = [
+                codes.get(v, unseen) if v is not None and v == v and v not in null else missing
+                for v in values
+            ]
+            return np.array(found, np.uint32)
         with self._lock:
-            for i, value in enumerate(entries.to_pylist()):
-                known = value is not None and value == value
-                table[i] = codes.setdefault(value, len(codes)) if known else MISSING
-        return table
+            if not text or self._texts is None:
+                found = [
+                    codes.setdefault(v, len(codes))
+                    if v is not None and v == v and v not in null
+                    else missing
+                    for v in values
+                ]
+                return np.array(found, np.uint32)
+        return self.encode(entries, kernels)  # another thread has moved the texts to a table
 
     def encode_rows(
         self, texts: pa.Array, kernels: ModuleType
@@ -151,20 +173,51 @@ class Codebook:
 
         They are good until the same thread asks for those of other rows.
         """
+        texts = _without_views(texts)
+        if not self._are_many(texts):
+            codes = self.encode(texts, kernels)
+            return codes, bool((codes == MISSING).any()), bool((codes == UNSEEN).any())
         room: NDArray[np.uint32] | None = getattr(self._rows, "codes", None)
         if room is None or len(room) < len(texts):
             room = self._rows.codes = np.empty(len(texts), np.uint32)
         codes = room[: len(texts)]
         return codes, *self._write_codes(texts, codes, kernels)
 
+    def _are_many(self, texts: pa.Array) -> bool:
+        """Return whether texts are so many, or so long, that a table is better."""
+        if self._texts is not None or max(len(texts), len(self.codes)) > FEW_VALUES:
+            return True
+        offsets, _ = texts_of(texts)
+        return bool(offsets[-1] - offsets[0] > FEW_BYTES)
+
+    def _table(self) -> TextTable:
+        """Return the table of texts, which takes over from the codes if there is none yet."""
+        table = self._texts
+        if table is None:
+            with self._lock:
+                table = self._texts
+                if table is None:
+                    known = self._declared if self.fixed else pa.array([*self.codes], pa.string())
+                    table = self._texts = _table_of(known, self.fixed)
+        return table
+
+    def _listed(self, entries: pa.Array) -> list[str | None]:
+        """Return strings as Python's, once it is sure that they lie inside their bytes."""
+        offsets, data = texts_of(entries)
+        if offsets[0] < 0 or (offsets[1:] < offsets[:-1]).any() or offsets[-1] > len(data):
+            raise self._out_of_bytes()
+        try:
+            listed: list[str | None] = entries.to_pylist()
+        except UnicodeDecodeError as error:
+            raise self._no_text(error) from error
+        return listed
+
     def _write_codes(
         self, entries: pa.Array, codes: NDArray[np.uint32], kernels: ModuleType
     ) -> tuple[bool, bool]:
         """Write the codes of strings, adding new ones to an open book; see `encode_rows`."""
-        if len(self.null_values):
-            entries = blanked(entries, self.null_values)
-        if pa.types.is_string_view(entries.type):
-            entries = entries.cast(pa.string())
+        if self.null_values:
+            entries = blanked(entries, pa.array(sorted(self.null_values)))
         known = _known(entries)
         unseen = False
         try:
@@ -188,15 +241,9 @@ class Codebook:
                     entries.slice(first, len(some)).validate(full=True)
                 first = last
         except pa.ArrowInvalid as error:
-            raise DataError(
-                f"column {self.name!r} holds bytes that are not UTF-8 text ({error}); "
-                "write the file again as UTF-8"
-            ) from error
+            raise self._no_text(error) from error
         except IndexError as error:
-            raise DataError(
-                f"column {self.name!r} has strings outside of their bytes; the data are corrupt: "
-                "write them again"
-            ) from error
+            raise self._out_of_bytes() from error
         except OverflowError as error:
             raise DataError(
                 f"column {self.name!r} has distinct texts of {error}, more than Arrow's strings "
@@ -204,15 +251,27 @@ class Codebook:
             ) from error
         return known is not None, unseen
 
+    def _no_text(self, error: Exception) -> DataError:
+        return DataError(
+            f"column {self.name!r} holds bytes that are not UTF-8 text ({error}); "
+            "write the file again as UTF-8"
+        )
+
+    def _out_of_bytes(self) -> DataError:
+        return DataError(
+            f"column {self.name!r} has strings outside of their bytes; the data are corrupt: "
+            "write them again"
+        )
+
     def _find(self, texts: Texts, codes: NDArray[np.uint32], kernels: ModuleType) -> bool:
         """Write the codes of strings where they are UNSEEN; return whether all have one."""
+        table = self._table()
         if self._mostly_new and self._lock.acquire(blocking=False):
             try:
                 self._add(texts, codes, kernels)
             finally:
                 self._lock.release()
             return True
-        table = self._texts
         ready = kernels.indexed(table)
         if ready is not table:
             with self._lock:
@@ -227,6 +286,7 @@ class Codebook:
     def _add(self, texts: Texts, codes: NDArray[np.uint32], kernels: ModuleType) -> None:
         """Add strings where they are UNSEEN and not known; the lock is held."""
         known = self._texts
+        assert known is not None
         try:
             table = kernels.add_texts(kernels.indexed(known), texts, codes)
             offsets, data, n_texts = table[:3]
@@ -258,6 +318,11 @@ class Codebook:
                 table[value - first] = self.codes[value]
         self._integers = (first, table, len(known))
         return first, table
+
+
+def _without_views(texts: pa.Array) -> pa.Array:
+    """Return strings side by side instead of views of them."""
+    return texts.cast(pa.string()) if pa.types.is_string_view(texts.type) else texts
 
 
 def _known(column: pa.Array) -> NDArray[np.uint8] | None:
@@ -377,7 +442,8 @@ class Prepared(NamedTuple):
         watched, translations = missing + 1 if self.unseen else -1, []
         for found in self.found:
             # Of an index outside a dictionary, which is refused, any code will do that is one.
-            table = np.append(found.table, np.array([0, missing], np.uint32))
+            table = np.empty(len(found.table) + 2, np.uint32)
+            table[:-2], table[-2:] = found.table, (0, missing)
             if found.has_missing or self.own:
                 table[table == MISSING] = missing
             if found.has_unseen or self.own:
@@ -487,7 +553,10 @@ def _coded(book: Codebook, codes: NDArray[np.uint32], missing: bool, unseen: boo
 
 def _lookup(table: NDArray[np.uint32]) -> Lookup:
     """Return the codes of entries, with what there is to know of them."""
-    special = int(table.max(initial=0)) >= MISSING
+    if len(table) <= FEW_VALUES:  # see `Codebook`
+        codes = table.tolist()
+        return Lookup(table, codes == list(range(len(codes))), MISSING in codes, UNSEEN in codes)
+    special = int(table.max()) >= MISSING
     return Lookup(
         table,
         not special and np.array_equal(table, np.arange(len(table))),

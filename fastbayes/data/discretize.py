@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,8 +16,9 @@ from fastbayes.core.errors import SchemaError
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.sketch import (
     FRACTION_BITS,
-    NONE,
-    differing,
+    Entries,
+    allowed,
+    keys,
     least_shift,
     numbers,
     split,
@@ -46,6 +48,18 @@ class Profile(NamedTuple):
     weight: NDArray[np.float64]
 
 
+class Rows(NamedTuple):
+    """Values of a column, with labels and weights as `split` gives them."""
+
+    values: NDArray[np.float64]
+    labels: NDArray[np.uint16]
+    whole: NDArray[np.int64]
+    fraction: NDArray[np.int64]
+
+
+NO_ROWS = Rows(*(np.empty(0, kind) for kind in ("f8", "u2", "i8", "i8")))
+
+
 class ValueSketch:
     """Class weights of the values of a numeric column, in bounded memory.
 
@@ -54,11 +68,15 @@ class ValueSketch:
     but the lowest `shift` bits of their order-preserving integers, and `shift` is the least one for
     which there are not too many entries. That depends on the rows as a set and on nothing else, so
     they may come in any order and batches, and sketches add in any order, to the same bits.
+
+    The first `few` rows are held as they are: sorted once, they are their own entries.
     """
 
     def __init__(self, limit: int = LIMIT, few: int = FEW_ROWS) -> None:
         self.limit = limit
         self.few = few
+        self._rows: list[Rows] = []
+        self._job = math.inf
         self._cells: Any = None
 
     def update(
@@ -73,54 +91,97 @@ class ValueSketch:
         Weights are as `split` gives them, up to `GREATEST_WEIGHT`. `cells` are the rows x columns
         of the whole job: whether compiling pays is decided at the first block.
         """
+        if not (self._rows or self._cells):
+            self._job = cells
+        self._add(Rows(values, labels, *weight))
+
+    def _add(self, rows: Rows) -> None:
+        if self._cells is None and self._n_held + len(rows.values) <= self.few:
+            # The caller may write new values where these are; the rest is shared by all columns.
+            self._rows.append(rows._replace(values=rows.values.copy()))
+        else:
+            self._spilled().add(*rows)
+
+    @property
+    def _n_held(self) -> int:
+        return sum(len(rows.values) for rows in self._rows)
+
+    def _spilled(self) -> Any:
+        """Return the cells, with the rows that were held."""
         if self._cells is None:
-            self._cells = dispatch.load("sketch", cells).SketchEntries(self.limit, self.few)
-        self._cells.add(values, labels, *weight)
+            self._cells = dispatch.load("sketch", self._job).SketchEntries(self.limit, self.few)
+            held, self._rows = self._rows, []
+            for rows in held:
+                self._cells.add(*rows)
+        return self._cells
 
     def merge(self, other: ValueSketch) -> None:
         """Add the rows of another sketch."""
+        if not (self._rows or self._cells):
+            self._job = other._job
+        for rows in other._rows:
+            self._add(rows)
         if other._cells is not None:
-            if self._cells is None:
-                self._cells = type(other._cells)(self.limit, self.few)
-            self._cells.take(other._cells.entries(), other._cells.shift)
+            self._spilled().take(other._cells.entries(), other._cells.shift)
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
-        return 0 if self._cells is None else int(self._cells.nbytes)
+        """Bytes held, without labels and weights, which all columns share."""
+        held = sum(rows.values.nbytes for rows in self._rows)
+        return held if self._cells is None else held + int(self._cells.nbytes)
 
     @property
     def shift(self) -> int:
         """Bits that the cells are short of; 0 where every value is held exactly."""
-        if self._cells is None:
-            return 0
-        self._cells.settle()
-        return int(self._cells.shift)
+        self._entries()
+        return 0 if self._cells is None else int(self._cells.shift)
+
+    def _entries(self) -> Entries:
+        """Return the entries, or all rows where these are few enough, in any order."""
+        if self._cells is not None:
+            return self._cells.entries()
+        parts = zip(NO_ROWS, *self._rows, strict=True)
+        rows = Rows(*(np.concatenate(arrays) for arrays in parts))
+        key = keys(rows.values)
+        found = Entries(rows.labels, key, key, rows.whole, rows.fraction)
+        gone = np.isnan(rows.values) | ((rows.whole | rows.fraction) == 0)
+        if gone.any():
+            found = Entries(*(array[~gone] for array in found))
+        # Few rows may weigh as much as many.
+        if len(found.least) > allowed(found.whole, found.fraction, self.limit, self.few):
+            return self._spilled().entries()
+        return found
 
     def profile(self, classes: NDArray[np.intp]) -> Profile:
         """Return the cells of the column with the weights of these classes, by their codes.
 
         There are at most `MOST_WEIGHTS` weights: of hundreds of classes, the cells are larger.
         """
-        whole = NONE if self._cells is None else self._cells.entries()
+        whole = self._entries()
+        order = np.argsort(whole.least)
+        least, shift = whole.least[order], 0 if self._cells is None else int(self._cells.shift)
         limit = max(1, MOST_WEIGHTS // max(1, len(classes)))
-        shift = np.uint64(least_shift([differing(whole.least)], self.shift, limit))
-        cells = np.sort(whole.least >> shift)
-        first = np.ones(len(cells), np.bool_)
-        first[1:] = cells[1:] != cells[:-1]
-        cells = cells[first]
-        at = np.searchsorted(cells, whole.least >> shift)
-        least = np.full(len(cells), np.iinfo(np.uint64).max, np.uint64)
-        greatest = np.zeros(len(cells), np.uint64)
-        np.minimum.at(least, at, whole.least)
-        np.maximum.at(greatest, at, whole.greatest)
+        if len(least) > limit:
+            shift = least_shift([least[1:] ^ least[:-1]], shift, limit)
+        cells = least >> np.uint64(shift)
+        new = np.ones(len(cells), np.bool_)
+        new[1:] = cells[1:] != cells[:-1]
+        first = np.flatnonzero(new)
         place = np.empty(len(classes), np.intp)
         place[classes] = np.arange(len(classes))
-        sums = [np.zeros((len(cells), len(classes)), np.int64) for _ in range(2)]
+        at = (np.cumsum(new) - 1) * len(classes) + place[whole.label[order]]
+        sums = [np.zeros(len(first) * len(classes), np.int64) for _ in range(2)]
         for total, part in zip(sums, (whole.whole, whole.fraction), strict=True):
-            np.add.at(total, (at, place[whole.label]), part)
-        weight = sums[0] + sums[1] / (1 << FRACTION_BITS)
-        return Profile(numbers(least), numbers(greatest), weight)
+            if part.any():
+                np.add.at(total, at, part[order])
+        weight = sums[0].astype(np.float64)
+        if sums[1].any():
+            sums[0] += sums[1] >> FRACTION_BITS
+            weight = sums[0] + (sums[1] & ((1 << FRACTION_BITS) - 1)) / (1 << FRACTION_BITS)
+        greatest = whole.greatest[order]
+        greatest = np.maximum.reduceat(greatest, first) if len(first) else greatest
+        shape = len(first), len(classes)
+        return Profile(numbers(least[first]), numbers(greatest), weight.reshape(shape))
 
 
 METHODS = ("mdl", "quantile", "width")
@@ -264,13 +325,16 @@ def mdl_cuts(profile: Profile) -> list[float]:
     likewise. N is the sum of weights (Fayyad, Irani 1993, Multi-interval discretization of
     continuous-valued attributes for classification learning, IJCAI, section 3).
     """
-    cumulated = np.concatenate([np.zeros((1, profile.weight.shape[1])), profile.weight])
-    cumulated = cumulated.cumsum(axis=0)
+    cumulated = np.zeros((profile.weight.shape[1], len(profile.least) + 1))
+    np.cumsum(profile.weight.T, axis=1, out=cumulated[:, 1:])
+    terms: Terms = _x_log_x
+    if cumulated[:, -1].sum() <= FEW_ROWS and (cumulated == np.floor(cumulated)).all():
+        cumulated, terms = cumulated.astype(np.int64), _x_log_x_of_counts().take
     cuts = []
     ranges = [(0, len(profile.least))]
     while ranges:
         first, last = ranges.pop()
-        at = _accepted(cumulated[first : last + 1] - cumulated[first])
+        at = _accepted(cumulated[:, first : last + 1] - cumulated[:, first, None], terms)
         if at:
             cut = first + at
             cuts.append(between(float(profile.greatest[cut - 1]), float(profile.least[cut])))
@@ -278,38 +342,52 @@ def mdl_cuts(profile: Profile) -> list[float]:
     return sorted(cuts)
 
 
-def _accepted(below: NDArray[np.float64]) -> int:
+# Gives x ln x of weights.
+Terms = Callable[[NDArray[Any]], NDArray[np.float64]]
+
+
+def _accepted(below: NDArray[Any], terms: Terms) -> int:
     """Return how many values are to be on the left of the cut of a range; 0 for no cut.
 
-    below  IN  (n_values + 1, n_classes) class weights of the first 0, 1, 2 ... values
+    below  IN  (n_classes, n_values + 1) class weights of the first 0, 1, 2 ... values
     """
-    if len(below) < 3:
+    if below.shape[1] < 3:
         return 0
-    everything = below[-1]
-    left, right = below[1:-1], everything - below[1:-1]
-    scatter = _scatter(left) + _scatter(right)
-    total = _scatter(everything[None])[0]
-    noise = _SAME * _x_log_x(everything.sum())
+    everything, left = below[:, -1], below[:, 1:-1]
+    right = everything[:, None] - left
+    scatter = _scatter(left, terms) + _scatter(right, terms)
+    total = _scatter(everything, terms)
+    n = float(everything.sum())
+    noise = _SAME * n * math.log(n) if n > 0 else 0.0
     at = int(np.argmax(scatter <= scatter.min() + noise))
     if total - scatter[at] <= noise:
         return 0
-    n = everything.sum()
-    parts = [everything, left[at], right[at]]
+    parts = [everything, left[:, at], right[:, at]]
     k, k1, k2 = (np.count_nonzero(part) for part in parts)
-    e, e1, e2 = (_scatter(part[None])[0] / part.sum() / math.log(2) for part in parts)
+    e, e1, e2 = (_scatter(part, terms) / part.sum() / math.log(2) for part in parts)
     gain = (total - scatter[at]) / n / math.log(2)
     code = k * math.log2(3) + math.log1p(-2 * 3.0**-k) / math.log(2)  # log2(3^k - 2)
     cost = math.log2(max(n - 1, 1.0)) + code - (k * e - k1 * e1 - k2 * e2)
     return at + 1 if gain > cost / n else 0
 
 
-def _x_log_x(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    return x * np.log(np.where(x > 0, x, 1.0))
+def _x_log_x(x: NDArray[Any]) -> NDArray[np.float64]:
+    return np.asarray(x * np.log(np.where(x > 0, x, 1.0)))
 
 
-def _scatter(weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return N times the class entropy in nats of each row of class weights."""
-    return _x_log_x(weights.sum(axis=1)) - _x_log_x(weights).sum(axis=1)
+@lru_cache(maxsize=1)
+def _x_log_x_of_counts() -> NDArray[np.float64]:
+    """Return x ln x of all numbers that few rows can be."""
+    return _x_log_x(np.arange(FEW_ROWS + 1.0))
+
+
+def _scatter(weights: NDArray[Any], terms: Terms) -> NDArray[np.float64]:
+    """Return N times the class entropy in nats of class weights, (n_classes, ...)."""
+    of_classes = terms(weights)
+    total = of_classes[0]
+    for one in of_classes[1:]:
+        total = total + one
+    return np.asarray(terms(weights.sum(axis=0)) - total)
 
 
 def quantile_cuts(profile: Profile, bins: int) -> list[float]:

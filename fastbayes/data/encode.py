@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS, GREATEST, Batch, Codes
-from fastbayes.core.domains import default_kind, domain
+from fastbayes.core.domains import declared, default_kind
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.schema import Feature, Schema, chosen
 from fastbayes.data.columns import (
@@ -32,7 +32,7 @@ from fastbayes.data.columns import (
     prepare_bins,
 )
 from fastbayes.data.pieces import Column, Pieces
-from fastbayes.data.segments import Place, Rows, one_batch
+from fastbayes.data.segments import LateNumbers, Place, Rows, one_batch
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.columns import IntegerColumn, Translation
 from fastbayes.kernels.shared.texts import UNSEEN
@@ -51,8 +51,40 @@ class Encoded(NamedTuple):
     batch: Batch
     unseen: NDArray[np.int64]  # (n_categorical,) values outside the schema
     dropped: int  # rows without a class
-    unlabelled: pa.RecordBatch | None  # those rows, where asked for
     kept: NDArray[np.int64] | None = None  # positions of the rows encoded; None: all of them
+
+
+class NumbersApart(NamedTuple):
+    """Columns of numbers of a batch that are decoded block by block.
+
+    numbers  of the batch's segment
+    first    rows of the segment that come before the batch
+    place    where the batch stands, for messages
+    """
+
+    numbers: LateNumbers
+    first: int
+    place: Place
+
+    def rows(
+        self, first: int, n: int, kept: NDArray[np.int64] | None
+    ) -> dict[str, NDArray[np.float64]]:
+        """Return columns by their names: n rows from one on, of those kept if not all are.
+
+        They are good until the next rows are asked for. Raises DataError for an infinite number.
+        """
+        begin, end, place = first, first + n, self.place
+        if kept is not None and n:
+            begin, end, kept = int(kept[first]), int(kept[end - 1]) + 1, kept[first:end]
+        columns, odd = self.numbers.read(self.first + begin, end - begin)
+        if kept is not None:
+            columns = [column[kept - begin if n else slice(0)] for column in columns]
+        elif place.first_row >= 0:
+            place = Place(place.origin, place.first_row + begin)
+        for name, column, found in zip(self.numbers.names, columns, odd.tolist(), strict=True):
+            if found:
+                has_gaps(name, column, kept, place)
+        return dict(zip(self.numbers.names, columns, strict=True))
 
 
 class Encoder:
@@ -131,8 +163,8 @@ class Encoder:
             raise SchemaError(f"column {repeated[0]!r} stands more than once; rename one of them")
         wanted = [n for n in names if n not in (target, weight)]
         forced = chosen(wanted, categorical)
-        declared = {n: domain(n, values) for n, values in (domains or {}).items()}
-        if unknown := sorted(set(declared) - {*wanted, target}):
+        listed = declared(domains)
+        if unknown := sorted(set(listed) - {*wanted, target}):
             raise SchemaError(f"domains: there is no column {unknown[0]!r}; there are {names}")
         cuts = cuts or {}
         if unknown := sorted(set(cuts) - {*wanted}):
@@ -140,13 +172,13 @@ class Encoder:
         features: list[tuple[Feature, Book | None]] = []
         for name in wanted:
             kind = columns.field(name).type
-            chosen_by_user = name in forced or name in declared
+            chosen_by_user = name in forced or name in listed
             if name in cuts and not chosen_by_user:
                 check_number(name, kind)
                 features.append(_binned(Feature.binned(name, cuts[name])))
             elif chosen_by_user or default_kind(name, kind) == "categorical":
-                book = open_book(name, kind, declared.get(name), null_values)
-                feature = Feature(name, "categorical", None, name in declared)
+                book = open_book(name, kind, listed.get(name), null_values)
+                feature = Feature(name, "categorical", None, name in listed)
                 features.append((feature, book))
             else:
                 features.append((Feature(name, "numeric"), None))
@@ -154,14 +186,14 @@ class Encoder:
             target,
             pa.array([], pa.null()),
             (),
-            target in declared,
+            target in listed,
             missing,
             tuple(null_values),
         )
         classes = None
         if target is not None:
             kind = columns.field(target).type
-            classes = open_book(target, kind, declared.get(target), null_values)
+            classes = open_book(target, kind, listed.get(target), null_values)
         return cls(
             features, classes, template=template, weight=weight, keep_unlabelled=keep_unlabelled
         )
@@ -207,6 +239,11 @@ class Encoder:
         other.books = [book for _, book in other.features if book is not None]
         return other
 
+    def plain_numbers(self) -> list[str]:
+        """Return the numeric columns that are only counted as numbers, not by bins too."""
+        cut = {book.name for book in self.books}
+        return [f.name for f, book in self.features if book is None and f.name not in cut]
+
     def know(self, schema: Schema) -> None:
         """Take the values of an earlier scan into the open codebooks."""
         domains = [*(feature.values for feature in schema.categorical), schema.classes]
@@ -231,27 +268,23 @@ class Encoder:
         Raises DataError for an infinite number, a value outside a declared domain (or unseen, if
         that is an error), a negative or non-finite weight; the message names column, value and row.
         """
-        looked_up = self.look_up(rows, place)
-        batch = looked_up.block(0, looked_up.n_rows)
-        return Encoded(
-            *(batch, looked_up.unseen(), looked_up.dropped),
-            *(looked_up.unlabelled, looked_up.kept),
-        )
+        return next(self.look_up(rows, place).encoded(max(rows.num_rows, 1)))
 
-    def look_up(self, rows: Rows, place: Place) -> LookedUp:
-        """Return rows whose values have codes that are not yet written; see `encode`."""
-        where, dropped, unlabelled = None, 0, None
+    def look_up(self, rows: Rows, place: Place, apart: NumbersApart | None = None) -> LookedUp:
+        """Return rows whose values have codes that are not yet written; see `encode`.
+
+        Numeric columns that the rows lack are `apart`.
+        """
+        where, unlabelled, n_read = None, None, rows.num_rows
         weight = self._weights(rows, place)
         pieces = self._pieces(rows, place)
         classes, n_classes, labelled = self._classes(rows, pieces, weight, place)
         keep = labelled
         if weight is not None and not weight.all():
             keep = weight > 0 if labelled is None else labelled & (weight > 0)
-        if labelled is not None:
-            dropped = int(rows.num_rows - labelled.sum())
-            if self.keep_unlabelled and dropped:
-                left = filtered(rows, ~labelled)
-                unlabelled = one_batch(left) if isinstance(left, pa.Table) else left
+        if labelled is not None and self.keep_unlabelled and not labelled.all():
+            left = filtered(rows, ~labelled)
+            unlabelled = one_batch(left) if isinstance(left, pa.Table) else left
         if keep is not None:
             rows, where = filtered(rows, keep), np.flatnonzero(keep)
             pieces = self._pieces(rows, place, len(keep))
@@ -260,18 +293,29 @@ class Encoder:
         n = rows.num_rows
         cells = self._cells(rows.num_rows if keep is None else len(keep), place)
         kernels = dispatch.load("encode", cells)
-        numeric = []
+        elsewhere = set() if apart is None else {*apart.numbers.names}
+        numbers = [f.name for f, book in self.features if not isinstance(book, Codebook)]
+        numbers = [name for name in numbers if name not in elsewhere]
+        converted = {name: self._numbers(name, rows.column(name), kernels) for name in numbers}
+        loose = kernels.unbounded([values for values, _ in converted.values()])
+        odd = {name for name, found in zip(converted, loose.tolist(), strict=True) if found}
+        numeric: dict[str, NDArray[np.float64] | None] = {}
         prepared: list[Prepared] = []
         for feature, book in self.features:
-            column = rows.column(feature.name)
+            if feature.name in elsewhere:
+                numeric[feature.name] = None
+                continue
             if isinstance(book, Codebook):
+                column = rows.column(feature.name)
                 prepared.append(found := prepare(book, column, pieces, n, kernels))
                 if n and not (found.size or found.missing or found.unseen):  # no code is valid
                     raise corrupt(book.name)
                 continue
-            values, missing_too = self._numbers(feature.name, column, where, place)
+            values, missing_too = converted[feature.name]
+            if feature.name in odd:
+                missing_too |= has_gaps(feature.name, values, where, place)
             if book is None:
-                numeric.append(values)
+                numeric[feature.name] = values
             else:
                 prepared.append(prepare_bins(book, values, missing_too))
         if not self.applying or self.unseen == "error":
@@ -279,8 +323,8 @@ class Encoder:
                 if column.unseen:
                     self._refuse_unseen(book, column, rows, where, place, kernels)
         return LookedUp(
-            *(n, classes, n_classes, prepared, tuple(numeric), weight, cells),
-            *(dropped, unlabelled, where, 2 if self.applying else None),
+            *(n, classes, n_classes, prepared, numeric, apart, weight, cells),
+            *(n_read, labelled, unlabelled, where, 2 if self.applying else None),
             [book.name for book in self.books],
         )
 
@@ -385,24 +429,31 @@ class Encoder:
             )
         return weight
 
+    @staticmethod
     def _numbers(
-        self, name: str, column: Column, where: NDArray[np.int64] | None, place: Place
+        name: str, column: Column, kernels: ModuleType
     ) -> tuple[NDArray[np.float64], bool]:
-        """Return a column as numbers, and whether some are missing (NaN)."""
+        """Return a column as numbers, and whether some are null, which are NaN then."""
         check_number(name, column.type)
-        kernels = dispatch.load("encode", self._cells(len(column), place))
-        values, null = floats(column, kernels)
-        # The sum is finite unless a value is NaN or infinite, or it overflows: look closer then.
-        with np.errstate(all="ignore"):
-            suspicious = null or not np.isfinite(values.sum())
-        if suspicious and np.isinf(values).any():
-            at = int(np.flatnonzero(np.isinf(values))[0])
-            row = at if where is None else int(where[at])
-            raise DataError(
-                f"column {name!r}, {place.row(row)}: value {values[at]} is infinite; "
-                "replace it by a number, or by null to treat it as missing"
-            )
-        return values, null or bool(suspicious and np.isnan(values).any())
+        return floats(column, kernels)
+
+
+def has_gaps(
+    name: str, values: NDArray[np.float64], where: NDArray[np.int64] | None, place: Place
+) -> bool:
+    """Return whether numbers are missing (NaN), of which some are not finite.
+
+    `where` are their positions among the rows of a place, if these are not all. Raises DataError
+    where one is infinite.
+    """
+    if np.isinf(values).any():
+        at = int(np.flatnonzero(np.isinf(values))[0])
+        row = at if where is None else int(where[at])
+        raise DataError(
+            f"column {name!r}, {place.row(row)}: value {values[at]} is infinite; "
+            "replace it by a number, or by null to treat it as missing"
+        )
+    return bool(np.isnan(values).any())
 
 
 class LookedUp:
@@ -410,12 +461,20 @@ class LookedUp:
 
     Attributes
     ----------
-    n_rows, classes, n_classes, numeric, weight
+    n_rows, classes, n_classes, weight
         Of all rows, as in `Batch`.
     sizes
         (n_categorical,) values known of each column.
     missing
         (n_categorical,) whether a value may be missing.
+    n_read
+        Rows that were looked at.
+    kept
+        Positions of these rows among them; None: they are all of them.
+    labelled
+        Which of them have a class; None: all.
+    unlabelled
+        Those without a class, where asked for.
     """
 
     def __init__(
@@ -424,21 +483,26 @@ class LookedUp:
         classes: NDArray[np.unsignedinteger] | None,
         n_classes: int,
         columns: Sequence[Prepared],
-        numeric: tuple[NDArray[np.float64], ...],
+        numeric: Mapping[str, NDArray[np.float64] | None],
+        apart: NumbersApart | None,
         weight: NDArray[np.float64] | None,
         cells: float,
-        dropped: int,
+        n_read: int,
+        labelled: NDArray[np.bool_] | None,
         unlabelled: pa.RecordBatch | None,
         kept: NDArray[np.int64] | None,
         extra: int | None,
         names: Sequence[str],
     ) -> None:
         self.n_rows, self.classes, self.n_classes = n_rows, classes, n_classes
-        self.numeric, self.weight, self.cells = numeric, weight, cells
-        self.dropped, self.unlabelled, self.kept = dropped, unlabelled, kept
+        self.weight, self.cells = weight, cells
+        self._numeric, self._apart = numeric, apart
+        self.n_read, self.kept = n_read, kept
+        self.labelled, self.unlabelled = labelled, unlabelled
         self._columns, self._extra, self._names = columns, extra, names
         self._written: _Room | None = None
         self._given = np.empty(0, np.int64)
+        self._translations: list[list[Translation]] = []
         self._writers: list[_Room] = []
         self.sizes = np.array([p.size for p in columns], np.int64)
         self.missing = np.array([p.missing for p in columns], np.bool_)
@@ -458,6 +522,28 @@ class LookedUp:
                         return False
         return True
 
+    def parts(self, n: int) -> Iterator[tuple[int, int, int]]:
+        """Yield where blocks of n of the rows read begin, and from where to where they are here."""
+        starts = np.arange(0, self.n_read, n)
+        here = starts if self.kept is None else np.searchsorted(self.kept, starts)
+        yield from zip(
+            starts.tolist(), here.tolist(), [*here[1:].tolist(), self.n_rows], strict=True
+        )
+
+    def encoded(self, n: int) -> Iterator[Encoded]:
+        """Yield blocks of n of the rows read, at least one; each is good until the next one."""
+        before = np.zeros(len(self._columns), np.int64)
+        for start, first, last in [*self.parts(n)] or [(0, 0, 0)]:
+            batch, unseen = self.block(first, last - first), self.unseen()
+            kept = None if self.kept is None else self.kept[first:last] - start
+            yield Encoded(batch, unseen - before, self.dropped(start, n), kept)
+            before = unseen
+
+    def dropped(self, start: int = 0, n: int | None = None) -> int:
+        """Return how many of n of the rows read, or of all, have no class."""
+        some = None if self.labelled is None else self.labelled[start:][:n]
+        return 0 if some is None else len(some) - int(np.count_nonzero(some))
+
     def block(
         self, first: int, n: int, sizes: NDArray[np.int64] | None = None, *, blank: bool = False
     ) -> Batch:
@@ -468,8 +554,15 @@ class LookedUp:
                nothing is missing
         """
         sizes = self.sizes if sizes is None else sizes
-        if self._written is None or n != self._written.n or not np.array_equal(sizes, self._given):
-            self._given, self._written = sizes, self._room(n, sizes)
+        same = self._written is not None and np.array_equal(sizes, self._given)
+        if not same:
+            self._given = sizes
+            self._translations = [
+                [] if p.integers is None else p.translations(size)
+                for p, size in zip(self._columns, sizes.tolist(), strict=True)
+            ]
+        if self._written is None or not same or n != self._written.n:
+            self._written = self._room(n, sizes)
             self._writers.append(self._written)
         codes, last = self._written, first + n
         if blank and not self.missing.any():
@@ -484,10 +577,24 @@ class LookedUp:
             self.n_classes,
             codes.groups,
             self.missing,
-            tuple(x[first:last] for x in self.numeric),
+            self._numbers(first, n),
             None if self.weight is None else self.weight[first:last],
             self.cells,
         )
+
+    def _numbers(self, first: int, n: int) -> tuple[NDArray[np.float64], ...]:
+        """Return n rows of the numeric columns from one on, good until the next are asked for."""
+        apart = {} if self._apart is None else self._apart.rows(first, n, self.kept)
+        return tuple(
+            apart[name] if column is None else column[first : first + n]
+            for name, column in self._numeric.items()
+        )
+
+    def every_number(self) -> Iterator[NDArray[np.float64]]:
+        """Yield the numeric columns of all rows, as a whole or in parts."""
+        step = max(self.n_rows, 1) if self._apart is None else BLOCK_ROWS
+        for first in range(0, self.n_rows, step):
+            yield from self._numbers(first, min(step, self.n_rows - first))
 
     def _room(self, n: int, sizes: NDArray[np.int64]) -> _Room:
         """Return room for the codes of n rows, and what writes them there."""
@@ -496,7 +603,7 @@ class LookedUp:
         groups, bins, rows = [], [], []
         integers: list[tuple[IntegerColumn, list[Translation]]] = []
         names = []
-        for width in np.unique(widths).tolist():
+        for width in sorted(set(widths.tolist())):
             members = np.flatnonzero(widths == width)
             matrix = _matrix(len(members), n, width)
             groups.append(Codes(members, matrix, (sizes + extra)[members]))
@@ -508,7 +615,7 @@ class LookedUp:
                 elif column.integers is None:
                     row.fill(missing)
                 else:
-                    integers.append((column.integers, column.translations(missing)))
+                    integers.append((column.integers, self._translations[j]))
                     rows.append(row)
                     names.append(j)
         writer = dispatch.load("encode", self.cells).CodeWriter(integers, rows)
@@ -517,7 +624,7 @@ class LookedUp:
     def moving(self) -> list[tuple[NDArray[Any], int]]:
         """Return the arrays of all rows that batches are views of, with the bytes of a row."""
         numbers = [p.numbers[0] for p in self._columns if p.numbers is not None]
-        arrays = [self.classes, self.weight, *self.numeric, *numbers]
+        arrays = [self.classes, self.weight, *self._numeric.values(), *numbers]
         return [(array, array.itemsize) for array in arrays if array is not None]
 
     def check(self) -> None:

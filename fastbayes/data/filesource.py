@@ -1,4 +1,4 @@
-"""Files as sources: what all readers share, and those of Parquet, Arrow IPC and ORC."""
+"""Files as sources: what all readers share, and those of Parquet and Arrow IPC."""
 
 from __future__ import annotations
 
@@ -7,32 +7,38 @@ import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import lru_cache, partial
+from itertools import groupby
 from types import ModuleType
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import DataError, FileFormatError
+from fastbayes.core.threads import in_order
 from fastbayes.data.column_chunks import (
+    BATCH_ROWS,
     DELTA_LENGTH,
     LEAST_READ,
     ColumnChunk,
+    Dictionaries,
     Footer,
     HandedOver,
     filling,
     read_chunks,
 )
+from fastbayes.data.number_chunks import of_numbers, reading_numbers
 from fastbayes.data.paths import DataFile
 from fastbayes.data.segments import (
-    BATCH_BYTES,
     SEGMENT_BLOCKS,
+    LateNumbers,
     OnError,
     Read,
+    Rows,
     Segment,
     Source,
     behind,
@@ -58,12 +64,23 @@ _REMEDY = "write the file again or leave it out"
 log = logging.getLogger(__name__)
 
 
+# See `Piece.apart`.
+ReadApart = Callable[[Sequence[str]], AbstractContextManager[tuple[Read, LateNumbers | None]]]
+
+
 class Piece(NamedTuple):
-    """Rows of one file that one worker reads."""
+    """Rows of one file that one worker reads.
+
+    together  whether its batches are few, and handed out as a table
+    apart     opens columns of numbers of these names to be decoded block by block, those for which
+              that can be, and returns with them what reads the other columns; None: it cannot
+    """
 
     first_row: int
     n_rows: int | None
     read: Read
+    together: bool = False
+    apart: ReadApart | None = None
 
 
 class FileReader(ABC):
@@ -81,11 +98,12 @@ class FileReader(ABC):
 
     @abstractmethod
     def pieces(
-        self, schema: pa.Schema, block_rows: int, batch_bytes: int = BATCH_BYTES
+        self, schema: pa.Schema, block_rows: int, batch_bytes: int, threads: int, merged: bool
     ) -> Iterator[Piece]:
         """Yield the pieces of the columns in `schema`, all of which the file has.
 
-        `batch_bytes` is what is decoded at a time, where there is a choice.
+        `batch_bytes` is what is decoded at a time, where there is a choice; so many `threads` read.
+        Small pieces may be `merged` into one.
         """
 
     @abstractmethod
@@ -172,22 +190,41 @@ class FileSource(Source):
 
     def segments(self, block_rows: int) -> Iterator[Segment]:
         """Return the pieces of every file in turn."""
-        index = 0
+        index, threads = 0, self.threads or pa.cpu_count()
         for reader in self._readers:
             columns, origin = self._columns_of(reader), reader.file.origin
             with leaving_out(self._on_error), reading(origin, _REMEDY):
-                for piece in reader.pieces(columns, min(block_rows, BLOCK_ROWS), self.batch_bytes):
+                rows, merged = min(block_rows, BLOCK_ROWS), self.merged and block_rows > BLOCK_ROWS
+                for piece in reader.pieces(columns, rows, self.batch_bytes, threads, merged):
                     read = partial(self._read, reader, piece, block_rows)
-                    yield Segment(index, origin, piece.first_row, piece.n_rows, read)
+                    apart = piece.apart and partial(self._read_apart, reader, piece, block_rows)
+                    given = piece.first_row, piece.n_rows, read
+                    yield Segment(index, origin, *given, read_apart=apart)
                     index += 1
+
+    @contextmanager
+    def _read_apart(
+        self, reader: FileReader, piece: Piece, block_rows: int, names: Sequence[str]
+    ) -> Iterator[tuple[Iterator[Rows], LateNumbers | None]]:
+        assert piece.apart is not None
+        # Of another type in other files they would be cast.
+        names = [name for name in names if pa.types.is_float64(self.schema.field(name).type)]
+        with ExitStack() as stack:
+            with reading(reader.file.origin, _REMEDY):
+                read, numbers = stack.enter_context(piece.apart(names))
+            rest = self
+            if numbers is not None:
+                rest = self.only([n for n in self.schema.names if n not in numbers.names])
+            yield rest._read(reader, piece._replace(read=read), block_rows), numbers
 
     def _read(self, reader: FileReader, piece: Piece, block_rows: int) -> Iterator[pa.RecordBatch]:
         with reading(reader.file.origin, _REMEDY):
             batches = self._conformed(reader, piece)
-            if block_rows > BLOCK_ROWS and reader.many_blocks:
-                yield from batches
-            else:
-                yield from reblock(batches, min(block_rows, BLOCK_ROWS))
+            if piece.together:
+                yield from together(batches)
+                return
+            many = block_rows > BLOCK_ROWS and reader.many_blocks
+            yield from reblock(batches, min(block_rows, BLOCK_ROWS), many=many)
 
     def _conformed(self, reader: FileReader, piece: Piece) -> Iterator[pa.RecordBatch]:
         n_rows = 0
@@ -214,6 +251,12 @@ class FileSource(Source):
                 _constant(constant[name], n_rows) if name in constant else pa.nulls(n_rows)
             )
         return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
+
+
+def together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Yield batches as one table, as several where the types of their columns differ."""
+    for _, alike in groupby(batches, lambda batch: batch.schema):
+        yield pa.Table.from_batches([*alike])
 
 
 def _with_partitions(reader: FileReader) -> pa.Schema:
@@ -271,11 +314,7 @@ def open_all(
                     raise outcome
                 readers.append(outcome)
 
-    if len(files) < MANY_FILES:
-        take(map(guarded, files))
-    else:
-        with ThreadPoolExecutor(8) as pool:
-            take(pool.map(guarded, files))
+    take(in_order(guarded, files, 1 if len(files) < MANY_FILES else 8))
     if not readers:
         raise FileFormatError(f"{files[0].origin}: none of the files can be read")
     for reader, before in zip(readers[1:], readers, strict=False):
@@ -288,6 +327,12 @@ def open_all(
 # is decoded is then still in the cache when it is encoded, and no row group is held as a whole.
 READ_BYTES = 1 << 20
 MOST_READ = 1 << 26
+
+# What our kernels decode at a time: more would leave the cache before it is encoded.
+DECODED_BYTES = 1 << 24
+
+# Pieces of Parquet files for each thread, where there are so many row groups.
+PIECES = 4
 
 # Rows of a page of many a writer.
 PAGE_ROWS = 20_000
@@ -304,18 +349,19 @@ class ParquetReader(FileReader):
     """
 
     many_blocks = True
-    # Workers decode a row group each; where there are fewer row groups than cores, threads share
-    # out its columns.
-    n_threads = 1
+    # Row groups of all files together, and of those before this one.
+    groups_in_all = groups_before = 0
 
-    def __init__(self, file: DataFile, footers: Callable[[DataFile], Footer]) -> None:
+    def __init__(
+        self, file: DataFile, footers: Callable[[DataFile], Footer], dictionaries: Dictionaries
+    ) -> None:
         self.file = file
-        self._footers = footers
+        self._footers, self._dictionaries = footers, dictionaries
         metadata = footers(file).metadata
         self.n_rows = metadata.num_rows
         self._rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
         self.rows_of_piece = max(self._rows, default=0)
-        _check_total(file, sum(self._rows), metadata.num_rows)
+        check_total(file, sum(self._rows), metadata.num_rows)
         plain = metadata.schema.to_arrow_schema()
         self.n_cells = float(self.n_rows * len(plain))  # of all files together
         self._text = [f.name for f in plain if dictionary_type(f.type) is not None]
@@ -327,15 +373,48 @@ class ParquetReader(FileReader):
         return len(self._rows)
 
     def pieces(
-        self, schema: pa.Schema, block_rows: int, batch_bytes: int = BATCH_BYTES
+        self, schema: pa.Schema, block_rows: int, batch_bytes: int, threads: int, merged: bool
     ) -> Iterator[Piece]:
-        """Yield one piece per row group."""
-        first = 0
-        for group, n_rows in enumerate(self._rows):
-            if n_rows:
-                read = partial(self._read, schema.names, group, block_rows, batch_bytes)
-                yield Piece(first, n_rows, read)
-            first += n_rows
+        """Yield one piece per row group, or one of several small ones."""
+        at_once = self._at_once(threads) if merged else 1
+        most, first = self._most_together(schema, batch_bytes), 0
+        full = [group for group, n_rows in enumerate(self._rows) if n_rows]
+        while full:
+            groups = full[:at_once]
+            while len(groups) > 1 and sum(self._rows[group] for group in groups) > most:
+                groups.pop()
+            n_rows = sum(self._rows[group] for group in groups)
+            sharing = self._sharing(groups[0], threads) if at_once == 1 else 1
+            how = block_rows, batch_bytes, sharing
+            read = partial(self._read_groups, schema.names, groups, *how)
+            apart = None
+            if len(groups) == 1 and self.file.local and self._is_ours():
+                apart = partial(self._apart, schema.names, groups[0], *how)
+            yield Piece(first, n_rows, read, len(groups) > 1, apart)
+            first, full = first + n_rows, full[len(groups) :]
+
+    def _at_once(self, threads: int) -> int:
+        """Return how many row groups may be decoded one after another, as one piece.
+
+        What is done once for a column of a piece is then done once for all of them. There are
+        enough pieces that threads end about at once.
+        """
+        return max(self.groups_in_all // (PIECES * threads), 1) if self._is_ours() else 1
+
+    def _most_together(self, schema: pa.Schema, batch_bytes: int) -> int:
+        """Return the most rows of several row groups that are held at once."""
+        return min(batch_bytes // _decoded_bytes(schema), BATCH_ROWS)
+
+    def _sharing(self, group: int, threads: int) -> int:
+        """Return how many threads decode a row group.
+
+        Each thread takes row groups of its own. For the last ones, if they are fewer than threads,
+        several share out the columns.
+        """
+        last = self.groups_in_all % threads
+        if self.groups_before + group < self.groups_in_all - last:
+            return 1
+        return -(-threads // last)
 
     def held(self, schema: pa.Schema, threads: int, batch_bytes: int) -> int:
         """Return about how many bytes threads hold that read a row group each.
@@ -349,10 +428,16 @@ class ParquetReader(FileReader):
         group = self._footers(self.file).metadata.row_group(largest)
         row, every = _decoded_bytes(schema), max(_decoded_bytes(self.schema), 1)
         packed = group.total_byte_size * row // every
-        rows = max(batch_bytes // row, BLOCK_ROWS) + PAGE_ROWS
-        decoded = min(rows, group.num_rows) * row
-        packed = min(packed, max(batch_bytes, len(schema) * LEAST_READ))
-        return min(threads, self.n_groups) * 2 * (decoded + packed)
+        at_once = min(batch_bytes, DECODED_BYTES)
+        rows = max(at_once // row, BLOCK_ROWS) + PAGE_ROWS
+        joined = min(self._most_together(schema, batch_bytes), self.n_rows)
+        joined *= self._at_once(threads) > 1
+        decoded = max(min(rows, group.num_rows), joined) * row
+        ahead = at_once if self.file.local else batch_bytes
+        packed = min(packed, max(ahead, len(schema) * LEAST_READ))
+        # threads that share out the columns are a batch ahead
+        batches = 3 if self.groups_in_all % threads else 2
+        return min(threads, self.n_groups) * batches * (decoded + packed)
 
     def handed_over(self) -> dict[str, str]:
         """Return what the footer tells: not where the values outgrow a dictionary in mid-chunk."""
@@ -361,18 +446,61 @@ class ParquetReader(FileReader):
         reasons = [footer.divide(types, group, kernels)[1] for group in range(self.n_groups)]
         return {name: why for found in reasons for name, why in found.items()}
 
+    @contextmanager
+    def _apart(
+        self,
+        names: list[str],
+        group: int,
+        block_rows: int,
+        batch_bytes: int,
+        n_threads: int,
+        wanted: Sequence[str],
+    ) -> Iterator[tuple[Read, LateNumbers | None]]:
+        """Open columns of plain numbers to be decoded block by block; see `Piece`."""
+        types = {name: self.schema.field(name).type for name in names if name in set(wanted)}
+        chunks, _ = self._footers(self.file).divide(types, group, self._kernels)
+        chunks = [chunk for chunk in chunks if of_numbers(chunk)]
+        with ExitStack() as stack:
+            numbers = None
+            if chunks and len(chunks) < len(names):  # the others tell how many rows there are
+                how = self._place(group), chunks, self._rows[group], self.file
+                numbers = stack.enter_context(
+                    reading_numbers(*how, partial(self._whole_column, group), n_threads)
+                )
+            if numbers is not None:
+                names = [name for name in names if name not in numbers.names]
+            yield partial(self._read, names, group, block_rows, batch_bytes, n_threads), numbers
+
+    def _whole_column(self, group: int, name: str) -> NDArray[np.float64]:
+        """Return a column of numbers of a row group as pyarrow decodes it."""
+        log.info("%s: pyarrow reads column %r", self._place(group), name)
+        with reading(self._place(group), _REMEDY):
+            batches = [*self._by_arrow([name], group, self._rows[group], 1)]
+        column = pa.chunked_array([batch.column(0) for batch in batches], pa.float64())
+        if len(column) != self._rows[group]:
+            raise FileFormatError(
+                f"{self._place(group)}: column {name!r} holds fewer rows than it says; {_REMEDY}"
+            )
+        return np.asarray(column.to_numpy(), np.float64)
+
+    def _read_groups(
+        self, names: list[str], groups: list[int], *how: int
+    ) -> Iterator[pa.RecordBatch]:
+        for group in groups:
+            yield from self._read(names, group, *how)
+
     def _read(
-        self, names: list[str], group: int, block_rows: int, batch_bytes: int
+        self, names: list[str], group: int, block_rows: int, batch_bytes: int, n_threads: int
     ) -> Iterator[pa.RecordBatch]:
         """Decode columns by our kernels, those that they do not read by pyarrow."""
         types = {name: self.schema.field(name).type for name in names}
         chunks: list[ColumnChunk] = []
-        if dispatch.compiled(self.n_cells, SMALL_FILES) and not dispatch.interpreted():
+        if self._is_ours():
             chunks, _ = self._footers(self.file).divide(types, group, self._kernels)
         done = 0
         while chunks:
             try:
-                decoded = self._decoded(chunks, names, group, block_rows, batch_bytes)
+                decoded = self._decoded(chunks, names, group, block_rows, batch_bytes, n_threads)
                 for batch in behind(done, decoded):
                     yield batch
                     done += batch.num_rows
@@ -380,7 +508,7 @@ class ParquetReader(FileReader):
             except HandedOver as found:
                 chunks = [chunk for chunk in chunks if chunk.name != found.name]
                 log.info("%s: pyarrow reads column %r", self._place(group), found.name)
-        yield from behind(done, self._by_arrow(names, group, block_rows))
+        yield from behind(done, self._by_arrow(names, group, block_rows, n_threads))
 
     def _decoded(
         self,
@@ -389,19 +517,22 @@ class ParquetReader(FileReader):
         group: int,
         block_rows: int,
         batch_bytes: int,
+        n_threads: int,
     ) -> Iterator[pa.RecordBatch]:
         own = [chunk.name for chunk in chunks]
         others = [name for name in names if name not in own]
         with filling(self.file) as fill:
-            rest = reblock(self._by_arrow(others, group, block_rows), block_rows)
+            rest = reblock(self._by_arrow(others, group, block_rows, n_threads), block_rows)
             for arrays in read_chunks(
                 self._place(group),
                 chunks,
                 self._rows[group],
                 fill,
+                self._dictionaries,
                 block_rows=block_rows,
-                batch_bytes=batch_bytes,
-                n_threads=self.n_threads,
+                batch_bytes=min(batch_bytes, DECODED_BYTES),
+                ahead=0 if self.file.local else batch_bytes,
+                n_threads=n_threads,
             ):
                 batch = pa.RecordBatch.from_arrays(arrays, names=own)
                 if not others:
@@ -417,6 +548,10 @@ class ParquetReader(FileReader):
                     columns = block.columns + more.columns
                     yield pa.RecordBatch.from_arrays(columns, names=own + more.schema.names)
 
+    def _is_ours(self) -> bool:
+        """Return whether our kernels decode what they can."""
+        return dispatch.compiled(self.n_cells, SMALL_FILES) and not dispatch.interpreted()
+
     @property
     def _kernels(self) -> ModuleType:
         return dispatch.load("pages", self.n_cells, SMALL_FILES)
@@ -424,7 +559,9 @@ class ParquetReader(FileReader):
     def _place(self, group: int) -> str:
         return f"{self.file.origin}, row group {group}"
 
-    def _by_arrow(self, names: list[str], group: int, n_rows: int) -> Iterator[pa.RecordBatch]:
+    def _by_arrow(
+        self, names: list[str], group: int, n_rows: int, n_threads: int
+    ) -> Iterator[pa.RecordBatch]:
         import pyarrow.parquet as pq
 
         footer, kernels = self._footers(self.file), self._kernels
@@ -444,7 +581,14 @@ class ParquetReader(FileReader):
             ) as parquet,
         ):
             # Not `sound`: the encoder checks the indices, and another pass costs a tenth.
-            yield from parquet.iter_batches(n_rows, [group], names, use_threads=self.n_threads > 1)
+            try:
+                yield from parquet.iter_batches(n_rows, [group], names, use_threads=n_threads > 1)
+            except (pa.ArrowException, OSError):
+                # pyarrow does not say which column it is.
+                for name in names:
+                    with reading(f"{self._place(group)}, column {name!r}", _REMEDY):
+                        parquet.read_row_group(group, [name], use_threads=False)
+                raise
 
     def _encoded(self, group: Any, wanted: set[str], block_rows: int) -> list[str]:
         """Return the columns of strings to read as dictionaries from a row group."""
@@ -473,7 +617,8 @@ def dictionary_type(kind: pa.DataType) -> pa.DataType | None:
     return None
 
 
-def _check_total(file: DataFile, found: int, said: int | None) -> None:
+def check_total(file: DataFile, found: int, said: int | None) -> None:
+    """Raise FileFormatError where a file does not hold as many rows as it says."""
     if found != said:
         raise FileFormatError(
             f"{file.origin} holds {found} rows but its footer says {said}; write it again"
@@ -484,13 +629,16 @@ def open_parquet(files: Sequence[DataFile], on_error: OnError | None = None) -> 
     """Open Parquet files."""
     # Footers of thousands of wide files would fill the memory: only those in use are kept.
     footers = lru_cache(maxsize=64)(Footer)
-    readers = open_all(files, lambda file: ParquetReader(file, footers), on_error)
+    dictionaries: Dictionaries = {}
+    readers = open_all(files, lambda file: ParquetReader(file, footers, dictionaries), on_error)
     n_cells = sum(reader.n_cells for reader in readers)
     for reader in readers:
         reader.n_cells = n_cells
     n_groups = sum(reader.n_groups for reader in readers)
+    before = 0
     for reader in readers:
-        reader.n_threads = -(-pa.cpu_count() // max(n_groups, 1))
+        reader.groups_in_all, reader.groups_before = n_groups, before
+        before += reader.n_groups
     return readers
 
 
@@ -516,7 +664,7 @@ class IpcReader(FileReader):
         return threads * 2 * rows * row_bytes(schema)
 
     def pieces(
-        self, schema: pa.Schema, block_rows: int, batch_bytes: int = BATCH_BYTES
+        self, schema: pa.Schema, block_rows: int, batch_bytes: int, threads: int, merged: bool
     ) -> Iterator[Piece]:
         """Yield pieces of up to a few blocks: whole record batches, or parts of a long one."""
         fields = [self.schema.get_field_index(name) for name in schema.names]
@@ -603,7 +751,7 @@ class IpcStreamReader(FileReader):
         return waiting(threads) * SEGMENT_BLOCKS * BLOCK_ROWS * row_bytes(schema)
 
     def pieces(
-        self, schema: pa.Schema, block_rows: int, batch_bytes: int = BATCH_BYTES
+        self, schema: pa.Schema, block_rows: int, batch_bytes: int, threads: int, merged: bool
     ) -> Iterator[Piece]:
         """Yield pieces of a few blocks."""
         with self.file.stream() as handle, pa.ipc.open_stream(handle) as reader:
@@ -625,46 +773,3 @@ def open_ipc(files: Sequence[DataFile], on_error: OnError | None = None) -> list
         return IpcReader(file) if magic == b"ARROW1" else IpcStreamReader(file)
 
     return open_all(files, open_one, on_error)
-
-
-class OrcReader(FileReader):
-    """ORC file, stripe by stripe."""
-
-    def __init__(self, file: DataFile) -> None:
-        self.file = file
-        with file.open() as handle:
-            orc = _orc(handle)
-            self.schema = orc.schema
-            self.n_rows = orc.nrows
-            self._stripes = orc.nstripes
-            self.rows_of_piece = -(-orc.nrows // max(orc.nstripes, 1))
-        if self._stripes == 0:
-            _check_total(file, 0, self.n_rows)
-
-    def held(self, schema: pa.Schema, threads: int, batch_bytes: int) -> int:
-        """Return about how many bytes threads hold, a stripe each."""
-        return min(threads, self._stripes) * 2 * self.rows_of_piece * row_bytes(schema)
-
-    def pieces(
-        self, schema: pa.Schema, block_rows: int, batch_bytes: int = BATCH_BYTES
-    ) -> Iterator[Piece]:
-        """Yield one piece per stripe."""
-        # stripes do not tell their rows, so the whole is checked when the last one has been read
-        found: list[int] = []
-        for stripe in range(self._stripes):
-            first = 0 if stripe == 0 else -1
-            yield Piece(first, None, partial(self._read, schema.names, stripe, found))
-
-    def _read(self, names: list[str], stripe: int, found: list[int]) -> Iterator[pa.RecordBatch]:
-        with self.file.open() as handle:
-            batch = _orc(handle).read_stripe(stripe, columns=names)
-        found.append(batch.num_rows)
-        if len(found) == self._stripes:
-            _check_total(self.file, sum(found), self.n_rows)
-        yield sound(batch)
-
-
-def _orc(handle: Any) -> Any:
-    import pyarrow.orc
-
-    return pyarrow.orc.ORCFile(handle)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -233,7 +233,7 @@ class Drawn(SourceView):
         """Return the segments of the source without the other rows."""
         # Rows are numbered as they were counted, by segments of blocks of this size.
         for segment in super().segments(BLOCK_ROWS):
-            yield replace(segment, read=partial(self._cut, segment, block_rows))
+            yield segment.of(partial(self._cut, segment, block_rows), segment.n_rows)
 
     def _cut(self, segment: Segment, block_rows: int) -> Iterator[pa.RecordBatch]:
         return reblock(segment.batches(), block_rows)

@@ -22,9 +22,9 @@ LARGE = 1 << 20
 
 def lend(size: int) -> Bytes:
     """Return an array of bytes, whatever they hold; its memory is used again when it is free."""
-    # Four sizes between two powers of two: no more than a fifth is in vain.
-    step = 1 << (max(size - 1, 1 << 12).bit_length() - 3)
-    room = -(-size // step) * step
+    # What is asked for varies: by powers of two the same memory will do. What nobody writes to
+    # takes none.
+    room = 1 << max(size - 1, 1 << 12).bit_length()
     held = _found(room)
     if held is None:
         _make_way(room)

@@ -203,16 +203,25 @@ class StreamSource(Source):
 def slices(
     n_rows: int, block_rows: int, read: Callable[[int, int], Iterator[Rows]]
 ) -> Iterator[Segment]:
-    """Yield segments of a few blocks over `n_rows` rows in memory."""
-    step = SEGMENT_BLOCKS * block_rows
+    """Yield segments of a few blocks over `n_rows` rows in memory, or of one batch of many."""
+    sum_rows = SEGMENT_BLOCKS * min(block_rows, BLOCK_ROWS)
+    step = max(sum_rows, block_rows)
     for index, start in enumerate(range(0, n_rows, step)):
         stop = min(start + step, n_rows)
-        yield Segment(index, "", start, stop - start, partial(read, start, stop))
+        yield Segment(index, "", start, stop - start, partial(read, start, stop), sum_rows)
 
 
 def table_of(columns: dict[str, Any], description: str) -> pa.Table:
     """Return a table of equally long columns: arrays, lists, series, Arrow arrays."""
     check_names([str(name) for name in columns], description)
+    for name in columns:
+        try:
+            str(name).encode()
+        except UnicodeEncodeError as error:
+            raise SchemaError(
+                f"{description} has a column named {str(name)!a}, which is no text ({error}): "
+                "rename it"
+            ) from error
     arrays = {str(name): arrow_array(values, str(name)) for name, values in columns.items()}
     first = next(iter(arrays))
     for name, array in arrays.items():
@@ -236,6 +245,8 @@ def arrow_array(values: Any, name: str) -> pa.Array | pa.ChunkedArray:
     )
     if type(getattr(values, "dtype", None)).__name__ == "SparseDtype":
         values = np.asarray(values)  # of pandas, which Arrow does not know
+    if isinstance(kind := getattr(values, "dtype", None), np.dtype) and not kind.isnative:
+        values = native(np.asarray(values))
     try:
         foreign = not type(values).__module__.startswith("pandas")
         if foreign and hasattr(values, "__arrow_c_stream__"):
@@ -250,11 +261,20 @@ def arrow_array(values: Any, name: str) -> pa.Array | pa.ChunkedArray:
         raise CellTypeError(f"column {name!r}, {misfit}") from error
 
 
+def is_missing(value: Any) -> bool:
+    """Return whether a value is None, NaN, NaT or pandas' NA."""
+    if value is None:
+        return True
+    different = value != value
+    # Whether NA differs from anything is NA.
+    return bool(different) if isinstance(different, bool | np.bool_) else different is value
+
+
 def _misfit(values: Iterable[Any]) -> str | None:
     """Say which cell does not go with the first known one."""
     first: tuple[int, Any, str] | None = None
     for row, value in enumerate(values):
-        if value is None or (isinstance(value, float) and value != value):
+        if is_missing(value):
             continue
         kind = _kind(value)
         shown = f"{str(value)[:40]!r} ({type(value).__name__})"
@@ -291,7 +311,15 @@ def to_array(name: str, values: Any) -> pa.Array:
     if isinstance(values, pa.Array):
         return values
     if hasattr(values, "__arrow_c_stream__"):
-        return to_array(name, pa.chunked_array(values))
+        column = pa.chunked_array(values)
+        if pa.types.is_struct(column.type):  # a table
+            refuse(
+                (n := column.type.num_fields) != 1,
+                f"{name!r} is a table of {n} columns: give one of them",
+                SchemaError,
+            )
+            column = column.flatten()[0]
+        return to_array(name, column)
     if hasattr(values, "__arrow_c_array__"):
         return pa.array(values)
     refuse(

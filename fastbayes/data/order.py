@@ -13,7 +13,11 @@ from fastbayes.kernels import dispatch
 
 def sorted_values(values: pa.Array) -> tuple[pa.Array, NDArray[np.integer]]:
     """Return values without nulls in ascending order, and where each one stood."""
-    if not pa.types.is_string(values.type) or len(values) <= FEW_VALUES:
+    if len(values) <= FEW_VALUES and not pa.types.is_null(values.type):
+        listed = values.to_pylist()
+        order = np.array(sorted(range(len(listed)), key=listed.__getitem__), np.int64)
+        return values_at(values, order), order
+    if not pa.types.is_string(values.type):
         order = ascending(values)
         return values_at(values, order), order
     kernels = dispatch.load("order", len(values))

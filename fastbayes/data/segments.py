@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple, Self, TypeAlias
@@ -19,8 +19,8 @@ from fastbayes.core.errors import DataError, FileFormatError
 from fastbayes.data.unify import Projection, is_text, select, unify_types
 
 # Blocks of one segment of a table, an IPC file, a stream: few, so that a million rows keep every
-# worker busy and little is held. One number for all: floating-point sums are formed per segment,
-# so the same rows give the same bits however they arrive.
+# worker busy and little is held. One number for all: floating-point sums are formed of so many
+# blocks, so the same rows give the same bits however they arrive.
 SEGMENT_BLOCKS = 2
 
 # What a thread that reads decodes at a time, unless there is no room for so much: more is slower,
@@ -32,6 +32,28 @@ Rows: TypeAlias = "pa.RecordBatch | pa.Table"
 Read = Callable[[], Iterator[Rows]]
 # Takes note of what is wrong with a file, which is then left out.
 OnError = Callable[[DataError], object]
+
+
+class LateNumbers(ABC):
+    """Columns of float64 that are decoded block by block, when their rows are worked on.
+
+    names  of the columns
+    """
+
+    names: Sequence[str]
+
+    @abstractmethod
+    def read(self, first: int, n: int) -> tuple[list[NDArray[np.float64]], NDArray[np.bool_]]:
+        """Return n rows of all columns, and which columns hold NaN or infinity there.
+
+        NaN where null. They are good until the next rows are read; the fastest is to read them in
+        their order. `first` counts from the segment's first row. Raises DataError as
+        `Segment.batches` does.
+        """
+
+
+# Batches of a segment without some columns of numbers, and these; see `Segment.apart`.
+Apart: TypeAlias = "AbstractContextManager[tuple[Iterator[Rows], LateNumbers | None]]"
 
 
 class Place(NamedTuple):
@@ -55,6 +77,8 @@ class Segment:
     origin     name of the file, "" for data in memory
     first_row  row within the origin, counted from 0, where the segment starts; -1 if unknown
     n_rows     rows of the segment, None if unknown
+    sum_rows   rows after which floating-point sums begin anew; None: they are of the whole segment
+    read_apart  reads some columns apart from the others; None where that cannot be
     """
 
     index: int
@@ -62,6 +86,14 @@ class Segment:
     first_row: int
     n_rows: int | None
     read: Read = field(repr=False, compare=False)
+    sum_rows: int | None = None
+    read_apart: Callable[[Sequence[str]], Apart] | None = field(
+        default=None, repr=False, compare=False
+    )
+
+    def of(self, read: Read, n_rows: int | None) -> Self:
+        """Return the segment of a view of these rows, which reads them in another way."""
+        return replace(self, read=read, n_rows=n_rows, read_apart=None)
 
     def place(self, done: int) -> Place:
         """Return where the rows stand that come after so many of the segment."""
@@ -78,6 +110,15 @@ class Segment:
         """
         return self.read()
 
+    def apart(self, names: Sequence[str]) -> Apart:
+        """Open the rows as batches that lack some of these columns of numbers, and as those.
+
+        Which ones are decoded block by block the numbers tell: none (None) where that is no use.
+        """
+        if self.read_apart is None or not names:
+            return nullcontext((self.batches(), None))
+        return self.read_apart(names)
+
 
 class Source(ABC):
     """Columns to be scanned, whatever they come from.
@@ -93,6 +134,8 @@ class Source(ABC):
     in_memory    arrays, tables and frames
     many_blocks  whether batches may have more rows than a block at no cost
     batch_bytes  what a thread decodes at a time, where it may choose
+    threads      how many read, None for one on each processor
+    merged       whether small segments may come as one, where there may be many blocks
     description  for messages: "flights/*.parquet (12 files)"
     native       the object that was opened
     versions     per file its path, size and time of change in ns: what tells changed data
@@ -103,6 +146,8 @@ class Source(ABC):
     in_memory: bool = False
     many_blocks: bool = False
     batch_bytes: int = BATCH_BYTES
+    threads: int | None = None
+    merged: bool = False
     versions: Sequence[tuple[str, int, int | None]] = ()
 
     def __init__(
@@ -136,10 +181,16 @@ class Source(ABC):
         """Return a source of the same rows that has these of its columns, if not all of them."""
         return self
 
-    def within(self, batch_bytes: int) -> Self:
-        """Return a source of the same segments, of which a thread decodes so much at a time."""
+    def within(self, batch_bytes: int, threads: int) -> Self:
+        """Return a source of the same rows, of which so many threads decode so much at a time."""
         other = copy.copy(self)
-        other.batch_bytes = batch_bytes
+        other.batch_bytes, other.threads = batch_bytes, threads
+        return other
+
+    def merging(self) -> Self:
+        """Return a source of the same rows, whose small segments may come as one."""
+        other = copy.copy(self)
+        other.merged = True
         return other
 
     def held(self, threads: int) -> int:
@@ -173,10 +224,10 @@ class SourceView(Source):
         self.n_rows = source.n_rows
         self.rereadable = source.rereadable
 
-    def within(self, batch_bytes: int) -> Self:
-        """Return a view of the source of which a thread decodes so much at a time."""
-        other = super().within(batch_bytes)
-        other.source = self.source.within(batch_bytes)
+    def within(self, batch_bytes: int, threads: int) -> Self:
+        """Return a view of the source of which so many threads decode so much at a time."""
+        other = super().within(batch_bytes, threads)
+        other.source = self.source.within(batch_bytes, threads)
         return other
 
     def held(self, threads: int) -> int:
@@ -195,7 +246,7 @@ class SourceView(Source):
         """Return the segments of the source as the view shows them."""
         for segment in self.source.segments(block_rows):
             n_rows = segment.n_rows if self.whole else None
-            yield replace(segment, read=partial(self.view, segment), n_rows=n_rows)
+            yield segment.of(partial(self.view, segment), n_rows)
 
 
 def waiting(threads: int) -> int:
@@ -282,11 +333,14 @@ def _within(column: pa.DictionaryArray) -> bool:
     return bool(indices.max() < len(column.dictionary))
 
 
-def reblock(batches: Iterable[pa.RecordBatch], block_rows: int) -> Iterator[pa.RecordBatch]:
+def reblock(
+    batches: Iterable[pa.RecordBatch], block_rows: int, *, many: bool = False
+) -> Iterator[pa.RecordBatch]:
     """Cut a stream into batches of exactly `block_rows` rows; the last one may be shorter.
 
     What lies within one incoming batch is a slice of it; only a block that crosses a boundary
-    is copied. So results do not depend on how the stream was cut.
+    is copied. So results do not depend on how the stream was cut. Where there may be `many` blocks
+    in one, those that lie together stay so.
     """
     pending: list[pa.RecordBatch] = []
     held = 0
@@ -301,9 +355,9 @@ def reblock(batches: Iterable[pa.RecordBatch], block_rows: int) -> Iterator[pa.R
             yield join(pending)
             pending, held = [], 0
         whole = start + (batch.num_rows - start) // block_rows * block_rows
-        for first in range(start, whole, block_rows):
-            exact = batch.num_rows == block_rows
-            yield batch if exact else batch.slice(first, block_rows)
+        step = max(whole - start, 1) if many else block_rows
+        for first in range(start, whole, step):
+            yield batch if batch.num_rows == step else batch.slice(first, step)
         if whole < batch.num_rows:
             pending, held = [batch.slice(whole)], batch.num_rows - whole
     if held:

@@ -12,14 +12,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fastbayes.core.domains import domain
+from fastbayes.core.domains import declared
 from fastbayes.core.errors import DataError, SchemaError, refuse
 from fastbayes.core.schema import Schema
 from fastbayes.data.filesource import (
     FileSource,
-    OrcReader,
     dictionary_type,
-    open_all,
     open_ipc,
     open_parquet,
 )
@@ -31,6 +29,7 @@ from fastbayes.data.memory import (
     arrow_array,
     table_of,
 )
+from fastbayes.data.orc import open_orc
 from fastbayes.data.paths import find_files
 from fastbayes.data.segments import OnError, Segment, Source, first_line, reading
 from fastbayes.data.text import open_csv, open_json
@@ -43,7 +42,7 @@ _RECOMPUTED = {"duckdb", "_duckdb", "datafusion", "ibis"}
 _OPENERS: dict[str, Callable[..., Sequence[Any]]] = {
     "parquet": open_parquet,
     "ipc": open_ipc,
-    "orc": lambda files, on_error: open_all(files, OrcReader, on_error),
+    "orc": open_orc,
 }
 _ACCEPTED = (
     "a path, glob, directory or URI (or a list of paths), an Arrow table or stream, a pandas or "
@@ -423,7 +422,7 @@ def as_given(
     """
     picks = [categorical] if isinstance(categorical, (str, int)) else categorical or ()
     types = {name: pa.string() for name in picks if isinstance(name, str)}
-    types |= {name: domain(name, values).type for name, values in (domains or {}).items()}
+    types |= {name: values.type for name, values in declared(domains).items()}
     return _text_or_number(types)
 
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from fastbayes.core.errors import DataError, FileFormatError, SchemaError, refuse
 from fastbayes.data.filesource import FileReader, Piece, open_all
 from fastbayes.data.paths import DataFile
-from fastbayes.data.segments import BATCH_BYTES, OnError, first_line, waiting
+from fastbayes.data.segments import OnError, first_line, waiting
 from fastbayes.data.unify import check_names, is_text, unify_types
 
 # A row that does not end within so many bytes has an unclosed quote, or the file is no text.
@@ -257,7 +257,7 @@ class TextReader(FileReader):
         return text * (2 + waiting(threads) + 3 * threads)
 
     def pieces(
-        self, schema: pa.Schema, block_rows: int, batch_bytes: int = BATCH_BYTES
+        self, schema: pa.Schema, block_rows: int, batch_bytes: int, threads: int, merged: bool
     ) -> Iterator[Piece]:
         """Yield one piece per block of text; the bytes are read in the calling thread."""
         types = dict(zip(schema.names, schema.types, strict=True))
@@ -468,16 +468,11 @@ class JsonReader(TextReader):
     """One file of JSON lines. Values carry their type: a text type asked for changes no number."""
 
     absent_is_null = True
+    # All keys that a record may have; None: others are ignored.
+    keys: Sequence[str] | None = None
 
-    def __init__(
-        self,
-        file: DataFile,
-        columns: Sequence[str] | None,
-        types: Mapping[str, pa.DataType],
-        size: int,
-    ) -> None:
+    def __init__(self, file: DataFile, types: Mapping[str, pa.DataType], size: int) -> None:
         super().__init__(file, cut_lines)
-        self._complete = columns is None
         with file.stream() as stream:
             start = stream.read(4096)
         refuse(
@@ -502,7 +497,7 @@ class JsonReader(TextReader):
         }
         if not text.strip():
             return pa.schema([(name, known.get(name, pa.null())) for name in types]).empty_table()
-        every = self._complete or len(known) < len(types) or not types
+        every = self.keys is not None or len(known) < len(types) or not types
         table = arrow_json.read_json(
             pa.BufferReader(text),
             read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(text) + 1),
@@ -515,7 +510,7 @@ class JsonReader(TextReader):
         if not types:
             return table
         present = set(table.schema.names)
-        if self._complete and (late := present - set(types)):
+        if self.keys is not None and (late := present - set(self.keys)):
             raise SchemaError(
                 f"{self.file.origin}: a key {min(late)!r} that the first rows lack; "
                 "columns=[...] selects those to read"
@@ -592,4 +587,8 @@ def open_json(
 ) -> list[JsonReader]:
     """Open files of JSON lines."""
     size = infer_bytes(files)
-    return open_all(files, lambda file: JsonReader(file, columns, types, size), on_error)
+    readers = open_all(files, lambda file: JsonReader(file, types, size), on_error)
+    if columns is None:
+        for reader in readers:  # the columns of the first file are the contract
+            reader.keys = readers[0].schema.names
+    return readers

@@ -10,20 +10,25 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastbayes.core.allocators import releasing
 from fastbayes.core.errors import MemoryLimitError
 from fastbayes.core.schema import Shape
+from fastbayes.core.threads import in_order
 from fastbayes.data.encode import Encoder, LookedUp
 from fastbayes.data.segments import BATCH_BYTES, Source
 from fastbayes.statistics.base import Need, Room
 from fastbayes.statistics.parts import GrowingStatistics, Wanted
 from fastbayes.statistics.registry import REGISTRY, wanting
+
+T = TypeVar("T")
+U = TypeVar("U")
 
 # A number of an open codebook is a Python object in a dictionary: about this many bytes. A text has
 # its own, 4 for where it lies, 16 to be compared by and up to 24 in a hash table; room doubles.
@@ -64,12 +69,15 @@ class ReadShare:
         Bytes that this takes, about.
     fits
         Whether that is within its share.
+    limited
+        Whether there is a limit.
     """
 
     source: Source
     threads: int
     held: int
     fits: bool
+    limited: bool
 
     @classmethod
     def within(
@@ -102,19 +110,27 @@ class ReadShare:
         # Under a limit less at a time: threads that hand over hold some twice for a moment.
         largest = batch = BATCH_BYTES if limit is None else BATCH_BYTES // 2
         while True:
-            smaller = source.within(batch)
+            smaller = source.within(batch, threads)
             held = smaller.held(threads) + threads * block
             held += 0 if made is None else made(threads)
             if held <= room:
-                return cls(smaller, threads, held, True)
+                return cls(smaller, threads, held, True, limit is not None)
             if batch > LEAST_BATCH:
                 batch //= 2
             elif limit is None:  # nothing is promised: rather fast
-                return cls(smaller, threads, held, False)
+                return cls(smaller, threads, held, False, False)
             elif threads == 1:
-                return cls(smaller, 1, held, held <= max(SLACK, most))
+                return cls(smaller, 1, held, held <= max(SLACK, most), True)
             else:
                 batch, threads = largest, threads - 1
+
+    def in_order(self, function: Callable[[T], U], items: Iterable[T]) -> Iterator[U]:
+        """Yield function(item) in the order of the items, as `threads.in_order` does.
+
+        Under a limit, memory that allocators keep for later goes back to the system.
+        """
+        found = in_order(function, items, self.threads)
+        return releasing(found) if self.limited else found
 
     @property
     def charged(self) -> int:
@@ -141,7 +157,9 @@ class ReadShare:
 
 def check_limit(limit: Any) -> None:
     """Raise ValueError where a memory limit is no number of bytes."""
-    if limit is not None and not isinstance(limit, (int, float, np.number)):
+    if limit is not None and (
+        isinstance(limit, bool) or not isinstance(limit, (int, float, np.number)) or limit != limit
+    ):
         raise ValueError(f"memory_limit={limit!r}: use a number of bytes, or None")
 
 
@@ -153,7 +171,7 @@ def encoded_width(encoder: Encoder) -> int:
 def has_gaps(rows: LookedUp) -> bool:
     """Return whether a numeric value is missing."""
     # The least of numbers is a number: no second array to look through.
-    return any(np.isnan(x.min(initial=np.inf)) for x in rows.numeric)
+    return any(np.isnan(x.min(initial=np.inf)) for x in rows.every_number())
 
 
 class Budget:
@@ -175,6 +193,7 @@ class Budget:
     def __init__(self, limit: int | None, copies: int, wanted: Wanted, besides: int = 0) -> None:
         limited = any(REGISTRY[name].limited for name in wanted)
         self.limit = default_limit() if limit is None and limited else limit
+        self.given = limit is not None
         self.over = "half of this machine's memory" if limit is None else "memory_limit"
         self.copies, self.wanted, self.besides = copies, wanted, besides
         self.gaps = False

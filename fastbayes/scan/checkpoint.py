@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fastbayes.core import files
-from fastbayes.core.errors import DataError, FileFormatError
+from fastbayes.core.errors import DataError, FileFormatError, warn
 from fastbayes.statistics.bundle import Statistics
 
 # Least time between two writes.
@@ -53,6 +53,7 @@ class Checkpoint:
                 "another one"
             ) from error
         files.check_target(self.path, force=True)
+        files.remove_abandoned(self.path.parent)
 
     def load(self) -> Progressed | None:
         """Return what was done before; None where there is nothing.
@@ -85,7 +86,10 @@ class Checkpoint:
         return time.monotonic() - self._last >= SECONDS
 
     def save(self, kept: Progressed) -> None:
-        """Replace the checkpoint; a stop in the middle leaves the old one."""
+        """Replace the checkpoint; a stop in the middle leaves the old one.
+
+        One that cannot be written is warned of, and the count goes on.
+        """
         state, arrays = kept.statistics.state()
         header = {
             "kind": "checkpoint",
@@ -94,12 +98,18 @@ class Checkpoint:
             "rows": kept.rows,
             "statistics": state,
         }
-        files.write(self.path, header, arrays, force=True)
+        try:
+            files.write(self.path, header, arrays, force=True)
+        except (OSError, DataError) as error:
+            warn(f"the count goes on without a checkpoint of its last rows: {error}")
         self._last = time.monotonic()
 
     def clear(self) -> None:
-        """Remove the checkpoint of a finished count."""
-        self.path.unlink(missing_ok=True)
+        """Remove the checkpoint of a finished count; warn where that fails."""
+        try:
+            self.path.unlink(missing_ok=True)
+        except OSError as error:
+            warn(f"the count is complete, its checkpoint cannot be removed: {error}")
 
 
 def _digest(value: Any) -> str:

@@ -325,7 +325,8 @@ def count(
     the counts themselves. What `memory_limit` bounds is memory of the process itself, files that
     are mapped and data that are in memory already excluded, give or take 64 MiB: for reading small
     jobs, allocators, threads and code that is loaded. Pages are taken to be of usual size, 1 MiB or
-    20,000 rows; a writer that makes larger ones takes more.
+    20,000 rows; a writer that makes larger ones takes more. ORC files are read in processes of
+    their own, whose stripes count as if they were here.
 
     Examples
     --------

@@ -20,6 +20,8 @@ Floats = NDArray[np.float64]
 # Few rows say nothing about what a column is.
 LEAST_ROWS, LEAST_VALUES = 1_000, 50
 LOOKED_AT = 2_000
+# Floats that are more than these are hardly names of classes.
+MOST_NUMBERS = 50
 
 
 def remark(stats: Statistics, *, densities: bool = True) -> None:
@@ -30,6 +32,13 @@ def remark(stats: Statistics, *, densities: bool = True) -> None:
     if len(stats.schema.classes) == 1:
         only = stats.schema.classes[0].as_py()
         warn(f"there is only one class, {only!r}: every prediction will be it")
+    classes = stats.schema.classes
+    if pa.types.is_floating(classes.type) and len(classes) > MOST_NUMBERS:
+        warn(
+            f"the classes are {len(classes)} different numbers: to predict a number is a "
+            "regression's work; cut the target into ranges, or cast it to integers or text where "
+            "these are classes"
+        )
     for text in remarks(stats, densities=densities):
         logger.warning(text)
 

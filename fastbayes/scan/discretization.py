@@ -22,7 +22,7 @@ from fastbayes.data.folds import Folds
 from fastbayes.data.segments import Segment, Source
 from fastbayes.kernels.shared.sketch import bytes_needed
 from fastbayes.scan.budget import ReadShare, check_limit
-from fastbayes.scan.engine import Progress, encoded_blocks, in_order, resolved_threads
+from fastbayes.scan.engine import Progress, encoded_blocks, resolved_threads
 
 
 def numeric_cuts(
@@ -88,7 +88,7 @@ def numeric_cuts(
     for some, share in _groups(source, encoder, learned, threads, memory_limit, whole=whole):
         own = _encoder(encoder, some)
         (learner,) = _scan(share, own, some, on_error, progress)
-        found = in_order(partial(learner.cuts, classes=_classes(own)), some, threads)
+        found = share.in_order(partial(learner.cuts, classes=_classes(own)), some)
         cuts |= dict(zip(some, found, strict=True))
     return {name: cuts[name] for name in asked}
 
@@ -133,9 +133,8 @@ def cuts_without_folds(
         classes = _classes(own)
         jobs = [(fold, name) for fold in range(len(order)) for name in some]
         points = [partial(rests[fold].cuts, name, classes) for fold, name in jobs]
-        for (fold, name), at in zip(
-            jobs, in_order(lambda cut: cut(), points, threads), strict=True
-        ):
+        found = share.in_order(lambda cut: cut(), points)
+        for (fold, name), at in zip(jobs, found, strict=True):
             cuts[fold][name] = at
     return [{name: of_fold[name] for name in asked} for of_fold in cuts]
 
@@ -233,7 +232,8 @@ def _groups(
         return
     names, limit = list(learned), memory_limit
     known = [None if encoder.target is None else encoder.target.name, encoder.weight, beside]
-    need = copies * bytes_needed(math.inf if source.n_rows is None else source.n_rows, FEW_ROWS)
+    rows, weighted = source.n_rows, encoder.weight is not None
+    need = copies * bytes_needed(math.inf if rows is None else rows, FEW_ROWS, weighted=weighted)
 
     def share(some: list[str]) -> ReadShare:
         taken = {*some, *known}
@@ -302,7 +302,7 @@ def _scan(
             learners[0].merge(mine[0])
         return rows
 
-    for rows in in_order(learn, source.segments(BLOCK_ROWS), share.threads):
+    for rows in share.in_order(learn, source.segments(BLOCK_ROWS)):
         if progress is not None:
             progress(rows)
     return list(learners.values())

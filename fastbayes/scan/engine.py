@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import logging
-import os
-import sys
-import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import islice
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from fastbayes.core.allocators import release
 from fastbayes.core.batch import BLOCK_ROWS, Batch
 from fastbayes.core.errors import DataError, MemoryLimitError
 from fastbayes.core.schema import Shape
-from fastbayes.data.encode import Encoded, Encoder, LookedUp
+from fastbayes.core.threads import default_threads as default_threads
+from fastbayes.core.threads import in_order as in_order
+from fastbayes.core.threads import resolved_threads as resolved_threads
+from fastbayes.data.encode import Encoded, Encoder, LookedUp, NumbersApart
 from fastbayes.data.folds import Folds
 from fastbayes.data.order import sorted_values
-from fastbayes.data.segments import SEGMENT_BLOCKS, Segment, Source
+from fastbayes.data.segments import SEGMENT_BLOCKS, LateNumbers, Rows, Segment, Source
 from fastbayes.kernels import dispatch
 from fastbayes.scan.budget import (
     SLACK,
@@ -46,120 +45,19 @@ from fastbayes.statistics.parts import Wanted as Wanted
 from fastbayes.statistics.registry import kind_of
 from fastbayes.statistics.value_counts import ValueCounts
 
-T = TypeVar("T")
-U = TypeVar("U")
 Progress = Callable[[int], None]
 
 # Segments of a table in memory for each of several threads.
 SEGMENTS = 2
 # Cells of a batch, which no signal interrupts: a tenth of a second.
 MOST_CELLS = 1 << 28
+# Blocks that are looked up at once where Python goes over them: more would save little.
+MOST_BLOCKS = 16
+# Bytes of sums, by what is known before the first row, that each thread may hold until they are
+# added in order.
+HELD_SUMS = 1 << 20
 
 logger = logging.getLogger("fastbayes")
-_local = threading.local()
-_pools: dict[tuple[int, int], ThreadPoolExecutor] = {}
-_pools_lock = threading.Lock()
-
-
-def default_threads() -> int:
-    """Return the threads to use: the processors this process may run on, 1 inside a worker."""
-    if getattr(_local, "worker", False) or _inside_worker():
-        return 1
-    # os.process_cpu_count is new in Python 3.13; the affinity mask is what containers set.
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    limit = os.environ.get("OMP_NUM_THREADS", "")
-    return max(1, min(allowed or 1, int(limit) if limit.isdigit() and int(limit) else 1 << 30))
-
-
-def _inside_worker() -> bool:
-    """Return whether a scheduler that has its own processes or threads is calling."""
-    if "LOKY_WORKER" in os.environ or "JOBLIB_SPAWNED_PROCESS" in os.environ:
-        return True
-    distributed = sys.modules.get("distributed.worker")
-    if distributed is None:
-        return False
-    try:
-        distributed.get_worker()
-    except ValueError:  # distributed's way to say: not in a worker
-        return False
-    return True
-
-
-def resolved_threads(threads: int | None) -> int:
-    """Return the number of threads asked for, or the default.
-
-    Raises
-    ------
-    ValueError
-        When it is not a positive whole number.
-    """
-    if threads is None:
-        return default_threads()
-    if isinstance(threads, bool) or not isinstance(threads, (int, np.integer)) or threads < 1:
-        raise ValueError(f"threads={threads!r}: use a whole number >= 1, or None for all")
-    return 1 if getattr(_local, "worker", False) else int(threads)
-
-
-def _pool(threads: int) -> ThreadPoolExecutor:
-    # A pool inherited through fork has no threads in the child: key it by process.
-    key = (os.getpid(), threads)
-    with _pools_lock:
-        if key not in _pools:
-            pool = ThreadPoolExecutor(
-                threads, "fastbayes", initializer=lambda: setattr(_local, "worker", True)
-            )
-            # A worker that runs but is not yet known to its pool when Ctrl-C strikes would never
-            # be asked to end, nor the process. Ctrl-C strikes the main thread alone, and one known
-            # worker is enough to tell the others.
-            first = threading.Thread(target=lambda: pool.submit(int).result())
-            first.start()
-            first.join()
-            _pools[key] = pool
-        return _pools[key]
-
-
-def _after_fork() -> None:
-    # A child forked while another thread held the lock would wait for ever.
-    global _pools_lock
-    _pools_lock = threading.Lock()
-    _pools.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
-
-
-def in_order(
-    function: Callable[[T], U],
-    items: Iterable[T],
-    threads: int,
-    stopped: threading.Event | None = None,
-) -> Iterator[U]:
-    """Yield function(item) in the order of the items, working up to `threads` + 1 ahead.
-
-    The read-ahead is what bounds memory. An error or an interrupt cancels what has not begun,
-    tells by `stopped` what has, and waits for it.
-    """
-    if threads == 1:
-        yield from map(function, items)
-        return
-    pool, ahead = _pool(threads), threads + 1
-    waiting: deque[Future[U]] = deque()
-    try:
-        for item in items:
-            waiting.append(pool.submit(function, item))
-            if len(waiting) > ahead:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    finally:
-        if stopped is not None:
-            stopped.set()
-        for future in waiting:
-            future.cancel()
-        for future in waiting:
-            if not future.cancelled():
-                future.exception()
 
 
 def share_of(
@@ -238,20 +136,23 @@ def left_for_pairs(
     return max(limit - total_of(needs), 0) // copies
 
 
-def rows_at_once(source: Source, threads: int) -> int:
-    """Return the rows of a batch of whole blocks where calls go over many blocks at once.
+def rows_at_once(source: Source, threads: int, most: int = MOST_CELLS) -> int:
+    """Return the rows of a batch of whole blocks: columns are looked up for many blocks at once.
 
     A few segments for each thread, of as many rows as there are: the fewer calls, the better. What
-    is no dictionary may be converted first, which takes up to 8 bytes a value.
+    is no dictionary may be converted first, which takes up to 8 bytes a value. `most` is a number
+    of rows.
     """
     if not (source.many_blocks and source.n_rows):
         return BLOCK_ROWS
     converted = sum(not pa.types.is_dictionary(field.type) for field in source.schema)
-    most = min(MOST_CELLS // max(len(source.schema), 1), source.batch_bytes // (1 + 8 * converted))
+    most = min(most, MOST_CELLS // max(len(source.schema), 1))
+    most = min(most, source.batch_bytes // (1 + 8 * converted))
     if source.in_memory:  # of files, as many as are decoded together
-        parts = SEGMENT_BLOCKS * (SEGMENTS * threads if threads > 1 else 1)
+        parts = SEGMENTS * threads if threads > 1 else 1
         most = min(most, -(-source.n_rows // parts))
-    return BLOCK_ROWS * max(most // BLOCK_ROWS + (most % BLOCK_ROWS > 0), 1)
+    whole = SEGMENT_BLOCKS * BLOCK_ROWS
+    return BLOCK_ROWS if most <= BLOCK_ROWS else whole * -(-most // whole)
 
 
 def over_blocks(
@@ -264,6 +165,9 @@ def over_blocks(
     blank: bool = False,
 ) -> None:
     """Do work(batch, first row) on rows block by block.
+
+    Blocks are those of the rows that were read, whichever of them were kept, unless the work is
+    repeatable.
 
     Parameters
     ----------
@@ -280,29 +184,33 @@ def over_blocks(
         Whether codes are 0 while calls are noted down, for work that looks at them.
     """
     noted = repeatable and rows.n_rows > BLOCK_ROWS
-    find = dispatch.load if noted else dispatch.numpy_twin
     n = rows.n_rows
     whole = n - n % BLOCK_ROWS
     parts = [(0, BLOCK_ROWS, n // BLOCK_ROWS), (whole, n % BLOCK_ROWS, 1)]
-    find("repeat").over_blocks(
+    if not noted:
+        parts = [(first, last - first, 1) for _, first, last in rows.parts(BLOCK_ROWS)]
+    (dispatch.load if noted else dispatch.numpy_twin)("repeat").over_blocks(
         lambda at, some: work(rows.block(at, some, sizes, blank=noted and blank), at),
         [part for part in parts if part[1] and part[2]],
         [*rows.moving(), *moving],
     )
 
 
-def encoded_blocks(segment: Segment, encoder: Encoder) -> Iterator[tuple[pa.RecordBatch, Encoded]]:
+def encoded_blocks(segment: Segment, encoder: Encoder) -> Iterator[tuple[Rows, Encoded]]:
     """Yield the blocks of a segment with their codes."""
     done = 0
     for rows in segment.batches():
-        yield rows, encoder.encode(rows, segment.place(done))
+        blocks = encoder.look_up(rows, segment.place(done)).encoded(BLOCK_ROWS)
+        for place, encoded in enumerate(blocks):
+            whole = rows.num_rows <= BLOCK_ROWS  # a wide table is slow to be cut
+            yield rows if whole else rows.slice(place * BLOCK_ROWS, BLOCK_ROWS), encoded
         done += rows.num_rows
 
 
 class _Counted(NamedTuple):
     """What one segment left behind, apart from counts that went into a shared set."""
 
-    parts: GrowingStatistics
+    parts: Sequence[GrowingStatistics] = ()  # a set for each stretch of rows
     rows: int = 0
     dropped: int = 0
     unlabelled: tuple[pa.RecordBatch, ...] = ()
@@ -331,6 +239,7 @@ def scan(
     checkpoint: Checkpoint | None = None,
     classless: bool = False,
     folds: Folds | None = None,
+    besides: int = 0,
 ) -> Statistics:
     """Count a source once and return its statistics.
 
@@ -350,6 +259,8 @@ def scan(
         Whether it is no error when no row has a class: a batch of many may be so.
     folds
         Count these apart, too; not with a checkpoint.
+    besides
+        Bytes within the limit that are held already.
 
     Returns
     -------
@@ -367,17 +278,17 @@ def scan(
     wanted: Wanted = names if isinstance(names, Mapping) else {name: {} for name in names}
     check_limit(memory_limit)
     encoder.expect(source.n_rows)
-    budget = Budget(memory_limit, threads + 1, wanted)
+    budget = Budget(memory_limit, threads + 1, wanted, besides)
     apart = checkpoint is None and folds is None and on_error == "stop"
     runs = _runs(source, encoder, budget, threads, memory_limit, apart=apart)
     crossing = None if folds is None else Crossing(folds)
     totals: list[tuple[Encoder, GrowingStatistics]] = []
     counted = None
     for part, share in runs:
-        budget.besides = share.charged + sum(total.nbytes for _, total in totals)
-        budget.copies = share.threads + 1
+        budget.besides = besides + share.charged + sum(total.nbytes for _, total in totals)
+        budget.copies, budget.missing = share.threads + 1, None
         if totals:  # what other columns were decoded to is no use any more
-            pa.default_memory_pool().release_unused()
+            release()
         before, counted = (
             counted,
             _scanned(
@@ -418,7 +329,8 @@ def _runs(
     That can be where each column is counted for itself; `apart` is whether nothing else is against
     it. Raises MemoryLimitError where what the schema and the footers tell does not fit.
     """
-    width, m, counts = encoded_width(encoder), len(encoder.features), budget.foreseen(encoder)
+    width, m = encoded_width(encoder), len(encoder.features)
+    counts = budget.besides + budget.foreseen(encoder)
     whole, n = ReadShare.within(source, threads, limit, counts, width), 1
     beside = [None if encoder.target is None else encoder.target.name, encoder.weight]
     apart = apart and all(kind_of(name).by_column for name in budget.wanted)
@@ -468,40 +380,59 @@ def _scanned(
     }
     own = {n: given for n, given in wanted.items() if n not in shared}
     idle: list[GrowingStatistics] = []
-    repeatable = crossing is None and all(kind_of(n).repeatable or n in vacuous for n in wanted)
-    block_rows = rows_at_once(source, threads) if repeatable and not own else BLOCK_ROWS
+    repeatable = not own and all(kind_of(n).repeatable or n in vacuous for n in wanted)
+    repeatable = repeatable and crossing is None
+    block_rows = BLOCK_ROWS
+    if repeatable:
+        # nothing is summed by segments
+        source, block_rows = source.merging(), rows_at_once(source, threads)
+    elif crossing is None and not whole:
+        block_rows = rows_at_once(source, threads, _blocks_of_sums(source, encoder, own, budget))
+
+    # Blocks are worked on one by one, in their order: numbers are decoded as late.
+    late: list[str] = []
+    if not repeatable and crossing is None and not encoder.keep_unlabelled:
+        late = encoder.plain_numbers()
 
     def count(segment: Segment) -> _Counted:
-        parts = GrowingStatistics(own, weighted=weighted)
-        rows = dropped = 0
-        left: list[pa.RecordBatch] = []
         try:
-            for block in segment.batches():
-                known = encoder.look_up(block, segment.place(rows))
-                dropped += known.dropped
-                if known.unlabelled is not None:
-                    left.append(known.unlabelled)
-                held = shared and (_taken(idle) or GrowingStatistics(shared, weighted=weighted))
-                sets = [parts, held] if held else [parts]
-                shape = capacity(encoder)
-                for part in sets:
-                    shape = part.room(shape)
-                budget.check(encoder, shape, known)
-                crossed = None
-                if crossing is not None:
-                    crossed = partial(crossing.crossed, segment, rows, block, known.kept)
-                add = partial(_update, sets, shape, crossed)
-                over_blocks(known, add, sizes=shape.sizes, repeatable=repeatable)
-                known.check()
-                rows += block.num_rows
-                if held:
-                    budget.check_held(held)
-                    idle.append(held)
+            with segment.apart(late) as (batches, numbers):
+                return counted_in(segment, batches, numbers)
         except DataError as error:
             if on_error != "skip":
                 raise
-            return _Counted(GrowingStatistics(own, weighted=weighted), skipped=str(error))
-        return _Counted(parts, rows, dropped, tuple(left))
+            return _Counted(skipped=str(error))
+
+    def counted_in(
+        segment: Segment, batches: Iterator[Rows], numbers: LateNumbers | None
+    ) -> _Counted:
+        sums = _Sums(own, segment, weighted=weighted)
+        rows = dropped = 0
+        left: list[pa.RecordBatch] = []
+        for block in batches:
+            place = segment.place(rows)
+            apart = None if numbers is None else NumbersApart(numbers, rows, place)
+            known = encoder.look_up(block, place, apart)
+            dropped += known.dropped()
+            if known.unlabelled is not None:
+                left.append(known.unlabelled)
+            held = []
+            if shared:
+                held = [_taken(idle) or GrowingStatistics(shared, weighted=weighted)]
+            shape = capacity(encoder)
+            for part in [*sums.parts[-1:], *held]:
+                shape = part.room(shape)
+            budget.check(encoder, shape, known)
+            crossed = None
+            if crossing is not None:
+                crossed = partial(crossing.crossed, segment, rows, block, known.kept)
+            own_of = partial(sums.at, rows, known)
+            add = partial(_update, budget, own_of, held, shape, crossed)
+            over_blocks(known, add, sizes=shape.sizes, repeatable=repeatable)
+            known.check()
+            rows += block.num_rows
+            idle.extend(held)
+        return _Counted(sums.parts, rows, dropped, tuple(left))
 
     total = GrowingStatistics(own, weighted=weighted)
     done = rows = dropped = 0
@@ -513,8 +444,9 @@ def _scanned(
         total.held = dict(start.aligned(encoder.schema()).parts)
         if progress is not None:
             progress(rows)
-    for counted in in_order(count, islice(source.segments(block_rows), done, None), threads):
-        total.add(counted.parts)
+    for counted in share.in_order(count, islice(source.segments(block_rows), done, None)):
+        for parts in counted.parts:
+            total.add(parts)
         budget.check_held(total)
         done += 1
         rows += counted.rows
@@ -536,18 +468,53 @@ def _scanned(
     return _Total(total, rows, dropped, provenance)
 
 
+class _Sums:
+    """Sets of statistics whose bits depend on the order of rows, one for each stretch of a segment.
+
+    parts  those of the stretches that have rows
+    """
+
+    def __init__(self, wanted: Wanted, segment: Segment, *, weighted: bool) -> None:
+        self.parts: list[GrowingStatistics] = []
+        self._wanted, self._weighted = wanted, weighted
+        self._rows, self._stretch = segment.sum_rows, -1
+
+    def at(self, done: int, rows: LookedUp, first: int) -> GrowingStatistics:
+        """Return the set of a row, of those that come after so many of the segment."""
+        place = done + (first if rows.kept is None else int(rows.kept[first]))
+        stretch = 0 if self._rows is None else place // self._rows
+        if stretch != self._stretch:
+            self._stretch = stretch
+            self.parts.append(GrowingStatistics(self._wanted, weighted=self._weighted))
+        return self.parts[-1]
+
+
 def _update(
-    sets: Sequence[GrowingStatistics],
+    budget: Budget,
+    own_of: Callable[[int], GrowingStatistics],
+    held: Sequence[GrowingStatistics],
     shape: Shape,
     crossed: Callable[[Batch, Shape], tuple[Batch, Shape]] | None,
     batch: Batch,
-    _first: int,
+    first: int,
 ) -> None:
     """Add a block of rows to sets of statistics, its classes crossed with folds if it is so."""
     if crossed is not None:
         batch, shape = crossed(batch, shape)
-    for part in sets:
+    for part in [own_of(first), *held]:
         part.update(batch, shape)
+        budget.check_held(part)
+
+
+def _blocks_of_sums(source: Source, encoder: Encoder, own: Wanted, budget: Budget) -> int:
+    """Return how many rows may be looked up at once where sums of each stretch wait to be added."""
+    if own and source.in_memory:
+        if budget.given:
+            return BLOCK_ROWS
+        shape = capacity(encoder)
+        need = total_of(needs_of(own, Room(shape, shape.sizes, 1)))
+        return BLOCK_ROWS * min(MOST_BLOCKS, HELD_SUMS // max(need, 1))
+    return BLOCK_ROWS * MOST_BLOCKS
 
 
 def _taken(idle: list[GrowingStatistics]) -> GrowingStatistics | None:

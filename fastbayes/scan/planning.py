@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS
+from fastbayes.core.domains import default_kind
 from fastbayes.core.errors import MemoryLimitError, SchemaError
 from fastbayes.data.encode import Encoder
 from fastbayes.data.segments import Place
@@ -116,6 +118,8 @@ class Plan:
         What the counts of pairs need; None where they are not asked for.
     reading
         Bytes that reading takes besides, about: what is decoded at a time by all threads.
+    unusable
+        Columns that cannot be features, which the figures leave out, each with why and the remedy.
     """
 
     columns: dict[str, int]
@@ -125,12 +129,14 @@ class Plan:
     exact: bool
     pairs: PairPlan | None = None
     reading: int = 0
+    unusable: dict[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         rows = "an unknown number of" if self.n_rows is None else f"{self.n_rows:,}"
         return (
             f"<Plan of {rows} rows, {self.n_classes:,} classes, {len(self.columns):,} columns: "
-            f"{'' if self.exact else 'at least '}{self.total:,} bytes>"
+            f"{'' if self.exact else 'at least '}{self.total:,} bytes"
+            f"{f'; not usable: {[*self.unusable]}' if self.unusable else ''}>"
         )
 
 
@@ -212,18 +218,22 @@ def plan(
     >>> plan.pairs.scans
     1
     """
-    opened, _, _, _, learning = opened_to_learn(
+    opening = partial(
+        opened_to_learn,
         source,
         target,
         sample_weight=sample_weight,
         domains=domains,
         categorical=categorical,
-        columns=columns,
         null_values=null_values,
         filesystem=filesystem,
     )
+    opened, target_name, weight_name, _, learning = opening(columns=columns)
     if not opened.rereadable:
         raise SchemaError(f"{opened.description} can be read only once; plan with a table or path")
+    names = [n for n in opened.schema.names if n not in (target_name, weight_name)]
+    if unusable := _unusable(opened.schema, names):
+        opened, *_, learning = opening(columns=[n for n in names if n not in unusable])
     encoder = learning()
     kinds = DensitySpec(numeric)
     named = {"values": True, "moments": True, "pairs": pairs, "triples": triples}
@@ -257,10 +267,10 @@ def plan(
     of_pairs = None
     if "pairs" in asked:
         both = int(needs["pairs"].columns.sum())
-        names = tuple(f.name for f, book in encoder.features if book is not None)
+        coded = tuple(f.name for f, book in encoder.features if book is not None)
         left = engine.left_for_pairs(memory_limit, share.threads, shape, share.charged) * copies
         scans = max(1, -(-both // max(left, 1)))
-        of_pairs = PairPlan(both, scans, names, widths, shape.n_classes, rows)
+        of_pairs = PairPlan(both, scans, coded, widths, shape.n_classes, rows)
     size = iter(np.sum([need.columns for need in needs.values()], axis=0).tolist())
     number = sum(need.numbers for need in needs.values()) // max(1, shape.n_numeric)
     sizes = {f.name: number if book is None else next(size) for f, book in encoder.features}
@@ -278,4 +288,16 @@ def plan(
         and (gaps or not (scatter and shape.n_numeric))
         and np.all([book.fixed for book in [*encoder.books, encoder.target] if book is not None])
     )
-    return Plan(sizes, total, opened.n_rows, shape.n_classes, exact, of_pairs, share.held)
+    found = sizes, total, opened.n_rows, shape.n_classes, exact, of_pairs, share.held
+    return Plan(*found, unusable)
+
+
+def _unusable(columns: pa.Schema, names: Sequence[str]) -> dict[str, str]:
+    """Return which columns cannot be features, each with the reason."""
+    reasons = {}
+    for name in names:
+        try:
+            default_kind(name, columns.field(name).type)
+        except SchemaError as error:
+            reasons[name] = str(error)
+    return reasons

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
@@ -50,6 +51,8 @@ FORMATS = {
     ".ipc": "ipc",
     ".csv": "csv",
 }
+# What a spreadsheet takes text for a formula by, where it begins so.
+FORMULA = r"([=+\-@\t\r])"
 SUFFIXES = {"parquet": ".parquet", "ipc": ".arrow", "csv": ".csv"}
 # Rows of a Parquet row group or an Arrow record batch, where the source does not end sooner, and
 # of the smallest part.
@@ -99,6 +102,7 @@ def predict_to(
     format: str | None = None,
     parts: bool | None = None,
     precision: str = "exact",
+    csv_safe: bool = False,
     force: bool = False,
     filesystem: Any = None,
     threads: int | None = None,
@@ -133,6 +137,9 @@ def predict_to(
         own, whose names sort in the order of the rows; by default if `path` has no suffix.
     precision
         "exact" writes probabilities as float64, "fast" as float32.
+    csv_safe
+        Whether text and names of columns in CSV that a spreadsheet would run as a formula (they
+        begin with =, +, -, @, a tab or a carriage return) are written after an apostrophe.
     force
         Whether to replace a file that is there, or a directory that holds nothing but parts.
     filesystem
@@ -179,8 +186,12 @@ def predict_to(
         reject=reject,
         precision=precision,
     )
+    columns = answers.schema
     if kind == "csv":
-        _check_text(answers.schema)
+        _check_text(columns)
+    if csv_safe:
+        refuse(kind != "csv", f"csv_safe is about CSV, and {os.fspath(path)} is {kind}")
+        columns = columns.empty_table().rename_columns([*map(no_formula, columns.names)]).schema
     share = engine.share_of(
         opened,
         threads,
@@ -189,6 +200,8 @@ def predict_to(
         made=lambda n: row_bytes(answers.schema) * _rows_held(opened, n, parts=parts),
     )
     opened, workers = share.source, share.threads
+    at_once = engine.rows_at_once(opened, workers, GROUP_ROWS)
+    at_once = GROUP_ROWS if at_once == GROUP_ROWS else BLOCK_ROWS  # parts are whole groups
 
     def blocks(segment: Segment) -> Iterator[tuple[Prepared, NDArray[np.int64]]]:
         """Yield what is written, with the numbers of rows, rows of the prior, unseen values."""
@@ -196,6 +209,8 @@ def predict_to(
             with reading(segment.origin):
                 sound(rows.select(copied))
             batch, impossible = answers.of(rows, encoded)
+            if csv_safe:
+                batch = without_formulas(batch)
             yield prepared(kind, batch), np.array([batch.num_rows, impossible, *encoded.unseen])
 
     total = np.zeros(2 + len(schema.categorical), dtype=np.int64)
@@ -212,7 +227,7 @@ def predict_to(
             number, segments = numbered
             file = folder / f"part-{number:05d}{SUFFIXES[kind]}"
             counts = np.zeros_like(total)
-            with writing(kind, file, answers.schema, answers.uncoded) as write:
+            with writing(kind, file, columns, answers.uncoded) as write:
                 for segment in segments:
                     for rows, new in blocks(segment):
                         write(rows)
@@ -223,15 +238,15 @@ def predict_to(
             return counts
 
         with atomic_directory(path, force=force) as folder:
-            numbered = enumerate(_gathered(opened))
+            numbered = enumerate(_gathered(opened, at_once))
             for counts in engine.in_order(write_part, numbered, workers, stopped):
                 done(counts)
     else:
         with (
             atomic(path, force=force) as temporary,
-            writing(kind, temporary, answers.schema, answers.uncoded) as write,
+            writing(kind, temporary, columns, answers.uncoded) as write,
         ):
-            segments = opened.segments(BLOCK_ROWS)
+            segments = opened.segments(at_once)
             # One thread writes what it makes before it makes more.
             gathered = blocks if workers == 1 else lambda s: [*blocks(s)]
             for made in engine.in_order(gathered, segments, workers):
@@ -252,18 +267,19 @@ def _rows_held(source: Source, threads: int, *, parts: bool) -> int:
     rows = 3 * min(GROUP_ROWS, GROUP_ROWS if source.n_rows is None else source.n_rows)
     if parts:
         return rows * threads
-    return rows + (waiting(threads) * source.rows_of_segment() if threads > 1 else 0)
+    segment = max(source.rows_of_segment(), rows // 3)
+    return rows + (waiting(threads) * segment if threads > 1 else 0)
 
 
-def _gathered(source: Source) -> Iterator[list[Segment]]:
+def _gathered(source: Source, at_once: int) -> Iterator[list[Segment]]:
     """Yield the segments of part after part, at least one; threads do not change the cuts.
 
     Segments of a source that does not know its rows hold them: then parts are small.
     """
-    least = max(GROUP_ROWS, (source.n_rows or 0) // MOST_PARTS)
+    least = GROUP_ROWS * max(1, -(-(source.n_rows or 0) // (MOST_PARTS * GROUP_ROWS)))
     held: list[Segment] = []
     n_rows = n_parts = 0
-    for segment in source.segments(BLOCK_ROWS):
+    for segment in source.segments(at_once):
         held.append(segment)
         n_rows += SEGMENT_BLOCKS * BLOCK_ROWS if segment.n_rows is None else segment.n_rows
         if n_rows >= least:
@@ -501,6 +517,24 @@ def _because(
 def prepared(kind: str, batch: pa.RecordBatch) -> Prepared:
     """Return what a file of this kind takes for a batch, made in the calling thread."""
     return _lines(batch, header=False) if kind == "csv" else batch
+
+
+def no_formula(text: str) -> str:
+    """Return text that a spreadsheet takes for text."""
+    return re.sub(f"^{FORMULA}", r"'\1", text)
+
+
+def without_formulas(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows whose text a spreadsheet takes for text."""
+
+    def harmless(column: pa.Array) -> pa.Array:
+        if pa.types.is_dictionary(column.type):
+            return pa.DictionaryArray.from_arrays(column.indices, harmless(column.dictionary))
+        if not is_text(column.type):
+            return column
+        return pc.replace_substring_regex(column, f"^{FORMULA}", r"'\1")
+
+    return pa.RecordBatch.from_arrays([*map(harmless, batch.columns)], names=batch.schema.names)
 
 
 def _lines(batch: pa.RecordBatch, *, header: bool) -> pa.Buffer:

@@ -13,7 +13,7 @@ from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.schema import Alignment, Shape
 from fastbayes.statistics import ClassMoments, ValueCounts
 from fastbayes.statistics.feature_sums import FeatureSums
-from fastbayes.statistics.folded import arrays_of, named_arrays, without
+from fastbayes.statistics.folded import arrays_of, check_numbers, named_arrays, without
 
 KINDS: dict[str, type[Any]] = {s.name: s for s in (ValueCounts, ClassMoments, FeatureSums)}
 # The part that is counted over all classes together: moments without weights or classes.
@@ -195,18 +195,28 @@ class ArrayStatistics:
         if classes.ndim != 1 or len(np.unique(classes)) != len(classes):
             raise ValueError("the classes repeat")
         sizes = arrays["sizes"]
-        if sizes.dtype != np.int64 or sizes.ndim != 1 or (sizes < 0).any():
+        codes = sizes.tolist()
+        if sizes.dtype != np.int64 or sizes.ndim != 1 or min(codes, default=0) < 0:
             raise ValueError("the numbers of codes are none")
+        if sum(codes) > max((array.size for array in arrays.values()), default=0):
+            raise ValueError("there are fewer counts than codes")
+        n_numeric = header["n_numeric"]
+        if type(n_numeric) is not int or n_numeric < 0:
+            raise ValueError(f"{n_numeric!r} is no number of columns")
         parts = {}
         for name in header["parts"]:
             shape = Shape(
                 sizes,
-                int(header["n_numeric"]),
+                n_numeric,
                 1 if name == OVERALL else len(classes),
             )
             kind = KINDS["moments" if name == OVERALL else name]
             parts[name] = kind.from_arrays(shape, arrays_of(arrays, f"{name}."))
+        check_numbers(parts)
         names = header["names"]
+        shapes = [array.shape for part in parts.values() for array in part.arrays().values()]
+        if n_numeric and not any(n_numeric in shape for shape in shapes):
+            raise ValueError(f"nothing is held of {n_numeric} columns")
         return cls(classes, parts, None if names is None else tuple(names), header["options"])
 
 

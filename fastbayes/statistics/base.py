@@ -26,6 +26,26 @@ class RetractionError(DataError):
         self.feature, self.label = int(feature), int(label)
 
 
+# Up to so many classes known, sums are formed in the same order however many of them occur.
+FEW_CLASSES = 4
+
+
+def occurring(classes: Classes, n_classes: int) -> tuple[Classes, Ints]:
+    """Return codes among the classes that occur in a block, and where these stand among all.
+
+    How many are known by now depends on what other threads have read, and the order of additions
+    within a block on how many there are.
+    """
+    if n_classes <= FEW_CLASSES:
+        return classes, np.arange(n_classes)
+    here = np.flatnonzero(np.bincount(classes, minlength=n_classes))
+    if len(here) == n_classes:
+        return classes, here
+    place = np.zeros(n_classes, np.min_scalar_type(max(len(here) - 1, 0)))
+    place[here] = np.arange(len(here))
+    return place[classes], here
+
+
 class Axis(NamedTuple):
     """What the places along an axis of an array stand for.
 
@@ -427,16 +447,18 @@ class Statistic:
     @classmethod
     def from_arrays(cls, shape: Shape, arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Return the statistic held by the arrays of `arrays()`."""
-        rows = [arrays[key] for key, spec in cls._specs.items() if spec.rows]
-        result = cls(shape, weighted=any(held.dtype == np.float64 for held in rows[:1]))
-        for key, spec in cls._specs.items():
-            if spec.optional and key not in arrays:
-                continue
-            held, place = arrays[key], getattr(result, key)
-            if place is None:
-                place = spec.made(shape, np.float64)
-            check_fit(key, held, place.dtype, place.shape)
-            setattr(result, key, np.array(held))
+        held = {key: arrays[key] for key, spec in cls._specs.items()
+                if not spec.optional or key in arrays}  # fmt: skip
+        # Before anything is made of a size that a file only claims.
+        for key, array in held.items():
+            size = tuple(axis.size(shape) for axis in cls._specs[key].axes)
+            check_fit(key, array, array.dtype, size)
+        rows = [array for key, array in held.items() if cls._specs[key].rows]
+        result = cls(shape, weighted=any(array.dtype == np.float64 for array in rows[:1]))
+        for key, array in held.items():
+            place = getattr(result, key)
+            check_fit(key, array, np.float64 if place is None else place.dtype, array.shape)
+            setattr(result, key, np.array(array))
         return result
 
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from fastbayes.core import files
 from fastbayes.core.errors import DataError, FileFormatError, SchemaError
+from fastbayes.core.numbers import as_float
 from fastbayes.core.schema import Schema, from_header, to_header
 from fastbayes.statistics import (
     CellCounts,
@@ -204,7 +205,7 @@ class Statistics:
         return result.pruned()
 
     def __mul__(self, factor: float) -> Statistics:
-        if not (isinstance(factor, (int, float, np.number)) and 0 <= float(factor) < math.inf):
+        if not (isinstance(factor, (int, float, np.number)) and 0 <= as_float(factor) < math.inf):
             raise ValueError(f"statistics can be scaled by a finite number >= 0, not {factor!r}")
         parts = {name: part * float(factor) for name, part in self.parts.items()}
         return replace(self, parts=parts, folds=tuple(fold * factor for fold in self.folds))
@@ -348,7 +349,7 @@ class Statistics:
             dropped, provenance = int(header["dropped_rows"]), tuple(header["provenance"])
             if dropped < 0 or not all(isinstance(p, str) for p in provenance):
                 raise ValueError("the remarks on the data are none")
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             raise FileFormatError(
                 f"{source}: the header and the arrays do not fit together ({error}); write the "
                 "file again"

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import Batch, taken
-from fastbayes.core.schema import Alignment
+from fastbayes.core.schema import Alignment, Shape
 from fastbayes.kernels import dispatch
 from fastbayes.statistics.base import Classes, Floats
 from fastbayes.statistics.cell_runs import GONE, STRETCH, CellRuns, Run, cells_of
-from fastbayes.statistics.class_moments import by_class, counts_left, refuse_noise, two_sum
+from fastbayes.statistics.class_moments import (
+    by_class,
+    counts_left,
+    overflowed,
+    refuse_noise,
+    two_sum,
+)
+from fastbayes.statistics.joint_moments import check_matrices
 
 # What a retraction leaves of a cell's scatter below this share is rounding.
 ROUNDING = 1e-10
@@ -48,9 +55,11 @@ def together(a: GroupMoments, b: GroupMoments) -> GroupMoments:
     none = (b.n == 0)[:, None]
     return GroupMoments(
         n,
-        np.where(first, b.mean, np.where(none, a.mean, mean)),
+        overflowed(np.where(first, b.mean, np.where(none, a.mean, mean))),
         np.where(first, b.rest, np.where(none, a.rest, rest)),
-        np.where(first[:, None], b.scatter, np.where(none[:, None], a.scatter, scatter)),
+        overflowed(
+            np.where(first[:, None], b.scatter, np.where(none[:, None], a.scatter, scatter))
+        ),
     )
 
 
@@ -122,6 +131,13 @@ class CellScatter(CellRuns):
         """Return whether sums are exact, so that the order of addition changes no bit."""
         return False
 
+    @classmethod
+    def from_arrays(cls, shape: Shape, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Return the statistic held by the arrays of `arrays()`."""
+        result = super().from_arrays(shape, arrays)
+        check_matrices("scatter", arrays["scatter"])
+        return result
+
     @property
     def groups(self) -> GroupMoments:
         """The moments of each cell and class, in the order of `keys`."""
@@ -142,7 +158,7 @@ class CellScatter(CellRuns):
         held = dispatch.load("scatter", batch.cells).block_scatter(
             batch.numeric, group, len(keys), batch.weight
         )
-        self._push(Run(keys, tuple(held)))
+        self._push(Run(keys, tuple(overflowed(sums) for sums in held)))
 
     def _nothing(self, n: int) -> tuple[NDArray[Any], ...]:
         p = self.shape.n_numeric

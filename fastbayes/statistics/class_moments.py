@@ -18,6 +18,7 @@ from fastbayes.statistics.base import (
     RetractionError,
     Statistic,
     array,
+    occurring,
 )
 
 # A retraction that leaves less than this share of the scatter would be noise (SEMANTICS 3).
@@ -34,6 +35,11 @@ def two_sum(a: Floats, b: Floats) -> tuple[Floats, Floats]:
         part = total - a
         rest = (a - (total - part)) + (b - part)
     return total, np.where(np.isfinite(rest), rest, 0.0)
+
+
+def overflowed(sums: Floats) -> Floats:
+    """Return sums in which an overflow is infinite, and so equal to itself, never inf - inf."""
+    return np.where(np.isnan(sums), np.inf, sums)
 
 
 def counts_left(mine: Floats, theirs: Floats, where: Where, cell: str = "") -> Floats:
@@ -109,10 +115,10 @@ class ClassMoments(Statistic):
             return
         moments = dispatch.load("moments", batch.cells)
         block = type(self)(self.shape)
-        k = batch.n_classes
-        columns = moments.columns_moments(batch.numeric, classes, k, weight)
+        y, here = occurring(classes, batch.n_classes)
+        columns = moments.columns_moments(batch.numeric, y, len(here), weight)
         for place, column in zip(block.arrays().values(), columns, strict=True):
-            place[:, :k] = column
+            place[:, here] = column
         self._absorb(block)
 
     def __add__(self, other: Self) -> Self:
@@ -127,9 +133,9 @@ class ClassMoments(Statistic):
             scatter = self.scatter + other.scatter + between
         return self._of(
             n,
-            np.where(first, other.mean, mean),
+            overflowed(np.where(first, other.mean, mean)),
             np.where(first, other.rest, rest),
-            np.where(first, other.scatter, scatter),
+            overflowed(np.where(first, other.scatter, scatter)),
         )
 
     def _of(self, *held: Floats) -> Self:
@@ -147,8 +153,8 @@ class ClassMoments(Statistic):
         some = n > 0
         return self._of(
             n,
-            np.where(some, mean, 0.0),
+            overflowed(np.where(some, mean, 0.0)),
             np.where(some, rest, 0.0),
             # One row has no scatter.
-            np.where(some & ~noise, np.maximum(left, 0.0), 0.0),
+            overflowed(np.where(some & ~noise, np.maximum(left, 0.0), 0.0)),
         )

@@ -20,9 +20,10 @@ from fastbayes.statistics.base import (
     Room,
     Statistic,
     array,
+    occurring,
 )
 from fastbayes.statistics.class_moments import by_class, counts_left, refuse_noise
-from fastbayes.statistics.joint_moments import JointMoments, drop, joint_block, turned
+from fastbayes.statistics.joint_moments import JointMoments, check_matrices, drop, joint_block
 
 # Rows of a block that are looked at for missing values before all are taken for complete.
 FIRST_ROWS = 128
@@ -107,7 +108,8 @@ class ClassScatter(Statistic):
     def _add(self, batch: Batch, classes: Classes, weight: Floats | None) -> None:
         if not batch.n_rows:
             return
-        y, columns, k = classes, list(batch.numeric), batch.n_classes
+        y, here = occurring(classes, batch.n_classes)
+        columns, k = list(batch.numeric), len(here)
         block = type(self)(self.shape._replace(n_classes=k))
         module = dispatch.load("scatter", batch.cells)
         arrays = None
@@ -128,7 +130,11 @@ class ClassScatter(Statistic):
                 columns, y, k, np.where(gaps, 0.0, 1.0 if weight is None else weight)
             )
         block.count, block.mean, block.rest, block.scatter = arrays
-        self._absorb(block.grown(self.shape))
+        whole = {}
+        for key, part in block.arrays().items():
+            whole[key] = np.zeros((self.shape.n_classes, *part.shape[1:]))
+            whole[key][here] = part
+        self._absorb(self._holding(whole))
 
     def _complete(self) -> JointMoments:
         axis = (slice(None), slice(None), None)
@@ -207,10 +213,7 @@ class ClassScatter(Statistic):
             raise ValueError("incomplete: rows and their moments do not go together")
         for key in ("scatter", "joint_count", "joint_scatter"):
             matrices = result.arrays().get(key, result.scatter)
-            if not np.array_equal(matrices, turned(matrices), equal_nan=True):
-                raise ValueError(f"{key}: holds a matrix that is not symmetric")
-            if (_squares(matrices) < 0).any():
-                raise ValueError(f"{key}: holds a sum of squares below 0")
+            check_matrices(key, matrices)
         return result
 
 

@@ -79,6 +79,7 @@ class FamilyCounts(PackedCounts):
     title = "counts of families"
     work = "counting families"
     most = f"that of {PackedCounts.most}"
+    repeatable = True
 
     def __init__(
         self,

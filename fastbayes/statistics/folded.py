@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fastbayes.core.batch import GREATEST
 from fastbayes.core.errors import DataError
 from fastbayes.core.schema import Schema
 from fastbayes.statistics.base import RetractionError, Statistic
@@ -74,16 +75,24 @@ def parts_from(
     parts: dict[str, Statistic] = {}
     for name in names:
         parts[name] = kind_of(name).from_arrays(schema.shape, arrays_of(arrays, f"{prefix}{name}."))
-    _check_counts(schema, parts)
-    return parts
-
-
-def _check_counts(schema: Schema, parts: Mapping[str, Statistic]) -> None:
-    """Raise ValueError where counts are negative, or a feature does not account for every row."""
-    for name, part in parts.items():
-        for key, array in part.arrays().items():
-            if "count" in key and not (np.isfinite(array).all() and (array >= 0).all()):
-                raise ValueError(f"{name}.{key} holds what is not a count")
+    check_numbers(parts)
     if not isinstance(values := parts.get(ValueCounts.name), ValueCounts):
         raise ValueError("there are no counts of values and classes")
     check_sums(schema, values)
+    return parts
+
+
+# What a count is between, by the kind of its dtype, where it is not 0.
+LIMITS = {"f": (float(np.finfo(np.float64).tiny), GREATEST)}
+LIMITS |= dict.fromkeys("iub", (1.0, 2.0**53))
+
+
+def check_numbers(parts: Mapping[str, Statistic]) -> None:
+    """Raise ValueError where what a file holds is no count, or no number at all."""
+    for name, part in parts.items():
+        for key, array in part.arrays().items():
+            if array.dtype.kind == "f" and np.isnan(array).any():
+                raise ValueError(f"{name}.{key} holds what is not a number")
+            least, most = LIMITS[array.dtype.kind]
+            if "count" in key and not ((array == 0) | (array >= least) & (array <= most)).all():
+                raise ValueError(f"{name}.{key} holds what is not a count")

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.kernels import dispatch
-from fastbayes.statistics.class_moments import by_class, counts_left, two_sum
+from fastbayes.statistics.class_moments import by_class, counts_left, overflowed, two_sum
 
 Floats = NDArray[np.float64]
 TINY = 1e-300
@@ -108,7 +108,7 @@ def _merged(a: JointMoments, b: JointMoments) -> JointMoments:
         scatter += a.scatter
         scatter += b.scatter
     mean, rest = np.where(first, b.mean, mean), np.where(first, b.rest, rest)
-    return JointMoments(n, mean, rest, scatter)
+    return JointMoments(n, overflowed(mean), rest, overflowed(scatter))
 
 
 def _without(a: JointMoments, b: JointMoments, left: JointMoments) -> JointMoments:
@@ -176,6 +176,14 @@ def joint_block(
     mean, rest = two_sum(np.where(count > 0, centre[:, :, None], 0.0), offset)
     drop(scatter, np.einsum("cii->ci", scatter) <= 0)
     return JointMoments(count, mean, rest, scatter)
+
+
+def check_matrices(key: str, matrices: Floats) -> None:
+    """Raise ValueError where an array of a file holds no sums of squares and products."""
+    if not np.array_equal(matrices, turned(matrices), equal_nan=True):
+        raise ValueError(f"{key}: holds a matrix that is not symmetric")
+    if (np.einsum("cii->ci", matrices) < 0).any():
+        raise ValueError(f"{key}: holds a sum of squares below 0")
 
 
 def turned(matrices: Floats) -> Floats:

@@ -29,6 +29,7 @@ class TripleCounts(PackedCounts):
     title = "counts of triples"
     work = "counting triples"
     companions = ("pairs",)
+    repeatable = True
 
     def __init__(self, shape: Shape, *, weighted: bool = False) -> None:
         super().__init__(shape, weighted, all_triples(len(shape.sizes)))

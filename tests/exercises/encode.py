@@ -19,3 +19,4 @@ def exercise(encode):
     numbers = np.empty(ROWS)
     encode.known_numbers(np.arange(float(ROWS)), bitmap, 3, numbers)
     assert (numbers == np.arange(ROWS)).all()
+    assert encode.unbounded([numbers, np.append(numbers[1:], np.nan)]).tolist() == [False, True]

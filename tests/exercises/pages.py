@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+
 import numpy as np
 
 from fastbayes.kernels.shared import pages as p
@@ -9,6 +11,8 @@ from fastbayes.kernels.shared import pages as p
 # Fields of Thrift's compact protocol: a page of values (0), 12 bytes, of them 12 stored, then its
 # own structure: 3 values, plain, levels in runs.
 HEADER = bytes([0x15, 0, 0x15, 24, 0x15, 24, 0x2C, 0x15, 6, 0x15, 0, 0x15, 6, 0x15, 6, 0, 0])
+# The same with 2 values of 8 bytes each.
+OF_NUMBERS = bytes([0x15, 0, 0x15, 32, 0x15, 32, 0x2C, 0x15, 4, 0x15, 0, 0x15, 6, 0x15, 6, 0, 0])
 # A footer of one row group with one chunk of INT32 in 40 bytes: lists of structures.
 FOOTER = bytes([0x49, 0x1C, 0x19, 0x1C, 0x3C, 0x15, 2, 0x66, 80, 0, 0, 0, 0])
 
@@ -26,7 +30,21 @@ def exercise(pages):
     listed = np.zeros((4, p.N_PAGE), np.int64)
     assert pages.list_pages(source, columns, listed) == 1
     assert columns[0, p.LISTED] == 3
+    moved = np.zeros(4, np.uint8)
+    pages.move(source, np.array([[1, 2, 2], [0, 0, 0]]), moved)
+    assert moved.tolist() == [0, 0, *page[1:3]]
     scratch, out = np.zeros(64, np.uint8), np.zeros(64, np.uint8)
     pages.decode(source, scratch, columns, listed[:1], scratch.copy(), scratch.copy(), out)
     assert columns[0, p.STATUS] == p.SOUND
     np.testing.assert_array_equal(out[:12].view(np.int32), values)
+    numbers = np.array([0.5, np.inf])
+    columns[0] = 0
+    columns[0, [p.MORE, p.ROWS, p.WANTED, p.KIND]] = len(OF_NUMBERS) + 16, 2, 2, p.NUMBERS
+    columns[0, [p.WIDTH, p.UNIT, p.FOUND]] = 8, 8, -1
+    out, rooms = np.zeros((1, 128), np.uint8), [np.zeros(1 << 13, np.uint8) for _ in range(3)]
+    with tempfile.TemporaryFile() as file:
+        file.write(OF_NUMBERS + numbers.tobytes())
+        file.flush()
+        pages.read_numbers(file.fileno(), columns, *rooms, out)
+    assert columns[0, [p.STATUS, p.HELD, p.NULLS]].tolist() == [p.SOUND, 2, 1]
+    np.testing.assert_array_equal(out[0, p.LEAD :][:16].view(np.float64), numbers)

@@ -148,3 +148,11 @@ def test_known_numbers(module, n, data):
     found = np.empty(n)
     module.known_numbers(values, bitmap, bit, found)
     np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("module", MODULES)
+@given(st.lists(st.lists(st.floats(width=64), min_size=5, max_size=5), max_size=4))
+def test_unbounded(module, columns):
+    held = [np.array(column) for column in columns]
+    expected = [not np.isfinite(column).all() for column in held]
+    assert module.unbounded(held).tolist() == expected

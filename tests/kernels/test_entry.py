@@ -8,6 +8,8 @@ import sys
 
 import numpy as np
 import pytest
+from numba.core.caching import NullCache
+from numba.core.errors import LoweringError
 
 from fastbayes.kernels.dispatch import helper, interpreted, kernel, short_kernel
 
@@ -35,11 +37,6 @@ def first(numbers):
     return numbers[0]
 
 
-@short_kernel
-def last(numbers):
-    return numbers[-1]
-
-
 @kernel
 def known(number):
     return number == number
@@ -53,9 +50,27 @@ def test_arguments_of_every_kind_arrive():
     np.testing.assert_array_equal(out, [13.5, 54.0])
 
 
+def test_what_makes_an_array_is_no_kernel():
+    @kernel
+    def doubled(numbers):
+        out = np.empty(numbers.size)
+        for i in range(numbers.size):
+            out[i] = 2 * numbers[i]
+        return out[0]
+
+    with pytest.raises(LoweringError, match="doubled makes an array, which nothing would free"):
+        doubled(np.ones(3))
+
+
 def test_only_short_kernels_keep_the_lock():
     """One entry lets go of the interpreter's lock, the other does not."""
-    for function, name in ((first, "@fastbayes_enter("), (last, "@fastbayes_enter_locked(")):
+
+    def head(numbers):
+        return numbers[0]
+
+    for make, name in ((kernel, "@fastbayes_enter("), (short_kernel, "@fastbayes_enter_locked(")):
+        function = make(head)
+        function._cache = NullCache()  # numba shows no code that comes from the disk
         assert function(np.array([7, 7])) == 7
         assert all(name in text for text in function.inspect_llvm().values())
 

@@ -67,7 +67,8 @@ def read_structs(batches, columns):
         for j in range(columns.shape[1]):
             fields = columns[b, j]
             column = words_at(children[j], WORDS)
-            fields[:HEAD] = column[:HEAD]
+            for k in range(HEAD):
+                fields[k] = column[k]
             buffers = words_at(column[BUFFERS], column[N_BUFFERS])
             for k in range(min(buffers.size, 2)):
                 fields[HEAD + k] = buffers[k]

@@ -21,6 +21,7 @@ from fastbayes.kernels.compiled.plans.factor_plan import level_of, matrix
 from fastbayes.kernels.compiled.plans.joint_tables import join
 from fastbayes.kernels.compiled.plans.lift_tables import Kernels, Lifts
 from fastbayes.kernels.compiled.simd import lanes
+from fastbayes.kernels.compiled.simd.memory import fill
 from fastbayes.kernels.dispatch import helper, kernel, readonly, reads, writes
 from fastbayes.kernels.shared.arrays import Floats, Ints, U
 from fastbayes.kernels.shared.scoring import tie_of
@@ -163,7 +164,7 @@ def write_lifts(
             used |= init[a, lane] > 0.0
         for g in range(bounds.size - 1):
             size = width
-            scratch[:width] = 1.0
+            fill(scratch, 0, width, 1.0)
             for q in range(bounds[g], bounds[g + 1]):
                 j = order[q]
                 silent = j == parent or not used
@@ -207,12 +208,12 @@ def write_codes(codes, order, radix, bounds, within, parents, width, lo, n, code
         padded = (w + 3) // 4 * 4
         for i in range(parents.size):
             x, value = codes[parents[i], lo + b : lo + b + w], values[i, b : b + padded]
-            value[w:] = 0
+            fill(value, w, value.size, 0)
             for r in range(w):
                 value[r] = x[r]
         fours = code.view(np.uint64)
         for g in range(bounds.size - 1):
-            code[w:padded] = 0
+            fill(code, w, padded, 0)
             join(codes, order, radix, bounds[g], bounds[g + 1], lo + b, code[:w])
             begin = np.uint16(within[g])
             for r in range(padded):
@@ -341,7 +342,7 @@ def _sums_of(width: int) -> tuple[Any, Any]:
                     v = base + U(value[r])
                     lanes.store(x, r * size, lanes.load(init, v * size, width))
                     r += U(1)
-                e[:cells] = 0.0
+                fill(e, 0, cells, 0.0)
                 rescale(bits, e, cells)
                 for s in range(at.size):
                     t = U(at[s])

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled.plans.pair_plan import Bitmaps
 from fastbayes.kernels.compiled.simd import bits, vector
-from fastbayes.kernels.compiled.simd.memory import addresses, borrow
+from fastbayes.kernels.compiled.simd.memory import addresses, borrow, fill
 from fastbayes.kernels.dispatch import (
     call,
     helper,
@@ -180,9 +180,9 @@ def order_rows(y, streams, order, begins, n_class):
     """
     one = np.uint32(1)
     length = y.size // STREAMS
-    streams[:] = 0
     for s in range(STREAMS):
         n, stop = streams[s], y.size if s == STREAMS - 1 else (s + 1) * length
+        fill(n, 0, n.size, 0)
         for r in range(s * length, stop):
             n[y[r]] += one
     row = word = 0
@@ -291,7 +291,7 @@ def split_codes(
             segment = ordered[begins[c] * 64 : begins[c + 1] * 64]
             for r in range(of_class.size):
                 segment[r] = shared[U(of_class[r])]
-            segment[of_class.size :] = U8(0)
+            fill(segment, of_class.size, segment.size, U8(0))
             first += n_class[c]
         bit = 0
         for i in members[::-1]:
@@ -340,7 +340,7 @@ def meet(
     for tile in range(tiles.shape[0]):
         top, height, side, width, begin, end = tiles[tile]
         blocks = width // bits.BLOCK
-        needed[:] = 0
+        fill(needed, 0, needed.size, 0)
         for p in pairs[begin:end]:
             a, b = first[p], second[p]
             if row[a] > row[b]:

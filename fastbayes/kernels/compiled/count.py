@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled.simd import vector
+from fastbayes.kernels.compiled.simd.memory import fill
 from fastbayes.kernels.dispatch import call, kernel, readonly, reads, writes
 from fastbayes.kernels.shared.arrays import U
 
@@ -286,8 +287,8 @@ def minima(codes, columns, sizes, slots, y, n_classes, tail, shift, limits, sums
         for r in range(rows):
             shift[r] = np.uint8(classes[r] * step)
         # Rows that do not exist have z = 0, which no limit counts.
-        shift[rows : whole + vector.WIDTH] = 0
-        n_from[:] = 0
+        fill(shift, rows, whole + vector.WIDTH, 0)
+        fill(n_from, 0, n_from.size, 0)
         n_from[0] = rows
         for t in range(columns.size):
             i = columns[t]
@@ -298,7 +299,7 @@ def minima(codes, columns, sizes, slots, y, n_classes, tail, shift, limits, sums
                     limits[c * size + v] = c * stride + v
             x = codes[i, start : start + rows]
             # The rows that fill no vector, then zeros.
-            tail[:] = 0
+            fill(tail, 0, tail.size, 0)
             for r in range(rows - whole):
                 tail[r] = x[whole + r]
             base = slots[i] * n_classes
@@ -359,7 +360,7 @@ def packed(
         second, third, fourth = U(cells), U(2 * cells), U(3 * cells)
         for start in range(0, n, stretch):
             stop = min(start + stretch, n)
-            h[:] = 0
+            fill(h, 0, h.size, 0)
             for first in range(start, stop, code.size):
                 last = min(first + code.size, stop)
                 joint = code[: last - first]
@@ -419,7 +420,7 @@ def private(codes, columns, sizes, slots, y, n_classes, copies, stretch, counts,
         d = b + c
         for start in range(0, y.size, stretch):
             x, classes = codes[i, start : start + stretch], y[start : start + stretch]
-            h[:] = 0
+            fill(h, 0, h.size, 0)
             n4 = U(x.size // 4 * 4)
             for r in range(U(0), n4, U(4)):
                 h[U(x[r]) * k + U(classes[r])] += one

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled.simd import bits
 from fastbayes.kernels.compiled.simd.instructions import pointer_to
+from fastbayes.kernels.compiled.simd.memory import addresses
 from fastbayes.kernels.compiled.texts import add_texts as add_texts
 from fastbayes.kernels.compiled.texts import find_texts as find_texts
 from fastbayes.kernels.compiled.texts import indexed as indexed
@@ -31,6 +32,7 @@ from fastbayes.kernels.dispatch import (
     reads,
     writes,
 )
+from fastbayes.kernels.shared.arrays import Floats
 from fastbayes.kernels.shared.codes import FEW_ENTRIES
 from fastbayes.kernels.shared.columns import (
     BIT,
@@ -69,6 +71,7 @@ SIGNATURES = {
     ],
     "mark": [(_PIECES, "int64", writes("uint32"), writes("bool"))],
     "blank": [(reads("uint64"), reads("uint8"), "int64", writes("uint64"))],
+    "seek_unbounded": [(reads("uint64"), "int64", writes("bool"))],
     "extremes": [(_PIECES, "int64", writes("uint8"), writes("int64"))],
 }
 
@@ -164,6 +167,18 @@ def known_numbers(
     blank(readonly(values.view(np.uint64)), readonly(bitmap), bit, out.view(np.uint64))
 
 
+def unbounded(columns: Sequence[Floats]) -> NDArray[np.bool_]:
+    """Return which columns, equally long, hold a number that is infinite or NaN."""
+    if interpreted():
+        found: NDArray[np.bool_] = numpy_twin("encode").unbounded(columns)
+        return found
+    held = [readonly(column) for column in columns]
+    result = np.zeros(len(held), np.bool_)
+    if held:
+        seek_unbounded(addresses(held, [*range(len(held))]), held[0].size, result)
+    return result
+
+
 def _of_one_table(column: IntegerColumn) -> NDArray[np.int64]:
     """Return pieces that have one translation, whichever they had."""
     pieces = column.pieces.copy()
@@ -193,6 +208,7 @@ def _described(
     return readonly(np.concatenate([lying[:, :TABLE], told[tables]], axis=1))
 
 
+_EXPONENT = np.uint64(0x7FF << 52)
 _NAN = np.float64(np.nan).view(np.uint64)
 _u8, _u16, _u32, _u64, _i8, _i16, _i32, _i64 = (
     pointer_to(kind)
@@ -242,18 +258,14 @@ def put_places(column, kind, first, n, out):
         places_of(carray(_u8(np.uint64(at + first)), n), minimum, entries, out)
     elif kind == 1:
         places_of(carray(_u16(np.uint64(at + 2 * first)), n), minimum, entries, out)
-    elif kind == 2:
-        places_of(carray(_u32(np.uint64(at + 4 * first)), n), minimum, entries, out)
-    elif kind == 3:
-        places_of_long(carray(_u64(np.uint64(at + 8 * first)), n), minimum, entries, out)
     elif kind == 4:
         places_of(carray(_i8(np.uint64(at + first)), n), minimum, entries, out)
     elif kind == 5:
         places_of(carray(_i16(np.uint64(at + 2 * first)), n), minimum, entries, out)
-    elif kind == 6:
-        places_of(carray(_i32(np.uint64(at + 4 * first)), n), minimum, entries, out)
+    elif kind == 2 or kind == 6:  # modulo 2^32, or 2^64 below, a sign makes no difference
+        places_of(carray(_u32(np.uint64(at + 4 * first)), n), minimum, entries, out)
     else:
-        places_of_long(carray(_i64(np.uint64(at + 8 * first)), n), minimum, entries, out)
+        places_of_long(carray(_u64(np.uint64(at + 8 * first)), n), minimum, entries, out)
     if column[VALIDITY] != 0:
         bit = column[VALID_BIT] + first
         bitmap = bitmap_of(column[VALIDITY], bit, n)
@@ -391,6 +403,22 @@ def blank(values, bitmap, bit, out):
         # No branch: which numbers are known cannot be foretold.
         for k in range(x.size):
             blanked[k] = x[k] | (((known >> np.uint64(k)) & np.uint64(1)) - np.uint64(1)) & _NAN
+
+
+@kernel
+def seek_unbounded(columns, n, out):
+    """Tell which columns hold a number that is infinite or NaN.
+
+    columns  IN   (n_columns,) uint64   of (n,) float64 each
+    n        IN   rows
+    out      OUT  (n_columns,) bool
+    """
+    for j in range(columns.size):
+        x, found = carray(_u64(columns[j]), n), np.uint64(0)
+        # Bits, as their order of adding does not matter: many at a time.
+        for k in range(n):
+            found |= np.uint64(x[k] & _EXPONENT == _EXPONENT)
+        out[j] = found != np.uint64(0)
 
 
 @kernel

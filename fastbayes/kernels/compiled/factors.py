@@ -26,6 +26,7 @@ from fastbayes.kernels.compiled.plans.factor_plan import (
 )
 from fastbayes.kernels.compiled.plans.joint_tables import JointTablePlan
 from fastbayes.kernels.compiled.simd import lanes
+from fastbayes.kernels.compiled.simd.memory import fill
 from fastbayes.kernels.dispatch import call, in_python, kernel, readonly, reads, writes
 from fastbayes.kernels.shared.arrays import Floats, Ints
 from fastbayes.kernels.shared.codes import columns_of
@@ -376,7 +377,7 @@ def add_summed_out(
                 own = table[at : at + size]
                 for i in range(size):
                     terms[i] = own[i] + rest[i]
-                top[:] = -np.inf
+                fill(top, 0, k, -np.inf)
                 for v in range(0, size, k):
                     for c in range(k):
                         top[c] = max(top[c], terms[v + c])

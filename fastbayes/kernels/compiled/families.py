@@ -15,7 +15,15 @@ from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled import count
 from fastbayes.kernels.compiled.simd.memory import borrow
-from fastbayes.kernels.dispatch import kernel, numpy_twin, readonly, reads, writes
+from fastbayes.kernels.dispatch import (
+    call,
+    in_python,
+    kernel,
+    numpy_twin,
+    readonly,
+    reads,
+    writes,
+)
 from fastbayes.kernels.shared.arrays import U
 
 _CODES = ("uint8", "uint16", "uint32")
@@ -75,6 +83,7 @@ def add_family_counts(
     for kind in {*kinds}:
         alike = [q for q, its in enumerate(kinds) if its == kind]
         if kind.itemsize > 4:  # more cells than four bytes tell apart
+            in_python()
             given = columns, sizes, y, weight, n_classes
             add = numpy_twin("families").add_family_counts
             add(*given, [families[q] for q in alike], starts[alike], out)
@@ -107,11 +116,10 @@ def _least(cells: int) -> type[np.unsignedinteger]:
 def _join(
     columns: Sequence[NDArray[np.unsignedinteger]], sizes: NDArray[np.int64], code: NDArray[Any]
 ) -> None:
-    """Write the joint code of columns of these sizes."""
-    np.copyto(code, columns[0], casting="unsafe")
-    for column, size in zip(columns[1:], sizes[1:], strict=True):
+    """Write the joint code of columns of these sizes, the first of which does not matter."""
+    for column, size in zip(columns, [0, *sizes[1:].tolist()], strict=True):
         # A size that the type cannot hold is that of a column whose parents have one value.
-        join(readonly(column), code.dtype.type(int(size) % (1 << 8 * code.itemsize)), code)
+        call(join, readonly(column), code.dtype.type(size % (1 << 8 * code.itemsize)), code)
 
 
 @kernel
@@ -146,7 +154,8 @@ def add_triple_counts(
         return
     codes = borrow("triple_codes", (len(columns), ROWS), np.uint32)
     last = borrow("triple_digits", (len(columns) + 1, ROWS), np.uint32)
-    given = readonly(sizes), readonly(y.astype(np.uint16)), n_classes, readonly(starts)
+    sizes, starts, classes = readonly(sizes), readonly(starts), np.empty(len(y), np.uint16)
+    _join([y], sizes[:1], classes)
     if out.dtype == np.float64 and weight is None:
         weight = np.ones(len(y))
     weight = None if weight is None else readonly(weight)
@@ -154,8 +163,9 @@ def add_triple_counts(
     for lo in range(0, len(y), ROWS):
         n = min(ROWS, len(y) - lo)
         for row, column in zip(codes, columns, strict=True):
-            row[:n] = column[lo : lo + n]
-        add_rows(codes, *given, lo, last, weight, counts, out)
+            _join([column[lo : lo + n]], sizes[:1], row[:n])
+        given = codes, sizes, readonly(classes), n_classes, starts
+        call(add_rows, *given, lo, last, weight, counts, out)
 
 
 @kernel

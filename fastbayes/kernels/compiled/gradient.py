@@ -22,6 +22,7 @@ from fastbayes.core.layout import Layout
 from fastbayes.kernels.compiled.plans.joint_tables import LARGEST, aligned, look_up, pack
 from fastbayes.kernels.compiled.simd import gradient_steps as steps
 from fastbayes.kernels.compiled.simd import lanes
+from fastbayes.kernels.compiled.simd.memory import fill
 from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
 from fastbayes.kernels.shared.arrays import Floats, Ints, U
 from fastbayes.kernels.shared.codes import Columns, columns_of
@@ -217,7 +218,7 @@ def fill_cells(theta, width, first, bounds, size, known, row, radix, pairs, star
     used = min(theta.shape[1] - first, width)
     for g in range(bounds.size - 1):
         t = table[start[g] * width : start[g + 1] * width]
-        t[:width] = 0.0
+        fill(t, 0, width, 0.0)
         for q in range(bounds[g], bounds[g + 1]):
             n = radix[q] * width
             # The first value's part is what the others are made of, so it is the last to change.
@@ -493,7 +494,7 @@ def sweep_single(
     for lo in range(0, rows, most):
         n = min(most, rows - lo)
         m = scratch[0]
-        m[: n + 7] = intercepts[0]
+        fill(m, 0, n + 7, intercepts[0])
         look_up(codes, start, table, lo, m[:n])
         steps.add_wide(wide, start[narrow:], table, 1, lo, n, 1, scratch)
         steps.add_numbers(numbers, slopes, lo, n, 1, scratch)
@@ -541,7 +542,7 @@ def _lanes_of(width: int) -> Any:
             n = min(most, rows - lo)
             padded = (n + 7) // 8 * 8
             for c in range(height):
-                scratch[c, :padded] = intercepts[c] if c < k else 0.0
+                fill(scratch[c], 0, padded, intercepts[c] if c < k else 0.0)
             for tile in range(tiles):
                 for g0 in range(0, narrow, GROUPS):
                     g1 = U(min(g0 + GROUPS, narrow))

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastbayes.kernels.compiled.simd.memory import fill
 from fastbayes.kernels.dispatch import helper, kernel, readonly, reads, writes
 from fastbayes.kernels.shared.arrays import Floats, Ints, U
 from fastbayes.kernels.shared.information import NOTHING, ROUNDING, by_shape
@@ -110,10 +111,10 @@ def _writer(lanes: int) -> Callable[..., None]:
         o, e, rest = scratch[0], scratch[1], scratch[2]
         end = U(size_a * size_b * lanes)
         for q in range(0, starts.size, lanes):
-            n[:] = 0.0
-            total[:] = 0.0
+            fill(n, 0, n.size, 0.0)
+            fill(total, 0, total.size, 0.0)
             for c in range(n_classes):
-                n_b[:] = 0.0
+                fill(n_b, 0, n_b.size, 0.0)
                 most = 0.0
                 for k in range(lanes):
                     m = U(k)

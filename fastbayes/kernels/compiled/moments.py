@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled.simd import lanes, vector
 from fastbayes.kernels.compiled.simd.instructions import pointer_to
-from fastbayes.kernels.compiled.simd.memory import addresses
+from fastbayes.kernels.compiled.simd.memory import addresses, fill
 from fastbayes.kernels.dispatch import helper, kernel, numpy_twin, readonly, reads, writes
 from fastbayes.kernels.shared.arrays import Floats, U
 
@@ -91,23 +91,26 @@ def add_columns(columns, y, few, weight, shift, sums, count, pairs, moments):
     n_classes = moments.shape[2]
     for j in range(columns.size):
         x = carray(_float(columns[j]), y.size)
-        shift[:] = np.nan
+        fill(shift, 0, shift.size, np.nan)
         first_known(x, y, weight, shift[:n_classes])
         for c in range(shift.size):
             shift[c] = 0.0 if shift[c] != shift[c] else shift[c]
         for _ in range(2):
-            sums[:] = 0.0
+            fill(sums[0], 0, shift.size, 0.0)
+            fill(sums[1], 0, shift.size, 0.0)
+            fill(sums[2], 0, shift.size, 0.0)
             if weight is None and few.size > 0:
                 for c in range(0, n_classes, 2):
                     add_two_classes(x, few, c, shift, sums)
             else:
-                count[:] = 0
-                pairs[:] = 0.0
+                fill(count, 0, count.size, 0)
+                fill(pairs, 0, pairs.size, 0.0)
                 copy = n_classes if count.size > n_classes else 0
                 add_classes(x, y, weight, shift, copy, count, pairs, sums)
             if from_sums(shift, sums, moments[j]) == 0:
                 break
-            shift[:n_classes] = moments[j, 1]
+            for c in range(n_classes):
+                shift[c] = moments[j, 1, c]
 
 
 @helper

@@ -2,7 +2,9 @@
 
 No byte of a file is believed: what is a length, an index or a number of rows is held against what
 is there before it is used. Two kernels, one call each for all columns of a batch: `list_pages`
-reads headers, and whoever calls then knows how much room the rest takes; `decode` fills it.
+reads headers, and whoever calls then knows how much room the rest takes; `decode` fills it. Plain
+numbers need less: `read_numbers` takes them from the file, a column of a block after the other,
+while they are in the cache.
 """
 
 from __future__ import annotations
@@ -16,9 +18,11 @@ from fastbayes.kernels.compiled.simd.unaligned import (
     byte,
     bytes_at,
     copy,
+    eights_at,
     fours_at,
     pairs_at,
     put_word,
+    read_file,
     span_of,
     word,
 )
@@ -34,14 +38,23 @@ _ALL_KNOWN = U(0x0101010101010101)
 _CHUNK_FIELDS = np.array(p.CHUNK_FIELDS)
 _HEADER_FIELDS, _STRUCTURES = np.array(p.HEADER_FIELDS), np.array(p.STRUCTURES)
 _PAGE_FIELDS = np.array(p.PAGE_FIELDS)
+# Of a float64: the bits of the exponent, all set where it is infinite or NaN; a NaN.
+_EXPONENT, _NAN = U(0x7FF0000000000000), U(0x7FF8000000000000)
 
 SIGNATURES = {
-    "find_chunks": [(reads("uint8"), "int64", writes("int64", 2))],
-    "find_pages": [(reads("uint8"), writes("int64", 2), writes("int64", 2))],
+    "find_chunks": [(reads("uint8"), "int64", writes("int64", 2), writes("int64", 2))],
+    "find_pages": [(reads("uint8"), *[writes("int64", 2)] * 2, *[writes("int64")] * 2)],
+    "move_parts": [(reads("uint8"), reads("int64", 2), writes("uint8"))],
     "decode_pages": [
         (
             *(reads("uint8"), writes("uint8"), writes("int64", 2), reads("int64", 2)),
             *(writes("uint8"), writes("uint8"), writes("uint8")),
+        )
+    ],
+    "put_numbers": [
+        (
+            *("int64", writes("int64", 2), reads("uint8"), writes("uint8"), writes("uint8")),
+            *(writes("int64"), writes("int64"), writes("uint8", 2)),
         )
     ],
 }
@@ -56,7 +69,8 @@ def list_chunks(footer: NDArray[np.uint8], chunks: NDArray[np.int64]) -> bool:
     n_groups, n_columns, _ = chunks.shape
     chunks[...] = 0
     flat = chunks.reshape(-1, p.N_CHUNK)
-    return bool(find_chunks(readonly(footer), n_columns, flat) == n_groups * n_columns)
+    found = find_chunks(readonly(footer), n_columns, flat, np.zeros((2, _DEEPEST), np.int64))
+    return bool(found == n_groups * n_columns)
 
 
 def list_pages(
@@ -71,7 +85,18 @@ def list_pages(
     columns  OUT  (n_columns, N_COLUMN) int64
     pages    OUT  (room, N_PAGE) int64
     """
-    return int(find_pages(readonly(source), columns, pages))
+    scratch = np.empty(p.N_PAGE, np.int64), np.empty(_DEPTH, np.int64)
+    return int(find_pages(readonly(source), columns, pages, *scratch))
+
+
+def move(source: NDArray[np.uint8], parts: NDArray[np.int64], out: NDArray[np.uint8]) -> None:
+    """Copy parts of memory into other memory.
+
+    source  IN   uint8
+    parts   IN   (n_parts, 3) int64   where a part begins, where it goes, and its bytes
+    out     OUT  uint8
+    """
+    move_parts(readonly(source), readonly(parts), out)
 
 
 def decode(
@@ -96,15 +121,47 @@ def decode(
     decode_pages(readonly(source), unpacked, columns, readonly(pages), tables, indices, out)
 
 
+def read_numbers(
+    descriptor: int,
+    columns: NDArray[np.int64],
+    source: NDArray[np.uint8],
+    unpacked: NDArray[np.uint8],
+    flags: NDArray[np.uint8],
+    out: NDArray[np.uint8],
+) -> None:
+    """Read columns of float64 in plain pages until the rows wanted are there, NaN where null.
+
+    What is wrong with a column stands in its row, and where there is too little room for a page.
+
+    descriptor  IN   of the open file
+    columns     OUT  (n_columns, N_COLUMN) int64
+    source      OUT  uint8   scratch: bytes of the file
+    unpacked    OUT  uint8   scratch: room for the largest page
+    flags       OUT  uint8   scratch: room for a byte of each of its values, and for LEAD
+    out         OUT  (n_columns, room) uint8   values of each column behind LEAD bytes, with SLACK
+                     bytes behind them
+    """
+    scratch = np.empty(p.N_PAGE, np.int64), np.empty(_DEPTH, np.int64)
+    # The system writes to `source`; what unpacks pages is compiled for bytes that are read.
+    put_numbers(descriptor, columns, readonly(source), unpacked, flags, *scratch, out)
+
+
 @kernel
-def find_chunks(footer, n_columns, chunks):
+def move_parts(source, parts, out):
+    """Copy parts of memory; see `move`."""
+    for k in range(parts.shape[0]):
+        copy(span_of(source), parts[k, 0], span_of(out), parts[k, 1], parts[k, 2])
+
+
+@kernel
+def find_chunks(footer, n_columns, chunks, opened):
     """Read the footer, Thrift's compact protocol; return its number of chunks, -1 if unsound.
 
-    See `list_chunks`; chunks is (n_chunks, N_CHUNK).
+    See `list_chunks`; chunks is (n_chunks, N_CHUNK), opened scratch of zeros, (2, _DEEPEST).
     """
     x, at, end = span_of(footer), 0, footer.size - p.SLACK
     # for each structure or list that is open: its field or kind, and elements to come (list)
-    field, left = np.zeros(_DEEPEST, np.int64), np.zeros(_DEEPEST, np.int64)
+    field, left = opened[0], opened[1]
     left[0] = -1
     depth, row = 0, -1
     while True:
@@ -185,13 +242,12 @@ def find_chunks(footer, n_columns, chunks):
 
 
 @kernel
-def find_pages(source, columns, pages):
-    """Read headers; see `list_pages`."""
+def find_pages(source, columns, pages, page, fields):
+    """Read headers; see `list_pages`; page (N_PAGE,) and fields (_DEPTH,) are scratch."""
     n, x = 0, span_of(source)
-    page, fields = np.empty(p.N_PAGE, np.int64), np.empty(_DEPTH, np.int64)
     for c in range(columns.shape[0]):
         column = columns[c]
-        column[p.LISTED] = column[p.NEEDED] = 0
+        column[p.LISTED] = column[p.NEEDED] = column[p.FURTHER] = 0
         column[p.STATUS] = p.SOUND
         column[p.FOUND] = column[p.ENTRIES]
         at, end = column[p.BEGIN], column[p.END]
@@ -206,6 +262,10 @@ def find_pages(source, columns, pages):
                     column[p.STATUS] = p.SIZES
                 else:
                     column[p.NEEDED] = min(needed, column[p.MORE])
+                    if stop >= 0 and page[p.TYPE] in (p.DATA, p.DATA_2):
+                        behind = column[p.WANTED] - column[p.HELD] - column[p.LISTED]
+                        n_more = (behind - 1) // max(page[p.VALUES], 1)
+                        column[p.FURTHER] = n_more * (stop - at + page[p.PACKED])
                 break
             page[p.OF], page[p.AT], page[p.PLACE] = c, stop, -1
             at = stop + page[p.PACKED]
@@ -267,6 +327,146 @@ def decode_pages(source, unpacked, columns, pages, tables, indices, out):
         column[p.STATUS] = decode_page(x, begin, body, at, stop, column, page, tables, indices, out)
         if lead > 0:
             copy(span_of(indices), 0, span_of(out), at, lead)
+
+
+@kernel
+def put_numbers(descriptor, columns, source, unpacked, flags, page, fields, out):
+    """Read numbers; see `read_numbers`; page (N_PAGE,) and fields (_DEPTH,) are scratch."""
+    x, room = span_of(source), source.size - p.SLACK - p.ALIGNED
+    elsewhere = min(unpacked.size, flags.size - p.LEAD) - 2 * p.SLACK
+    for c in range(columns.shape[0]):
+        column, own = columns[c], out[c]
+        column[p.NEEDED] = column[p.SPACE] = column[p.LISTED] = at = end = 0
+        if column[p.STATUS] != p.SOUND:
+            continue
+        if column[p.NEXT]:
+            move_back(span_of(own), p.LEAD, column[p.NEXT], column[p.HELD])
+            column[p.NEXT] = 0
+        while column[p.HELD] < column[p.WANTED] and column[p.STATUS] == p.SOUND:
+            stop, more = read_header(x, at, end, page, fields), column[p.MORE]
+            if stop < 0 or page[p.PACKED] > end - stop:
+                needed = min(end - at + p.HEADER_BYTES, more)
+                if stop >= 0:
+                    needed = stop - at + page[p.PACKED]
+                if stop == -2 or (stop == -1 and end - at == more):
+                    column[p.STATUS] = p.HEADER if more > 0 else p.TRUNCATED
+                elif needed > more:
+                    column[p.STATUS] = p.SIZES
+                elif needed > room:
+                    column[p.NEEDED] = needed
+                    break
+                else:
+                    size = min(max(likely(column, room), needed), more, room)
+                    # A copy to other places modulo a page of the system can take thrice as long.
+                    at = column[p.BEGIN] % p.ALIGNED
+                    end = at + size
+                    if read_file(descriptor, column[p.BEGIN], x, at, size) != size:
+                        column[p.STATUS] = p.UNREAD
+                continue
+            n = 0
+            if page[p.TYPE] == p.DICTIONARY:
+                column[p.STATUS] = p.OTHER
+            elif page[p.TYPE] in (p.DATA, p.DATA_2):
+                page[p.AT], n = stop, page[p.VALUES]
+                column[p.STATUS] = check_page(column, page)
+                if column[p.STATUS] != p.SOUND:
+                    break
+                if max(page[p.RAW], n) > elsewhere:
+                    column[p.SPACE] = max(page[p.RAW], n)
+                    break
+                if (column[p.HELD] + n) * column[p.WIDTH] > own.size - p.LEAD - p.SLACK:
+                    column[p.LISTED] = column[p.HELD] + n
+                    break
+                column[p.STATUS] = put_page(source, column, page, unpacked, flags, own)
+            size = stop + page[p.PACKED] - at
+            column[p.ENTRIES], column[p.FURTHER] = n, size
+            column[p.ROWS] -= n
+            column[p.BEGIN] += size
+            column[p.MORE] -= size
+            at += size
+        if column[p.STATUS] == p.SOUND and column[p.HELD] >= column[p.WANTED]:
+            column[p.NULLS] = not_finite(eights_at(span_of(own), p.LEAD, column[p.WANTED]))
+
+
+@helper
+def likely(column, room):
+    """Return about how many bytes the rows take that a column lacks, of whole pages what fits."""
+    rows = column[p.WANTED] - column[p.HELD]
+    if column[p.ENTRIES] <= 0 or column[p.FURTHER] > room:
+        return rows * column[p.WIDTH] + p.MORE_READ
+    n_pages = (rows - 1) // column[p.ENTRIES] + 1
+    return min(n_pages, room // column[p.FURTHER]) * column[p.FURTHER] + p.MORE_READ
+
+
+@helper
+def move_back(x, to, first, n):
+    """Move n numbers that stand from one on to where the numbers begin."""
+    if n <= first:
+        copy(x, to + 8 * first, x, to, 8 * n)
+    else:  # the two overlap
+        for k in range(n):
+            put_word(word(x, to + 8 * (first + k)), x, to + 8 * k)
+
+
+@helper
+def not_finite(x):
+    """Return whether one of the float64 with these bits is infinite or NaN."""
+    found = U(0)
+    # Bits, as their order of adding does not matter: many at a time.
+    for k in range(x.size):
+        found |= U(x[k] & _EXPONENT == _EXPONENT)
+    return np.int64(found)
+
+
+@helper
+def put_page(source, column, page, unpacked, flags, out):
+    """Write the numbers of a page behind those that are held; return what is wrong with it."""
+    begin, n, width = page[p.AT], page[p.VALUES], column[p.WIDTH]
+    at, end = begin + page[p.LEVELS], begin + page[p.PACKED]
+    raw = page[p.RAW] - page[p.LEVELS]
+    if page[p.CHECKSUM] >= 0 and crc32(source, begin, end) != page[p.CHECKSUM]:
+        return p.CRC
+    x, y, aside = span_of(source), span_of(out), flags.size - p.LEAD - p.SLACK
+    target = p.LEAD + column[p.HELD] * width
+    body, lead = x, 0
+    if page[p.COMPRESSED] and raw > 0:
+        memory, place = unpacked, 0
+        # Unpacked to where the values belong; what stands before them there, where levels come
+        # first, is set aside.
+        if 0 <= raw - n * width <= p.LEAD:
+            lead = raw - n * width
+            memory, place = out, target - lead
+            copy(y, place, span_of(flags), aside, lead)
+        if column[p.CODEC] == p.SNAPPY:
+            written = snappy(source, at, end, memory, place, raw)
+        else:
+            written = lz4(source, at, end, memory, place, raw)
+        if written != raw:
+            return p.CODED
+        body, at = span_of(memory), place
+    end, known = at + raw, n
+    if column[p.OPTIONAL]:
+        if page[p.TYPE] == p.DATA_2:
+            known = mark_known(x, begin, begin + page[p.LEVELS], n, flags, 0)
+        else:
+            stop = at + 4 + length_at(body, at) if end - at >= 4 else end + 1
+            if stop < at + 4 or stop > end:
+                return p.LEVEL
+            known = mark_known(body, at + 4, stop, n, flags, 0)
+            at = stop
+        if known < 0:
+            return p.LEVEL if known == -1 else p.OTHER
+    copy(span_of(flags), aside, y, target - lead, lead)
+    if known * width != end - at:
+        return p.VALUE if known * width > end - at else p.OTHER
+    if known == n and body[0] + at != y[0] + target:
+        copy(body, at, y, target, n * width)
+    elif known < n:
+        for r in range(n):
+            put_word(word(body, at) if flags[U(r)] else _NAN, y, target + r * width)
+            at += width * flags[U(r)]
+    column[p.HELD] += n
+    return p.SOUND
 
 
 @helper
@@ -425,20 +625,34 @@ def decode_levels(body, at, end, n, column, out):
     """Return how many of n rows are known, and write which, if not all; -1 unsound, -2 other."""
     held, nulls = column[p.HELD], column[p.NULLS]
     first = column[p.KNOWN]
-    run, start = read_varint(body, at, end)
-    whole = 0 <= start < end and run & 1 == 0 and run >> 1 >= n and byte(body, start) == 1
-    if whole and not nulls:
-        return n
-    status = unpack_runs(body, at, end, 1, 1, span_of(out), first + held, n, 1)
-    if status != p.SOUND:
-        return -2 if status == p.OTHER else -1
-    known = 0
-    for r in range(first + held, first + held + n):
-        known += out[U(r)]
+    known = mark_known(body, at, end, n, out, first + held)
+    if known < 0:
+        return known
+    if nulls and known == n:
+        for r in range(first + held, first + held + n):
+            out[U(r)] = 1
     if nulls == 0 and known < n:
         for r in range(first, first + held):
             out[U(r)] = 1
     column[p.NULLS] += n - known
+    return known
+
+
+@helper
+def mark_known(body, at, end, n, out, place):
+    """Return how many of n rows are known; -1 unsound, -2 other.
+
+    If not all are, a byte of each row tells, from a place on.
+    """
+    run, start = read_varint(body, at, end)
+    if 0 <= start < end and run & 1 == 0 and run >> 1 >= n and byte(body, start) == 1:
+        return n
+    status = unpack_runs(body, at, end, 1, 1, span_of(out), place, n, 1)
+    if status != p.SOUND:
+        return -2 if status == p.OTHER else -1
+    known = 0
+    for r in range(place, place + n):
+        known += out[U(r)]
     return known
 
 

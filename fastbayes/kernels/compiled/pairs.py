@@ -13,7 +13,7 @@ from fastbayes.kernels.compiled.bitmaps import add_bitmap_counts
 from fastbayes.kernels.compiled.plans import pair_plan
 from fastbayes.kernels.compiled.plans.pair_plan import PairMethods
 from fastbayes.kernels.compiled.simd import bits, vector
-from fastbayes.kernels.compiled.simd.memory import addresses, borrow
+from fastbayes.kernels.compiled.simd.memory import addresses, borrow, fill
 from fastbayes.kernels.dispatch import (
     call,
     helper,
@@ -197,7 +197,7 @@ def count(
         table = out[starts[p] : starts[p] + cells]
         copies = copies_of(cells, n)
         private = counts[: copies * cells]
-        private[:] = 0
+        fill(private, 0, private.size, 0)
         b = U(cells) if copies > 1 else U(0)
         c = U(2 * cells) if copies == 4 else U(0)
         d = b + c

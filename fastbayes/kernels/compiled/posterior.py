@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled.simd import lanes
+from fastbayes.kernels.compiled.simd.memory import fill
 from fastbayes.kernels.dispatch import call, helper, kernel, readonly, reads, writes
 from fastbayes.kernels.shared.arrays import Floats, Ints, U
 
@@ -155,7 +156,7 @@ def joint_to_posterior(tie, start, scratch, acc, out, lost):
         w = min(scratch.shape[1], n - b)
         best, total, o = scratch[0, :w], scratch[1, :w], out[b : b + w]
         lost[0] += put_best(acc, start.size, b, best)
-        total[:] = 0.0
+        fill(total, 0, w, 0.0)
         for c in range(start.size):
             x = acc[c, b : b + w]
             prior = start[c]

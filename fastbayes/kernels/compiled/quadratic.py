@@ -18,6 +18,7 @@ from fastbayes.core.batch import Codes
 from fastbayes.kernels.compiled.log_joint import BLOCK_SUMS, BlockScorer, Sum, odds_of
 from fastbayes.kernels.compiled.simd import lanes
 from fastbayes.kernels.compiled.simd.instructions import number_at
+from fastbayes.kernels.compiled.simd.memory import addresses, fill
 from fastbayes.kernels.compiled.simd.whitening import (
     TILE,
     WIDTH,
@@ -57,8 +58,7 @@ class Columns:
     def __init__(self, columns: Sequence[Floats]) -> None:
         self.arrays = [readonly(column) for column in columns]
         self.tail = np.zeros((len(columns) + 1, TILE))
-        addresses = [array.ctypes.data for array in (*self.arrays, self.tail)]
-        self.addresses = readonly(np.array(addresses, np.uint64))
+        self.addresses = addresses([*self.arrays, self.tail], [*range(len(columns) + 1)])
 
     def rows(self, rows: NDArray[np.int64], features: NDArray[np.intp]) -> list[Floats]:
         """Return some of these columns of some rows."""
@@ -394,14 +394,14 @@ def put_densities(
             for j in range(p):
                 for r in range(w):
                     tail[j, r] = number_at(addresses[j] + at, U(r))
-        least[:] = np.inf
-        total[:] = 0.0
+        fill(least, 0, least.size, np.inf)
+        fill(total, 0, total.size, 0.0)
         for c in range(k):
             if c == 0 or way == EACH:
                 for j in range(p):
                     own = addresses[j] + at if w == TILE else addresses[p] + U(8 * TILE) * U(j)
                     put_deviations(own, mean[c, j], rest[c, j], scratch, (pad + j) * TILE)
-            squares[:] = 0.0
+            fill(squares, 0, squares.size, 0.0)
             if way == LINEAR:
                 if c % 4 == 0:
                     of, to = c // 4 * step, height + 4 + c

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from fastbayes.kernels.compiled.simd import instructions as to
 from fastbayes.kernels.compiled.simd import vector
 from fastbayes.kernels.compiled.simd.instructions import instruction, number_at
+from fastbayes.kernels.compiled.simd.memory import addresses, fill
 from fastbayes.kernels.dispatch import helper, kernel, readonly, reads, writes
 from fastbayes.kernels.shared.arrays import Floats, U
 
@@ -86,33 +87,15 @@ SEGMENT = 512
 # rows, and so many for each group: below, the sums of a tile cost more than its products.
 PANEL, PANEL_ROWS, GROUP_ROWS = 1 << 17, 1024, 64
 
-_X, _OUT, _INT = reads("float64"), writes("float64"), "int64"
+_X, _OUT, _GROUP = reads("float64"), writes("float64"), reads("uint32")
 _MATRIX, _MATRICES = reads("float64", 2), writes("float64", 3)
 _ROWS, _SIZES = writes("int32"), writes("int64")
-_GROUPS = ("uint8", "uint32")
 SIGNATURES: dict[str, list[tuple[str, ...]]] = {
-    "first_rows": [(reads(g), weight, _SIZES) for g in _GROUPS for weight in ("none", _X)],
-    "sort_rows": [
-        (reads(g), weight, reads("uint8"), _INT, _INT, _OUT, _SIZES, _SIZES, _ROWS)
-        for g in _GROUPS
-        for weight in ("none", _X)
-    ],
-    "put_panel": [
+    "first_rows": [(_GROUP, weight, _SIZES) for weight in ("none", _X)],
+    "add_rows": [
         (
-            *(reads("uint64"), _MATRIX, weight, reads("int64"), reads("int64"), reads("int32")),
-            writes("float64", 2),
-        )
-        for weight in ("none", _X)
-    ],
-    "add_panel": [
-        (
-            *(_MATRIX, reads("int64"), reads("int64"), writes("float64", 2)),
-            *(writes("float64", 2), _MATRICES),
-        )
-    ],
-    "add_few": [
-        (
-            *(reads("uint64"), _MATRIX, weight, reads("int64"), reads("int64"), reads("int32")),
+            *(reads("uint64"), _GROUP, weight, _MATRIX, reads("uint8"), "int64"),
+            *(_SIZES, _SIZES, _ROWS, writes("float64", 2), writes("float64", 2), _OUT),
             *(_OUT, writes("float64", 2), _MATRICES),
         )
         for weight in ("none", _X)
@@ -123,7 +106,7 @@ SIGNATURES: dict[str, list[tuple[str, ...]]] = {
             *(writes("float64", 2), writes("float64", 2), _MATRICES, writes("uint8")),
         )
     ],
-    "put_known": [(_X, reads(g), _X, _OUT, _OUT) for g in _GROUPS],
+    "put_known": [(_X, _GROUP, _X, _OUT, _OUT)],
     "mirror": [(_MATRICES,)],
 }
 
@@ -181,8 +164,8 @@ def block_products(
 
 
 def _grouped(group: NDArray[np.unsignedinteger]) -> NDArray[np.unsignedinteger]:
-    """Return groups in 8 or 32 bits: between them a copy is nothing beside the work."""
-    return readonly(group.astype(np.uint32) if group.itemsize == 2 else group)
+    """Return groups in 32 bits: a copy is nothing beside the work."""
+    return readonly(group.astype(np.uint32, copy=False))
 
 
 def known_parts(
@@ -214,21 +197,47 @@ def _add(
     size, start = np.zeros(n_groups, np.int64), np.zeros(n_groups, np.int64)
     order, scratch = np.zeros(length, np.int32), np.zeros((TILE + 1, TILE))
     row = np.zeros(padded)
-    addresses = readonly(np.array([x.ctypes.data for x in columns], np.uint64))
-    for begin in range(0, n, max(1, rows)):
-        end = min(n, begin + rows)
+    add_rows(
+        *(addresses(columns, [*range(p)]), group, weight, shift, wanted, max(1, rows)),
+        *(size, start, order, panel, scratch, row, count, total, scatter),
+    )
+
+
+@kernel
+def add_rows(
+    places, group, weight, shift, wanted, rows, size, start, order, panel, sums, row,
+    count, total, scatter,
+):  # fmt: skip
+    """Add the rows of wanted groups, a panel of them at a time.
+
+    places     IN   (p,) uint64   addresses of the columns
+    group      IN   (n,) uint32
+    weight     IN   (n,) float64 or None   rows of weight 0 are left out
+    shift      IN   (n_groups, p) float64
+    wanted     IN   (n_groups,) uint8   rows of groups with 0 are left out
+    rows       IN   of a panel
+    size, start  OUT  (n_groups,) int64   scratch
+    order      OUT  (>= rows, groups filled up) int32   scratch
+    panel      OUT  (> p, as many) float64   scratch, 0 below its first p rows
+    sums       OUT  (TILE + 1, TILE) float64   scratch
+    row        OUT  (>= p) float64   scratch
+    count      OUT  (n_groups,) float64   += Σ w
+    total      OUT  (n_groups, p) float64   += Σ w d, d = x - shift
+    scatter    OUT  (n_groups, p, p) float64   += Σ w d dᵀ, its lower half
+    """
+    for begin in range(0, group.size, rows):
+        end = min(group.size, begin + rows)
         sort_rows(group, weight, wanted, begin, end, count, size, start, order)
-        given = addresses, shift, weight, readonly(size), readonly(start), readonly(order)
-        put_panel(*given, panel)
-        add_panel(readonly(panel), readonly(size), readonly(start), scratch, total, scatter)
-        add_few(*given, row, total, scatter)
+        put_panel(places, shift, weight, size, start, order, panel)
+        add_panel(panel, size, start, sums, total, scatter)
+        add_few(places, shift, weight, size, start, order, row, total, scatter)
 
 
 @kernel
 def first_rows(group, weight, first):
     """Find one row of each group: first[g] = first r with group[r] = g.
 
-    group   IN   (n,) uint8 | uint32
+    group   IN   (n,) uint32
     weight  IN   (n,) float64 or None   rows of weight 0 are passed over
     first   OUT  (n_groups,) int64   -1 at entry, and where there is none
     """
@@ -242,13 +251,13 @@ def first_rows(group, weight, first):
         r += U(1)
 
 
-@kernel
+@helper
 def sort_rows(group, weight, wanted, begin, end, count, size, start, order):
     """Order rows by group: those of g are order[start[g] : start[g] + size[g]], ascending.
 
     Groups of at least FEW_ROWS are filled up to whole vectors.
 
-    group   IN   (n,) uint8 | uint32
+    group   IN   (n,) uint32
     weight  IN   (n,) float64 or None   rows of weight 0 are left out
     wanted  IN   (n_groups,) uint8   rows of groups with 0 are left out
     begin   IN   first row
@@ -258,7 +267,7 @@ def sort_rows(group, weight, wanted, begin, end, count, size, start, order):
     start   OUT  (n_groups,) int64
     order   OUT  (>= all sizes, filled up) int32
     """
-    size[:] = 0
+    fill(size, 0, size.size, 0)
     for r in range(U(begin), U(end)):
         g = U(group[r])
         if weight is None:
@@ -292,13 +301,13 @@ def filled(begin, end):
     return begin + (end - begin + U(WIDTH - 1)) // U(WIDTH) * U(WIDTH)
 
 
-@kernel
-def put_panel(addresses, shift, weight, size, start, order, panel):
+@helper
+def put_panel(places, shift, weight, size, start, order, panel):
     """Write the columns in the order of the groups: panel[i, k] = √w (x_i[order[k]] - shift[g, i]).
 
     Groups of fewer than FEW_ROWS are left out.
 
-    addresses  IN   (p,) uint64   of the columns
+    places     IN   (p,) uint64   addresses of the columns
     shift      IN   (n_groups, p) float64
     weight, size, start, order  IN  as for `sort_rows`
     panel      OUT  (> p, rows) float64   √w in the last row; 0 where groups are filled up
@@ -312,8 +321,8 @@ def put_panel(addresses, shift, weight, size, start, order, panel):
             roots[k] = 1.0 if weight is None else np.sqrt(weight[U(order[k])])
         for k in range(b, filled(a, b)):
             roots[k] = 0.0
-    for i in range(addresses.size):
-        address, out = addresses[i], panel[i]
+    for i in range(places.size):
+        address, out = places[i], panel[i]
         for g in range(size.size):
             if size[g] < FEW_ROWS:
                 continue
@@ -326,7 +335,7 @@ def put_panel(addresses, shift, weight, size, start, order, panel):
                 out[k] = 0.0
 
 
-@kernel
+@helper
 def add_panel(panel, size, start, sums, total, scatter):
     """Add the products of the rows of each group: scatter[g, i, j] += Σ d_i d_j, j <= i.
 
@@ -361,13 +370,13 @@ def add_panel(panel, size, start, sums, total, scatter):
                         out[a + s, a + t] += sums[s, t]
 
 
-@kernel
-def add_few(addresses, shift, weight, size, start, order, row, total, scatter):
+@helper
+def add_few(places, shift, weight, size, start, order, row, total, scatter):
     """Add the products of groups of fewer than FEW_ROWS row by row: scatter[g, i, j] += d_i d_j.
 
     d = √w (x - shift[g]).
 
-    addresses ... order  IN  as for `put_panel`
+    places ... order  IN  as for `put_panel`
     row        OUT  (>= p) float64   scratch
     total      OUT  (n_groups, p) float64   += Σ √w d
     scatter    OUT  (n_groups, p, p) float64
@@ -382,7 +391,7 @@ def add_few(addresses, shift, weight, size, start, order, row, total, scatter):
             r = U(order[k])
             root = 1.0 if weight is None else np.sqrt(weight[r])
             for i in range(p):
-                d = (number_at(addresses[i], r) - centre[i]) * root
+                d = (number_at(places[i], r) - centre[i]) * root
                 row[i] = d
                 sums[i] += d * root
             for i in range(p):

@@ -135,6 +135,8 @@ class SketchEntries:
 
     def settle(self) -> None:
         """Find the least shift that leaves few enough entries."""
+        if self._used <= self.limit:
+            return
         slots = self._slots()
         limit = allowed(slots[:, 2], slots[:, 3] >> _LABEL_BITS, self.limit, self.few)
         if self._used <= limit:

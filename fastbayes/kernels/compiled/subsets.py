@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastbayes.kernels.compiled.simd.memory import fill
 from fastbayes.kernels.dispatch import helper, kernel, readonly, reads, writes
 from fastbayes.kernels.shared.arrays import Floats, Ints, U
 
@@ -127,7 +128,7 @@ def visit(
     """
     m, n = codes.shape
     depth, width = 0, 1
-    joint[0, :] = 0
+    fill(joint[0], 0, n, 0)
     cells[0] = 1.0
     table[0] = 0.0
     for r in range(n):

@@ -13,12 +13,19 @@ from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled.codecs import copy_literals, repeat
 from fastbayes.kernels.compiled.simd.bits import popcount
+from fastbayes.kernels.compiled.simd.memory import fill
 from fastbayes.kernels.compiled.simd.unaligned import byte, copy, span_of, word
 from fastbayes.kernels.dispatch import helper, kernel, readonly, reads, writes
 
 U = np.uint64
 SIGNATURES = {
-    "unpack_frames": [(reads("uint8"), reads("int64", 2), writes("uint8"), writes("bool"))]
+    "unpack_frames": [
+        (
+            *(reads("uint8"), reads("int64", 2), writes("uint8"), writes("bool")),
+            *(writes("uint16"), writes("int64", 3), writes("int64"), writes("int64")),
+            *(writes("uint8"), writes("int64")),
+        )
+    ]
 }
 
 _MAGIC = 0xFD2FB528
@@ -74,17 +81,18 @@ def unpack(
     out     OUT  uint8
     """
     done = np.zeros(len(frames), np.bool_)
-    unpack_frames(readonly(source), readonly(frames), out, done)
+    scratch = (
+        *(np.empty(1 << _DEEPEST, np.uint16), np.empty((3, 1 << 9, 3), np.int64)),
+        *(np.empty(256, np.int64), np.empty(256, np.int64)),
+        *(np.empty(_MOST + 64, np.uint8), np.empty(7, np.int64)),
+    )
+    unpack_frames(readonly(source), readonly(frames), out, done, *scratch)
     return done
 
 
 @kernel
-def unpack_frames(source, frames, out, done):
-    """Unpack frames; see `unpack`. Scratch is allocated once for all."""
-    tree = np.empty(1 << _DEEPEST, np.uint16)
-    tables = np.empty((3, 1 << 9, 3), np.int64)
-    counts, weights = np.empty(256, np.int64), np.empty(256, np.int64)
-    literals, state = np.empty(_MOST + 64, np.uint8), np.empty(7, np.int64)
+def unpack_frames(source, frames, out, done, tree, tables, counts, weights, literals, state):
+    """Unpack frames; see `unpack`. What is behind `done` is scratch for one frame."""
     for k in range(frames.shape[0]):
         begin, end, at, room = frames[k, 0], frames[k, 1], frames[k, 2], frames[k, 3]
         done[k] = room == unpack_frame(
@@ -121,7 +129,7 @@ def unpack_frame(source, begin, end, out, at, room, tree, tables, counts, weight
         if size + (256 if width == 2 else 0) != room:
             return -1
         ip += width
-    state[:_LAST] = -1
+    fill(state, 0, _LAST, -1)
     state[_LAST], state[_LAST + 1], state[_LAST + 2] = 1, 4, 8
     op, limit = at, at + room
     while ip + 3 <= end:
@@ -143,7 +151,7 @@ def unpack_frame(source, begin, end, out, at, room, tree, tables, counts, weight
             return -1
         else:
             if kind == _RUN:
-                out[op : op + size] = source[ip]
+                fill(out, op, op + size, source[ip])
             elif size:
                 copy(x, ip, span_of(out), op, size)
             op += size
@@ -202,7 +210,7 @@ def unpack_block(
         if n_sequences == 0 and n:
             copy(x, ip, y, op, n)
     elif kind == _RUN:
-        target[place : place + n] = source[ip]
+        fill(target, place, place + n, source[ip])
     else:
         if kind == _PACKED:
             ip = read_tree(x, ip, stop, tree, tables[0], counts, weights, state)
@@ -257,7 +265,7 @@ def read_counts(x, at, end, counts, largest, deepest):
 
     counts  OUT  (256,) int64   -1 for a symbol that is rarer than once
     """
-    counts[:] = 0
+    fill(counts, 0, counts.size, 0)
     if at >= end:
         return -1, -1
     log = (byte(x, at) & 15) + 5

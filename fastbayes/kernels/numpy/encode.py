@@ -64,6 +64,11 @@ def known_numbers(
     out[:] = np.where(np.unpackbits(bitmap, bitorder="little")[bit:][: len(values)], values, np.nan)
 
 
+def unbounded(columns: Sequence[NDArray[np.float64]]) -> NDArray[np.bool_]:
+    """Return which columns hold a number that is infinite or NaN."""
+    return np.array([not np.isfinite(column).all() for column in columns], np.bool_)
+
+
 def _pieces(
     column: IntegerColumn, first: int, n: int
 ) -> Iterator[tuple[slice, int, NDArray[Any], NDArray[np.bool_]]]:

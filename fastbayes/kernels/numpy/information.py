@@ -71,7 +71,7 @@ def pair_information(
             continue
         rows = np.arange(sizes[i])[:, None] * widths[j] + np.arange(sizes[j])
         entries = rows[:, :, None] * n_classes + np.arange(n_classes)
-        step = max(1, ENTRIES // entries.size)
+        step = max(1, ENTRIES // max(1, entries.size))  # of no class there are no entries
         for b in range(0, len(alike), step):
             some = alike[b : b + step]
             out[some] = _information(flat[starts[some][:, None, None, None] + entries])

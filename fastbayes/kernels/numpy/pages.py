@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -110,7 +111,7 @@ def list_pages(source: Bytes, columns: Numbers, pages: Numbers) -> int:
     """Read the headers of the pages that hold the rows wanted; return how many they are."""
     n = 0
     for c, column in enumerate(columns):
-        column[[p.LISTED, p.NEEDED, p.STATUS]] = 0
+        column[[p.LISTED, p.NEEDED, p.FURTHER, p.STATUS]] = 0
         column[p.FOUND] = column[p.ENTRIES]
         column[p.NEXT] = column[p.BEGIN]
         try:
@@ -145,6 +146,10 @@ def _next_page(source: Bytes, column: Numbers) -> Numbers | None:
         raise _Wrong(p.SIZES)
     if needed > 0:
         column[p.NEEDED] = needed
+        if page[p.TYPE] in (p.DATA, p.DATA_2):
+            behind = int(column[p.WANTED] - column[p.HELD] - column[p.LISTED])
+            n_more = (behind - 1) // max(int(page[p.VALUES]), 1)
+            column[p.FURTHER] = n_more * int(page[p.AT] + page[p.PACKED] - at)
         return None
     return page
 
@@ -233,6 +238,12 @@ def _check_page(column: Numbers, page: Numbers) -> None:
     column[p.LISTED] += n
 
 
+def move(source: Bytes, parts: Numbers, out: Bytes) -> None:
+    """Copy parts of memory into other memory; see the compiled twin."""
+    for begin, to, size in parts.tolist():
+        out[to : to + size] = source[begin : begin + size]
+
+
 def decode(
     source: Bytes,
     unpacked: Bytes,
@@ -263,6 +274,66 @@ def decode(
             _decode_page(levels, body, column, page, tables, out)
         except _Wrong as wrong:
             column[p.STATUS] = wrong.args[0]
+
+
+def read_numbers(
+    descriptor: int,
+    columns: Numbers,
+    source: Bytes,
+    unpacked: Bytes,
+    flags: Bytes,
+    out: Bytes,
+) -> None:
+    """Read columns of float64 in plain pages until the rows wanted are there, NaN where null.
+
+    See the compiled twin. What is scratch there is not used, nor is more of it ever asked for.
+    """
+    for column, own in zip(columns, out, strict=True):
+        column[[p.NEEDED, p.SPACE, p.LISTED]] = 0
+        if column[p.STATUS] != p.SOUND:
+            continue
+        values = own[p.LEAD : len(own) - p.SLACK].view(np.float64)
+        first, held = column[[p.NEXT, p.HELD]]
+        values[:held] = values[first : first + held].copy()
+        column[p.NEXT] = 0
+        try:
+            while column[p.HELD] < column[p.WANTED] and column[p.STATUS] == p.SOUND:
+                found = _next_numbers(descriptor, column, len(values))
+                if column[p.LISTED]:
+                    break
+                values[column[p.HELD] :][: len(found)] = found
+                column[p.HELD] += len(found)
+        except _Wrong as wrong:
+            column[p.STATUS] = wrong.args[0]
+        if column[p.STATUS] == p.SOUND and column[p.HELD] >= column[p.WANTED]:
+            column[p.NULLS] = not np.isfinite(values[: column[p.WANTED]]).all()
+
+
+def _next_numbers(descriptor: int, column: Numbers, room: int) -> NDArray[np.float64]:
+    """Return the numbers of the next page, none where there is no room for them."""
+    chunk = column.copy()
+    chunk[[p.NEXT, p.END, p.MORE, p.ENTRIES]] = 0, column[p.MORE], 0, -1
+    whole = os.pread(descriptor, column[p.MORE], column[p.BEGIN])
+    _need(len(whole) == column[p.MORE], p.UNREAD)
+    source = np.frombuffer(whole, np.uint8)
+    page = _next_page(source, chunk)
+    assert page is not None
+    _need(page[p.TYPE] != p.DICTIONARY, p.OTHER)
+    n, size, numbers = 0, int(page[p.AT] + page[p.PACKED]), np.zeros(0)
+    if page[p.TYPE] in (p.DATA, p.DATA_2):
+        _check_page(column.copy(), page)
+        n = int(page[p.VALUES])
+        if column[p.HELD] + n > room:
+            column[p.LISTED] = column[p.HELD] + n
+            return numbers
+        values = np.concatenate([np.zeros(8 * n, np.uint8), np.ones(n, np.uint8)])
+        chunk[[p.OUT, p.HELD, p.KNOWN, p.NULLS]] = 0, 0, 8 * n, 0
+        decode(source, values, chunk[None], page[None], values, values, values)
+        _need(chunk[p.STATUS] == p.SOUND, chunk[p.STATUS])
+        numbers = np.where(values[8 * n :] == 1, values[: 8 * n].view(np.float64), np.nan)
+    column[[p.BEGIN, p.MORE, p.ROWS]] += size, -size, -n
+    column[[p.ENTRIES, p.FURTHER]] = n, size
+    return numbers
 
 
 def _decode_page(

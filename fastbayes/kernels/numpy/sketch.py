@@ -18,9 +18,6 @@ from fastbayes.kernels.shared.sketch import (
     ordered,
 )
 
-# Parts are made one when they hold this many times the entries to keep.
-_HELD = 4
-
 
 class SketchEntries:
     """Entries of a sketch that grow with the rows; see the compiled twin."""
@@ -61,7 +58,8 @@ class SketchEntries:
 
     def _take(self, entries: Entries) -> None:
         self._parts.append(_summed(ordered(entries), self.shift))
-        if sum(len(part.label) for part in self._parts) > _HELD * self.few:
+        # Between two batches no more is held than a sketch may take.
+        if sum(len(part.label) for part in self._parts) > self.few:
             self.settle()
 
     def settle(self) -> None:

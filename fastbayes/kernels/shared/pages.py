@@ -25,11 +25,19 @@ from __future__ import annotations
     NEXT,  # first byte behind the pages listed
     LISTED,  # rows in them
     NEEDED,  # bytes that must be there to go on, 0 if all is
+    FURTHER,  # bytes of the pages behind these, if they are as large
     FOUND,  # entries of the dictionary; -1 if there is none yet
     SPACE,  # bytes of the dictionary page
     STATUS,
-) = range(23)
-N_COLUMN = 23
+) = range(24)
+N_COLUMN = 24
+
+# Where numbers are read block by block, from a file, it is the same row: BEGIN is a place in the
+# file, that of the first page that was not decoded; MORE and ROWS count from there on. NEXT is the
+# row, of those in `out`, from which on they are HELD; WANTED are to be. ENTRIES and FURTHER are the
+# rows and the bytes of the page before, 0 if there was none; NULLS is whether a number is missing
+# or not finite. NEEDED is the room for a page that `source` lacks, SPACE that for its bytes or rows
+# elsewhere, LISTED the rows for which `out` has no room.
 
 # A page.
 (
@@ -109,7 +117,8 @@ PLAIN, PLAIN_DICTIONARY, RLE, BIT_PACKED, RLE_DICTIONARY = 0, 2, 3, 4, 8
     LEVEL,
     VALUE,
     OUTSIDE,
-) = range(13)
+    UNREAD,
+) = range(14)
 MEANINGS = {
     HEADER: "the header of a page makes no sense",
     TRUNCATED: "its pages hold fewer rows than the row group",
@@ -122,9 +131,14 @@ MEANINGS = {
     LEVEL: "a page does not tell which values are null",
     VALUE: "a page ends before its last value",
     OUTSIDE: "a page has dictionary indices outside its dictionary",
+    UNREAD: "the file ends within it, or cannot be read",
 }
 # Bytes of levels that are set aside where a page is unpacked to the place of its values.
 LEAD = 64
+# A page's header takes about so much, and what is read of a file for some rows more than they do.
+HEADER_BYTES, MORE_READ = 1 << 10, 1 << 12
+# Where a place in a file comes to lie in memory: at the same one modulo this.
+ALIGNED = 1 << 12
 # Neither Snappy nor LZ4 makes more than so many bytes of one.
 MOST = 256
 # Bytes behind each part of what is read or written that are nobody's: words are moved at any place.

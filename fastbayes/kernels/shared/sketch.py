@@ -103,6 +103,11 @@ def room(entries: int) -> int:
     return slots
 
 
-def bytes_needed(rows: float, few: int) -> int:
-    """Return the most bytes that a sketch of so many rows takes, while it is made anew too."""
+def bytes_needed(rows: float, few: int, *, weighted: bool) -> int:
+    """Return the most bytes that a sketch of so many rows takes, while it is made anew too.
+
+    Few rows are held as they are, unless they may weigh as much as many.
+    """
+    if rows <= few and not weighted:
+        return int(16 * rows)
     return 2 * SLOT_BYTES * room(int(min(rows, few)))

@@ -1,0 +1,148 @@
+"""Work shared out to threads, and how many of them there are."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import suppress
+from itertools import chain, islice
+from typing import Any, TypeVar
+
+import numpy as np
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+_local = threading.local()
+_pools: dict[tuple[int, int], ThreadPoolExecutor] = {}
+_pools_lock = threading.Lock()
+
+
+def default_threads() -> int:
+    """Return the threads to use: the processors this process may run on, 1 inside a worker."""
+    if getattr(_local, "worker", False) or _inside_worker():
+        return 1
+    # os.process_cpu_count is new in Python 3.13; the affinity mask is what containers set.
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    limit = os.environ.get("OMP_NUM_THREADS", "")
+    return max(1, min(allowed or 1, int(limit) if limit.isdigit() and int(limit) else 1 << 30))
+
+
+def _inside_worker() -> bool:
+    """Return whether a scheduler that has its own processes or threads is calling."""
+    if "LOKY_WORKER" in os.environ or "JOBLIB_SPAWNED_PROCESS" in os.environ:
+        return True
+    distributed = sys.modules.get("distributed.worker")
+    if distributed is None:
+        return False
+    try:
+        distributed.get_worker()
+    except ValueError:  # distributed's way to say: not in a worker
+        return False
+    return True
+
+
+def resolved_threads(threads: int | None) -> int:
+    """Return the number of threads asked for, or the default.
+
+    Raises
+    ------
+    ValueError
+        When it is not a positive whole number.
+    """
+    if threads is None:
+        return default_threads()
+    if isinstance(threads, bool) or not isinstance(threads, (int, np.integer)) or threads < 1:
+        raise ValueError(f"threads={threads!r}: use a whole number >= 1, or None for all")
+    return 1 if getattr(_local, "worker", False) else int(threads)
+
+
+def _pool(threads: int) -> ThreadPoolExecutor:
+    # A pool inherited through fork has no threads in the child: key it by process.
+    key = (os.getpid(), threads)
+    with _pools_lock:
+        if key not in _pools:
+            pool = ThreadPoolExecutor(
+                threads, "fastbayes", initializer=lambda: setattr(_local, "worker", True)
+            )
+            # A worker that runs but is not yet known to its pool when Ctrl-C strikes would never
+            # be asked to end, nor the process. Ctrl-C strikes the main thread alone, and one known
+            # worker is enough to tell the others.
+            first = threading.Thread(target=lambda: submitted(pool, int).result())
+            with suppress(RuntimeError):  # no thread can begin any more
+                first.start()
+                first.join()
+            _pools[key] = pool
+        return _pools[key]
+
+
+def submitted(pool: Executor, function: Callable[..., U], *arguments: Any) -> Future[U]:
+    """Have a pool call a function; the calling thread does once the interpreter is about to end.
+
+    Then, in a thread that outlives the main one or in `atexit`, no pool takes work any more.
+    """
+    try:
+        return pool.submit(function, *arguments)
+    except RuntimeError:
+        done: Future[U] = Future()
+        try:
+            done.set_result(function(*arguments))
+        except BaseException as error:
+            done.set_exception(error)
+        return done
+
+
+def mapped(pool: Executor, function: Callable[[T], U], items: Iterable[T]) -> Iterator[U]:
+    """Yield function(item) in the order of the items, on all of which a pool works at once."""
+    futures = [submitted(pool, function, item) for item in items]
+    return (future.result() for future in futures)
+
+
+def _after_fork() -> None:
+    # A child forked while another thread held the lock would wait for ever.
+    global _pools_lock
+    _pools_lock = threading.Lock()
+    _pools.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def in_order(
+    function: Callable[[T], U],
+    items: Iterable[T],
+    threads: int,
+    stopped: threading.Event | None = None,
+) -> Iterator[U]:
+    """Yield function(item) in the order of the items, working up to `threads` + 1 ahead.
+
+    The read-ahead is what bounds memory. An error or an interrupt cancels what has not begun,
+    tells by `stopped` what has, and waits for it. A single item is no work for another thread.
+    """
+    items = iter(items)
+    begun = [] if threads == 1 else list(islice(items, 2))
+    if threads == 1 or len(begun) == 1:
+        yield from map(function, chain(begun, items))
+        return
+    pool, ahead = _pool(threads), threads + 1
+    waiting: deque[Future[U]] = deque()
+    try:
+        for item in chain(begun, items):
+            waiting.append(submitted(pool, function, item))
+            if len(waiting) > ahead:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        if stopped is not None:
+            stopped.set()
+        for future in waiting:
+            future.cancel()
+        for future in waiting:
+            if not future.cancelled():
+                future.exception()
