@@ -329,7 +329,7 @@ def under_lock(size: str, folder: Path) -> list[Figure]:
     path = data.parquet("long", rows, folder)
     table = pq.read_table(path, read_dictionary=[f"x{j:02d}" for j in range(20)])
     table = table.combine_chunks()
-    model = fb.NaiveBayes().fit(table, "class")
+    model = fb.NaiveBayes(threads=1).fit(table, "class")
     numbers = np.ones(1_000_000)
 
     def free() -> None:

@@ -18,6 +18,7 @@ from fastbayes.models.registry import MODELS
 PUBLIC = {
     "core.decisions": ("bayes_risk", "conditional_risk", "minimum_risk"),
     "core.errors": (
+        "ConvergenceWarning",
         "DataError",
         "FastBayesError",
         "FastBayesWarning",

@@ -3,6 +3,7 @@
 from fastbayes.core.decisions import bayes_risk as bayes_risk
 from fastbayes.core.decisions import conditional_risk as conditional_risk
 from fastbayes.core.decisions import minimum_risk as minimum_risk
+from fastbayes.core.errors import ConvergenceWarning as ConvergenceWarning
 from fastbayes.core.errors import DataError as DataError
 from fastbayes.core.errors import FastBayesError as FastBayesError
 from fastbayes.core.errors import FastBayesWarning as FastBayesWarning

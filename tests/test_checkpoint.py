@@ -260,3 +260,47 @@ def test_command__directory_that_cannot_be(data: Path, tmp_path: Path) -> None:
     args = ("count", data, "--target", "y", "-o", tmp_path / "s.fbs", "--checkpoint")
     assert "directory" in fails(*args, tmp_path / "file", folder=tmp_path)
     assert "directory" in fails(*args, tmp_path / "file" / "deeper", folder=tmp_path)
+
+
+def test_checkpoint_that_cannot_be_written__does_not_end_the_count(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = fb.count(data, "y")
+    stopped(data, tmp_path, 9000)
+    before = (tmp_path / "checkpoint.fbs").read_bytes()
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        with pytest.warns(fb.FastBayesWarning, match=r"goes on without.*no space left"):
+            stopped(data, tmp_path, 15_000)
+        assert (tmp_path / "checkpoint.fbs").read_bytes() == before
+        with pytest.warns(fb.FastBayesWarning, match=r"goes on without.*no space left"):
+            assert same_bits(fb.count(data, "y", checkpoint=tmp_path), whole)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_checkpoint_that_cannot_be_removed__does_not_end_the_count(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = fb.count(data, "y")
+    stopped(data, tmp_path, 9000)
+
+    unlink = Path.unlink
+
+    def forbidden(self: Path, **options: Any) -> None:
+        if self.name == "checkpoint.fbs":
+            raise PermissionError(13, "Permission denied")
+        unlink(self, **options)
+
+    monkeypatch.setattr(Path, "unlink", forbidden)
+    with pytest.warns(fb.FastBayesWarning, match="complete, its checkpoint cannot be removed"):
+        assert same_bits(fb.count(data, "y", checkpoint=tmp_path), whole)
+
+
+def test_checkpoint__what_a_killed_run_left_is_removed(data: Path, tmp_path: Path) -> None:
+    (tmp_path / ".fastbayes-0123456789abcdef.fbs").touch()
+    fb.count(data, "y", checkpoint=tmp_path)
+    assert list(tmp_path.iterdir()) == []

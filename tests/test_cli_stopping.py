@@ -90,7 +90,7 @@ def test_stop__while_counting(endless: Path, tmp_path: Path, command: str) -> No
         assert "2.00G" in said
         process.send_signal(signal.SIGINT)
         said += shown(end)
-        assert process.wait(60) == 130
+        assert process.wait(60) == 130, said
     assert said.splitlines()[-1] == LAST
     assert "Traceback" not in said
     assert list(tmp_path.iterdir()) == []
@@ -110,6 +110,17 @@ def test_stop__while_predicting(
         stdout, stderr = process.communicate(timeout=60)
     assert (process.returncode, stdout) == (128 + number, b"")
     assert stderr.decode() == f"{LAST}\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_stop__by_a_terminal_that_hung_up(endless: Path, tmp_path: Path) -> None:
+    """What is said at the end has nowhere to go: writing to such a terminal is an error."""
+    args = ("predict", endless / "m.fb", endless / "data", "-o", tmp_path / "out.csv")
+    with on_terminal("--quiet", *args) as (process, end):
+        wait_for(lambda: any(path.stat().st_size for path in tmp_path.iterdir()), process)
+        end.close()
+        process.send_signal(signal.SIGHUP)
+        assert process.wait(60) == 129
     assert list(tmp_path.iterdir()) == []
 
 

@@ -381,7 +381,7 @@ class TestLearning:
         monkeypatch.setattr(
             type(source), "segments", lambda *args: scans.append(1) or segments(*args)
         )
-        need = bytes_needed(5_000, FEW_ROWS)
+        need = bytes_needed(5_000, FEW_ROWS, weighted=False)
         for times, expected in ((1, 3), (2, 2), (3, 1), (9, 1)):
             scans.clear()
             found = numeric_cuts(source, encoder, memory_limit=times * need)
@@ -398,7 +398,7 @@ class TestLearning:
             sketch = ValueSketch()
             for part in np.array_split(rng.normal(size=n), 1 + n // 50_000):
                 sketch.update(part, np.zeros(len(part), np.uint16), split(None, len(part)))
-                assert 2 * sketch.nbytes <= bytes_needed(n, FEW_ROWS)
+                assert 2 * sketch.nbytes <= bytes_needed(n, FEW_ROWS, weighted=False)
 
     def test_other_columns_are_not_read(self, tmp_path):
         table = table_of().drop_columns("w")

@@ -335,13 +335,13 @@ def test_read__buffer_claims_more_than_its_bytes_can_hold(
     assert pa.total_allocated_bytes() == before
 
 
-def test_read__more_than_the_machine_has(
-    tmp_path: Path, blob: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "a.fb").write_bytes(blob)
-    monkeypatch.setattr(files, "_physical_memory", lambda: 100.0)
-    with pytest.raises(MemoryLimitError, match=r"a\.fb: holds"):
-        files.read(tmp_path / "a.fb")
+def test_read__more_than_the_machine_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.fb"
+    files.write(path, {}, {"counts": np.zeros(100_000, np.int64)})
+    for memory, message in ((path.stat().st_size, "holds"), (100, "a file of")):
+        monkeypatch.setattr(files, "_physical_memory", lambda memory=memory: float(memory))
+        with pytest.raises(MemoryLimitError, match=rf"a\.fb: {message}"):
+            files.read(path)
 
 
 def test_read__highest_honest_compression(tmp_path: Path) -> None:
@@ -459,3 +459,93 @@ def test_write__disk_full(tmp_path: Path) -> None:
     assert len(done.stdout.splitlines()) == 1
     assert "a.fb: file too large; nothing was written" in done.stdout
     assert list(tmp_path.iterdir()) == []
+
+
+# --- what a run that was killed leaves behind --------------------------------------------------
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from fastbayes.core import files
+
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+# "file", "directory": in the middle of the work. "exchanged": just before the old one is removed.
+what, target = sys.argv[1], sys.argv[2]
+files._remove = die if what == "exchanged" else files._remove
+make = files.atomic if what == "file" else files.atomic_directory
+with make(target, force=True) as made:
+    file = made if what == "file" else made / "part-0.csv"
+    file.write_text("half")
+    files.sync(file)
+    if what != "exchanged":
+        die()
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="kills as POSIX does")
+@pytest.mark.parametrize("what", ["file", "directory", "exchanged"])
+def test_killed__the_next_run_removes_what_it_left(tmp_path: Path, what: str) -> None:
+    target = tmp_path / "a"
+    make = files.atomic if what == "file" else files.atomic_directory
+    name = "" if what == "file" else "part-0.csv"
+    with make(target) as made:
+        (made / name).write_text("old")
+    done = subprocess.run([sys.executable, "-c", KILLED, what, str(target)])
+    assert done.returncode == -9
+    assert len(list(tmp_path.iterdir())) == 2
+    assert (target / name).read_text() == ("half" if what == "exchanged" else "old")
+    with make(target, force=True) as made:
+        (made / name).write_text("new")
+    assert list(tmp_path.iterdir()) == [target]
+    assert (target / name).read_text() == "new"
+
+
+def test_unfinished__of_a_run_that_lives_stays(tmp_path: Path) -> None:
+    with files.atomic(tmp_path / "a") as one, files.atomic_directory(tmp_path / "b") as two:
+        files.remove_abandoned(tmp_path)
+        one.write_text("one")
+        (two / "part-0.csv").write_text("two")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
+
+
+def test_abandoned__other_files_stay(tmp_path: Path) -> None:
+    others = [".fastbayes", ".fastbayes-0123", "fastbayes-0123456789abcdef", "a.fb"]
+    for name in others:
+        (tmp_path / name).touch()
+    (tmp_path / ".fastbayes-0123456789abcdef.fb").symlink_to("a.fb")
+    (tmp_path / ".fastbayes-0123456789abcdee").touch()
+    files.remove_abandoned(tmp_path)
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {*others, ".fastbayes-0123456789abcdef.fb"}
+
+
+def test_taken_for_abandoned__made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another run looks between the making of a file and its locking."""
+    opened, seen = files._opened, []
+
+    def late(path: Path) -> int:
+        if not seen:
+            seen.append(path)
+            files.remove_abandoned(tmp_path)
+        return opened(path)
+
+    monkeypatch.setattr(files, "_opened", late)
+    with files.atomic(tmp_path / "a") as temporary:
+        assert temporary not in seen
+        temporary.write_text("x")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+@pytest.mark.parametrize("call", ["renameat2", "none"])
+def test_exchange__of_directories(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    if call == "none":
+        monkeypatch.setattr(files.ctypes, "CDLL", lambda _: object())
+    for text in ("old", "new"):
+        with files.atomic_directory(tmp_path / "a", force=True) as made:
+            (made / "part-0.csv").write_text(text)
+    assert list(tmp_path.iterdir()) == [tmp_path / "a"]
+    assert (tmp_path / "a" / "part-0.csv").read_text() == "new"

@@ -13,7 +13,7 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 import pytest
 
-import fastbayes.generate as module
+from fastbayes.core import files
 from fastbayes.core.errors import DataError
 from fastbayes.generate import generate, presets, table
 from fastbayes.generate.sampler import CHUNK, PRESETS, Categorical, Identifier, Number, Sampler
@@ -370,11 +370,12 @@ def test_generate__puts_the_old_table_back_if_the_rename_fails(
     rename = Path.rename
 
     def failing(self: Path, target: Path) -> Path:
-        if self.name == "made":
+        if self.name.startswith(".fastbayes-"):
             raise OSError("no rename today")
         return rename(self, target)
 
-    monkeypatch.setattr(module.Path, "rename", failing)
+    monkeypatch.setattr(files.ctypes, "CDLL", lambda _: object())  # has no renameat2
+    monkeypatch.setattr(Path, "rename", failing)
     with pytest.raises(OSError, match="today"):
         generate("long", 200, tmp_path / "d", force=True)
     assert [p.name for p in tmp_path.iterdir()] == ["d"]

@@ -27,6 +27,7 @@ from test_predict_to import (
 )
 
 import fastbayes as fb
+from fastbayes.core import files
 from fastbayes.core.files import atomic_directory
 from fastbayes.data import text
 from fastbayes.scan import sink
@@ -332,6 +333,7 @@ def test_directory__that_cannot_be_replaced_stays(
             raise OSError(5, "broken")
         return rename(self, target)
 
+    monkeypatch.setattr(files.ctypes, "CDLL", lambda _: object())  # has no renameat2
     monkeypatch.setattr(Path, "rename", failing)
     with pytest.raises(OSError, match="broken"), atomic_directory(out, force=True) as folder:
         (folder / "part-00000.parquet").write_text("new")

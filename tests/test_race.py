@@ -151,7 +151,7 @@ def test_the_sample__is_of_rows_that_take_part_from_everywhere() -> None:
     table = table.set_column(table.column_names.index("y"), "y", labels)
     opened = opened_to_learn(table, "y", sample_weight="w")
     stats = fb.count(table, "y", sample_weight="w")
-    found = race.race_sample(opened, stats, 2, None)
+    found = race.race_sample(opened, stats, 2, None, None)
     assert found is not None
     assert found.n_rows == stats.n_rows  # the others weigh nothing
     assert found.table.num_rows == 1024

@@ -47,7 +47,7 @@ def test_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_scripts_named_are_there() -> None:
     named = set(re.findall(r"\./scripts/(\w+)", README))
-    assert named == {"demo", "test", "bench_table"}
+    assert named == {"demo", "test", "stress", "bench_table"}
     assert all((ROOT / "scripts" / name).stat().st_mode & 0o111 for name in named)
 
 

@@ -6,6 +6,7 @@ so each use is held against a fit of the same rows with weights.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -112,3 +113,25 @@ def test_scaling__by_one_two_and_nothing(make: Any, table: pa.Table) -> None:
     for factor in (-1, np.nan, np.inf, "2"):
         with pytest.raises(ValueError, match="finite number >= 0"):
             stats * factor
+
+
+@pytest.mark.parametrize("kernels", ["never", "always"])
+@pytest.mark.parametrize("options", [{}, {"scatter": True}, {"cell_scatter": True}], ids=str)
+def test_squares_that_overflow__are_equal_to_themselves_and_come_back_from_a_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kernels: str, options: dict[str, bool]
+) -> None:
+    monkeypatch.setenv("FASTBAYES_KERNELS", kernels)
+    table = {
+        "a": [1e200, -1e200, 5e199, 3.0, 1e300, -2e300],
+        "b": [1.0, 2.0, 4.0, 1e200, -1e200, 0.0],
+        "c": list("ppqqpp"),
+        "y": list("ababab"),
+    }
+    stats = fb.count(table, "y", **options)
+    assert stats == fb.count(table, "y", **options)
+    stats.save(tmp_path / "s.fbs")
+    assert fb.Statistics.load(tmp_path / "s.fbs") == stats
+    assert stats.allclose(stats)
+    assert (stats + stats).n_rows == 12
+    with pytest.raises(fb.DataError, match="column 'a': squares of its values overflow"):
+        fb.NaiveBayes().fit(table, "y")

@@ -172,3 +172,18 @@ def test_kernels_and_twin_agree(monkeypatch):
         found.append(sketch_of(values, labels, cuts=[65_536]))
     assert found[0].shift > 0
     assert_same(*found, 2)
+
+
+def test_few_rows_are_held_as_they_are():
+    rng = np.random.default_rng(7)
+    values, labels = rng.integers(0, 40, 1_000) / 4, rng.integers(0, 2, 1_000)
+    values[:3] = np.nan, 0.0, -0.0
+    light, heavy = np.full(1_000, 0.5), np.full(1_000, 3.7)
+    for weight in (None, light, heavy):
+        held = sketch_of(values, labels, weight, limit=60, few=1_000, cuts=[10, 500])
+        spilled = sketch_of(values, labels, weight, limit=60, few=1_000)
+        spilled._spilled()
+        assert held.nbytes == 8 * len(values)
+        assert_same(held, spilled, 2)
+        # Few rows that weigh as much as many are given the cells of many.
+        assert (held.nbytes == 8 * len(values)) == (weight is not heavy)

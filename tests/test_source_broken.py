@@ -23,6 +23,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+import fastbayes as fb
 from fastbayes.core.errors import DataError, FileFormatError, SchemaError
 from fastbayes.data import text
 from fastbayes.data.segments import reading, sound
@@ -427,3 +428,17 @@ def test_corrupt_bytes_read_or_raise(
     else:
         if data == SEEDS[name] and not name.endswith("jsonl"):
             assert len(found) == len(TABLE)
+
+
+def test_column_that_pyarrow_cannot_read__is_named(tmp_path: Path) -> None:
+    """pyarrow reads small files; of several row groups and columns one page is damaged."""
+    path = tmp_path / "a.parquet"
+    table = pa.table({"a": ["x", "y"] * 500, "b": ["u", "v"] * 500, "y": ["p", "q"] * 500})
+    pq.write_table(table, path, row_group_size=500)
+    raw = bytearray(path.read_bytes())
+    chunk = pq.read_metadata(path).row_group(1).column(1)
+    start = chunk.dictionary_page_offset
+    raw[start : start + 24] = bytes(24)
+    path.write_bytes(raw)
+    with pytest.raises(FileFormatError, match=r"a\.parquet, row group 1, column 'b': "):
+        fb.count(path, "y")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -11,6 +12,7 @@ from fastbayes.cli import models, network, statistics, tools
 from fastbayes.cli.show import remarks
 from fastbayes.cli.stopping import Stopped, stoppable
 from fastbayes.core.files import FULL
+from fastbayes.core.text_tables import visible
 
 
 class Commands(click.Group):
@@ -23,7 +25,8 @@ class Commands(click.Group):
             with stoppable(), remarks(verbose=verbose, quiet=quiet):
                 return super().invoke(ctx)
         except Stopped as stop:
-            click.echo("Interrupted: nothing half-written is left.", err=True)
+            with suppress(OSError):  # the terminal has hung up: nobody reads this
+                click.echo("Interrupted: nothing half-written is left.", err=True)
             ctx.exit(stop.exit_code)
         except BrokenPipeError:
             raise  # whoever read stdout has seen enough: click ends quietly
@@ -31,6 +34,9 @@ class Commands(click.Group):
             if verbose:
                 raise
             raise click.ClickException(_said(error)) from error
+        except click.ClickException as error:
+            vars(error)["message"] = visible(error.message)  # click calls it final
+            raise
 
 
 def _said(error: Exception) -> str:
@@ -42,7 +48,7 @@ def _said(error: Exception) -> str:
             said += "; nothing was written: free some space, or name another place"
     elif isinstance(error, MemoryError) and not said:
         said = "out of memory; read fewer --columns, or use fewer --threads"
-    return " ".join(said.split()) or type(error).__name__
+    return visible(" ".join(said.split())) or type(error).__name__
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -187,6 +187,11 @@ def file_or_directory(path: str) -> None:
     default="exact",
     help="Write probabilities as 64-bit numbers, or (fast) 32-bit ones.",
 )
+@click.option(
+    "--csv-safe",
+    is_flag=True,
+    help="Write text of CSV that begins like a formula after an apostrophe, for spreadsheets.",
+)
 @click.option("--explain", is_flag=True, help="Write which column speaks most for the prediction.")
 @LOSS
 @click.option("--reject", type=float, help="Cost of not deciding: such rows stay empty.")
@@ -241,9 +246,9 @@ def evaluate(
 
 def _figures(result: Any) -> Iterator[str]:
     figures, blank, confusion = str(result).partition("\n\n")
-    yield figures
+    yield from figures.split("\n")
     if len(result.classes) <= MOST:
-        yield blank[1:] + confusion
+        yield from (blank[1:] + confusion).split("\n")
     else:
         yield f"confusion and calibration of {len(result.classes)} classes: see --json"
 

@@ -30,6 +30,7 @@ from fastbayes.cli.options import (
 from fastbayes.cli.show import bar, fields, listed, say, show, table
 from fastbayes.core.errors import refuse
 from fastbayes.core.files import check_target
+from fastbayes.core.text_tables import visible
 from fastbayes.networks.formats import format_of
 from fastbayes.networks.search.score import SCORES
 from fastbayes.networks.search.structure_search import SEARCHES
@@ -393,7 +394,9 @@ def display(
         raise click.UsageError("--given goes with --separated", ctx)
     held = network_from(network)
     if dot:
-        click.echo(held.to_dot())
+        # Exact for whoever reads it, harmless where a terminal does.
+        told = visible if sys.stdout.isatty() else str
+        click.echo("\n".join(map(told, held.to_dot().split("\n"))))
         return
     if separated:
         x, y = (node_of(held, name) for name in separated)

@@ -433,11 +433,15 @@ OPTIONS: dict[str, dict[str, Any]] = {
         callback=interactions,
     ),
     "tol": _says(
-        "Gradient norm at which to stop; default: 1e-6, of weighted-naive-bayes 1e-8.",
+        "Where the steps of a fit stop: by the gradient norm; default: 1e-6, of "
+        "weighted-naive-bayes 1e-8; other models by how much a parameter still moves; default: "
+        "1e-9, of smoothing hdp 1e-3.",
         type=POSITIVE,
     ),
     "max_iter": _says(
-        "Steps at most; default: 200, of weighted-naive-bayes 100.", type=click.IntRange(1)
+        "Steps of a fit at most; default: 200, of weighted-naive-bayes 100, of naive-bayes, spode, "
+        "joint-bayes and joint-gaussian 10000.",
+        type=click.IntRange(1),
     ),
     "standard_errors": _says(
         "Keep what standard errors and Wald intervals of the coefficients need.", is_flag=True

@@ -18,6 +18,7 @@ import numpy as np
 
 from fastbayes.core.errors import FastBayesWarning
 from fastbayes.core.text_tables import size as size
+from fastbayes.core.text_tables import visible
 from fastbayes.data.source import open_source
 
 MOST = 12  # entries of a list that are shown
@@ -29,7 +30,7 @@ def show(result: Any, as_json: bool, lines: Iterable[str]) -> None:
         click.echo(json.dumps(plain(result), indent=2, allow_nan=False))
         return
     for line in lines:
-        click.echo(line.rstrip())
+        click.echo(visible(line.rstrip()))
 
 
 def plain(value: Any) -> Any:
@@ -137,6 +138,7 @@ def calibration(model: Any) -> dict[str, Any]:
 
 def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """Yield rows in aligned columns."""
+    rows = [[*map(visible, row)] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         yield "  " + "  ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True))
@@ -144,6 +146,7 @@ def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 def say(message: str) -> None:
     """Print a line on stderr, above a progress bar if there is one."""
+    message = "\n".join(map(visible, message.split("\n")))
     if "tqdm" in sys.modules:
         sys.modules["tqdm"].tqdm.write(message, file=sys.stderr)
     else:

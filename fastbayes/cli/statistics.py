@@ -283,20 +283,19 @@ def _data(path: str, target: str | None, planning: dict[str, Any]) -> dict[str, 
     for field in source.schema:
         kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
         columns[field.name] = {"type": str(kind)}
-        try:
-            columns[field.name]["kind"] = default_kind(field.name, field.type)
-        except SchemaError as error:
-            columns[field.name] |= {"kind": "unusable", "why": str(error)}
     for name, why in source.handed_over().items():
         columns[name]["by_pyarrow"] = why
-    if target is not None and target in columns:
-        columns[target]["kind"] = "target"
-    usable = [name for name, column in columns.items() if column["kind"] != "unusable"]
     if "discretize" in planning:
-        planning["discretize"] = of_columns(planning["discretize"], usable)
-    plan = fb.plan(path, target, columns=usable, **planning)
-    for name, needed in plan.columns.items():
-        columns[name]["bytes"] = needed
+        planning["discretize"] = of_columns(planning["discretize"], source.schema.names)
+    plan = fb.plan(path, target, **planning)
+    for name, column in columns.items():
+        if name == target:
+            column["kind"] = "target"
+        elif name in plan.unusable:
+            column |= {"kind": "unusable", "why": plan.unusable[name]}
+        else:
+            column["kind"] = default_kind(name, source.schema.field(name).type)
+            column["bytes"] = plan.columns[name]
     return {
         "source": source.description,
         "rows": source.n_rows,

@@ -7,8 +7,6 @@ model of these tables and the models that see pairs of columns are better ones.
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -18,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from fastbayes.core.errors import refuse
+from fastbayes.core.files import atomic_directory, sync
 from fastbayes.generate.sampler import CHUNK, PRESETS, Sampler
 
 __all__ = ["Summary", "generate", "presets", "table"]
@@ -139,23 +138,12 @@ def generate(
     lengths = [rows * (i + 1) // n_files - rows * i // n_files for i in range(n_files)]
     path = Path(path).absolute()
     _check_target(path, force)
-    work = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-    try:
-        made = work / "made"
-        made.mkdir()
-        with closing(sampler.batches(rows, threads)) as batches:
-            _write(batches, sampler.schema, made, format, lengths, row_group_rows, progress)
+    with (
+        atomic_directory(path, force=force) as made,
+        closing(sampler.batches(rows, threads)) as batches,
+    ):
+        _write(batches, sampler.schema, made, format, lengths, row_group_rows, progress)
         size = sum(file.stat().st_size for file in made.iterdir())
-        try:
-            if path.exists():
-                path.rename(work / "replaced")
-            made.rename(path)
-        except BaseException:
-            if (work / "replaced").exists() and not path.exists():
-                (work / "replaced").rename(path)
-            raise
-    finally:
-        shutil.rmtree(work)
     return Summary(path, sampler.target.column.name, rows, len(sampler.schema), n_files, size)
 
 
@@ -189,7 +177,8 @@ def _write(
     """Cut the stream of chunks into files of these lengths and these into groups of rows."""
     rest = pa.RecordBatch.from_pylist([], schema)
     for i, length in enumerate(lengths):
-        writer, write = _writer(format, folder / f"part-{i:05d}{_SUFFIX[format]}", schema)
+        file = folder / f"part-{i:05d}{_SUFFIX[format]}"
+        writer, write = _writer(format, file, schema)
         with writer:
             for start in range(0, length, group):
                 parts, wanted = [], min(group, length - start)
@@ -202,6 +191,7 @@ def _write(
                 write(made)
                 if progress is not None:
                     progress(made.num_rows)
+        sync(file)
 
 
 def _writer(format: str, path: Path, schema: pa.Schema) -> tuple[Any, Callable[[pa.Table], None]]:
