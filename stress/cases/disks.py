@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 
 from stress.jobs import DRAWN, JOBS, Process, check_next, check_whole, finished, old
+from stress.traced import STRACE, reads, traced
 
 ABOUT = (
     "the n-th open to read or write, mkdir, rename or fsync fails, files may grow to so many bytes "
-    "only, the disk is full: a line that says so, the old output or the new one whole, nothing "
-    "else left"
+    "only, the disk is full, the n-th read of the input fails or ends the file (by strace, where "
+    "that is installed): a line that says so, the old output or the new one whole, nothing else "
+    "left"
 )
 SECONDS, BATCH = 300.0, 100
 ERRORS = ["ENOSPC", "EIO", "EDQUOT", "EROFS", "EACCES"]
@@ -25,11 +27,13 @@ ERRORS = ["ENOSPC", "EIO", "EDQUOT", "EROFS", "EACCES"]
 def case(rng: np.random.Generator, folder: Path) -> str:
     """Have one command meet one failure."""
     name = str(rng.choice([job for job in DRAWN if JOBS[job][1]]))
-    whole, calls, _ = finished(name)
-    size = max(map(len, whole.values()))
-    kind = str(rng.choice(["call", "call", "call", "size", "disk"]))
+    kind = str(rng.choice(["call", "call", "call", "size", "disk", *(["read"] if STRACE else [])]))
     if kind == "disk" and os.geteuid():
         kind = "size"  # who is not root cannot mount a small disk
+    kernels = "always" if kind == "read" and rng.integers(3) == 0 else "never"
+    n_reads = reads(name, kernels) if kind == "read" else 0
+    whole, calls, _ = finished(name, kernels)
+    size = max(map(len, whole.values()))
     plan: dict[str, Any] = {}
     if kind == "call":
         plan = {"at": int(rng.integers(1, len(calls) + 1)), "do": str(rng.choice(ERRORS))}
@@ -39,10 +43,12 @@ def case(rng: np.random.Generator, folder: Path) -> str:
     pages = len(whole) + 2 + int(rng.integers(0, max(2, sum(map(len, whole.values())) // 4096)))
     with disk(folder, pages) if kind == "disk" else place(folder):
         before = old(name, folder, rng)
-        process = Process(name, folder, plan)
-        code = process.wait()
-        said = process.said
-        found = check_whole(name, folder, before, unfinished=False)
+        if kind == "read":
+            code, said, _ = traced(name, folder, kernels, *failing(n_reads, rng))
+        else:
+            process = Process(name, folder, plan)
+            code, said = process.wait(), process.said
+        found = check_whole(name, folder, before, unfinished=False, kernels=kernels)
         hidden = [path.name for path in folder.iterdir() if path.name.startswith(".")]
         assert not hidden, hidden
         if code == 0:
@@ -54,8 +60,15 @@ def case(rng: np.random.Generator, folder: Path) -> str:
             assert last.startswith("Error: "), said
             assert "Traceback" not in said, said
     if kind != "disk":
-        check_next(name, folder)
+        check_next(name, folder, kernels)
     return f"{kind}: {'done' if code == 0 else 'an error'}, {found}"
+
+
+def failing(n_reads: int, rng: np.random.Generator) -> tuple[str, str]:
+    """Return what happens at which read: it fails, or finds the end of the file."""
+    n = int((n_reads + 1) ** rng.random())  # a thread that reads has few of them
+    what, more = str(rng.choice(["error=EIO", "retval=0"])), str(rng.choice(["", "+"]))
+    return what, f"when={n}{more}"
 
 
 def spared(calls: tuple[str, ...], plan: dict[str, Any]) -> bool:
