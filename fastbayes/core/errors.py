@@ -38,7 +38,7 @@ class FastBayesWarning(UserWarning):
 
 
 class ConvergenceWarning(FastBayesWarning):
-    """A fit ended before it had converged: the best that it reached is there, and the remedy told.
+    """A fit ended before it had converged: it has the best that it reached, and names a remedy.
 
     Every model that is fitted by iteration has `converged_`, `n_iter_` and `trace_`.
     """

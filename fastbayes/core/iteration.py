@@ -1,4 +1,4 @@
-"""The loop of every fit that iterates: the best point is kept, the way noted, the end told.
+"""The loop of every fit that iterates: it keeps the best point and the trace, and says how it ends.
 
 A method is a generator: it yields the points that it reaches, the first of them where it begins,
 and returns why it gives up, or nothing where its last point is as good as any. It neither counts
@@ -90,7 +90,7 @@ class Convergence:
         """Return what `state` described; raises ValueError where that is no fit."""
         done, n_iter, trace = state
         if any(type(v) is not kind for v, kind in ((done, bool), (n_iter, int), (trace, list))):
-            raise ValueError("it is not told how the fit converged")
+            raise ValueError("nothing says how the fit converged")
         notes = np.array(trace, np.float64)
         if notes.shape not in ((0,), (n_iter + 1,)) or np.isnan(notes).any():
             raise ValueError(f"a fit of {n_iter} steps has a trace of shape {notes.shape}")

@@ -74,7 +74,7 @@ class KernelLower(_lowering.Lower):  # type: ignore[misc]
         """Leave what a variable holds: LLVM sees where it was used last."""
 
     def alloca_lltype(self, name: str, lltype: Any, datamodel: Any = None) -> Any:
-        """Make room for a variable, of which no debugger is told."""
+        """Make room for a variable, that no debugger needs to know."""
         return _cgutils.alloca_once(self.builder, lltype, name=name)
 
 

@@ -254,8 +254,8 @@ class FormatsMixin(NetworkTables):
             mine = arrays_of(arrays, "statistics.")
             network.statistics_ = Statistics.from_state(header["statistics"], mine, source)
             # Of a file without it, the tables were counted.
-            told = header.get("convergence", Convergence().state())
-            vars(network).update(Convergence.of_state(told).attributes())
+            state = header.get("convergence", Convergence().state())
+            vars(network).update(Convergence.of_state(state).attributes())
         return network
 
 

@@ -489,8 +489,8 @@ class Calibrated(TableRows, Iterative):
         before, after = header["log_loss"]
         self.log_loss_ = float(before), float(after)
         # A file without it is of a map that was found.
-        told = header.get("convergence", Convergence().state())
-        vars(self).update(self._went(Convergence.of_state(told)))
+        state = header.get("convergence", Convergence().state())
+        vars(self).update(self._went(Convergence.of_state(state)))
         return self._wrapped(model)
 
 

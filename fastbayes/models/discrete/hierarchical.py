@@ -42,7 +42,7 @@ PATIENCE, FEW, LEAST = 50, 10, 0.05
 # A step below this is the rounding of digamma, and says nothing of the next one.
 NOISE = 1e-11
 # Steps of a concentration in a sweep; by how much its logarithm may move in the last one, and how
-# many there may be, unless told.
+# many there may be, by default.
 STEPS, TOL, SWEEPS = 2, 1e-3, 200
 # What a subtraction leaves of a sum of weights below this share of it is rounding.
 ROUNDING = 1e-12
