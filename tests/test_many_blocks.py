@@ -274,3 +274,22 @@ def test_every_statistic_of_many_blocks_is_that_of_one(
     expected = counted()
     in_blocks(monkeypatch, "always")
     assert counted().allclose(expected)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_blocks_of_a_small_job__every_row_counts(
+    monkeypatch: pytest.MonkeyPatch, threads: int
+) -> None:
+    """By its size numpy counts it, of whose work no note can be taken."""
+    in_blocks(monkeypatch, "auto")
+    n = 10 * ROWS + 7
+    table = table_of(n, 0, ["int8", "bool"], 0.1, 1).drop(["w"])
+    found = fb.count(table, "y", pairs=True, threads=threads)
+    assert found.n_rows == n == found.values.class_counts.sum()
+    monkeypatch.setenv("FASTBAYES_KERNELS", "always")
+    assert found == fb.count(table, "y", pairs=True, threads=threads)
+
+
+def test_numpy_kernels__are_never_noted_down() -> None:
+    with dispatch.recording([]), pytest.raises(dispatch.NotRepeatableError):
+        dispatch.load("count", 0.0)

@@ -48,6 +48,7 @@ def compiled(cells: float, small: int = SMALL) -> bool:
 def load(name: str, cells: float = float("inf"), small: int = SMALL) -> ModuleType:
     """Return `fastbayes.kernels.compiled.<name>`, or its twin in `.numpy` for small jobs."""
     if not compiled(cells, small):
+        in_python()
         return numpy_twin(name)
     return importlib.import_module(f"fastbayes.kernels.compiled.{name}")
 

@@ -189,7 +189,9 @@ def over_blocks(
     parts = [(0, BLOCK_ROWS, n // BLOCK_ROWS), (whole, n % BLOCK_ROWS, 1)]
     if not noted:
         parts = [(first, last - first, 1) for _, first, last in rows.parts(BLOCK_ROWS)]
-    (dispatch.load if noted else dispatch.numpy_twin)("repeat").over_blocks(
+    # Only compiled kernels can be noted down: they and `repeat` are chosen by the same cells.
+    repeat = dispatch.load("repeat", rows.cells) if noted else dispatch.numpy_twin("repeat")
+    repeat.over_blocks(
         lambda at, some: work(rows.block(at, some, sizes, blank=noted and blank), at),
         [part for part in parts if part[1] and part[2]],
         [*rows.moving(), *moving],
