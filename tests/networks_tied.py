@@ -183,6 +183,31 @@ KINDS: tuple[Callable[[Random, float], Case], ...] = (
 )
 
 
+def grid(random: Random, epsilon: float, side: int, first: float = 1e-4) -> Case:
+    """Return a grid of nodes that are 1 where those above and to the left are.
+
+    Where these differ, a node is 0, up to epsilon. Evidence on three makes a rare 1 of the first
+    as probable as not.
+    """
+    parents: list[list[int]] = []
+    tables: list[Floats] = []
+    for i, j in itertools.product(range(side), range(side)):
+        above = [*([(i - 1) * side + j] if i else []), *([i * side + j - 1] if j else [])]
+        p = np.array(first)
+        if above:
+            share = np.indices((2,) * len(above)).mean(axis=0)
+            p = np.where(share == 1, 1 - epsilon, epsilon)
+        parents.append(above)
+        tables.append(np.stack([1 - p, p], axis=-1))
+    evidence: Evidence = {}
+    rare = 1 / (1 + first ** (-1 / 3))
+    for v in random.choice(np.arange(side * side // 2, side * side), 3, replace=False).tolist():
+        evidence[f"x{len(tables)}"] = 1
+        parents.append([v])
+        tables.append(np.array([[1 - rare, rare], [rare, 1 - rare]]))
+    return Case("grid", built(parents, tables), evidence)
+
+
 def hard(n: int, seed: int = 13) -> Iterator[Case]:
     """Yield networks whose nodes probabilities near 0 tie together, or that have several modes."""
     for kind, k in zip(itertools.cycle(KINDS), range(n), strict=False):

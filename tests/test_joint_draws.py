@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from networks_tied import Case, Random, built, copy, near, noisy_or, wide
+from networks_tied import Case, Random, built, copy, grid, near, noisy_or, wide
 from sampling_cases import exact, gibbs, joint_of, random_network, transition
 
 from fastbayes.core.errors import FastBayesWarning
@@ -167,6 +167,29 @@ def test_too_wide_for_small_tables__what_is_tied_is_drawn_jointly() -> None:
     found = gibbs(coded, evidence, [last], draws=6_400, burn_in=50, seed=0)
     p = case.network.query(f"x{last}").probabilities
     assert (np.abs(found.probabilities - p) < 4 * found.mcse).all()
+
+
+def test_a_grid__is_drawn_jointly() -> None:
+    random: Random = np.random.default_rng(0)
+    case = grid(random, 0.01, side=12)
+    coded, evidence = coded_of(case)
+    last = 143
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = gibbs(coded, evidence, [last], draws=6_400, burn_in=10, chains=4, seed=0)
+    assert [len(block) for block in found.blocks] == [144]
+    p = case.network.query(f"x{last}", case.evidence, max_cells=1 << 14).probabilities
+    assert (np.abs(found.probabilities - p) < 4 * found.mcse).all()
+
+
+@pytest.mark.filterwarnings("ignore:these estimates")
+def test_held_and_not_drawn_jointly__is_warned_of() -> None:
+    random: Random = np.random.default_rng(0)
+    coded, evidence = coded_of(grid(random, 0.01, side=18))
+    with pytest.warns(FastBayesWarning, match=r"'x0', 'x1'.* more\).* tables .* too large"):
+        gibbs(coded, evidence, [323], draws=320, burn_in=10, seed=0)
+    with pytest.warns(FastBayesWarning, match=r"blocks=True draws them jointly"):
+        gibbs(copies(14, 0.01, 0.005), {}, [13], draws=320, seed=0, blocks=False)
 
 
 def test_neither_tables_nor_blocks_fit__the_ties_are_named() -> None:

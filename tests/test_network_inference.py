@@ -253,7 +253,7 @@ def test_order__of_a_grid_stays_narrow() -> None:
     scopes += [(n * r + c, n * r + c + n) for r in range(n - 1) for c in range(n)]
     order = best_order(scopes, dict.fromkeys(range(n * n), 2), range(n * n))
     assert sorted(order.nodes) == list(range(n * n))
-    assert order.cells <= 2.0 ** (n + 6)
+    assert order.cells <= 2.0 ** (n + 1)
     assert 2.0 ** len(order.scope) == order.cells
 
 

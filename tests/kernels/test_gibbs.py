@@ -111,7 +111,8 @@ def test_a_block_of_one_possible_state__nothing_to_draw(module, chains):
 def test_tables_stay_within_their_limits():
     coded = random_network(np.random.default_rng(0), [2, 3, 4, 5, 4, 3, 2, 4], 3)
     for entries, all_entries in ((64, 1 << 18), (1 << 16, 200), (1 << 16, 1 << 18)):
-        program = compiled(coded, {}, entries=entries, all_entries=all_entries).program
+        limits = {"all_entries": all_entries, "joint_entries": all_entries}
+        program = compiled(coded, {}, entries=entries, **limits).program
         tabled = program.kinds == TABLE
         assert tabled.any()
         assert tabled.all() == (entries == 1 << 16 and all_entries == 1 << 18)

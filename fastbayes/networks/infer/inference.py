@@ -40,8 +40,9 @@ def best_order(
 ) -> Order:
     """Return an order in which to sum out nodes whose largest table is small.
 
-    That of the fewest new edges (min-fill), or of the smallest next table where this is better; of
-    equals the first node. `scopes` are the nodes of each factor.
+    That of the fewest new edges (min-fill), of equals the first node, or where this is better that
+    of the smallest next table, or that of the nodes: grids are numbered well. `scopes` are the
+    nodes of each factor.
 
     References
     ----------
@@ -53,7 +54,8 @@ def best_order(
     if fewest.cells < 1 << 12:
         return fewest
     smallest = _greedy(scopes, logs, nodes, lambda graph, v: (graph.bits(v), graph.fill[v]))
-    return min(fewest, smallest, key=lambda order: order.cells)
+    as_given = _greedy(scopes, logs, nodes, lambda graph, v: (0.0, 0.0))
+    return min(fewest, smallest, as_given, key=lambda order: order.cells)
 
 
 class _Graph:

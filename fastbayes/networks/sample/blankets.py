@@ -23,6 +23,8 @@ Factor = tuple[tuple[int, ...], Floats]
 # at most so many thresholds (1 MiB): from beyond the caches a look-up takes as long as products.
 ENTRIES = 1 << 16
 ALL_ENTRIES = 1 << 18
+# Most thresholds of nodes that are drawn jointly (16 MiB), slow or not: nothing else moves them.
+JOINT_ENTRIES = 1 << 22
 # Numbers that a unit without table may need of each chain.
 STATES = 1 << 16
 # Joint states of a block that probabilities near 0 tie together: all are possible, and without a
@@ -55,15 +57,19 @@ def free_nodes(coded: Coded, evidence: Mapping[int, int]) -> list[int]:
 
 @dataclass
 class Compiled:
-    """A program for kernels, the nodes of each block in it, and of each tie without a block.
+    """A program for kernels, and what may keep chains from moving all the same.
 
-    zeros  whether some of these ties are made by zeros, not by probabilities near 0
+    blocks  nodes of each block in the program
+    left    nodes of each tie without a block
+    zeros   whether some of these ties are made by zeros, not by probabilities near 0
+    held    nodes outside of blocks that all their neighbours together may keep from moving
     """
 
     program: Program
     blocks: list[tuple[int, ...]]
     left: list[tuple[int, ...]]
     zeros: bool
+    held: list[int]
 
 
 def compiled(
@@ -74,6 +80,7 @@ def compiled(
     max_block: int = 1024,
     entries: int = ENTRIES,
     all_entries: int = ALL_ENTRIES,
+    joint_entries: int = JOINT_ENTRIES,
 ) -> Compiled:
     """Return a network compiled for sampling given evidence, {node: state}.
 
@@ -83,8 +90,8 @@ def compiled(
     blocks                whether nodes that zeros tie together are one unit, and nodes that hold
                           each other in place are drawn jointly
     max_block             most possible joint states of a block
-    entries, all_entries  most numbers in the table of a unit, and in all tables; in those of each
-                          joint draw
+    entries, all_entries  most numbers in the table of a unit, and in all tables
+    joint_entries         most numbers in all tables of a joint draw
 
     Raises MemoryLimitError when the states of a node are too many.
     """
@@ -92,7 +99,7 @@ def compiled(
     sizes = coded.sizes.tolist()
     zeros = [nodes for factor in factors if (nodes := tied(factor))]
     holds = Holds.of(coded, evidence)
-    joint = holds.joint_draws(zeros, entries, all_entries) if blocks else []
+    joint = holds.joint_draws(zeros, entries, joint_entries) if blocks else []
     inside = {v for block in joint for v in block.nodes}
     most = max_block if blocks else 0
     ties = [*((nodes, most) for nodes in zeros), *((pair, min(most, NEAR)) for pair in holds.tied)]
@@ -116,6 +123,7 @@ def compiled(
         sorted([*(block.nodes for block in found), *(draw.nodes for draw in joint)]),
         left,
         not set(left).isdisjoint(tuple(sorted(nodes)) for nodes in zeros),
+        sorted(holds.held - inside),
     )
 
 

@@ -219,8 +219,9 @@ def gibbs_of_groups(
     a third where chains go one by one. Tables are right to 2**-32: a state less probable than that
     given its blanket may never be drawn.
 
-    Warns of nodes that are tied without being drawn together: chains then stay in a part of what
-    is possible, and nothing in the draws of one chain shows it; R-hat over several chains may.
+    Warns of nodes that are tied, or held in place, without being drawn together: chains then stay
+    in a part of what is possible, and nothing in the draws of one chain shows it; R-hat over
+    several chains may.
     Warns of probabilities that never changed in any chain, unless they are certain, of R-hat over
     1.01, of an effective sample size under 400.
 
@@ -248,6 +249,8 @@ def gibbs_of_groups(
     program = compiled(coded, evidence, blocks=blocks, max_block=max_block)
     if program.left:
         _warn_of_ties(coded, program, blocks, max_block)
+    elif program.held:
+        _warn_of_held(coded, program.held, blocks)
     sequences = np.random.SeedSequence(seed).spawn(chains + 1)
     x = starts(coded, evidence, chains, np.random.default_rng(sequences[0]))
     streams = np.array([s.generate_state(4, np.uint64) for s in sequences[1:]]).T
@@ -342,6 +345,21 @@ def _warn_of_ties(coded: Coded, program: Compiled, blocks: bool, max_block: int)
         f"probabilities {'of' if program.zeros else 'near'} 0 tie nodes together, so that chains "
         f"cannot move freely and estimates may be wrong however many draws are taken ({shown}); "
         f"{remedy}"
+    )
+
+
+def _warn_of_held(coded: Coded, held: Sequence[int], blocks: bool) -> None:
+    names = ", ".join(repr(coded.names[v]) for v in held[:5])
+    names += f" and {len(held) - 5:,} more" if len(held) > 5 else ""
+    remedy = (
+        "the tables that would draw them jointly are too large: use exact inference, more "
+        "evidence, or more chains and draws"
+        if blocks
+        else "blocks=True draws them jointly"
+    )
+    warn(
+        f"neighbours may hold nodes in place ({names}), so that chains hardly move and estimates "
+        f"may be wrong by more than their standard errors say; {remedy}"
     )
 
 
