@@ -15,6 +15,11 @@ import pyarrow.csv
 import pyarrow.orc
 import pyarrow.parquet as pq
 
+from fastbayes.core.batch import BLOCK_ROWS
+from fastbayes.data import filesource, memory
+from fastbayes.models.estimator import base
+from fastbayes.scan import engine
+
 Rng = np.random.Generator
 WORDS = np.array(["", "a", "b", "NA", "null", "é", "a,b", 'a"b', "0", "-1", "1e3", "true", " x "])
 TEXTS = np.array([f"value {i}" for i in range(300)])
@@ -28,6 +33,13 @@ def choose_kernels(rng: Rng) -> None:
     """Have this process run numpy or compiled kernels, or what it would."""
     choice = one_of(rng, ["never", "always", "always", "auto"])
     os.environ["FASTBAYES_KERNELS"] = os.environ.get("STRESS_KERNELS", choice)
+
+
+def choose_blocks(rng: Rng) -> None:
+    """Have this process go over rows in many small blocks, or as it would."""
+    rows = one_of(rng, [64, BLOCK_ROWS])
+    for module in (base, engine, filesource, memory):
+        vars(module)["BLOCK_ROWS"] = rows
 
 
 def table(rng: Rng, rows: int | None = None) -> pa.Table:

@@ -17,7 +17,7 @@ from oracles.naive_bayes import NaiveBayes as Exact
 import fastbayes as fb
 from fastbayes.core.errors import FastBayesError
 from fastbayes.models.registry import MODELS
-from stress.tables import Rng, choose_kernels
+from stress.tables import Rng, choose_blocks, choose_kernels
 
 ABOUT = (
     "random frames, weights and parameters: only documented errors leave; probabilities sum to 1, "
@@ -64,6 +64,7 @@ PARAMETERS: dict[str, st.SearchStrategy[Any]] = {
 def case(rng: Rng, folder: Path) -> str:
     """Run some examples of one law."""
     choose_kernels(rng)
+    choose_blocks(rng)
     law = LAWS[int(rng.integers(len(LAWS)))]
     if law is files_change_nothing:
         law = lambda data: files_change_nothing(data, folder)  # noqa: E731
@@ -98,7 +99,9 @@ def draw_table(data: st.DataObject, kinds: list[str], least: int = 1) -> pa.Tabl
         own = {"text": pa.string(), "number": pa.float64(), "whole": pa.int64(), "flag": pa.bool_()}
         columns[f"c{i}"] = pa.array(cells, own.get(kind))
     labels = data.draw(st.lists(st.sampled_from(["p", "q", "r"]), min_size=n, max_size=n))
-    return pa.table({**columns, "y": labels})
+    # The same rows again and again fill blocks.
+    times = data.draw(st.sampled_from([1, 1, 1, 20]))
+    return pa.concat_tables([pa.table({**columns, "y": labels})] * times).combine_chunks()
 
 
 NUMERIC = (pa.float64(), pa.int64())
