@@ -134,6 +134,7 @@ def test_value_outside_a_declared_domain__is_named(
         )
 
 
+ANSWERS = ("predict_proba", "predict", "log_joint", "predict_log_proba", "decision_function")
 MODELS = {
     "naive": fb.NaiveBayes(),
     "two classes": fb.NaiveBayes(class_prior="uniform"),
@@ -161,13 +162,15 @@ def test_rows_of_many_blocks_are_scored_as_those_of_one(
     model = type(MODELS[name])(**MODELS[name].get_params()).fit(table.slice(0, 300), "y")
     if nulls:  # a column of nothing
         table = table.set_column(0, "int80", pa.nulls(len(table)))
-    expected = model.predict_proba(table), model.predict(table), model.log_joint(table)
+    expected = {answer: getattr(model, answer)(table) for answer in ANSWERS}
     in_blocks(monkeypatch, "always")
     for threads in (1, 2):
         model.set_params(threads=threads)
-        np.testing.assert_array_equal(model.predict_proba(table), expected[0])
-        np.testing.assert_array_equal(model.predict(table), expected[1])
-        np.testing.assert_array_equal(model.log_joint(table), expected[2])
+        for answer, of_one_block in expected.items():
+            np.testing.assert_array_equal(getattr(model, answer)(table), of_one_block, answer)
+    with np.errstate(divide="ignore"):
+        logs = np.log(model.predict_proba(table))
+    np.testing.assert_allclose(model.predict_log_proba(table), logs, atol=1e-12)
 
 
 @pytest.mark.compiled

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fastbayes.core.decisions import Decisions, decide
 from fastbayes.core.errors import DataError
 from fastbayes.core.iteration import check_iteration, converged, squarem
+from fastbayes.kernels import dispatch
 from fastbayes.models.estimator.log_space import Floats, log_sum_exp, normalise, settle
 from fastbayes.models.estimator.parameters import fitted
 from fastbayes.models.estimator.protocol import Estimator
@@ -192,6 +193,7 @@ class Prediction(Estimator):
         log_prior = self._log_prior()
 
         def answer(scorer: Any, rows: tuple[Any, ...], out: Floats) -> None:
+            dispatch.in_python()
             scorer.log_joint(*rows, out)
             change(out, log_prior)
 
