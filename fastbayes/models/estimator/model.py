@@ -79,7 +79,8 @@ class Prediction(Estimator):
     ) -> NDArray[Any]:
         """Return answer(scorer, rows, out) of all rows of X in order, (n_rows,) or by width.
 
-        Where there are labels, the answers are positions of these, which are returned.
+        Where there are labels, the answers are positions of these, which are returned. An answer
+        that does more than ask the scorer says so (`dispatch.in_python`): it may be noted down.
         """
         raise NotImplementedError
 
