@@ -95,6 +95,8 @@ class Files:
             pq.write_table(values(6_000_000 if share else few, 10), path, row_group_size=250_000)
         elif name == "one-group.parquet":
             pq.write_table(values(6_000_000 if share else few, 10), path, row_group_size=10_000_000)
+        elif name == "few-rows.parquet":  # pyarrow reads what is small
+            pq.write_table(numbers(120_000 if share else few, 30), path)
         elif name == "numbers.csv":
             csv.write_csv(numbers(200_000 if share else few, 20), path)
         elif name == "numbers.arrow":
@@ -132,6 +134,7 @@ slow = pytest.mark.slow
 CASES = [
     ("wide.parquet", COUNT, 150),
     ("numbers.parquet", BAYES, 150),
+    ("few-rows.parquet", COUNT, 60),
     ("values.parquet", BAYES, 50),
     ("values.parquet", COMPARED.format(""), 100),
     pytest.param("wide.parquet", COUNT, 400, marks=slow),

@@ -59,6 +59,9 @@ MANY_FILES = 16
 # Below this many cells of Parquet files pyarrow is done in 50 ms; our kernels take seconds to
 # compile.
 SMALL_FILES = 10_000_000
+# What pyarrow holds of a column that it decodes: a page, as it is stored and unpacked, and the
+# dictionary, each of up to a MiB.
+ARROW_COLUMN = 3 << 20
 _REMEDY = "write the file again or leave it out"
 
 log = logging.getLogger(__name__)
@@ -427,7 +430,7 @@ class ParquetReader(FileReader):
         largest = int(np.argmax(self._rows))
         group = self._footers(self.file).metadata.row_group(largest)
         row, every = _decoded_bytes(schema), max(_decoded_bytes(self.schema), 1)
-        packed = group.total_byte_size * row // every
+        packed = group_bytes = group.total_byte_size * row // every
         at_once = min(batch_bytes, DECODED_BYTES)
         rows = max(at_once // row, BLOCK_ROWS) + PAGE_ROWS
         joined = min(self._most_together(schema, batch_bytes), self.n_rows)
@@ -437,7 +440,8 @@ class ParquetReader(FileReader):
         packed = min(packed, max(ahead, len(schema) * LEAST_READ))
         # threads that share out the columns are a batch ahead
         batches = 3 if self.groups_in_all % threads else 2
-        return min(threads, self.n_groups) * batches * (decoded + packed)
+        by_arrow = 0 if self._is_ours() else min(group_bytes, len(schema) * ARROW_COLUMN)
+        return min(threads, self.n_groups) * (batches * (decoded + packed) + by_arrow)
 
     def handed_over(self) -> dict[str, str]:
         """Return what the footer tells: not where the values outgrow a dictionary in mid-chunk."""
