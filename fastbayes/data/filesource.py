@@ -59,9 +59,9 @@ MANY_FILES = 16
 # Below this many cells of Parquet files pyarrow is done in 50 ms; our kernels take seconds to
 # compile.
 SMALL_FILES = 10_000_000
-# What pyarrow holds of a column that it decodes: a page, as it is stored and unpacked, and the
-# dictionary, each of up to a MiB.
-ARROW_COLUMN = 3 << 20
+# What pyarrow holds of a column that it decodes: a page and the dictionary, as they are stored and
+# unpacked, each of up to a MiB.
+ARROW_COLUMN = 4 << 20
 _REMEDY = "write the file again or leave it out"
 
 log = logging.getLogger(__name__)
@@ -440,7 +440,7 @@ class ParquetReader(FileReader):
         packed = min(packed, max(ahead, len(schema) * LEAST_READ))
         # threads that share out the columns are a batch ahead
         batches = 3 if self.groups_in_all % threads else 2
-        by_arrow = 0 if self._is_ours() else min(group_bytes, len(schema) * ARROW_COLUMN)
+        by_arrow = 0 if self._is_ours() else min(2 * group_bytes, len(schema) * ARROW_COLUMN)
         return min(threads, self.n_groups) * (batches * (decoded + packed) + by_arrow)
 
     def handed_over(self) -> dict[str, str]:
