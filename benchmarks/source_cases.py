@@ -23,7 +23,7 @@ Build = Callable[[int, Path], Work]
 Run = Callable[[], Any]
 
 SKLEARN, ONE_THREAD, ALONE = "scikit-learn", "our own on one thread", "the same alone"
-FREE = "the same beside a thread that does not need the interpreter's lock"
+FREE = "the same next to a thread without the interpreter's lock"
 FILES, BATCHES = "pyarrow, whole files", "pyarrow, batches"
 # What a slow rival is given: whole blocks, so that they are those of the longer table.
 FEW = 4 * BLOCK_ROWS

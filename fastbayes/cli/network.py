@@ -395,8 +395,8 @@ def display(
     held = network_from(network)
     if dot:
         # Exact for whoever reads it, harmless where a terminal does.
-        told = visible if sys.stdout.isatty() else str
-        click.echo("\n".join(map(told, held.to_dot().split("\n"))))
+        as_text = visible if sys.stdout.isatty() else str
+        click.echo("\n".join(map(as_text, held.to_dot().split("\n"))))
         return
     if separated:
         x, y = (node_of(held, name) for name in separated)

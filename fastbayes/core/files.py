@@ -302,7 +302,7 @@ def _exchange(made: Path, target: Path) -> None:
     """Exchange two directories, so that at no time either name is missing.
 
     Where the system has no call for this (Linux has renameat2), the target is missing for a
-    moment, in which what it held lies beside it under a name that says so.
+    moment, in which its old content is next to it, under a name that says so.
     """
     rename = getattr(ctypes.CDLL(None), "renameat2", None) if os.name == "posix" else None
     here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
