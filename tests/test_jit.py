@@ -6,6 +6,9 @@ import errno
 import importlib.util
 import itertools
 import logging
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -39,6 +42,61 @@ def test_small_jobs_need_no_compiler(choice, cells, expected, monkeypatch):
     assert dispatch.compiled(cells) is expected
     package = "compiled" if expected else "numpy"
     assert dispatch.load("count", cells).__name__ == f"fastbayes.kernels.{package}.count"
+
+
+FIRST_FITS = """
+import numpy as np
+import pyarrow as pa
+
+import fastbayes as fb
+from fastbayes.kernels import dispatch
+
+random = np.random.default_rng(0)
+table = pa.table({name: pa.array(random.choice(list("abc"), 300_000)) for name in "uvwxy"})
+dispatch.FEW_ADDITIONS = 20_000_000
+kinds, load = [], dispatch.load
+
+def loaded(name, *given):
+    module = load(name, *given)
+    if given and name in ("encode", "pairs"):
+        kinds.append(module.__name__.split(".")[-2])
+    return module
+
+dispatch.load = loaded
+for _ in range(6):  # 300,000 codes of each of 4 columns, and counts in 10 tables
+    kinds.clear()
+    model = fb.TAN().fit(table, "y")
+    assert model.statistics_ == fb.TAN().fit(table, "y").statistics_
+    print(*{*kinds})
+"""
+
+
+def test_counts__compiled_when_there_is_much_to_count_or_once_it_is_on_the_disk(tmp_path):
+    left_out = ("FASTBAYES_KERNELS", "NUMBA_DISABLE_JIT", "FASTBAYES_CACHE")
+    environment = {k: v for k, v in os.environ.items() if k not in left_out}
+    environment["NUMBA_CACHE_DIR"] = str(tmp_path)
+
+    def first_fits():
+        command = [sys.executable, "-c", FIRST_FITS]
+        run = subprocess.run(command, check=True, env=environment, timeout=300, capture_output=True)
+        return run.stdout.decode().split("\n")[:-1]
+
+    assert first_fits() == 2 * ["numpy"] + 4 * ["compiled"]
+    assert first_fits() == 6 * ["compiled"]
+
+
+@pytest.mark.parametrize(("choice", "kernels"), [("auto", "numpy"), ("always", "compiled")])
+def test_counts__the_choice_of_kernels_is_followed(choice, kernels, monkeypatch):
+    monkeypatch.setenv("FASTBAYES_KERNELS", choice)
+    monkeypatch.setattr(dispatch, "_additions", 0.0)
+    monkeypatch.setattr(dispatch, "_on_disk", lambda: False)
+    cells = dispatch.cells_of_whole(dispatch.SMALL, 1.0)
+    assert dispatch.load("count", cells).__name__ == f"fastbayes.kernels.{kernels}.count"
+
+
+def test_counts__many_small_jobs_do_not_add_up_to_one_that_compiles(monkeypatch):
+    monkeypatch.setattr(dispatch, "_additions", dispatch.FEW_ADDITIONS)
+    assert not dispatch.compiled(dispatch.cells_of_whole(dispatch.SMALL - 1, 1.0))
 
 
 def test_unknown_choice_is_refused(monkeypatch):

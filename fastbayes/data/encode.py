@@ -127,7 +127,11 @@ class Encoder:
         self.unseen = unseen
         self.template = template
         self.keep_unlabelled = keep_unlabelled
-        self.cells: float | None = None  # of the whole job, where the source knows its rows
+        # Of the whole job, where the source knows its rows; those by which the kernels of codes are
+        # chosen; and whether these count as well.
+        self.cells: float | None = None
+        self.coding: float | None = None
+        self._whole = False
 
     @classmethod
     def learning(
@@ -247,10 +251,11 @@ class Encoder:
     def know(self, schema: Schema) -> None:
         """Take the values of an earlier scan into the open codebooks."""
         domains = [*(feature.values for feature in schema.categorical), schema.classes]
+        kernels = dispatch.load("encode", math.inf if self.coding is None else self.coding)
         for book, values in zip([*self.books, self.target], domains, strict=True):
             if isinstance(book, Codebook) and values is not None:
                 book.widen(values.type)
-                book.encode(values, dispatch.load("encode", self.cells or math.inf))
+                book.encode(values, kernels)
 
     def schema(self) -> Schema:
         """Return the schema as known by now; domains are in order of appearance, not sorted."""
@@ -291,8 +296,8 @@ class Encoder:
             classes = None if classes is None else np.ascontiguousarray(classes[keep])
             weight = None if weight is None else np.ascontiguousarray(weight[keep])
         n = rows.num_rows
-        cells = self._cells(rows.num_rows if keep is None else len(keep), place)
-        kernels = dispatch.load("encode", cells)
+        coding, cells = self._cells(rows.num_rows if keep is None else len(keep), place)
+        kernels = dispatch.load("encode", coding)
         elsewhere = set() if apart is None else {*apart.numbers.names}
         numbers = [f.name for f, book in self.features if not isinstance(book, Codebook)]
         numbers = [name for name in numbers if name not in elsewhere]
@@ -323,30 +328,44 @@ class Encoder:
                 if column.unseen:
                     self._refuse_unseen(book, column, rows, where, place, kernels)
         return LookedUp(
-            *(n, classes, n_classes, prepared, numeric, apart, weight, cells),
+            *(n, classes, n_classes, prepared, numeric, apart, weight, coding, cells),
             *(n_read, labelled, unlabelled, where, 2 if self.applying else None),
             [book.name for book in self.books],
         )
 
-    def expect(self, n_rows: int | None) -> None:
-        """Take note of the rows to come, so that whether compiling pays is decided once."""
+    def expect(self, n_rows: int | None, tables: int | None = None) -> None:
+        """Take note of the rows to come, so that whether compiling pays is decided once.
+
+        Parameters
+        ----------
+        n_rows
+            How many they are, if that is known.
+        tables
+            To how many tables each row adds one, where nothing else is made of the codes.
+        """
         width = max(1, len(self.features))
-        self.cells = None if n_rows is None else float(n_rows * width)
+        self.cells, self.coding, self._whole = None, None, tables is not None
+        if n_rows is not None:
+            self.cells = float(n_rows * width)
+            additions = self.cells + float(n_rows * (tables or 0))
+            self.coding = dispatch.cells_of_whole(self.cells, additions)
 
     def _pieces(self, rows: Rows, place: Place, n: int | None = None) -> Pieces:
         """Return where the integers of columns with a book are; n rows decide on the kernels."""
         names = [f.name for f, book in self.features if isinstance(book, Codebook)]
         if self.target is not None:
             names.append(self.target.name)
-        cells = self._cells(rows.num_rows if n is None else n, place)
-        return Pieces(rows, names, dispatch.load("arrow", cells))
+        coding, _ = self._cells(rows.num_rows if n is None else n, place)
+        return Pieces(rows, names, dispatch.load("arrow", coding))
 
-    def _cells(self, n: int, place: Place) -> float:
-        if self.cells is not None:
-            return self.cells
+    def _cells(self, n: int, place: Place) -> tuple[float, float]:
+        """Return by which cells the kernels of codes are chosen, and those of what follows."""
+        if self.coding is not None and self.cells is not None:
+            return self.coding, self.coding if self._whole else self.cells
         # Of a stream, the first block is the whole job, or it is full and more may come.
         only = place.first_row == 0 and n < BLOCK_ROWS
-        return float(n * max(1, len(self.features))) if only else math.inf
+        cells = float(n * max(1, len(self.features))) if only else math.inf
+        return cells, cells
 
     def _refuse_unseen(
         self,
@@ -384,7 +403,7 @@ class Encoder:
         n = rows.num_rows
         if self.target is None:
             return (None if self.applying else np.zeros(n, np.uint8)), 1, None
-        kernels = dispatch.load("encode", self._cells(n, place))
+        kernels = dispatch.load("encode", self._cells(n, place)[0])
         prepared = prepare(self.target, rows.column(self.target.name), pieces, n, kernels)
         if prepared.size > MAX_CLASSES:
             raise DataError(
@@ -419,7 +438,7 @@ class Encoder:
             return None
         column = rows.column(self.weight)
         check_number(self.weight, column.type)
-        weight, _ = floats(column, dispatch.load("encode", self._cells(rows.num_rows, place)))
+        weight, _ = floats(column, dispatch.load("encode", self._cells(rows.num_rows, place)[0]))
         bad = ~((weight >= 0) & (weight <= GREATEST))
         if bad.any():
             at = int(np.flatnonzero(bad)[0])
@@ -475,6 +494,8 @@ class LookedUp:
         Which of them have a class; None: all.
     unlabelled
         Those without a class, where asked for.
+    coding, cells
+        By which the kernels that write codes are chosen, and those of what follows.
     """
 
     def __init__(
@@ -486,6 +507,7 @@ class LookedUp:
         numeric: Mapping[str, NDArray[np.float64] | None],
         apart: NumbersApart | None,
         weight: NDArray[np.float64] | None,
+        coding: float,
         cells: float,
         n_read: int,
         labelled: NDArray[np.bool_] | None,
@@ -495,7 +517,7 @@ class LookedUp:
         names: Sequence[str],
     ) -> None:
         self.n_rows, self.classes, self.n_classes = n_rows, classes, n_classes
-        self.weight, self.cells = weight, cells
+        self.weight, self.coding, self.cells = weight, coding, cells
         self._numeric, self._apart = numeric, apart
         self.n_read, self.kept = n_read, kept
         self.labelled, self.unlabelled = labelled, unlabelled
@@ -511,7 +533,7 @@ class LookedUp:
         """Return whether no value is missing or unseen."""
         if self.missing.any():
             return False
-        occurring = dispatch.load("encode", self.cells).occurring
+        occurring = dispatch.load("encode", self.coding).occurring
         for p in self._columns:
             for table, found in enumerate(p.found):
                 if p.unseen and p.integers is not None:
@@ -570,7 +592,7 @@ class LookedUp:
                 group.codes.fill(0)
         codes.writer.write(first, n)
         for values, cuts, missing, row in codes.bins:
-            dispatch.load("bins", self.cells).assign(values[first:last], cuts, missing, row)
+            dispatch.load("bins", self.coding).assign(values[first:last], cuts, missing, row)
         return Batch(
             n,
             None if self.classes is None else self.classes[first:last],
@@ -618,7 +640,7 @@ class LookedUp:
                     integers.append((column.integers, self._translations[j]))
                     rows.append(row)
                     names.append(j)
-        writer = dispatch.load("encode", self.cells).CodeWriter(integers, rows)
+        writer = dispatch.load("encode", self.coding).CodeWriter(integers, rows)
         return _Room(n, tuple(groups), bins, names, writer)
 
     def moving(self) -> list[tuple[NDArray[Any], int]]:

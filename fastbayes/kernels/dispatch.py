@@ -29,6 +29,9 @@ from fastbayes.core.errors import FastBayesError
 
 # Below this many cells (rows x columns) numpy is done before numba is imported.
 SMALL = 200_000
+# Whole numbers are the same whoever adds them. So many codes and counts take numpy as long as it
+# takes to compile what is faster: who rents until then pays at most twice what was best.
+FEW_ADDITIONS = 100_000_000
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +46,30 @@ def compiled(cells: float, small: int = SMALL) -> bool:
     if choice not in ("auto", "always", "never"):
         raise ValueError(f"FASTBAYES_KERNELS={choice!r}: use 'auto', 'always' or 'never'")
     return choice == "always" or (choice == "auto" and cells >= small)
+
+
+def cells_of_whole(cells: float, additions: float) -> float:
+    """Return the cells by which a job chooses kernels whose results are whole numbers.
+
+    Where nothing is on the disk they are 0, for numpy, until such jobs of this process have come
+    to `FEW_ADDITIONS`. Asked once in a job: another one, at the same time, may make the difference.
+    """
+    global _additions
+    if compiled(cells):
+        _additions += additions
+        if _additions < FEW_ADDITIONS and not _on_disk():
+            return 0.0
+    return cells
+
+
+_additions = 0.0
+
+
+@functools.cache
+def _on_disk() -> bool:
+    """Return whether the disk holds machine code of the kernel that writes codes."""
+    held = getattr(getattr(load("encode").write_codes, "_cache", None), "_cache_file", None)
+    return held is not None and bool(held._load_index())
 
 
 def load(name: str, cells: float = float("inf"), small: int = SMALL) -> ModuleType:
@@ -267,6 +294,7 @@ def compile_declared() -> Iterator[tuple[str, float]]:
     numba: Any = importlib.import_module("numba")
     if numba.config.DISABLE_JIT:
         raise FastBayesError("NUMBA_DISABLE_JIT is set: unset it to compile")
+    _on_disk.cache_clear()
     kernels = importlib.import_module("fastbayes.kernels.compiled")
     for found in pkgutil.iter_modules(kernels.__path__):
         start = time.perf_counter()

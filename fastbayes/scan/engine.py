@@ -189,8 +189,8 @@ def over_blocks(
     parts = [(0, BLOCK_ROWS, n // BLOCK_ROWS), (whole, n % BLOCK_ROWS, 1)]
     if not noted:
         parts = [(first, last - first, 1) for _, first, last in rows.parts(BLOCK_ROWS)]
-    # Only compiled kernels can be noted down: they and `repeat` are chosen by the same cells.
-    repeat = dispatch.load("repeat", rows.cells) if noted else dispatch.numpy_twin("repeat")
+    # Only compiled kernels can be noted down: where those of codes are, those of counts are, too.
+    repeat = dispatch.load("repeat", rows.coding) if noted else dispatch.numpy_twin("repeat")
     repeat.over_blocks(
         lambda at, some: work(rows.block(at, some, sizes, blank=noted and blank), at),
         [part for part in parts if part[1] and part[2]],
@@ -279,7 +279,7 @@ def scan(
     threads = resolved_threads(threads)
     wanted: Wanted = names if isinstance(names, Mapping) else {name: {} for name in names}
     check_limit(memory_limit)
-    encoder.expect(source.n_rows)
+    encoder.expect(source.n_rows, _tables_of_whole(encoder, wanted))
     budget = Budget(memory_limit, threads + 1, wanted, besides)
     apart = checkpoint is None and folds is None and on_error == "stop"
     runs = _runs(source, encoder, budget, threads, memory_limit, apart=apart)
@@ -315,6 +315,16 @@ def scan(
     if checkpoint is not None:
         checkpoint.clear()
     return result
+
+
+def _tables_of_whole(encoder: Encoder, wanted: Wanted) -> int | None:
+    """Return to how many tables each row adds; None if anything but whole numbers is added."""
+    weighted, m = encoder.weight is not None, len(encoder.features)
+    kinds = [(kind_of(name), given) for name, given in wanted.items()]
+    kinds = [each for each in kinds if not each[0].vacuous(m - len(encoder.books))]
+    if not all(kind.repeatable and kind.order_free(weighted) for kind, _ in kinds):
+        return None
+    return sum(kind.tables(m, **given) for kind, given in kinds)
 
 
 def _runs(

@@ -272,6 +272,11 @@ class Statistic:
         return not n_numeric and bool(held) and all(held)
 
     @classmethod
+    def tables(cls, n_columns: int, **options: Any) -> int:
+        """Return to how many tables a row of so many columns adds; options as for `zeros`."""
+        return n_columns
+
+    @classmethod
     def need(cls, room: Room, **options: Any) -> Need:
         """Return the bytes of so many copies, of each column; options as for `zeros`."""
         shape, columns = room.shape, np.zeros(len(room.shape.sizes), np.int64)

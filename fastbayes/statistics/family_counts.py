@@ -95,6 +95,13 @@ class FamilyCounts(PackedCounts):
         )
 
     @classmethod
+    def tables(
+        cls, n_columns: int, *, families: Sequence[Sequence[int]] = (), **options: Any
+    ) -> int:
+        """Return the number of families."""
+        return len(families)
+
+    @classmethod
     def need(cls, room: Room, *, families: Sequence[Sequence[int]] = (), **options: Any) -> Need:
         """Return the bytes of so many copies, those of each family given to its last feature."""
         result, n_classes = np.zeros_like(room.widths), room.shape.n_classes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self
@@ -133,6 +134,11 @@ class PairCounts(PackedCounts):
     def __init__(self, shape: Shape, *, weighted: bool = False, pairs: Ints | None = None) -> None:
         members = np.stack(all_pairs(len(shape.sizes)), axis=1) if pairs is None else pairs
         super().__init__(shape, weighted, np.asarray(members, np.int64))
+
+    @classmethod
+    def tables(cls, n_columns: int, *, pairs: Ints | None = None, **options: Any) -> int:
+        """Return the number of pairs."""
+        return math.comb(n_columns, 2) if pairs is None else len(pairs)
 
     @classmethod
     def need(cls, room: Room, *, pairs: Ints | None = None, **options: Any) -> Need:

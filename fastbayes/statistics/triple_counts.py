@@ -35,6 +35,11 @@ class TripleCounts(PackedCounts):
         super().__init__(shape, weighted, all_triples(len(shape.sizes)))
 
     @classmethod
+    def tables(cls, n_columns: int, **options: Any) -> int:
+        """Return the number of triples."""
+        return math.comb(n_columns, 3)
+
+    @classmethod
     def need(cls, room: Room, **options: Any) -> Need:
         """Return the bytes of so many copies, a third of each triple's given to either feature."""
         w, cell = room.widths.astype(np.float64), room.copies * room.shape.n_classes
