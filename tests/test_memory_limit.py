@@ -255,10 +255,13 @@ def test_answers_that_do_not_fit(tmp_path: Path) -> None:
         model.predict_proba(str(tmp_path / "t.parquet"))
 
 
-@pytest.mark.parametrize("limit", ["1 GB", [5]])
+@pytest.mark.parametrize("limit", ["1 GB", [5], True, np.nan, np.inf, -np.inf])
 def test_a_limit_is_a_number(limit: Any) -> None:
-    with pytest.raises(ValueError, match="use a number of bytes"):
+    with pytest.raises(ValueError, match="use a number of bytes, or None"):
         fb.count(mixed(50), "y", memory_limit=limit)
+    # It came to an OverflowError where the limit was infinite.
+    with pytest.raises(ValueError, match="use a number of bytes, or None"):
+        fb.NetworkClassifier(memory_limit=limit).fit(values(50, 2), "y")
 
 
 # -- how it is divided ---------------------------------------------------------------------------

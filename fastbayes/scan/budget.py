@@ -157,9 +157,10 @@ class ReadShare:
 
 def check_limit(limit: Any) -> None:
     """Raise ValueError where a memory limit is no number of bytes."""
-    if limit is not None and (
-        isinstance(limit, bool) or not isinstance(limit, (int, float, np.number)) or limit != limit
-    ):
+    if limit is None:
+        return
+    number = isinstance(limit, (int, float, np.number)) and not isinstance(limit, bool)
+    if not number or limit != limit or abs(limit) == math.inf:
         raise ValueError(f"memory_limit={limit!r}: use a number of bytes, or None")
 
 
