@@ -135,6 +135,45 @@ def test_statistics__of_nothing_and_of_odd_values(tmp_path: Path) -> None:
             assert fb.load(tmp_path / f"{i}{target}.fbs") == stats
 
 
+EVERY_PART = {
+    "of folds": {"folds": 3, "sample_weight": "w"},
+    "binned": {"pairs": True, "triples": True, "families": [["code"]]},
+    "as numbers": {"scatter": True, "cells": True, "cell_scatter": True},
+    "sketched": {"numeric": "auto"},
+}
+
+
+@pytest.mark.parametrize("options", EVERY_PART.values(), ids=EVERY_PART)
+def test_statistics__travel_as_the_bytes_of_their_file(
+    options: dict[str, Any], tmp_path: Path
+) -> None:
+    stats = fb.count(TABLE, "y", categorical=["code"], **options)
+    stats.save(tmp_path / "s.fbs")
+    for data in (stats.to_bytes(), (tmp_path / "s.fbs").read_bytes()):
+        for given in (data, bytearray(data), memoryview(data), pa.py_buffer(data)):
+            again = fb.Statistics.from_bytes(given)
+            assert again == stats
+            assert again.folds == stats.folds
+            assert (again.dropped_rows, again.provenance) == (stats.dropped_rows, stats.provenance)
+
+
+def test_bytes_that_are_not_of_statistics_are_refused() -> None:
+    data = bytearray(fb.count(TABLE, "y", categorical=["code"]).to_bytes())
+    with pytest.raises(FileFormatError, match=r"^10 bytes: not a model or statistics file"):
+        fb.Statistics.from_bytes(data[:10])
+    data[len(data) // 2] ^= 1
+    with pytest.raises(FileFormatError, match=rf"^{len(data):,} bytes: damaged"):
+        fb.Statistics.from_bytes(data)
+    with pytest.raises(TypeError, match="bytes-like"):
+        fb.Statistics.from_bytes("s.fbs")  # type: ignore[arg-type]
+
+
+def test_bytes_of_a_model_are_not_statistics(tmp_path: Path) -> None:
+    naive_bayes().save(tmp_path / "model.fb")
+    with pytest.raises(FileFormatError, match="holds a model, not statistics"):
+        fb.Statistics.from_bytes((tmp_path / "model.fb").read_bytes())
+
+
 def test_files_are_not_replaced_unless_asked(tmp_path: Path) -> None:
     model, path = naive_bayes(), tmp_path / "model.fb"
     model.save(path)

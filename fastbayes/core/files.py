@@ -103,14 +103,22 @@ def write(
     TypeError
         The header or an array holds what the format cannot give back exactly; names where.
     """
+    blob = to_bytes(header, arrays)
+    with atomic(path, force=force) as temporary:
+        temporary.write_bytes(blob)
+
+
+def to_bytes(
+    header: dict[str, Any],
+    arrays: Mapping[str, np.ndarray[Any, Any] | pa.Array | pa.ChunkedArray],
+) -> bytes:
+    """Return the bytes of the file of a header and named arrays; errors as of `write`."""
     _check_json(header, "header")
     # The digest covers the bytes that surround it: hash with zeros in its place, then fill it in.
     # The place is found by a random name that no data can contain.
     place = secrets.token_hex(32).encode()
     blob = _encode(header, arrays, place)
-    blob = blob.replace(place, _digest(blob, place))
-    with atomic(path, force=force) as temporary:
-        temporary.write_bytes(blob)
+    return blob.replace(place, _digest(blob, place))
 
 
 def read(
@@ -137,14 +145,29 @@ def read(
     MemoryLimitError
         The arrays are larger than this machine's memory; nothing was allocated.
     """
-    try:
+    with _naming(os.fspath(path)):
         return _decode(_contents(path))
+
+
+def from_bytes(
+    blob: bytes, origin: str
+) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any] | pa.Array]]:
+    """Return what `to_bytes` was given; errors as of `read`, in which they are called `origin`."""
+    with _naming(origin):
+        return _decode(blob)
+
+
+@contextlib.contextmanager
+def _naming(origin: str) -> Iterator[None]:
+    """Turn what damaged bytes raise into errors that name where they are from."""
+    try:
+        yield
     except (MemoryLimitError, FileFormatError) as error:
-        raise type(error)(f"{os.fspath(path)}: {error}") from error
+        raise type(error)(f"{origin}: {error}") from error
     except (*DAMAGE, pa.ArrowException, struct.error) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise FileFormatError(
-            f"{os.fspath(path)}: damaged, or not a file of fastbayes ({reason}); take another "
+            f"{origin}: damaged, or not a file of fastbayes ({reason}); take another "
             "copy, or write it again"
         ) from error
 

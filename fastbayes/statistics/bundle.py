@@ -271,8 +271,61 @@ class Statistics:
         DataError
             When the file exists and `force` is not set, or it cannot be written.
         """
+        files.write(path, *self._of_kind(), force=force)
+
+    def to_bytes(self) -> bytes:
+        """Return the statistics as bytes that travel: those of the file that `save` writes.
+
+        Returns
+        -------
+        bytes
+            From which `from_bytes` makes an equal value, bit for bit, on any machine.
+
+        Examples
+        --------
+        >>> import fastbayes as fb
+        >>> stats = fb.count({"x": ["a", "b", "a"], "y": ["no", "yes", "yes"]}, "y")
+        >>> fb.Statistics.from_bytes(stats.to_bytes()) == stats
+        True
+        """
+        return files.to_bytes(*self._of_kind())
+
+    @classmethod
+    def from_bytes(cls, data: bytes | bytearray | memoryview) -> Statistics:
+        """Return the statistics whose bytes these are, checked as those of a file are.
+
+        Parameters
+        ----------
+        data
+            From `to_bytes`, or the contents of a file that `save` wrote.
+
+        Returns
+        -------
+        Statistics
+            Equal to what was made bytes of.
+
+        Raises
+        ------
+        FileFormatError
+            When these are not the bytes of statistics, or are damaged.
+        """
+        blob = data if isinstance(data, bytes) else bytes(memoryview(data))
+        return cls._from_kind(*files.from_bytes(blob, f"{len(blob):,} bytes"), "the bytes")
+
+    def _of_kind(self) -> tuple[dict[str, Any], dict[str, Any]]:
         header, arrays = self.state()
-        files.write(path, {"kind": "statistics", **header}, arrays, force=force)
+        return {"kind": "statistics", **header}, arrays
+
+    @classmethod
+    def _from_kind(
+        cls, header: Mapping[str, Any], arrays: Mapping[str, Any], origin: str
+    ) -> Statistics:
+        if header.get("kind") != "statistics":
+            raise FileFormatError(
+                f"{origin}: holds a {header.get('kind')}, not statistics; fastbayes.load reads "
+                "its file"
+            )
+        return cls.from_state(header, arrays, origin)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Statistics:
@@ -293,12 +346,7 @@ class Statistics:
         FileFormatError
             When the file is not one of statistics, or is damaged.
         """
-        header, arrays = files.read(path)
-        if header.get("kind") != "statistics":
-            raise FileFormatError(
-                f"{path}: holds a {header.get('kind')}, not statistics; read it with fastbayes.load"
-            )
-        return cls.from_state(header, arrays, str(path))
+        return cls._from_kind(*files.read(path), str(path))
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return a JSON-able header and named arrays from which `from_state` rebuilds."""
