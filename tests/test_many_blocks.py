@@ -65,6 +65,13 @@ def in_blocks(monkeypatch: pytest.MonkeyPatch, kernels: str) -> None:
     monkeypatch.setattr(base, "LEAST_ROWS", ROWS)
 
 
+def codes_by_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let numpy write codes, and compiled kernels do what comes after."""
+    monkeypatch.setenv("FASTBAYES_KERNELS", "auto")
+    monkeypatch.setattr(dispatch, "compiled", lambda cells, small=0: cells > 0)
+    monkeypatch.setattr(dispatch, "cells_of_whole", lambda cells, additions: 0.0)
+
+
 @pytest.fixture
 def times(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
     """Return over how many blocks each repeated call went."""
@@ -148,10 +155,11 @@ MODELS = {
 
 
 @pytest.mark.compiled
+@pytest.mark.parametrize("codes", ["compiled", "numpy"])
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("nulls", [0.0, 0.2])
 def test_rows_of_many_blocks_are_scored_as_those_of_one(
-    monkeypatch: pytest.MonkeyPatch, name: str, nulls: float
+    monkeypatch: pytest.MonkeyPatch, name: str, nulls: float, codes: str
 ) -> None:
     # Text and numbers that naive Bayes takes as they are; values of later rows are unseen.
     kinds = ["int8", "text", "bool", *(["number"] if name in ("naive", "logistic") else [])]
@@ -164,6 +172,8 @@ def test_rows_of_many_blocks_are_scored_as_those_of_one(
         table = table.set_column(0, "int80", pa.nulls(len(table)))
     expected = {answer: getattr(model, answer)(table) for answer in ANSWERS}
     in_blocks(monkeypatch, "always")
+    if codes == "numpy":
+        codes_by_numpy(monkeypatch)
     for threads in (1, 2):
         model.set_params(threads=threads)
         for answer, of_one_block in expected.items():
@@ -263,8 +273,9 @@ def test_sums_of_a_table_are_those_of_its_stretches(
     ids=lambda wanted: "+".join(wanted),
 )
 @pytest.mark.parametrize("numeric", [False, True])
+@pytest.mark.parametrize("codes", ["compiled", "numpy"])
 def test_every_statistic_of_many_blocks_is_that_of_one(
-    monkeypatch: pytest.MonkeyPatch, wanted: dict[str, Any], numeric: bool
+    monkeypatch: pytest.MonkeyPatch, wanted: dict[str, Any], numeric: bool, codes: str
 ) -> None:
     kinds = ["int8", "text", "bool", *(["number"] if numeric else [])]
     table = table_of(1500, 7, kinds, 0.1, 2).drop_columns(["w"])
@@ -276,6 +287,8 @@ def test_every_statistic_of_many_blocks_is_that_of_one(
 
     expected = counted()
     in_blocks(monkeypatch, "always")
+    if codes == "numpy":
+        codes_by_numpy(monkeypatch)
     assert counted().allclose(expected)
 
 
