@@ -30,6 +30,7 @@ from fastbayes.kernels.compiled.simd.memory import fill
 from fastbayes.kernels.dispatch import call, in_python, kernel, readonly, reads, writes
 from fastbayes.kernels.shared.arrays import Floats, Ints
 from fastbayes.kernels.shared.codes import columns_of
+from fastbayes.kernels.shared.hidden import HiddenCodes
 from fastbayes.kernels.shared.scoring import children_first, largest_term, states_of
 
 _INT, _FLOAT = "int64", "float64"
@@ -233,7 +234,7 @@ class _Forest:
             if parent >= 0 and lengths[parent] == 2 and flags[parent].all():
                 above[j], self.tables[j] = -1, self.tables[j][:1]
         inner = [j for j in order if flags[j].any() and (above == j).any()]
-        self._inner = [(j, flags[j], int(np.argmax(flags[j]))) for j in inner]
+        self._hidden = HiddenCodes(flags, inner)
         # Children of one parent stand together, behind those without.
         children = np.argsort(above, kind="stable")
         first = np.searchsorted(above[children], np.arange(len(above) + 1))
@@ -267,13 +268,7 @@ class _Forest:
 
     def rows(self, batch_codes: Sequence[Codes], n_rows: int) -> Ints:
         """Return the rows in which a parent is not observed."""
-        columns = columns_of(batch_codes)
-        found = np.zeros(n_rows, np.bool_)
-        for j, flags, least in self._inner:
-            column = columns[j]
-            if n_rows and int(column.max()) >= least:
-                found |= column >= least if flags[least:].all() else flags[column]
-        return np.flatnonzero(found)
+        return np.flatnonzero(self._hidden.rows(batch_codes, n_rows))
 
     def summed_out(
         self, batch_codes: Sequence[Codes], odds: bool

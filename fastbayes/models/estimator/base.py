@@ -27,6 +27,7 @@ from fastbayes.models.estimator.inputs import open_features, open_training
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.model import Model, ScoreRows
 from fastbayes.models.estimator.parameters import fitted, memory_limit, parameter, worker_threads
+from fastbayes.models.estimator.predictor import Predictor
 from fastbayes.scan import engine
 from fastbayes.scan.budget import encoded_width
 from fastbayes.scan.counting import option_of
@@ -111,6 +112,16 @@ class TableRows(Model):
         if kept is None or not kept.of(self):
             kept = _SCORERS[self] = KeptScorers(self)
         return partial(kept.scorer, self)
+
+    def predictor(self) -> Predictor:
+        """Return the fitted model in the form that takes one row at a time, as a dict.
+
+        Returns
+        -------
+        Predictor
+            Of the model as it is now; it answers in microseconds.
+        """
+        return Predictor(self)
 
     def _scored(
         self,

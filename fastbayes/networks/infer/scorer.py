@@ -13,6 +13,7 @@ from fastbayes.core.batch import Codes
 from fastbayes.core.errors import MemoryLimitError
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.codes import indices_of
+from fastbayes.kernels.shared.hidden import HiddenCodes
 from fastbayes.kernels.shared.posterior import JointScorer
 from fastbayes.kernels.shared.scoring import EXACT, largest_term
 from fastbayes.networks.graph.coded import Floats, Ints, holding
@@ -55,7 +56,7 @@ class Network:
         self.summed = self.tables if summed is None else list(summed)
         self.hidden, self.states, self.names = list(hidden), states, names
         self.n_features = len(self.hidden)
-        self._inner = {p for family in families for p in family[:-1]}
+        self._inner = HiddenCodes(self.hidden, {p for family in families for p in family[:-1]})
         # Families of each feature.
         self._with = holding(enumerate(families))
 
@@ -75,15 +76,10 @@ class Network:
     def rows(self, batch_codes: Sequence[Codes], n_rows: int) -> Bools:
         """Return the rows in which something must be summed out, (n_rows,)."""
         batch_codes = self._known(batch_codes, n_rows)
-        for features, codes, _ in batch_codes:
-            for feature, column in zip(features.tolist(), codes, strict=True):
-                flags = self.hidden[feature]
-                # Most columns hold no such code, which their largest one tells.
-                if feature in self._inner and n_rows and flags[: int(column.max()) + 1].any():
-                    return np.asarray(
-                        self._needed(self._missing(indices_of(batch_codes))).any(axis=0)
-                    )
-        return np.zeros(n_rows, np.bool_)
+        found = self._inner.rows(batch_codes, n_rows)
+        if not found.any():
+            return found
+        return np.asarray(self._needed(self._missing(indices_of(batch_codes))).any(axis=0))
 
     def _missing(self, columns: dict[int, Ints]) -> Bools:
         """Return which features of each row are no observations, (n_features, n_rows)."""
