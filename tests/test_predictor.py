@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -90,6 +91,10 @@ def test_one_row__as_a_table_of_it(name: str) -> None:
     rows = features.slice(0, 30).to_pylist()
     for i, row in enumerate(rows):
         assert_same(model, predictor, row)
+        one = features.slice(i, 1)
+        for arrow in (one, one.combine_chunks().to_batches()[0]):
+            assert predictor.predict(arrow) == predictor.predict(row)
+            assert predictor.predict_proba(arrow).tolist() == predictor.predict_proba(row).tolist()
         for missing in (None, float("nan")):  # of text not a number is no text
             assert_same(model, predictor, row | {features.column_names[i % 2]: missing})
 
@@ -109,6 +114,34 @@ def test_odd_values__are_what_the_model_takes_them_for(name: str, column: str) -
     predictor, usual = model.predictor(), features.slice(3, 1).to_pylist()[0]
     for value in ODD:
         assert_same(model, predictor, usual | {column: value})
+
+
+def test_rows_of_arrow__as_the_model_takes_them() -> None:
+    model, features = fitted("naive Bayes")
+    predictor = model.predictor()
+    odd = {
+        "number": [pa.float32(), pa.int8(), pa.decimal128(20, 10), pa.string()],
+        "text": [pa.large_string(), pa.string_view(), pa.binary()],
+        "whole": [pa.uint8(), pa.float64(), pa.bool_()],
+    }
+    for name, kinds in odd.items():
+        for kind in kinds:
+            some = features.filter(pc.is_valid(features[name])).slice(0, 1)
+            values = pc.cast(pc.abs(some[name]) if name != "text" else some[name], kind, safe=False)
+            row = some.set_column(some.column_names.index(name), name, values)
+            expected = said(lambda row: model.predict_proba(row)[0], row)
+            found = said(predictor.predict_proba, row)
+            if isinstance(expected, list):
+                np.testing.assert_allclose(found, expected, rtol=1e-9)
+            else:
+                assert found == expected
+
+
+@pytest.mark.parametrize("n", [0, 2])
+def test_one_row_at_a_time(n: int) -> None:
+    model, features = fitted("naive Bayes")
+    with pytest.raises(ValueError, match=rf"^{n} rows: a predictor takes one; ask the model$"):
+        model.predictor().predict(features.slice(0, n))
 
 
 def test_columns__missing_ones_are_named_and_others_left_out() -> None:

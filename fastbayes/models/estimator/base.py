@@ -114,7 +114,7 @@ class TableRows(Model):
         return partial(kept.scorer, self)
 
     def predictor(self) -> Predictor:
-        """Return the fitted model in the form that takes one row at a time, as a dict.
+        """Return the fitted model in the form that takes one row at a time, a dict or Arrow's.
 
         Returns
         -------

@@ -6,7 +6,7 @@ import copy
 import math
 import threading
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ CodeOf = Callable[[Any], int | None]
 
 
 class Predictor:
-    """A fitted model that takes one row at a time, as a dict, and answers in microseconds.
+    """A fitted model that takes one row at a time and answers in microseconds.
 
     It answers what the model as it is now says of a table of that row. `Model.predictor` makes it;
     the kernels are compiled, or taken from the disk, when it is made. Threads may share it.
@@ -68,13 +68,14 @@ class Predictor:
     def __repr__(self) -> str:
         return f"<Predictor of {self._model!r}>"
 
-    def predict(self, row: Mapping[str, Any]) -> Any:
+    def predict(self, row: Any) -> Any:
         """Return the most probable class of a row.
 
         Parameters
         ----------
         row
-            Values by the name of the feature; None and NaN are missing. Other names are left out.
+            Values by the name of the feature, None and NaN being missing; or a record batch or
+            table of one row. Other names are left out.
 
         Returns
         -------
@@ -85,6 +86,8 @@ class Predictor:
         ------
         DataError
             As the model does: the message names a feature that is not there, or a value.
+        ValueError
+            When a batch or a table has not one row.
         """
         encoded = self._encoded(row)
         if encoded is None:
@@ -93,7 +96,7 @@ class Predictor:
         self._scorer.predict(*encoded, out)
         return self._labels[out[0]]
 
-    def predict_proba(self, row: Mapping[str, Any]) -> NDArray[np.float64]:
+    def predict_proba(self, row: Any) -> NDArray[np.float64]:
         """Return P(c | x) of a row.
 
         Parameters
@@ -114,8 +117,12 @@ class Predictor:
         self._scorer.posterior(*encoded, out)
         return out[0]
 
-    def _encoded(self, row: Mapping[str, Any]) -> tuple[Any, Any] | None:
+    def _encoded(self, row: Any) -> tuple[Any, Any] | None:
         """Return the codes and the numbers of a row, None where the model has to look at it."""
+        if isinstance(row, (pa.RecordBatch, pa.Table)):
+            if row.num_rows != 1:
+                raise ValueError(f"{row.num_rows} rows: a predictor takes one; ask the model")
+            (row,) = row.to_pylist()
         groups, numbers = self._room()
         for group, columns in zip(groups, self._codes, strict=True):
             codes = []
@@ -140,7 +147,10 @@ class Predictor:
             room = self._local.room = groups, tuple(np.empty(1) for _ in self._numeric)
         return room
 
-    def _table(self, row: Mapping[str, Any]) -> dict[str, list[Any]]:
+    def _table(self, row: Any) -> Any:
+        """Return a row as the model takes it."""
+        if isinstance(row, (pa.RecordBatch, pa.Table)):
+            return row
         return {name: [row[name]] for name in self._model.schema_.names if name in row}
 
 
