@@ -7,6 +7,8 @@ import io
 import json
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -442,3 +444,43 @@ def test_column_that_pyarrow_cannot_read__is_named(tmp_path: Path) -> None:
     path.write_bytes(raw)
     with pytest.raises(FileFormatError, match=r"a\.parquet, row group 1, column 'b': "):
         fb.count(path, "y")
+
+
+COUNTED = """
+import sys
+import fastbayes as fb
+
+try:
+    assert fb.count(sys.argv[1], "y").n_rows == 70_000
+except fb.DataError as error:
+    print(error)
+"""
+
+
+def test_footer_that_contradicts_itself__does_not_end_the_process(tmp_path: Path) -> None:
+    """A column that may be null was made one that may not: its histogram of levels is too long.
+
+    pyarrow reads such a footer, but asked for the column chunk it ends the process.
+    """
+    path, cases = tmp_path / "t.parquet", 0
+    table = pa.table({"y": ["p", "q"] * 35_000, "x": ["a", "b"] * 35_000})
+    pq.write_table(table, path, data_page_version="2.0", compression="none")
+    blob = bytearray(path.read_bytes())
+    for place in range(len(blob) - 8 - pq.read_metadata(path).serialized_size, len(blob) - 8):
+        changed = bytearray(blob)
+        changed[place] = 0
+        try:
+            columns = pq.read_metadata(io.BytesIO(changed)).schema
+        except (pa.ArrowException, OSError, UnicodeDecodeError):
+            continue
+        levels = [columns.column(j).max_definition_level for j in range(len(columns))]
+        if sorted(levels) != [0, 1] or columns.names != ["y", "x"]:
+            continue
+        path.write_bytes(changed)
+        for kernels in ("always", "never"):
+            command = [sys.executable, "-W", "ignore", "-c", COUNTED, str(path)]
+            environment = os.environ | {"FASTBAYES_KERNELS": kernels}
+            run = subprocess.run(command, env=environment, capture_output=True, text=True)
+            assert (run.returncode, run.stderr) == (0, ""), (place, kernels)
+        cases += 1
+    assert cases == 2

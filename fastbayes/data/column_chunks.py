@@ -144,6 +144,11 @@ class Footer:
         chunks = self._places(kernels)[group, :, p.CHUNK_ENCODINGS]
         return {self._columns[j].path for j in np.flatnonzero(chunks >> encoding & 1)}
 
+    def sizes(self, group: int, kernels: ModuleType) -> dict[str, tuple[int, int]]:
+        """Return how many values each column of a row group has, and their bytes decompressed."""
+        chunks = self._places(kernels)[group, :, [p.CHUNK_VALUES, p.CHUNK_UNPACKED]].T.tolist()
+        return {leaf.path: (n, size) for leaf, (n, size) in zip(self._columns, chunks, strict=True)}
+
     def divide(
         self, types: Mapping[str, pa.DataType], group: int, kernels: ModuleType
     ) -> tuple[list[ColumnChunk], dict[str, str]]:

@@ -571,7 +571,7 @@ class ParquetReader(FileReader):
         footer, kernels = self._footers(self.file), self._kernels
         # pyarrow makes no dictionaries of strings in this encoding
         plain = footer.encoded(DELTA_LENGTH, group, kernels)
-        encoded = self._encoded(footer.metadata.row_group(group), set(names), n_rows)
+        encoded = self._as_dictionaries(group, set(names), n_rows)
         with (
             self.file.open() as handle,
             pq.ParquetFile(
@@ -594,15 +594,13 @@ class ParquetReader(FileReader):
                         parquet.read_row_group(group, [name], use_threads=False)
                 raise
 
-    def _encoded(self, group: Any, wanted: set[str], block_rows: int) -> list[str]:
+    def _as_dictionaries(self, group: int, wanted: set[str], block_rows: int) -> list[str]:
         """Return the columns of strings to read as dictionaries from a row group."""
         names = [name for name in self._text if name in wanted]
-        if not names or group.num_rows <= block_rows:
+        if not names or self._rows[group] <= block_rows:
             return names
-        chunks = [group.column(j) for j in range(group.num_columns)]
-        most = {c.path_in_schema: BYTES_OF_INDEX * c.num_values for c in chunks}
-        size = {c.path_in_schema: c.total_uncompressed_size for c in chunks}
-        return [name for name in names if size[name] <= most[name]]
+        sizes = self._footers(self.file).sizes(group, self._kernels)
+        return [name for name in names if sizes[name][1] <= BYTES_OF_INDEX * sizes[name][0]]
 
 
 def _decoded_bytes(schema: pa.Schema) -> int:

@@ -26,7 +26,8 @@ def case(rng: Rng, folder: Path) -> str:
     """Read one changed file."""
     choose_kernels(rng)
     kind = one_of(rng, KINDS)
-    whole = written(rng, kind, table(rng))
+    rows = table(rng)
+    whole = written(rng, kind, rows)
     ((what, blob),) = mutations(whole, rng.integers(2**32), 1)
     if rng.integers(20) == 0:
         what, blob = "nothing", whole
@@ -42,8 +43,9 @@ def case(rng: Rng, folder: Path) -> str:
         return f"{kind}: read"
     try:
         theirs = read(path, kind)
-    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
-        assert kind != "parquet", f"{what}: we read it, pyarrow says {error}"
+    except (pa.ArrowException, OSError, ValueError, KeyError):
+        if kind == "parquet":  # it may look at what says nothing of the values
+            same(ours, rows, what)
         return f"{kind}: read by us alone"
     same(ours, theirs, what)
     return f"{kind}: the same counts"

@@ -70,13 +70,14 @@ N_PAGE = 16
     CHUNK_DICTIONARY,  # place of the dictionary, 0 if there is none
     CHUNK_ENCODINGS,  # bit k for encoding k
     CHUNK_ELSEWHERE,  # whether it is in another file, or encrypted
-) = range(8)
-N_CHUNK = 8
+    CHUNK_UNPACKED,  # bytes when it is decompressed
+) = range(9)
+N_CHUNK = 9
 # Where that stands in the footer: fields from the outermost structure on.
 ROW_GROUPS, COLUMNS, METADATA, ENCODINGS = 4, 1, 3, 2
 CHUNK_FIELDS = (
     *(-1, CHUNK_TYPE, -1, -1, CHUNK_CODEC, CHUNK_VALUES),
-    *(-1, CHUNK_SIZE, -1, CHUNK_DATA, -1, CHUNK_DICTIONARY),
+    *(CHUNK_UNPACKED, CHUNK_SIZE, -1, CHUNK_DATA, -1, CHUNK_DICTIONARY),
 )
 
 # Codecs: bytes as they are, what the kernels decompress, what whoever calls decompresses.
