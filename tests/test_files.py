@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import struct
 import subprocess
 import sys
@@ -549,3 +550,25 @@ def test_exchange__of_directories(
             (made / "part-0.csv").write_text(text)
     assert list(tmp_path.iterdir()) == [tmp_path / "a"]
     assert (tmp_path / "a" / "part-0.csv").read_text() == "new"
+
+
+def test_directory__a_signal_while_the_old_one_is_removed_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "part-00000.csv").write_bytes(b"old")
+    remove, stops = shutil.rmtree, [KeyboardInterrupt]
+
+    def stopped(path: Path) -> None:
+        if stops:
+            raise stops.pop()
+        remove(path)
+
+    monkeypatch.setattr(shutil, "rmtree", stopped)
+    with (
+        pytest.raises(KeyboardInterrupt),
+        files.atomic_directory(tmp_path / "a", force=True) as made,
+    ):
+        (made / "part-00000.csv").write_bytes(b"new")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+    assert (tmp_path / "a" / "part-00000.csv").read_bytes() == b"new"

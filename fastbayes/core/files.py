@@ -254,7 +254,7 @@ def _temporary(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
         descriptor = None
         while descriptor is None:
             path = target.with_name(f".fastbayes-{secrets.token_hex(8)}{target.suffix}")
-            stack.callback(_remove, path)
+            stack.callback(_remove_whole, path)
             make(path)
             descriptor = _own(path)
         stack.callback(os.close, descriptor)
@@ -319,6 +319,15 @@ def _remove(path: Path) -> None:
             shutil.rmtree(path)
         else:
             path.unlink()
+
+
+def _remove_whole(path: Path) -> None:
+    """Remove a file or a directory, even if a signal comes in the middle: it is raised then."""
+    try:
+        _remove(path)
+    except BaseException:
+        _remove(path)
+        raise
 
 
 def _exchange(made: Path, target: Path) -> None:

@@ -41,7 +41,7 @@ class Predictor:
     >>> predictor.predict({"sky": "r", "wind": 7.0})
     'y'
     >>> predictor.predict_proba({"sky": "o", "wind": None}).round(2)
-    array([0.25, 0.75])
+    array([0.33, 0.67])
     """
 
     classes_: NDArray[Any]
