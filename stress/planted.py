@@ -42,7 +42,7 @@ FAULTS = [
     Fault("what was abandoned stays", "stops", FILES,
           "                    if _locked(descriptor):", "                    if False:"),
     Fault("an unfinished file stays", "disks", FILES,
-          "            stack.callback(_remove, path)\n", ""),
+          "            stack.callback(_remove_whole, path)\n", ""),
     Fault("a swallowed error", "disks", FILES,
           "            ) from error\n        raise\n\n\ndef check_target",
           "            ) from error\n\n\ndef check_target"),
