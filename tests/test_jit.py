@@ -7,6 +7,7 @@ import importlib.util
 import itertools
 import logging
 import os
+import pickle
 import subprocess
 import sys
 
@@ -83,6 +84,19 @@ def test_counts__compiled_when_there_is_much_to_count_or_once_it_is_on_the_disk(
 
     assert first_fits() == 2 * ["numpy"] + 4 * ["compiled"]
     assert first_fits() == 6 * ["compiled"]
+
+
+@pytest.mark.parametrize("damage", [b"", b"\x80", b"damaged"])
+def test_counts__an_index_on_the_disk_that_is_damaged_is_none(damage, tmp_path, monkeypatch):
+    if dispatch.interpreted() or not dispatch.compiled(dispatch.SMALL):
+        pytest.skip("nothing is compiled")
+    index = dispatch.load("encode").write_codes._cache._cache_file
+    path = tmp_path / "damaged.nbi"
+    path.write_bytes(pickle.dumps(index._version) + damage)
+    monkeypatch.setattr(index, "_index_path", str(path))
+    monkeypatch.setattr(dispatch, "_warned", False)
+    assert not dispatch._on_disk.__wrapped__()
+    assert dispatch.uncached()
 
 
 @pytest.mark.parametrize(("choice", "kernels"), [("auto", "numpy"), ("always", "compiled")])

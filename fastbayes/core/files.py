@@ -347,7 +347,7 @@ def _exchange(made: Path, target: Path) -> None:
     except BaseException:
         replaced.rename(target)
         raise
-    _remove(replaced)
+    _remove_whole(replaced)
 
 
 def sync(path: Path) -> None:

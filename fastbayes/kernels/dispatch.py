@@ -69,7 +69,11 @@ _additions = 0.0
 def _on_disk() -> bool:
     """Return whether the disk holds machine code of the kernel that writes codes."""
     held = getattr(getattr(load("encode").write_codes, "_cache", None), "_cache_file", None)
-    return held is not None and bool(held._load_index())
+    try:
+        return held is not None and bool(held._load_index())
+    except Exception as error:  # damaged bytes can raise anything when unpickled
+        _warn(error)
+        return False
 
 
 def load(name: str, cells: float = float("inf"), small: int = SMALL) -> ModuleType:
