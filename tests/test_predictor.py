@@ -149,8 +149,11 @@ def test_columns__missing_ones_are_named_and_others_left_out() -> None:
     predictor, row = model.predictor(), features.slice(0, 1).to_pylist()[0]
     assert predictor.predict(row | {"other": object()}) == predictor.predict(row)
     del row["flag"]
-    with pytest.raises(fb.SchemaError, match="'flag'"):
-        predictor.predict(row)
+    for few in (row, {}):
+        with pytest.raises(fb.SchemaError, match=r"^no column '(flag|text)' in the row"):
+            predictor.predict(few)
+    with pytest.raises(TypeError, match="a row is a dict, or a record batch of one row, not"):
+        predictor.predict("text")
 
 
 def test_predictor__is_of_the_model_as_it_was() -> None:

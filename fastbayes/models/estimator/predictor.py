@@ -6,7 +6,7 @@ import copy
 import math
 import threading
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,9 +14,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import Codes
+from fastbayes.core.errors import SchemaError
 from fastbayes.core.schema import Feature
 from fastbayes.data.encode import Encoder
 from fastbayes.data.segments import Place
+from fastbayes.data.unify import unknown_column
 
 # Returns the code of a value, None where the model itself has to look at it.
 CodeOf = Callable[[Any], int | None]
@@ -86,6 +88,8 @@ class Predictor:
         ------
         DataError
             As the model does: the message names a feature that is not there, or a value.
+        TypeError
+            When it is neither.
         ValueError
             When a batch or a table has not one row.
         """
@@ -123,6 +127,8 @@ class Predictor:
             if row.num_rows != 1:
                 raise ValueError(f"{row.num_rows} rows: a predictor takes one; ask the model")
             (row,) = row.to_pylist()
+        elif not isinstance(row, Mapping):
+            raise TypeError(f"a row is a dict, or a record batch of one row, not {type(row)}")
         groups, numbers = self._room()
         for group, columns in zip(groups, self._codes, strict=True):
             codes = []
@@ -151,7 +157,10 @@ class Predictor:
         """Return a row as the model takes it."""
         if isinstance(row, (pa.RecordBatch, pa.Table)):
             return row
-        return {name: [row[name]] for name in self._model.schema_.names if name in row}
+        names = self._model.schema_.names
+        if missing := [name for name in names if name not in row]:
+            raise SchemaError(unknown_column(missing[0], [*map(str, row)], "the row"))
+        return {name: [row[name]] for name in names}
 
 
 def _number(value: Any) -> float | None:
