@@ -41,9 +41,10 @@ PUBLIC = {
     "statistics.bundle": ("Statistics",),
     "statistics.loss_gradient": ("LossGradient",),
 }
+PACKAGES = ("engines",)
 _WHERE = {name: module for module, names in PUBLIC.items() for name in names}
 
-__all__ = [*sorted({*MODELS, *_WHERE})]
+__all__ = [*sorted({*MODELS, *_WHERE, *PACKAGES})]
 
 
 def __getattr__(name: str) -> Any:
@@ -51,6 +52,8 @@ def __getattr__(name: str) -> Any:
         value: Any = _version()
     elif name in _WHERE:
         value = getattr(importlib.import_module(f"fastbayes.{_WHERE[name]}"), name)
+    elif name in PACKAGES:
+        value = importlib.import_module(f"fastbayes.{name}")
     elif name in MODELS:
         value = MODELS[name].load()
     else:
@@ -60,7 +63,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*MODELS, *_WHERE})
+    return sorted({*MODELS, *_WHERE, *PACKAGES})
 
 
 def _version() -> str:

@@ -1,5 +1,6 @@
 """What `__init__` imports on first use; written by tests/public_api.py."""
 
+from fastbayes import engines as engines
 from fastbayes.core.decisions import bayes_risk as bayes_risk
 from fastbayes.core.decisions import conditional_risk as conditional_risk
 from fastbayes.core.decisions import minimum_risk as minimum_risk

@@ -23,7 +23,11 @@ def signature(function: Any) -> str:
 
 
 def described(name: str, item: Any) -> Iterator[str]:
-    """Yield a line for a public name, and one for each public member of a class."""
+    """Yield a line for a public name, and one for each public member of a class or module."""
+    if inspect.ismodule(item):
+        for member in item.__all__:
+            yield from described(f"{name}.{member}", getattr(item, member))
+        return
     if not inspect.isclass(item):
         yield f"{name}{signature(item)}"
         return
@@ -53,7 +57,8 @@ def snapshot() -> str:
 
 def stub() -> str:
     """Return the imports that the package makes on first use, as type checkers read them."""
-    where = sorted((getattr(fb, name).__module__, name) for name in fb.__all__)
+    items = [(name, getattr(fb, name)) for name in fb.__all__]
+    where = sorted((getattr(item, "__module__", "fastbayes"), name) for name, item in items)
     imports = [f"from {module} import {name} as {name}" for module, name in where]
     return "\n".join(
         [

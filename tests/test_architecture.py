@@ -27,6 +27,7 @@ FOLDERS = {
     ),
     "evaluation": ("", "validate", "calibrate", "curves"),
     "generate": ("",),
+    "engines": ("",),
     "fastbayes": ("",),
     "cli": ("",),
     "__main__": ("",),

@@ -47,10 +47,12 @@ def faults(item: Any, signature: Callable[..., Any] | None, titles: tuple[str, .
     return found
 
 
-def public() -> Iterator[tuple[str, Any, Callable[..., Any] | None, tuple[str, ...]]]:
+def public(
+    package: Any = fastbayes, prefix: str = ""
+) -> Iterator[tuple[str, Any, Callable[..., Any] | None, tuple[str, ...]]]:
     """Yield (name, item, the signature to hold it against, the sections that may list it)."""
-    for name in fastbayes.__all__:
-        item = getattr(fastbayes, name)
+    for own in package.__all__:
+        name, item = prefix + own, getattr(package, own)
         if inspect.isfunction(item):
             yield name, item, item, ("Parameters",)
         elif inspect.isclass(item):
@@ -63,6 +65,7 @@ def public() -> Iterator[tuple[str, Any, Callable[..., Any] | None, tuple[str, .
             yield from methods(name, item)
         elif inspect.ismodule(item):
             yield name, item, None, ()
+            yield from public(item, f"{name}.")
 
 
 def methods(owner: str, cls: type) -> Iterator[tuple[str, Any, Any, tuple[str, ...]]]:

@@ -36,6 +36,9 @@ def _inside_worker() -> bool:
     """Return whether a scheduler that has its own processes or threads is calling."""
     if "LOKY_WORKER" in os.environ or "JOBLIB_SPAWNED_PROCESS" in os.environ:
         return True
+    processes = sys.modules.get("multiprocessing.process")
+    if processes is not None and processes.parent_process() is not None:
+        return True
     distributed = sys.modules.get("distributed.worker")
     if distributed is None:
         return False

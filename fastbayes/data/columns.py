@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Iterable, Sequence
+from functools import partial
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -86,6 +87,11 @@ class Codebook:
         self._last: tuple[pa.Array, Lookup] | None = None
         self._met: tuple[pa.Array, int] | None = None
         self._integers: tuple[int, NDArray[np.uint32], int] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        known = self.values() if len(self) else self._declared
+        given = self.name, self.kind, known
+        return partial(Codebook, *given, fixed=self.fixed, null_values=self.null_values), ()
 
     def __len__(self) -> int:
         table = self._texts

@@ -122,7 +122,18 @@ class ValueSketch:
         for rows in other._rows:
             self._add(rows)
         if other._cells is not None:
-            self._spilled().take(other._cells.entries(), other._cells.shift)
+            self.take(*other.state())
+
+    def state(self) -> tuple[Entries, int]:
+        """Return the entries and the shift, of which `take` makes the sketch again."""
+        entries = self._entries()  # may make the cells larger
+        return entries, self.shift
+
+    def take(self, entries: Entries, shift: int) -> None:
+        """Add the entries of another sketch."""
+        if not (self._rows or self._cells):
+            self._job = float(len(entries.label))
+        self._spilled().take(entries, shift)
 
     @property
     def nbytes(self) -> int:
@@ -295,6 +306,22 @@ class CutLearner:
         for name, sketch in self.sketches.items():
             with self._locks[name]:
                 sketch.merge(other.sketches[name])
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the learner as named arrays, of which `take` makes it again."""
+        found: dict[str, NDArray[Any]] = {}
+        for i, sketch in enumerate(self.sketches.values()):
+            entries, shift = sketch.state()
+            found |= {f"{i}.{key}": array for key, array in entries._asdict().items()}
+            found[f"{i}.shift"] = np.array([shift])
+        return found
+
+    def take(self, arrays: Mapping[str, NDArray[Any]], codes: NDArray[np.unsignedinteger]) -> None:
+        """Add the rows of another learner, by its arrays; its classes have these codes here."""
+        for i, sketch in enumerate(self.sketches.values()):
+            entries = Entries(*(arrays[f"{i}.{key}"] for key in Entries._fields))
+            label = codes.astype(np.uint16)[entries.label]
+            sketch.take(entries._replace(label=label), int(arrays[f"{i}.shift"][0]))
 
     def cuts(self, name: str, classes: NDArray[np.intp]) -> Cuts:
         """Return the cut points of a column; `classes` are the class codes in sorted order."""

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import lru_cache, partial
 from itertools import groupby
 from types import ModuleType
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -98,6 +98,8 @@ class FileReader(ABC):
     n_rows: int | None
     # Rows of the largest piece; 0 for a few blocks.
     rows_of_piece: int = 0
+    # Parts of it that may be read apart from the others.
+    n_parts: int = 1
 
     @abstractmethod
     def pieces(
@@ -116,6 +118,14 @@ class FileReader(ABC):
     def handed_over(self) -> dict[str, str]:
         """Return the columns that pyarrow decodes where our kernels could, with the reasons."""
         return {}
+
+    def part(self, first: int, last: int) -> Self:
+        """Return a reader of the parts from one to another."""
+        return self
+
+    def part_sizes(self) -> NDArray[np.float64]:
+        """Return about how many bytes of the file each part has, (n_parts,)."""
+        return np.array([self.file.size], np.float64)
 
 
 R = TypeVar("R", bound=FileReader)
@@ -140,9 +150,39 @@ class FileSource(Source):
         self._on_error = on_error
         super().__init__(self._unified(columns), None, null_values, description, native)
         self.available = _with_partitions(readers[0]).names
+        self._note_files()
+
+    def _note_files(self) -> None:
+        readers = self._readers
         self.versions = [(r.file.origin, r.file.size, r.file.modified) for r in readers]
         known = [reader.n_rows for reader in readers if reader.n_rows is not None]
         self.n_rows = sum(known) if len(known) == len(readers) else None
+
+    def shares(self, most: int) -> list[FileSource]:
+        """Return sources that have all the rows between them, each some of the files, in order.
+
+        They may be pickled and are read anywhere. There are at most so many, of about as many
+        bytes each; files are divided where their format allows it. What cannot be read is an error
+        in each, whatever `on_error` says here.
+        """
+        parts = [(reader, i) for reader in self._readers for i in range(reader.n_parts)]
+        sizes = np.concatenate([reader.part_sizes() for reader in self._readers])
+        ends = np.cumsum(sizes)
+        middle = (ends - sizes / 2) / max(float(ends[-1]), 1.0)
+        owner = np.minimum((middle * most).astype(np.int64), most - 1)
+        found = []
+        for share in np.unique(owner).tolist():
+            other = copy.copy(self)
+            mine = [parts[i] for i in np.flatnonzero(owner == share)]
+            other._readers = [
+                reader.part(some[0][1], some[-1][1] + 1)
+                for reader, group in groupby(mine, lambda part: part[0])
+                if (some := [*group])
+            ]
+            other.native, other._on_error = None, None
+            other._note_files()
+            found.append(other)
+        return found
 
     def _unified(self, columns: Sequence[str] | None) -> pa.Schema:
         first = self._readers[0]
@@ -344,6 +384,18 @@ PAGE_ROWS = 20_000
 BYTES_OF_INDEX = 6
 
 
+class _InCommon:
+    """What the readers of the Parquet files of a source share; those elsewhere begin anew."""
+
+    def __init__(self) -> None:
+        # Footers of thousands of wide files would fill the memory: only those in use are kept.
+        self.footers = lru_cache(maxsize=64)(Footer)
+        self.dictionaries: Dictionaries = {}
+
+    def __reduce__(self) -> tuple[type[_InCommon], tuple[()]]:
+        return _InCommon, ()
+
+
 class ParquetReader(FileReader):
     """Row group by row group; columns of strings are read as dictionaries.
 
@@ -355,14 +407,13 @@ class ParquetReader(FileReader):
     # Row groups of all files together, and of those before this one.
     groups_in_all = groups_before = 0
 
-    def __init__(
-        self, file: DataFile, footers: Callable[[DataFile], Footer], dictionaries: Dictionaries
-    ) -> None:
+    def __init__(self, file: DataFile, common: _InCommon) -> None:
         self.file = file
-        self._footers, self._dictionaries = footers, dictionaries
-        metadata = footers(file).metadata
+        self._common = common
+        metadata = common.footers(file).metadata
         self.n_rows = metadata.num_rows
         self._rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+        self._groups = range(len(self._rows))  # those that are read
         self.rows_of_piece = max(self._rows, default=0)
         check_total(file, sum(self._rows), metadata.num_rows)
         plain = metadata.schema.to_arrow_schema()
@@ -373,15 +424,33 @@ class ParquetReader(FileReader):
     @property
     def n_groups(self) -> int:
         """Number of row groups."""
-        return len(self._rows)
+        return len(self._groups)
+
+    @property
+    def n_parts(self) -> int:  # type: ignore[override]
+        """Number of row groups, or 1."""
+        return max(self.n_groups, 1)
+
+    def part(self, first: int, last: int) -> ParquetReader:
+        """Return a reader of the row groups from one to another."""
+        other = copy.copy(self)
+        other._groups = self._groups[first:last]
+        other.n_rows = sum(self._rows[group] for group in other._groups)
+        return other
+
+    def part_sizes(self) -> NDArray[np.float64]:
+        """Return about how many bytes each row group has, (n_parts,)."""
+        rows = np.array([self._rows[group] for group in self._groups] or [0], np.float64)
+        return self.file.size * rows / max(sum(self._rows), 1)
 
     def pieces(
         self, schema: pa.Schema, block_rows: int, batch_bytes: int, threads: int, merged: bool
     ) -> Iterator[Piece]:
         """Yield one piece per row group, or one of several small ones."""
         at_once = self._at_once(threads) if merged else 1
-        most, first = self._most_together(schema, batch_bytes), 0
-        full = [group for group, n_rows in enumerate(self._rows) if n_rows]
+        most = self._most_together(schema, batch_bytes)
+        first = sum(self._rows[: self._groups.start])
+        full = [group for group in self._groups if self._rows[group]]
         while full:
             groups = full[:at_once]
             while len(groups) > 1 and sum(self._rows[group] for group in groups) > most:
@@ -415,7 +484,8 @@ class ParquetReader(FileReader):
         several share out the columns.
         """
         last = self.groups_in_all % threads
-        if self.groups_before + group < self.groups_in_all - last:
+        before = self.groups_before + group - self._groups.start
+        if before < self.groups_in_all - last:
             return 1
         return -(-threads // last)
 
@@ -428,7 +498,7 @@ class ParquetReader(FileReader):
         if not self.n_rows:
             return 0
         largest = int(np.argmax(self._rows))
-        group = self._footers(self.file).metadata.row_group(largest)
+        group = self._common.footers(self.file).metadata.row_group(largest)
         row, every = _decoded_bytes(schema), max(_decoded_bytes(self.schema), 1)
         packed = group_bytes = group.total_byte_size * row // every
         at_once = min(batch_bytes, DECODED_BYTES)
@@ -445,9 +515,9 @@ class ParquetReader(FileReader):
 
     def handed_over(self) -> dict[str, str]:
         """Return what the footer tells: not where the values outgrow a dictionary in mid-chunk."""
-        footer, kernels = self._footers(self.file), self._kernels
+        footer, kernels = self._common.footers(self.file), self._kernels
         types = dict(zip(self.schema.names, self.schema.types, strict=True))
-        reasons = [footer.divide(types, group, kernels)[1] for group in range(self.n_groups)]
+        reasons = [footer.divide(types, group, kernels)[1] for group in self._groups]
         return {name: why for found in reasons for name, why in found.items()}
 
     @contextmanager
@@ -462,7 +532,7 @@ class ParquetReader(FileReader):
     ) -> Iterator[tuple[Read, LateNumbers | None]]:
         """Open columns of plain numbers to be decoded block by block; see `Piece`."""
         types = {name: self.schema.field(name).type for name in names if name in set(wanted)}
-        chunks, _ = self._footers(self.file).divide(types, group, self._kernels)
+        chunks, _ = self._common.footers(self.file).divide(types, group, self._kernels)
         chunks = [chunk for chunk in chunks if of_numbers(chunk)]
         with ExitStack() as stack:
             numbers = None
@@ -500,7 +570,7 @@ class ParquetReader(FileReader):
         types = {name: self.schema.field(name).type for name in names}
         chunks: list[ColumnChunk] = []
         if self._is_ours():
-            chunks, _ = self._footers(self.file).divide(types, group, self._kernels)
+            chunks, _ = self._common.footers(self.file).divide(types, group, self._kernels)
         done = 0
         while chunks:
             try:
@@ -532,7 +602,7 @@ class ParquetReader(FileReader):
                 chunks,
                 self._rows[group],
                 fill,
-                self._dictionaries,
+                self._common.dictionaries,
                 block_rows=block_rows,
                 batch_bytes=min(batch_bytes, DECODED_BYTES),
                 ahead=0 if self.file.local else batch_bytes,
@@ -568,7 +638,7 @@ class ParquetReader(FileReader):
     ) -> Iterator[pa.RecordBatch]:
         import pyarrow.parquet as pq
 
-        footer, kernels = self._footers(self.file), self._kernels
+        footer, kernels = self._common.footers(self.file), self._kernels
         # pyarrow makes no dictionaries of strings in this encoding
         plain = footer.encoded(DELTA_LENGTH, group, kernels)
         encoded = self._as_dictionaries(group, set(names), n_rows)
@@ -599,7 +669,7 @@ class ParquetReader(FileReader):
         names = [name for name in self._text if name in wanted]
         if not names or self._rows[group] <= block_rows:
             return names
-        sizes = self._footers(self.file).sizes(group, self._kernels)
+        sizes = self._common.footers(self.file).sizes(group, self._kernels)
         return [name for name in names if sizes[name][1] <= BYTES_OF_INDEX * sizes[name][0]]
 
 
@@ -629,10 +699,8 @@ def check_total(file: DataFile, found: int, said: int | None) -> None:
 
 def open_parquet(files: Sequence[DataFile], on_error: OnError | None = None) -> list[ParquetReader]:
     """Open Parquet files."""
-    # Footers of thousands of wide files would fill the memory: only those in use are kept.
-    footers = lru_cache(maxsize=64)(Footer)
-    dictionaries: Dictionaries = {}
-    readers = open_all(files, lambda file: ParquetReader(file, footers, dictionaries), on_error)
+    common = _InCommon()
+    readers = open_all(files, lambda file: ParquetReader(file, common), on_error)
     n_cells = sum(reader.n_cells for reader in readers)
     for reader in readers:
         reader.n_cells = n_cells

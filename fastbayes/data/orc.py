@@ -153,6 +153,9 @@ class _OrcProcesses:
         self._idle: list[_OrcProcess] = []
         weakref.finalize(self, _close_all, self._idle)
 
+    def __reduce__(self) -> tuple[type[_OrcProcesses], tuple[()]]:
+        return _OrcProcesses, ()  # elsewhere others are begun
+
     def ask(self, file: DataFile, **request: Any) -> Iterator[pa.Schema | pa.RecordBatch]:
         """Yield what a process answers about a file.
 

@@ -96,6 +96,11 @@ def open_source(
     """
     options: dict[str, Any] = {"columns": columns, "null_values": null_values}
     module = type(source).__module__.partition(".")[0]
+    if hasattr(type(source), "__fastbayes_source__"):  # rows that an engine reads
+        opened: Source = source.__fastbayes_source__(
+            **options, filesystem=filesystem, types=types, on_error=on_error
+        )
+        return opened
     refuse(isinstance(source, Source), "the source is open already; pass what it was opened from")
     if isinstance(source, str | os.PathLike):
         return _open_files(source, source, options, filesystem, types, on_error)

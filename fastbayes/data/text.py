@@ -74,27 +74,26 @@ def cut_lines(text: bytes, last: bool) -> int:
 
 def cut_rows(delimiter: str) -> Cut:
     """Return the function that finds where the last row of CSV ends."""
-    separators = delimiter.encode()
+    return partial(_cut_rows, delimiter.encode())
 
-    def cut(text: bytes, last: bool) -> int:
-        edges, unclosed = _quoted(text, separators)
-        if last:
-            if unclosed is not None:
-                raise UnclosedQuoteError(unclosed)
-            return len(text)
-        # lines that end with a carriage return alone are rare: only where there is no newline
-        mark = b"\n" if b"\n" in text else b"\r"
-        end = len(text) if mark == b"\n" else len(text) - 1  # the newline may still follow
+
+def _cut_rows(separators: bytes, text: bytes, last: bool) -> int:
+    edges, unclosed = _quoted(text, separators)
+    if last:
         if unclosed is not None:
-            end = min(end, unclosed)
-        while (at := text.rfind(mark, 0, end)) >= 0:
-            edge = int(np.searchsorted(edges, at))
-            if edge % 2 == 0:  # after as many closing as opening quotes
-                return at + 1
-            end = int(edges[edge - 1])
-        return 0
-
-    return cut
+            raise UnclosedQuoteError(unclosed)
+        return len(text)
+    # lines that end with a carriage return alone are rare: only where there is no newline
+    mark = b"\n" if b"\n" in text else b"\r"
+    end = len(text) if mark == b"\n" else len(text) - 1  # the newline may still follow
+    if unclosed is not None:
+        end = min(end, unclosed)
+    while (at := text.rfind(mark, 0, end)) >= 0:
+        edge = int(np.searchsorted(edges, at))
+        if edge % 2 == 0:  # after as many closing as opening quotes
+            return at + 1
+        end = int(edges[edge - 1])
+    return 0
 
 
 def _quoted(text: bytes, separators: bytes) -> tuple[Positions, int | None]:
@@ -219,6 +218,12 @@ class TextReader(FileReader):
         self._skip = skip
         self._lock = threading.Lock()
         self._wider: dict[str, pa.DataType] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=threading.Lock())
 
     @abstractmethod
     def parse(self, text: bytes, types: Types) -> pa.Table:

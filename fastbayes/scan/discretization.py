@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from fastbayes.core import files
 from fastbayes.core.batch import BLOCK_ROWS, taken
 from fastbayes.core.errors import DataError, MemoryLimitError, SchemaError
 from fastbayes.core.schema import Feature
@@ -20,9 +23,11 @@ from fastbayes.data.discretize import FEW_ROWS, GREATEST_WEIGHT, CutLearner, Met
 from fastbayes.data.encode import Encoder
 from fastbayes.data.folds import Folds
 from fastbayes.data.segments import Segment, Source
+from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.sketch import bytes_needed
 from fastbayes.scan.budget import ReadShare, check_limit
-from fastbayes.scan.engine import Progress, encoded_blocks, resolved_threads
+from fastbayes.scan.engine import encoded_blocks, resolved_threads
+from fastbayes.scan.request import Counter, Partial, Progress, ScanRequest
 
 
 def numeric_cuts(
@@ -83,12 +88,18 @@ def numeric_cuts(
     """
     asked, learned = _asked(source, encoder, discretize)
     cuts = {name: how for name, how in asked.items() if name not in learned}
-    threads = resolved_threads(threads)
+    given_threads, threads = threads, resolved_threads(threads)
     whole = on_error == "skip"  # the same segments must break off as when they are counted
     for some, share in _groups(source, encoder, learned, threads, memory_limit, whole=whole):
         own = _encoder(encoder, some)
-        (learner,) = _scan(share, own, some, on_error, progress)
-        found = share.in_order(partial(learner.cuts, classes=_classes(own)), some)
+        if isinstance(share.source, Counter):
+            request = Cutting(own, some, on_error)
+            learner, values = share.source.run(request, given_threads, progress).value
+            classes = _order(values)
+        else:
+            (learner,) = _scan(share, own, some, on_error, progress)
+            classes = _classes(own)
+        found = share.in_order(partial(learner.cuts, classes=classes), some)
         cuts |= dict(zip(some, found, strict=True))
     return {name: cuts[name] for name in asked}
 
@@ -154,9 +165,84 @@ def _asked(
 
 def _classes(encoder: Encoder) -> NDArray[np.intp]:
     """Return the codes of the classes in their sorted order: threads number them as they come."""
-    if encoder.target is None:
+    return _order(None if encoder.target is None else encoder.target.values())
+
+
+def _order(classes: pa.Array | None) -> NDArray[np.intp]:
+    if classes is None:
         return np.zeros(1, np.intp)
-    return pc.array_sort_indices(encoder.target.values()).to_numpy().astype(np.intp)
+    return pc.array_sort_indices(classes).to_numpy().astype(np.intp)
+
+
+class CutSketches(NamedTuple):
+    """What rows say of columns that are to be cut.
+
+    learner  their values
+    classes  the values of the classes, by their codes; None without classes
+    """
+
+    learner: CutLearner
+    classes: pa.Array | None
+
+
+@dataclass(frozen=True)
+class Cutting(ScanRequest[CutSketches]):
+    """What the cut points of columns are learned from.
+
+    Parameters
+    ----------
+    encoder
+        Of these columns alone, that has met no rows.
+    learned
+        How each of them is cut.
+    on_error
+        As in `numeric_cuts`.
+    """
+
+    encoder: Encoder
+    learned: dict[str, Method]
+    on_error: str = "stop"
+
+    def count(self, rows: Source, threads: int | None) -> Partial[CutSketches]:
+        """Return what rows say."""
+        own, done = copy.deepcopy(self.encoder), [0]
+        names = {*self.learned, own.weight, None if own.target is None else own.target.name}
+        if self.on_error == "stop":
+            rows = rows.only([name for name in rows.schema.names if name in names])
+        share = ReadShare.within(rows, resolved_threads(threads), None)
+        (learner,) = _scan(share, own, self.learned, self.on_error, done.append)
+        classes = None if own.target is None else own.target.values()
+        return Partial(sum(done), CutSketches(learner, classes))
+
+    def zero(self) -> CutSketches:
+        """Return what no rows say."""
+        target = self.encoder.target
+        return CutSketches(CutLearner(self.learned), None if target is None else target.values())
+
+    def add(self, a: CutSketches, b: CutSketches) -> CutSketches:
+        """Return what the rows of both say, with the classes of both."""
+        total = CutLearner(self.learned)
+        book = copy.deepcopy(self.encoder.target)
+        for part in (a, b):
+            codes = np.zeros(1, np.uint32)
+            if book is not None and part.classes is not None:
+                book.widen(part.classes.type)
+                codes = book.encode(part.classes, dispatch.numpy_twin("encode"))
+            total.take(part.learner.arrays(), codes)
+        return CutSketches(total, None if book is None else book.values())
+
+    def to_bytes(self, value: CutSketches) -> bytes:
+        """Return the bytes of what rows say."""
+        classes = {} if value.classes is None else {"classes": value.classes}
+        return files.to_bytes({"kind": "cuts"}, {**value.learner.arrays(), **classes})
+
+    def from_bytes(self, data: bytes) -> CutSketches:
+        """Return what the bytes say."""
+        _, arrays = files.from_bytes(data, f"{len(data):,} bytes")
+        learner, classes = CutLearner(self.learned), arrays.pop("classes", None)
+        codes = np.arange(1 if classes is None else len(classes), dtype=np.uint32)
+        learner.take(arrays, codes)
+        return CutSketches(learner, classes)
 
 
 def _without_each(learners: list[CutLearner], asked: dict[str, Method]) -> list[CutLearner]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
@@ -38,14 +40,14 @@ from fastbayes.scan.budget import (
 from fastbayes.scan.budget import default_limit as default_limit
 from fastbayes.scan.checkpoint import Checkpoint, Progressed
 from fastbayes.scan.fold_statistics import Crossing
+from fastbayes.scan.request import Counter, Partial, ScanRequest
+from fastbayes.scan.request import Progress as Progress
 from fastbayes.statistics.base import Room, Statistic
 from fastbayes.statistics.bundle import Statistics
 from fastbayes.statistics.parts import GrowingStatistics
 from fastbayes.statistics.parts import Wanted as Wanted
 from fastbayes.statistics.registry import kind_of
 from fastbayes.statistics.value_counts import ValueCounts
-
-Progress = Callable[[int], None]
 
 # Segments of a table in memory for each of several threads.
 SEGMENTS = 2
@@ -276,9 +278,19 @@ def scan(
     DataError
         When the data cannot be read, or no row has a class.
     """
-    threads = resolved_threads(threads)
     wanted: Wanted = names if isinstance(names, Mapping) else {name: {} for name in names}
     check_limit(memory_limit)
+    if isinstance(source, Counter):
+        if encoder.keep_unlabelled or folds is not None or checkpoint is not None:
+            raise DataError(
+                f"{source.description}: workers read its rows, and keep no rows without a class, "
+                "no folds and no checkpoint; pass the paths themselves"
+            )
+        request = Counting(encoder, wanted, memory_limit, on_error)
+        rows, stats = source.run(request, threads, progress)
+        _check_classes(encoder, rows, stats.dropped_rows, classless=classless)
+        return replace(stats, provenance=tuple(dict.fromkeys(stats.provenance)))
+    threads = resolved_threads(threads)
     encoder.expect(source.n_rows, _tables_of_whole(encoder, wanted))
     budget = Budget(memory_limit, threads + 1, wanted, besides)
     apart = checkpoint is None and folds is None and on_error == "stop"
@@ -306,15 +318,62 @@ def scan(
             raise DataError(f"{source.description} changed while it was read; count again")
         totals.append((part, counted.parts))
     assert counted is not None
-    if counted.rows and counted.dropped == counted.rows and not classless:
-        raise DataError(
-            f"column {encoder.template.target!r} is null in all {counted.rows} rows: there is no "
-            "class to learn; choose another target or fill it in"
-        )
+    _check_classes(encoder, counted.rows, counted.dropped, classless=classless)
     result = _finished(encoder, totals, counted.dropped, counted.provenance, crossing)
     if checkpoint is not None:
         checkpoint.clear()
     return result
+
+
+def _check_classes(encoder: Encoder, rows: int, dropped: int, *, classless: bool) -> None:
+    if rows and dropped == rows and not classless:
+        raise DataError(
+            f"column {encoder.template.target!r} is null in all {rows} rows: there is no "
+            "class to learn; choose another target or fill it in"
+        )
+
+
+@dataclass(frozen=True)
+class Counting(ScanRequest[Statistics]):
+    """Statistics of rows; arguments as those of `scan`, with an encoder that has met no rows."""
+
+    encoder: Encoder
+    wanted: Wanted
+    memory_limit: int | None = None
+    on_error: str = "stop"
+
+    def count(self, rows: Source, threads: int | None) -> Partial[Statistics]:
+        """Return the statistics of rows, sorted like those of all."""
+        done: list[int] = []
+        found = scan(
+            rows,
+            copy.deepcopy(self.encoder),
+            self.wanted,
+            threads=threads,
+            memory_limit=self.memory_limit,
+            progress=done.append,
+            on_error=self.on_error,
+            classless=True,
+        )
+        return Partial(sum(done), found)
+
+    def zero(self) -> Statistics:
+        """Return the statistics of no rows."""
+        encoder = copy.deepcopy(self.encoder)
+        parts = GrowingStatistics(self.wanted, weighted=encoder.weight is not None)
+        return _finished(encoder, [(encoder, parts)], 0, [])
+
+    def add(self, a: Statistics, b: Statistics) -> Statistics:
+        """Return the statistics of both."""
+        return a + b
+
+    def to_bytes(self, value: Statistics) -> bytes:
+        """Return the bytes of statistics."""
+        return value.to_bytes()
+
+    def from_bytes(self, data: bytes) -> Statistics:
+        """Return the statistics whose bytes these are."""
+        return Statistics.from_bytes(data)
 
 
 def _tables_of_whole(encoder: Encoder, wanted: Wanted) -> int | None:

@@ -1,0 +1,99 @@
+"""Processes of this machine as an engine: `paths` gives a source that they read."""
+
+from __future__ import annotations
+
+import multiprocessing
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any
+
+from fastbayes.core.errors import FastBayesError
+from fastbayes.core.threads import default_threads
+from fastbayes.engines.shares import Paths
+
+__all__ = ["paths"]
+
+# Parts for each process: the last to end does so soon after the others.
+PARTS = 4
+
+
+def paths(
+    source: Any, *, processes: int | None = None, start: str = "spawn", filesystem: Any = None
+) -> Paths:
+    """Return files as a source that processes read, each some of them.
+
+    Parameters
+    ----------
+    source
+        A path, glob, directory or URI, or a list of paths, as `count` takes them.
+    processes
+        How many, one for each processor by default. Each works on one thread unless a call says
+        otherwise by `threads`. They begin with the first call and end with the source.
+    start
+        How a process begins, as `multiprocessing.get_context` has it: "spawn", "forkserver" or
+        "fork". By all but "fork", a script that calls this needs `if __name__ == "__main__":`.
+    filesystem
+        A pyarrow or fsspec file system for paths, which may be pickled.
+
+    Returns
+    -------
+    Paths
+        A source, to be used more than once.
+
+    Raises
+    ------
+    ValueError
+        When there is no such way to start, or `processes` is not a whole number >= 1.
+
+    Examples
+    --------
+    >>> import fastbayes as fb
+    >>> fb.engines.pool.paths("flights/*.parquet", processes=2)
+    <Paths 'flights/*.parquet' in 8 parts>
+    """
+    if processes is not None and not (isinstance(processes, int) and processes >= 1):
+        raise ValueError(f"processes={processes!r}: use a whole number >= 1, or None for all")
+    n = default_threads() if processes is None else processes
+    return Paths(source, _Processes(n, start).map, PARTS * n, filesystem)
+
+
+class _Processes:
+    """Processes that begin with the first work and end with this object."""
+
+    def __init__(self, n: int, start: str) -> None:
+        self._n, self._context = n, multiprocessing.get_context(start)
+        self._executor: ProcessPoolExecutor | None = None
+
+    def map(self, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+        """Yield function(item) in the order of the items.
+
+        What a process was working on that ended is done once more, by new ones: nothing is lost,
+        nor done twice. Raises FastBayesError if they end again.
+        """
+        waiting = [*items]
+        for attempt in range(2):
+            futures = self._submitted(function, waiting)
+            try:
+                while futures:
+                    yield futures[0].result()
+                    del futures[0], waiting[0]
+                return
+            except BrokenProcessPool as error:
+                self._executor = None
+                if attempt:
+                    raise FastBayesError(
+                        f"processes ended before their work was done, twice ({error}): there may "
+                        "be too little memory for so many, or a script starts them without "
+                        'if __name__ == "__main__":'
+                    ) from None
+            finally:
+                for future in futures:
+                    future.cancel()
+
+    def _submitted(self, function: Callable[[Any], Any], items: list[Any]) -> list[Future[Any]]:
+        if self._executor is None:
+            self._executor = ProcessPoolExecutor(self._n, mp_context=self._context)
+            weakref.finalize(self, self._executor.shutdown, wait=False, cancel_futures=True)
+        return [self._executor.submit(function, item) for item in items]

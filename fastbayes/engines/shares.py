@@ -1,0 +1,159 @@
+"""Files counted by any engine that maps a function over parts: each worker reads some of them."""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import json
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, TypeVar
+
+from fastbayes.core import errors
+from fastbayes.core.errors import DataError, FastBayesError
+from fastbayes.data.filesource import FileSource
+from fastbayes.data.source import open_source
+from fastbayes.scan.request import Counter, Partial, Progress, ScanRequest
+
+T = TypeVar("T")
+U = TypeVar("U")
+# Applies a function to each of some items: what it gives comes in their order.
+Map = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
+
+
+def map_reduce(
+    parts: Iterable[T],
+    f: Callable[[T], U],
+    add: Callable[[U, U], U],
+    map: Map = builtins.map,
+) -> U:
+    """Return the sum of what a function gives for parts.
+
+    Parameters
+    ----------
+    parts
+        At least one.
+    f
+        Gives a value for a part.
+    add
+        Adds two values.
+    map
+        Applies a function to each of some items, as the built-in does, perhaps elsewhere: that of
+        an executor, of a pool, of a cluster. What it gives comes in the order of the parts.
+
+    Returns
+    -------
+    object
+        The sum, added in the order of the parts.
+
+    Raises
+    ------
+    ValueError
+        When there are no parts.
+
+    Examples
+    --------
+    >>> import operator
+    >>> from concurrent.futures import ThreadPoolExecutor
+    >>> import fastbayes as fb
+    >>> parts = [{"x": ["a", "b"], "y": ["no", "yes"]}, {"x": ["a"], "y": ["yes"]}]
+    >>> with ThreadPoolExecutor(2) as pool:
+    ...     stats = map_reduce(parts, lambda part: fb.count(part, "y"), operator.add, pool.map)
+    >>> stats.n_rows
+    3
+    """
+    try:
+        return functools.reduce(add, map(f, parts))
+    except TypeError as error:
+        if "reduce() of empty" not in str(error):
+            raise
+        raise ValueError("there are no parts to add; give at least one") from None
+
+
+class Paths:
+    """Files that workers read, as a source: for `fit`, `count` and whatever takes one.
+
+    Parameters
+    ----------
+    source
+        A path, glob, directory or URI, or a list of paths, as `count` takes them. Every worker
+        must find the files there.
+    map
+        As in `map_reduce`; function and items may be pickled, and results are bytes.
+    parts
+        Into how many parts the files are divided, at most: some for each worker, so that all end
+        at about the same time.
+    filesystem
+        A pyarrow or fsspec file system for paths, which may be pickled.
+    """
+
+    def __init__(self, source: Any, map: Map, parts: int, filesystem: Any = None) -> None:
+        self.source, self.map, self.parts, self.filesystem = source, map, parts, filesystem
+
+    def __repr__(self) -> str:
+        return f"<Paths {self.source!r} in {self.parts} parts>"
+
+    def __fastbayes_source__(self, *, filesystem: Any = None, **options: Any) -> Shares:
+        """Open the files here, to learn their columns and types."""
+        where = self.filesystem if filesystem is None else filesystem
+        files = open_source(self.source, filesystem=where, **options)
+        if not isinstance(files, FileSource):
+            raise DataError(f"{files.description}: workers read files; pass paths")
+        return Shares(files, self)
+
+
+class Shares(Counter):
+    """Rows of files, each share of which a worker reads."""
+
+    def __init__(self, files: FileSource, paths: Paths) -> None:
+        super().__init__(files.schema, None, None, files.description, paths)
+        self._files, self._paths = files, paths
+        self.available, self.n_rows, self.versions = files.available, files.n_rows, files.versions
+
+    def only(self, columns: list[str]) -> Shares:  # type: ignore[override]
+        """Return the source with these columns; workers read no others."""
+        return Shares(self._files.only(columns), self._paths)
+
+    def held(self, threads: int) -> int:
+        """Return the bytes of rows that are held here: none."""
+        return 0
+
+    def run(
+        self, request: ScanRequest[T], threads: int | None = None, progress: Progress | None = None
+    ) -> Partial[T]:
+        """Return what all rows say; see `Counter.run`."""
+        work = _Work(request, threads or 1)
+        shares = self._files.shares(self._paths.parts)
+
+        def parts() -> Iterator[Partial[T]]:
+            for data in self._paths.map(work, shares):
+                part = work.read(data)
+                if progress is not None:
+                    progress(part.rows)
+                yield part
+
+        return functools.reduce(work.add, parts())
+
+
+class _Work(Generic[T]):
+    """Counts a share where it is called; its errors are bytes, too, whatever carries them."""
+
+    def __init__(self, request: ScanRequest[T], threads: int) -> None:
+        self.request, self.threads = request, threads
+
+    def __call__(self, share: FileSource) -> bytes:
+        try:
+            part = self.request.count(share, self.threads)
+        except FastBayesError as error:
+            return b"!" + json.dumps([type(error).__name__, str(error)]).encode()
+        return b"=" + part.rows.to_bytes(8, "little") + self.request.to_bytes(part.value)
+
+    def read(self, data: bytes) -> Partial[T]:
+        """Return what a share says; raises its error."""
+        if data[:1] == b"!":
+            name, message = json.loads(data[1:])
+            raise getattr(errors, name)(message)
+        return Partial(int.from_bytes(data[1:9], "little"), self.request.from_bytes(data[9:]))
+
+    def add(self, a: Partial[T], b: Partial[T]) -> Partial[T]:
+        """Return what the rows of both say."""
+        return Partial(a.rows + b.rows, self.request.add(a.value, b.value))

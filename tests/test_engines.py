@@ -1,0 +1,265 @@
+"""Counts of shares that workers read add up to those of all rows, whatever the engine."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.feather
+import pyarrow.orc
+import pyarrow.parquet as pq
+import pytest
+
+import fastbayes as fb
+from fastbayes.core.threads import default_threads
+from fastbayes.data.source import open_source
+from fastbayes.engines import Paths, map_reduce, pool
+from fastbayes.scan.engine import Counting
+from fastbayes.scan.request import Counter
+
+
+def shipped(f: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+    """Map as an engine does: function and items arrive as bytes."""
+    for item in items:
+        yield pickle.loads(pickle.dumps(f))(pickle.loads(pickle.dumps(item)))
+
+
+def rows(n: int, seed: int) -> pa.Table:
+    rng = np.random.default_rng(seed)
+    labels = ["no", "yes", None] if seed else ["no", None]  # the first file lacks a class
+    return pa.table(
+        {
+            "text": pa.array(
+                [["a", "b", "c", None, f"only {seed}"][k] for k in rng.integers(5, size=n)]
+            ),
+            "whole": rng.integers(-3, 4, n),
+            "number": np.where(rng.random(n) < 0.1, np.nan, rng.normal(size=n)),
+            "heavy": rng.random(n) * 3,
+            "y": pa.array([labels[k] for k in rng.integers(len(labels), size=n)]),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder of Parquet files: of several row groups, of one, and of none."""
+    path = tmp_path_factory.mktemp("shares")
+    for seed, n in enumerate((300, 1000, 0, 50)):
+        table = rows(n, seed)
+        if seed == 3:  # another type of the same numbers
+            table = table.set_column(1, "whole", table.column("whole").cast(pa.int8()))
+        pq.write_table(table, path / f"{seed}.parquet", row_group_size=200)
+    return path
+
+
+COUNTS: dict[str, dict[str, Any]] = {
+    "values and moments": {},
+    "weights": {"sample_weight": "heavy"},
+    "pairs, and cuts that are learned": {"pairs": True},
+    "triples": {"triples": True, "discretize": "quantile"},
+    "scatter": {"scatter": True, "categorical": ["whole"]},
+    "cells": {"cells": True, "cell_scatter": True, "categorical": ["whole"]},
+    "sketches": {"numeric": "kde"},
+    "cuts with weights": {"numeric": "mdl", "sample_weight": "heavy"},
+    "families": {"families": [("text", "whole")], "discretize": ("width", 3)},
+    "declared": {"domains": {"y": ["yes", "no", "maybe"]}, "missing": "category"},
+}
+EXACT = {"pairs, and cuts that are learned", "triples", "sketches", "families"}
+
+
+@pytest.mark.parametrize("parts", [1, 3, 100])
+@pytest.mark.parametrize("name", COUNTS)
+def test_counts__are_those_of_all_rows(folder: Path, name: str, parts: int) -> None:
+    options = COUNTS[name]
+    here = fb.count(folder, "y", **options)
+    there = fb.count(Paths(folder, shipped, parts), "y", **options)
+    assert there.allclose(here, rtol=1e-12)
+    if name in EXACT:  # nothing is a sum of fractions
+        for part in here.parts.keys() - {"moments"}:
+            assert there.parts[part] == here.parts[part]
+    assert there.dropped_rows == here.dropped_rows
+    assert there.provenance == here.provenance
+
+
+WRITERS: dict[str, Callable[[pa.Table, Path], object]] = {
+    "csv": pyarrow.csv.write_csv,
+    "arrow": pyarrow.feather.write_feather,
+    "orc": pyarrow.orc.write_table,
+    "jsonl": lambda table, path: path.write_text(
+        table.to_pandas().to_json(None, orient="records", lines=True)
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_counts__of_every_format(tmp_path: Path, kind: str) -> None:
+    for seed in range(1, 4):
+        WRITERS[kind](rows(100 * seed, seed), tmp_path / f"{seed}.{kind}")
+    for options in ({}, {"pairs": True}):
+        here = fb.count(tmp_path, "y", **options)
+        assert fb.count(Paths(tmp_path, shipped, 2), "y", **options).allclose(here)
+
+
+def test_shares__have_each_row_once_and_are_small(folder: Path) -> None:
+    files = open_source(folder)
+    for n in (1, 2, 3, 5, 100):
+        shares = files.shares(n)  # type: ignore[attr-defined]
+        assert 1 <= len(shares) <= n
+        assert sum(share.n_rows for share in shares) == files.n_rows == 1350
+        places = [
+            (segment.origin, segment.first_row, segment.n_rows)
+            for share in shares
+            for segment in share.segments(200)
+        ]
+        assert places == [(s.origin, s.first_row, s.n_rows) for s in files.segments(200)]
+    assert max(len(pickle.dumps(share)) for share in files.shares(100)) < 10_000  # type: ignore[attr-defined]
+
+
+def test_request__of_no_rows_adds_nothing(folder: Path) -> None:
+    source = open_source(Paths(folder, shipped, 2))
+    assert isinstance(source, Counter)
+    encoder = fb.scan.counting.opened_to_learn(folder, "y").learning()  # type: ignore[attr-defined]
+    request = pickle.loads(pickle.dumps(Counting(encoder, {"values": {}, "moments": {}})))
+    n_rows, stats = source.run(request)
+    assert n_rows == 1350
+    none = request.zero()
+    assert none.n_rows == 0
+    assert request.add(none, stats) == request.add(stats, none) == stats
+    assert request.from_bytes(request.to_bytes(stats)) == stats
+
+
+MODELS = ["NaiveBayes", "SPODE", "TAN", "KDB", "AODE", "A2DE", "JointBayes", "JointGaussian"]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models__learn_what_they_learn_here(folder: Path, name: str) -> None:
+    kind = getattr(fb, name)
+    here, there = kind().fit(folder, "y"), kind().fit(Paths(folder, shipped, 3), "y")
+    assert there.statistics_.allclose(here.statistics_)
+    some = rows(20, 1).drop_columns(["y"])
+    np.testing.assert_allclose(there.predict_proba(some), here.predict_proba(some), rtol=1e-9)
+
+
+def test_errors__are_those_of_rows_read_here(folder: Path, tmp_path: Path) -> None:
+    there = Paths(folder, shipped, 3)
+    with pytest.raises(fb.SchemaError, match="no column 'z'"):
+        fb.count(there, "z")
+    with pytest.raises(
+        fb.DataError, match=r"row 0 of .*0\.parquet.*'text'|'text'.*0\.parquet"
+    ) as found:
+        fb.count(there, "y", domains={"text": ["a"]})
+    assert found.value.__cause__ is None
+    assert "\n" not in str(found.value)
+    with pytest.raises(fb.DataError, match="workers read its rows"):
+        fb.count(there, "y", folds=2)
+    with pytest.raises(fb.DataError, match="workers read its rows"):
+        fb.NaiveBayes().fit(folder, "y").predict(there)
+    with pytest.raises(fb.MemoryLimitError, match="memory_limit"):
+        fb.count(there, "y", pairs=True, memory_limit=1)
+    pq.write_table(
+        pa.table({"x": ["a"], "y": pa.array([None], pa.string())}), tmp_path / "a.parquet"
+    )
+    with pytest.raises(fb.DataError, match="column 'y' is null in all 1 rows"):
+        fb.count(Paths(tmp_path, shipped, 3), "y")
+    damaged = bytearray((folder / "1.parquet").read_bytes())
+    damaged[200:400] = bytes(200)
+    (tmp_path / "a.parquet").write_bytes(damaged)
+    with pytest.raises(fb.FileFormatError, match=r"a\.parquet, row group 0"):
+        fb.count(Paths(tmp_path, shipped, 3), "y")
+    with pytest.raises(fb.DataError, match="no such file"):
+        fb.count(Paths(tmp_path / "none.parquet", shipped, 3), "y")
+    with pytest.raises(fb.DataError, match="workers read files"):
+        fb.count(Paths({"x": ["a"]}, shipped, 3), "x")  # type: ignore[arg-type]
+
+
+def test_skip__leaves_out_what_cannot_be_read(folder: Path, tmp_path: Path) -> None:
+    for name in ("1.parquet", "3.parquet"):
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    damaged = bytearray((folder / "1.parquet").read_bytes())
+    damaged[200:400] = bytes(200)
+    (tmp_path / "2.parquet").write_bytes(damaged)
+    here = fb.count(tmp_path, "y", on_error="skip")
+    there = fb.count(Paths(tmp_path, shipped, 9), "y", on_error="skip")
+    assert there.allclose(here)
+    assert there.provenance == here.provenance
+    assert any("2.parquet, row group 0" in text for text in there.provenance)
+
+
+def test_progress__tells_of_all_rows(folder: Path) -> None:
+    seen: list[int] = []
+    fb.count(Paths(folder, shipped, 4), "y", progress=seen.append)
+    assert sum(seen) == 1350
+    assert len(seen) > 1
+
+
+def test_map_reduce__adds_in_order() -> None:
+    assert map_reduce("abc", str.upper, lambda a, b: a + b) == "ABC"
+    with pytest.raises(ValueError, match="there are no parts"):
+        map_reduce([], str, lambda a, b: a + b)
+    with pytest.raises(TypeError, match="unsupported operand"):
+        map_reduce([1, "a"], lambda part: part, lambda a, b: a + b)
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        "spawn",
+        pytest.param("fork", marks=pytest.mark.slow),
+        pytest.param("forkserver", marks=pytest.mark.slow),
+    ],
+)
+def test_processes(folder: Path, start: str) -> None:
+    there = pool.paths(folder, processes=2, start=start)
+    for options in ({}, {"pairs": True}):
+        here = fb.count(folder, "y", **options)
+        assert fb.count(there, "y", **options).allclose(here)
+    with pytest.raises(fb.DataError, match=r"'text'.*0\.parquet|0\.parquet.*'text'") as found:
+        fb.count(there, "y", domains={"text": ["a"]})
+    assert found.value.__cause__ is None
+    assert fb.count(there, "y").allclose(fb.count(folder, "y"))
+
+
+def killed_once(path: str) -> int:
+    """End the process that calls this, if it is the first one."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return 1
+    os.kill(os.getpid(), signal.SIGKILL)
+    return 0
+
+
+def killed(path: str) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_processes__that_are_killed_once_are_replaced(tmp_path: Path) -> None:
+    processes = pool.paths("a.parquet", processes=2).map
+    assert [*processes(killed_once, [str(tmp_path / "x")] * 5)] == [1] * 5
+    with pytest.raises(
+        fb.FastBayesError, match="processes ended before their work was done, twice"
+    ):
+        [*processes(killed, ["", ""])]
+    assert [*processes(len, ["ab"])] == [2]
+
+
+def test_processes__count_on_one_thread_each(tmp_path: Path) -> None:
+    assert [*pool.paths("a.parquet", processes=1).map(threads_of, [0])] == [1]
+
+
+def threads_of(_: int) -> int:
+    return default_threads()
+
+
+def test_processes__misuse() -> None:
+    with pytest.raises(ValueError, match="cannot find context for 'thread'"):
+        pool.paths("a.parquet", start="thread")
+    with pytest.raises(ValueError, match="processes=0: use a whole number"):
+        pool.paths("a.parquet", processes=0)
