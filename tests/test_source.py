@@ -861,6 +861,12 @@ def test_temporal_columns_pass_through(folder: Path) -> None:
     assert rows(open_source({"d": [day]})) == [{"d": day}]
 
 
+def test_unknown_column__is_one_line_whatever_the_names(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text('"y\nq","\x1b[1m"\n1,2\n')
+    with pytest.raises(SchemaError, match=r"its columns are: y\\nq, \\x1b\[1m$"):
+        open_source(tmp_path / "t.csv", columns=["y"])
+
+
 def test_unknown_column_names_close_ones() -> None:
     with pytest.raises(
         SchemaError, match=r"no column 'delays' in pyarrow.Table; did you mean 'delay'\?"

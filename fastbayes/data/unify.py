@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastbayes.core.errors import DataError, SchemaError, refuse
+from fastbayes.core.text_tables import visible
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -94,11 +95,14 @@ def select(schema: pa.Schema, columns: Sequence[str] | None, where: str) -> pa.S
 
 
 def unknown_column(name: str, names: Sequence[str], where: str) -> str:
-    """Return the message for a column that is not there: close matches, and what there is."""
+    """Return the message for a column that is not there: close matches, and what there is.
+
+    It is one line, whatever the names hold.
+    """
     close = difflib.get_close_matches(str(name), names, n=3)
     hint = f"did you mean {' or '.join(map(repr, close))}? " if close else ""
     shown = ", ".join(names[:20]) + (f", ... ({len(names)} in all)" if len(names) > 20 else "")
-    return f"no column {name!r} in {where}; {hint}its columns are: {shown}"
+    return visible(f"no column {name!r} in {where}; {hint}its columns are: {shown}")
 
 
 def unify_schemas(parts: Iterable[tuple[str, pa.Schema]], strict: bool) -> pa.Schema:
