@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from importlib import import_module
 from itertools import chain
 from typing import Any
 
@@ -39,6 +40,8 @@ __all__ = ["CellTypeError", "Segment", "Source", "open_source"]
 
 # Packages whose lazy frames compute their stream anew each time they are asked for it.
 _RECOMPUTED = {"duckdb", "_duckdb", "datafusion", "ibis"}
+# Packages whose frames lie on workers, with the module above this one that opens them.
+_ENGINES = {"dask": "fastbayes.engines.dask"}
 _OPENERS: dict[str, Callable[..., Sequence[Any]]] = {
     "parquet": open_parquet,
     "ipc": open_ipc,
@@ -96,11 +99,8 @@ def open_source(
     """
     options: dict[str, Any] = {"columns": columns, "null_values": null_values}
     module = type(source).__module__.partition(".")[0]
-    if hasattr(type(source), "__fastbayes_source__"):  # rows that an engine reads
-        opened: Source = source.__fastbayes_source__(
-            **options, filesystem=filesystem, types=types, on_error=on_error
-        )
-        return opened
+    if (opener := engine_opener(source)) is not None:
+        return opener(**options, filesystem=filesystem, types=types, on_error=on_error)
     refuse(isinstance(source, Source), "the source is open already; pass what it was opened from")
     if isinstance(source, str | os.PathLike):
         return _open_files(source, source, options, filesystem, types, on_error)
@@ -137,6 +137,20 @@ def open_source(
     if isinstance(source, Iterable) and not hasattr(source, "__array__"):
         return _open_iterable(source, options, filesystem, types, on_error)
     return _open_array(source, options)
+
+
+def engine_opener(source: Any) -> Callable[..., Source] | None:
+    """Return what opens rows that the workers of an engine hold or read; None for others.
+
+    It takes the options of `open_source`.
+    """
+    opener: Callable[..., Source] | None = None
+    module = type(source).__module__.partition(".")[0]
+    if hasattr(type(source), "__fastbayes_source__"):
+        opener = source.__fastbayes_source__
+    elif module in _ENGINES and hasattr(source, "columns"):
+        opener = partial(import_module(_ENGINES[module]).open_frame, source)
+    return opener
 
 
 def _table(data: pa.Table | pa.RecordBatch) -> pa.Table:

@@ -5,19 +5,27 @@ from __future__ import annotations
 import builtins
 import functools
 import json
-from collections.abc import Callable, Iterable, Iterator
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Generic, TypeVar
+
+import pyarrow as pa
 
 from fastbayes.core import errors
 from fastbayes.core.errors import DataError, FastBayesError
 from fastbayes.data.filesource import FileSource
-from fastbayes.data.source import open_source
+from fastbayes.data.memory import StreamSource
+from fastbayes.data.source import Source, open_source
 from fastbayes.scan.request import Counter, Partial, Progress, ScanRequest
 
 T = TypeVar("T")
 U = TypeVar("U")
 # Applies a function to each of some items: what it gives comes in their order.
 Map = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
+# See `Streams`.
+Counts = Callable[[Iterable[pa.RecordBatch]], bytes]
+OnPartitions = Callable[[Counts, Callable[[Iterable[bytes]], bytes]], Iterable[bytes]]
 
 
 def map_reduce(
@@ -101,17 +109,12 @@ class Paths:
         return Shares(files, self)
 
 
-class Shares(Counter):
-    """Rows of files, each share of which a worker reads."""
+class Workers(Counter):
+    """Rows that workers read; a subclass says how work gets to them."""
 
-    def __init__(self, files: FileSource, paths: Paths) -> None:
-        super().__init__(files.schema, None, None, files.description, paths)
-        self._files, self._paths = files, paths
-        self.available, self.n_rows, self.versions = files.available, files.n_rows, files.versions
-
-    def only(self, columns: list[str]) -> Shares:  # type: ignore[override]
-        """Return the source with these columns; workers read no others."""
-        return Shares(self._files.only(columns), self._paths)
+    @abstractmethod
+    def counted(self, work: Work[Any]) -> Iterable[bytes]:
+        """Return what `work` says of each share, or sums of that (`Work.sum`)."""
 
     def held(self, threads: int) -> int:
         """Return the bytes of rows that are held here: none."""
@@ -121,30 +124,102 @@ class Shares(Counter):
         self, request: ScanRequest[T], threads: int | None = None, progress: Progress | None = None
     ) -> Partial[T]:
         """Return what all rows say; see `Counter.run`."""
-        work = _Work(request, threads or 1)
-        shares = self._files.shares(self._paths.parts)
+        work = Work(request, threads or 1)
 
         def parts() -> Iterator[Partial[T]]:
-            for data in self._paths.map(work, shares):
+            for data in self.counted(work):
                 part = work.read(data)
                 if progress is not None:
                     progress(part.rows)
                 yield part
 
-        return functools.reduce(work.add, parts())
+        return functools.reduce(work.add, parts(), Partial(0, request.zero()))
 
 
-class _Work(Generic[T]):
+class Shares(Workers):
+    """Rows of files, each share of which a worker reads."""
+
+    def __init__(self, files: FileSource, paths: Paths) -> None:
+        super().__init__(files.schema, None, None, files.description, paths)
+        self._files, self._paths = files, paths
+        self.available, self.n_rows, self.versions = files.available, files.n_rows, files.versions
+
+    def only(self, columns: Sequence[str]) -> Shares:
+        """Return the source with these columns; workers read no others."""
+        return Shares(self._files.only(columns), self._paths)
+
+    def counted(self, work: Work[Any]) -> Iterable[bytes]:
+        """Return what `work` says of the files of each worker."""
+        return self._paths.map(work, self._files.shares(self._paths.parts))
+
+
+class Streams(Workers):
+    """Rows of a frame whose partitions workers turn into record batches.
+
+    Parameters
+    ----------
+    schema
+        Columns and types that all partitions have.
+    on_partitions
+        Calls a function, which may be pickled, with the record batches of each partition, where it
+        lies, and returns what it gives; the second argument adds such values.
+    description, native
+        As in `Source`.
+    columns, null_values
+        As in `open_source`.
+    """
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        on_partitions: OnPartitions,
+        description: str,
+        native: Any,
+        columns: Sequence[str] | None = None,
+        null_values: Sequence[str] | None = None,
+    ) -> None:
+        super().__init__(schema, columns, null_values, description, native)
+        self._on_partitions, self._null_values = on_partitions, null_values
+
+    def only(self, columns: Sequence[str]) -> Streams:
+        """Return the source with these columns."""
+        given = self._on_partitions, self.description, self.native
+        return Streams(self.schema, *given, columns, self._null_values)
+
+    def counted(self, work: Work[Any]) -> Iterable[bytes]:
+        """Return what `work` says of each partition, or of several."""
+        counts = partial(_of_stream, work, self.schema, self._null_values, self.description)
+        return self._on_partitions(counts, work.sum)
+
+
+def _of_stream(
+    work: Work[Any],
+    schema: pa.Schema,
+    null_values: Sequence[str] | None,
+    description: str,
+    batches: Iterable[pa.RecordBatch],
+) -> bytes:
+    def stream() -> Iterable[pa.RecordBatch]:
+        return batches
+
+    given = {"null_values": null_values, "description": description, "columns": schema.names}
+    return work(StreamSource(stream, schema, rereadable=False, **given))
+
+
+class Work(Generic[T]):
     """Counts a share where it is called; its errors are bytes, too, whatever carries them."""
 
     def __init__(self, request: ScanRequest[T], threads: int) -> None:
         self.request, self.threads = request, threads
 
-    def __call__(self, share: FileSource) -> bytes:
+    def __call__(self, share: Source) -> bytes:
+        """Return what a share says."""
         try:
-            part = self.request.count(share, self.threads)
+            return self._bytes(self.request.count(share, self.threads))
         except FastBayesError as error:
-            return b"!" + json.dumps([type(error).__name__, str(error)]).encode()
+            return _error(error)
+
+    def _bytes(self, part: Partial[T]) -> bytes:
         return b"=" + part.rows.to_bytes(8, "little") + self.request.to_bytes(part.value)
 
     def read(self, data: bytes) -> Partial[T]:
@@ -157,3 +232,21 @@ class _Work(Generic[T]):
     def add(self, a: Partial[T], b: Partial[T]) -> Partial[T]:
         """Return what the rows of both say."""
         return Partial(a.rows + b.rows, self.request.add(a.value, b.value))
+
+    def sum(self, found: Iterable[bytes]) -> bytes:
+        """Return what several shares say together: the first error, if there is one."""
+        parts = [*found]
+        for data in parts:
+            if data[:1] == b"!":
+                return data
+        return parts[0] if len(parts) == 1 else self._sum(parts)
+
+    def _sum(self, parts: Sequence[bytes]) -> bytes:
+        try:
+            return self._bytes(functools.reduce(self.add, map(self.read, parts)))
+        except FastBayesError as error:
+            return _error(error)
+
+
+def _error(error: FastBayesError) -> bytes:
+    return b"!" + json.dumps([type(error).__name__, str(error)]).encode()

@@ -22,7 +22,7 @@ from fastbayes.data.memory import (
     is_name,
     to_array,
 )
-from fastbayes.data.source import Source, as_at_fit, as_given, open_source
+from fastbayes.data.source import Source, as_at_fit, as_given, engine_opener, open_source
 
 
 class Training(NamedTuple):
@@ -39,6 +39,8 @@ def is_array(X: Any) -> bool:
     if is_sparse(X):
         return True
     if isinstance(X, (str, os.PathLike, dict)) or hasattr(X, "__arrow_c_stream__"):
+        return False
+    if engine_opener(X) is not None:
         return False
     if isinstance(X, (list, tuple)):
         return not (len(X) and isinstance(X[0], (str, os.PathLike, pa.RecordBatch)))

@@ -1,0 +1,144 @@
+"""What Dask's workers count, of files and of frames, is what is counted here."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fastbayes as fb
+
+dask = pytest.importorskip("dask")
+dd = pytest.importorskip("dask.dataframe")
+distributed = pytest.importorskip("distributed")
+
+N = 3_000
+
+
+def rows(seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame(
+        {
+            "text": np.array(["a", "b", "c", None], object)[rng.integers(4, size=N)],
+            "whole": rng.integers(-3, 4, N),
+            "number": np.where(rng.random(N) < 0.1, np.nan, rng.normal(size=N)),
+            "flag": rng.random(N) < 0.3,
+            "y": np.array(["no", "yes", None], object)[rng.integers(3, size=N)],
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    local = {"threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": None}
+    with distributed.LocalCluster(2, **local) as cluster, distributed.Client(cluster) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("dask")
+    for seed in range(3):
+        rows(seed).to_parquet(path / f"{seed}.parquet", row_group_size=500, index=False)
+    return path
+
+
+@pytest.mark.parametrize("options", [{}, {"pairs": True}, {"cells": True}, {"numeric": "kde"}])
+def test_paths__counts_are_those_of_all_rows(client: Any, folder: Path, options: Any) -> None:
+    there = fb.engines.dask.count_paths(client, folder, "y", **options)
+    assert there.allclose(fb.count(folder, "y", **options))
+    assert there.dropped_rows == fb.count(folder, "y").dropped_rows
+
+
+def test_paths__a_worker_that_is_killed_loses_nothing(client: Any, folder: Path) -> None:
+    def kill_one() -> None:
+        time.sleep(0.05)
+        os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+
+    there = fb.engines.dask.paths(client, [*folder.glob("*")] * 1)
+    there.parts = 100
+    killer = threading.Thread(target=kill_one)
+    killer.start()
+    found = fb.count(there, "y", pairs=True)
+    killer.join()
+    assert found == fb.count(folder, "y", pairs=True)
+    client.wait_for_workers(2)
+
+
+def test_paths__errors_are_those_of_files_read_here(client: Any, folder: Path) -> None:
+    there = fb.engines.dask.paths(client, folder)
+    with pytest.raises(fb.DataError, match=r"row \d+ of .*\.parquet") as found:
+        fb.count(there, "y", domains={"text": ["a"]})
+    assert found.value.__cause__ is None
+    with pytest.raises(fb.SchemaError, match="no column 'z'"):
+        fb.engines.dask.count_paths(client, folder, "z")
+
+
+FRAMES = {
+    "as read": lambda frame: frame,
+    "objects": lambda frame: frame.astype({"text": object, "y": object}),
+    "small numbers": lambda frame: frame.astype({"whole": "Int8", "number": "float32"}),
+}
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+@pytest.mark.parametrize("partitions", [1, 5, 40])
+def test_frames__counts_are_those_of_the_whole(kind: str, partitions: int) -> None:
+    """Without a cluster Dask's own threads work."""
+    whole = FRAMES[kind](rows())
+    frame = dd.from_pandas(whole, npartitions=partitions)
+    for options in ({}, {"pairs": True}):
+        assert fb.count(frame, "y", **options).allclose(fb.count(whole, "y", **options))
+    columns = ["text", "number"]
+    assert fb.count(frame, "y", columns=columns).allclose(fb.count(whole, "y", columns=columns))
+
+
+def test_frames__on_a_cluster(client: Any, folder: Path) -> None:
+    frame = dd.read_parquet(folder)
+    assert fb.count(frame, "y", pairs=True) == fb.count(folder, "y", pairs=True)
+    here, there = fb.TAN().fit(folder, "y"), fb.TAN().fit(frame, "y")
+    assert there.statistics_ == here.statistics_
+
+
+def test_frames__categories_may_differ_per_partition() -> None:
+    parts = [
+        pd.DataFrame({"x": pd.Categorical(list(x)), "y": list("nnyy")}) for x in ("abab", "caca")
+    ]
+    frame = dd.from_map(lambda i: parts[i], [0, 1], meta=parts[0].astype({"x": "category"})[:0])
+    stats = fb.count(frame, "y")
+    whole = pd.concat([part.astype({"x": str}) for part in parts])
+    assert stats.allclose(fb.count(whole, "y"))
+
+
+def test_frames__what_does_not_fit_is_named() -> None:
+    mixed = pd.DataFrame({"x": pd.Series(["a", 1, "b"], dtype=object), "y": list("nyn")})
+    with dask.config.set({"dataframe.convert-string": False}):
+        frame = dd.from_pandas(mixed, npartitions=1)
+        with pytest.raises(fb.DataError, match=r"column 'x' is string by its dtype.*astype$"):
+            fb.count(frame, "y")
+    whole = rows()
+    frame = dd.from_pandas(whole, npartitions=2)
+    model = fb.NaiveBayes().fit(frame, "y")
+    with pytest.raises(fb.DataError, match="workers read its rows"):
+        model.predict(frame)
+    with pytest.raises(fb.DataError, match="name a column"):
+        fb.count(frame, whole["y"])
+    with pytest.raises(fb.DataError, match="the name of column 0 is no text"):
+        fb.count(dd.from_pandas(pd.DataFrame({0: [1], "y": ["a"]}), npartitions=1), "y")
+
+
+def test_paths__of_a_cluster_without_workers() -> None:
+    class Empty:
+        def nthreads(self) -> dict[str, int]:
+            return {}
+
+    with pytest.raises(ValueError, match="the cluster has no worker"):
+        fb.engines.dask.paths(Empty(), "a.parquet")
