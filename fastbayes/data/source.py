@@ -41,7 +41,7 @@ __all__ = ["CellTypeError", "Segment", "Source", "open_source"]
 # Packages whose lazy frames compute their stream anew each time they are asked for it.
 _RECOMPUTED = {"duckdb", "_duckdb", "datafusion", "ibis"}
 # Packages whose frames lie on workers, with the module above this one that opens them.
-_ENGINES = {"dask": "fastbayes.engines.dask"}
+_ENGINES = {"dask": "fastbayes.engines.dask", "pyspark": "fastbayes.engines.spark"}
 _OPENERS: dict[str, Callable[..., Sequence[Any]]] = {
     "parquet": open_parquet,
     "ipc": open_ipc,

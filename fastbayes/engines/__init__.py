@@ -2,7 +2,8 @@
 
 from fastbayes.engines import dask as dask
 from fastbayes.engines import pool as pool
+from fastbayes.engines import spark as spark
 from fastbayes.engines.shares import Paths as Paths
 from fastbayes.engines.shares import map_reduce as map_reduce
 
-__all__ = ["Paths", "dask", "map_reduce", "pool"]
+__all__ = ["Paths", "dask", "map_reduce", "pool", "spark"]

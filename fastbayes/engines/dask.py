@@ -29,16 +29,8 @@ def paths(client: Any, source: Any, *, filesystem: Any = None) -> Paths:
     ----------
     client
         A `distributed.Client`.
-    source
-        A path, glob, directory or URI, or a list of paths, as `count` takes them. Every worker
-        must find the files there.
-    filesystem
-        A pyarrow or fsspec file system for paths, which may be pickled.
-
-    Returns
-    -------
-    Paths
-        A source, to be used more than once.
+    source, filesystem
+        As in `pool.paths`. Every worker finds the files there, and has fastbayes installed.
 
     Raises
     ------
@@ -65,12 +57,7 @@ def count_paths(client: Any, source: Any, target: Any, **options: Any) -> Statis
     Returns
     -------
     Statistics
-        Equal to those counted here; sums of numbers to rounding.
-
-    Raises
-    ------
-    DataError
-        As in `count`.
+        Equal to those counted here; sums of numbers to rounding. Errors are those of `count`.
     """
     return count(
         paths(client, source, filesystem=options.pop("filesystem", None)), target, **options
@@ -125,13 +112,19 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 def _on_partitions(
-    frame: Any, schema: pa.Schema, counts: Counts, add: Callable[[Iterable[bytes]], bytes]
+    frame: Any,
+    schema: pa.Schema,
+    columns: Sequence[str],
+    counts: Counts,
+    add: Callable[[Iterable[bytes]], bytes],
 ) -> Iterable[bytes]:
     import dask
 
     compute: Any = dask.compute  # type: ignore[attr-defined]
     delayed: Any = dask.delayed  # type: ignore[attr-defined]
-    parts = [delayed(_of_partition)(counts, schema, part) for part in frame.to_delayed()]
+    schema = pa.schema([schema.field(name) for name in columns])
+    some = frame[[*columns]].to_delayed()
+    parts = [delayed(_of_partition)(counts, schema, part) for part in some]
     while len(parts) > TOGETHER:
         parts = [delayed(add)(parts[i : i + TOGETHER]) for i in range(0, len(parts), TOGETHER)]
     found: tuple[bytes, ...] = compute(*parts)

@@ -16,8 +16,11 @@ from fastbayes.core import errors
 from fastbayes.core.errors import DataError, FastBayesError
 from fastbayes.data.filesource import FileSource
 from fastbayes.data.memory import StreamSource
-from fastbayes.data.source import Source, open_source
+from fastbayes.data.segments import Source
+from fastbayes.data.source import open_source
+from fastbayes.scan.engine import OfStatistics
 from fastbayes.scan.request import Counter, Partial, Progress, ScanRequest
+from fastbayes.statistics.bundle import Statistics
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -25,7 +28,9 @@ U = TypeVar("U")
 Map = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
 # See `Streams`.
 Counts = Callable[[Iterable[pa.RecordBatch]], bytes]
-OnPartitions = Callable[[Counts, Callable[[Iterable[bytes]], bytes]], Iterable[bytes]]
+OnPartitions = Callable[
+    [Sequence[str], Counts, Callable[[Iterable[bytes]], bytes]], Iterable[bytes]
+]
 
 
 def map_reduce(
@@ -162,7 +167,8 @@ class Streams(Workers):
         Columns and types that all partitions have.
     on_partitions
         Calls a function, which may be pickled, with the record batches of each partition, where it
-        lies, and returns what it gives; the second argument adds such values.
+        lies, and returns what it gives: its arguments are the columns that are wanted, at least,
+        the function, and one that adds what it gives.
     description, native
         As in `Source`.
     columns, null_values
@@ -189,7 +195,7 @@ class Streams(Workers):
     def counted(self, work: Work[Any]) -> Iterable[bytes]:
         """Return what `work` says of each partition, or of several."""
         counts = partial(_of_stream, work, self.schema, self._null_values, self.description)
-        return self._on_partitions(counts, work.sum)
+        return self._on_partitions(self.schema.names, counts, work.sum)
 
 
 def _of_stream(
@@ -204,6 +210,21 @@ def _of_stream(
 
     given = {"null_values": null_values, "description": description, "columns": schema.names}
     return work(StreamSource(stream, schema, rereadable=False, **given))
+
+
+class Given(OfStatistics):
+    """Statistics that a function gives for a part, whatever that is."""
+
+    def __init__(self, f: Callable[[Any], Statistics]) -> None:
+        self.f = f
+
+    def count(self, rows: Any, threads: int | None) -> Partial[Statistics]:
+        """Return the statistics of a part."""
+        return Partial(0, self.f(rows))
+
+    def zero(self) -> Statistics:
+        """Refuse: nobody knows the columns."""
+        raise ValueError("there are no parts to add; give at least one")
 
 
 class Work(Generic[T]):

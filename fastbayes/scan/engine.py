@@ -333,8 +333,24 @@ def _check_classes(encoder: Encoder, rows: int, dropped: int, *, classless: bool
         )
 
 
+class OfStatistics(ScanRequest[Statistics]):
+    """A request whose answer is statistics."""
+
+    def add(self, a: Statistics, b: Statistics) -> Statistics:
+        """Return the statistics of both."""
+        return a + b
+
+    def to_bytes(self, value: Statistics) -> bytes:
+        """Return the bytes of statistics."""
+        return value.to_bytes()
+
+    def from_bytes(self, data: bytes) -> Statistics:
+        """Return the statistics whose bytes these are."""
+        return Statistics.from_bytes(data)
+
+
 @dataclass(frozen=True)
-class Counting(ScanRequest[Statistics]):
+class Counting(OfStatistics):
     """Statistics of rows; arguments as those of `scan`, with an encoder that has met no rows."""
 
     encoder: Encoder
@@ -362,18 +378,6 @@ class Counting(ScanRequest[Statistics]):
         encoder = copy.deepcopy(self.encoder)
         parts = GrowingStatistics(self.wanted, weighted=encoder.weight is not None)
         return _finished(encoder, [(encoder, parts)], 0, [])
-
-    def add(self, a: Statistics, b: Statistics) -> Statistics:
-        """Return the statistics of both."""
-        return a + b
-
-    def to_bytes(self, value: Statistics) -> bytes:
-        """Return the bytes of statistics."""
-        return value.to_bytes()
-
-    def from_bytes(self, data: bytes) -> Statistics:
-        """Return the statistics whose bytes these are."""
-        return Statistics.from_bytes(data)
 
 
 def _tables_of_whole(encoder: Encoder, wanted: Wanted) -> int | None:

@@ -1,0 +1,127 @@
+"""What Spark's executors count, of files and of frames, is what is counted here."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import fastbayes as fb
+
+sql = pytest.importorskip("pyspark.sql")
+pytestmark = [
+    pytest.mark.slow,
+    # pyspark says so of pandas 3, which nothing here uses.
+    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+N = 2_000
+
+
+def rows(seed: int) -> pa.Table:
+    rng = np.random.default_rng(seed)
+    texts, labels = np.array(["a", "b", "c d", None], object), np.array(["no", "yes", None], object)
+    return pa.table(
+        {
+            "te.xt": pa.array(texts[rng.integers(4, size=N)]),
+            "whole": rng.integers(-3, 4, N),
+            "number": rng.normal(size=N),
+            "flag": rng.random(N) < 0.3,
+            "y": pa.array(labels[rng.integers(3, size=N)]),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[Any]:
+    java = os.environ.get("JAVA_HOME") or shutil.which("java")
+    if not java:
+        assert os.environ.get("CI") != "true", "Spark needs Java: install it, or set JAVA_HOME"
+        pytest.skip("Spark needs Java")
+    os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    builder = sql.SparkSession.builder.master("local[2,4]")  # local[2] never retries
+    for key, value in {"ui.enabled": "false", "ui.showConsoleProgress": "false"}.items():
+        builder = builder.config(f"spark.{key}", value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("spark")
+    for seed in range(3):
+        pq.write_table(rows(seed), path / f"{seed}.parquet", row_group_size=200)
+    return path
+
+
+@pytest.mark.parametrize("options", [{}, {"pairs": True}, {"numeric": "kde"}])
+@pytest.mark.parametrize("parts", [None, 30])
+def test_paths(session: Any, folder: Path, options: Any, parts: int | None) -> None:
+    there = fb.engines.spark.paths(session, str(folder), parts=parts)
+    assert there.parts == (parts or 8)
+    assert fb.count(there, "y", **options).allclose(fb.count(folder, "y", **options))
+
+
+@pytest.mark.parametrize("options", [{}, {"pairs": True}, {"columns": ["te.xt", "flag"]}])
+def test_frames(session: Any, folder: Path, options: Any) -> None:
+    frame = session.read.parquet(str(folder))
+    assert fb.count(frame, "y", **options).allclose(fb.count(folder, "y", **options))
+    # Empty partitions are fine, and those whose rows have no class.
+    some = frame.where("y is null or whole = 0").repartition(7, "y")
+    table = pa.concat_tables([rows(seed) for seed in range(3)])
+    y, whole = table["y"].is_null().to_numpy(), table["whole"].to_numpy()
+    expected = fb.count(table.filter(pa.array(y | (whole == 0))), "y", **options)
+    assert fb.count(some, "y", **options).allclose(expected)
+
+
+def test_models(session: Any, folder: Path) -> None:
+    frame = session.read.parquet(str(folder))
+    here, there = fb.KDB().fit(folder, "y"), fb.KDB().fit(frame, "y")
+    assert there.statistics_ == here.statistics_
+    with pytest.raises(fb.DataError, match="workers read its rows"):
+        there.predict(frame)
+
+
+def test_errors__are_those_of_rows_read_here(session: Any, folder: Path) -> None:
+    for source in (session.read.parquet(str(folder)), fb.engines.spark.paths(session, str(folder))):
+        with pytest.raises(fb.DataError, match=r"'te\.xt'.*outside the declared domain") as found:
+            fb.count(source, "y", domains={"te.xt": ["a"]})
+        assert found.value.__cause__ is None
+        assert "\n" not in str(found.value)
+        with pytest.raises(fb.SchemaError, match="no column 'z'"):
+            fb.count(source, "z")
+
+
+def counted(folder: str, seed: int) -> fb.Statistics:
+    """Count a part; the process that counts part 3 first is killed."""
+    if seed == 3:
+        try:
+            os.close(os.open(f"{folder}/killed", os.O_CREAT | os.O_EXCL))
+            os.kill(os.getpid(), signal.SIGKILL)
+        except FileExistsError:
+            pass
+    return fb.count(rows(seed), "y")
+
+
+@pytest.mark.parametrize("n", [5, 20])
+def test_map_reduce__a_killed_worker_loses_nothing(session: Any, tmp_path: Path, n: int) -> None:
+    from pyspark import cloudpickle
+
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    found = fb.engines.spark.map_reduce(session, range(n), partial(counted, str(tmp_path)))
+    assert (tmp_path / "killed").exists()
+    assert found.allclose(sum(fb.count(rows(seed), "y") for seed in range(n)))
+    with pytest.raises(ValueError, match="there are no parts"):
+        fb.engines.spark.map_reduce(session, [], partial(counted, str(tmp_path)))
