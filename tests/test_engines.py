@@ -179,6 +179,33 @@ def test_errors__are_those_of_rows_read_here(folder: Path, tmp_path: Path) -> No
         fb.count(Paths({"x": ["a"]}, shipped, 3), "x")  # type: ignore[arg-type]
 
 
+def test_files__that_change_under_the_job_are_named(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    path.write_bytes((folder / "1.parquet").read_bytes())
+
+    def meanwhile(f: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+        path.write_bytes((folder / "3.parquet").read_bytes())
+        return shipped(f, items)
+
+    with pytest.raises(fb.DataError, match=r"a\.parquet changed while it was read; count again"):
+        fb.count(Paths(path, meanwhile, 2), "y")
+
+    def removed(f: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+        path.unlink()
+        return shipped(f, items)
+
+    with pytest.raises(fb.DataError, match=r"a\.parquet: no such file or directory any more"):
+        fb.count(Paths(path, removed, 2), "y")
+
+
+def test_gaussian_bayes__of_numbers_alone(folder: Path, tmp_path: Path) -> None:
+    table = pa.concat_tables([rows(200, seed) for seed in (1, 2)]).select(["number", "heavy", "y"])
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=100)
+    here = fb.GaussianBayes().fit(tmp_path, "y")
+    there = fb.GaussianBayes().fit(Paths(tmp_path, shipped, 3), "y")
+    assert there.statistics_.allclose(here.statistics_)
+
+
 def test_skip__leaves_out_what_cannot_be_read(folder: Path, tmp_path: Path) -> None:
     for name in ("1.parquet", "3.parquet"):
         (tmp_path / name).write_bytes((folder / name).read_bytes())

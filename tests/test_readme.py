@@ -23,7 +23,7 @@ def test_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     examples = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     assert len(examples) == README.count("```python")
-    names: dict[str, Any] = {}
+    names: dict[str, Any] = {"__name__": "__main__"}
     for example in examples:
         exec(compile(example, "README.md", "exec"), names)
     assert names["month"] == names["stats"]

@@ -196,6 +196,12 @@ class FileSource(Source):
             parts.append((reader.file.origin, seen[shape]))
         return unify_schemas(parts, strict=columns is None)
 
+    def check_unchanged(self) -> None:
+        """Raise DataError where files are no longer those that were found."""
+        for reader in self._readers:
+            with reading(reader.file.origin):
+                reader.file.check_unchanged()
+
     def only(self, columns: Sequence[str]) -> FileSource:
         """Return the source with these columns; the others are not decoded."""
         fewer = copy.copy(self)
@@ -214,9 +220,11 @@ class FileSource(Source):
         """
         reader = self._readers[0]
         alike = sum(other.n_rows != 0 for other in self._readers[:threads])
-        held = reader.held(self._columns_of(reader), threads, self.batch_bytes)
-        if alike > 1:  # a thread each
-            held = max(held, threads * reader.held(self._columns_of(reader), 1, self.batch_bytes))
+        with reading(reader.file.origin, _REMEDY):
+            columns = self._columns_of(reader)
+            held = reader.held(columns, threads, self.batch_bytes)
+            if alike > 1:  # a thread each
+                held = max(held, threads * reader.held(columns, 1, self.batch_bytes))
         return held
 
     def rows_of_segment(self) -> int:

@@ -49,6 +49,17 @@ class DataFile:
         """Whether the file can be mapped into memory."""
         return isinstance(self.filesystem, pafs.LocalFileSystem)
 
+    def check_unchanged(self) -> None:
+        """Raise DataError where another file now has this path."""
+        info = self.filesystem.get_file_info(self.path)
+        if (info.size, info.mtime_ns) != (self.size, self.modified):
+            gone = info.type == pafs.FileType.NotFound
+            raise DataError(
+                f"{self.origin}: no such file or directory any more"
+                if gone
+                else f"{self.origin} changed while it was read; count again"
+            )
+
     def open(self) -> pa.NativeFile:
         """Open for random access."""
         return self.filesystem.open_input_file(self.path)
