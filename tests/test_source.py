@@ -31,6 +31,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import fastbayes as fb
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.data import text
 from fastbayes.data.segments import SEGMENT_BLOCKS, reblock
@@ -859,6 +860,25 @@ def test_temporal_columns_pass_through(folder: Path) -> None:
     assert rows(open_source("t.csv")) == [{"d": day}]
     assert rows(open_source("t.csv", types={"d": pa.string()})) == [{"d": "2020-01-01"}]
     assert rows(open_source({"d": [day]})) == [{"d": day}]
+
+
+def test_polars_lazy_frames_come_in_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = pl.DataFrame({"a": np.arange(500_000) % 7, "b": ["x", "y"] * 250_000})
+    frame.write_parquet(tmp_path / "t.parquet", row_group_size=50_000)
+    lazy, whole = pl.scan_parquet(tmp_path / "t.parquet"), []
+    collect = pl.LazyFrame.collect
+
+    def noted(self: pl.LazyFrame, *args: Any, **options: Any) -> Any:
+        found = collect(self, *args, **options)
+        whole.append(len(found))
+        return found
+
+    monkeypatch.setattr(pl.LazyFrame, "collect", noted)
+    for _ in range(2):
+        assert fb.count(lazy, "b").values == fb.count(frame, "b").values
+    assert not any(whole)  # but for the columns
 
 
 def test_unknown_column__is_one_line_whatever_the_names(tmp_path: Path) -> None:

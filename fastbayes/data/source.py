@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from itertools import chain
@@ -194,18 +195,26 @@ def _open_pandas(frame: Any, options: dict[str, Any]) -> Source:
 
 
 def _open_lazy(frame: Any, options: dict[str, Any]) -> Source:
-    def collected(lazy: Any) -> pa.Table:
+    @contextmanager
+    def computing() -> Iterator[None]:
         try:
-            return pa.table(lazy.collect(engine="streaming"))
+            yield
         except sys.modules["polars"].exceptions.PolarsError as error:
             raise DataError(f"polars.LazyFrame: {first_line(error)}") from error
 
     def stream() -> Iterator[pa.RecordBatch]:
         columns = options["columns"]
         wanted = frame if columns is None else frame.select(list(columns))
-        yield from collected(wanted).to_batches()
+        with computing():
+            if hasattr(wanted, "collect_batches"):  # newer polars gives them as it goes
+                batches = wanted.collect_batches(engine="streaming", lazy=True)
+            else:
+                batches = [wanted.collect(engine="streaming")]
+            for batch in batches:
+                yield from pa.table(batch).to_batches()
 
-    schema = collected(frame.head(0)).schema
+    with computing():
+        schema = pa.table(frame.head(0).collect()).schema
     return StreamSource(
         stream, schema, rereadable=True, description="polars.LazyFrame", native=frame, **options
     )
