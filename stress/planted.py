@@ -66,7 +66,7 @@ FAULTS = [
           "except (fb.FastBayesError, OSError, ValueError, MemoryError)",
           "except (fb.FastBayesError, MemoryError)"),
     Fault("a row cut within its quotes", "text_formats", "data/text.py",
-          "            if edge % 2 == 0:", "            if True:"),
+          "        if edge % 2 == 0:", "        if True:"),
     Fault("a quoted cell that is never missing", "text_formats", "data/text.py",
           "quoted_strings_can_be_null=True", "quoted_strings_can_be_null=False"),
     Fault("a checksum nobody compares", "bytes_of_tables", PAGES,
