@@ -561,6 +561,7 @@ def test_infinity_names_column_row_and_remedy(kind: Any, value: float) -> None:
     ("weight", "says"),
     [
         ([1.0, -1.0], "row 1: -1.0 is not a finite number >= 0"),
+        ([5e-324, 1.0], "row 0: 5e-324 is not a finite number >= 0, 2.23e-308 at least, 1e.100 at"),
         ([1.0, np.nan], "row 1: nan is not"),
         ([np.inf, 1.0], "row 0: inf is not"),
         (pa.array([1, None]), "row 1: nan is not"),

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 BLOCK_ROWS = 65_536
 # Weights, sums of them and pseudo-counts: what is larger could overflow where they are multiplied.
 GREATEST = 1e100
+# What is smaller, and not 0, has lost digits, and what is divided by it overflows.
+LEAST = float(np.finfo(np.float64).tiny)
 
 
 class Codes(NamedTuple):

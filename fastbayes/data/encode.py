@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fastbayes.core.batch import BLOCK_ROWS, GREATEST, Batch, Codes
+from fastbayes.core.batch import BLOCK_ROWS, GREATEST, LEAST, Batch, Codes
 from fastbayes.core.domains import declared, default_kind
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.schema import Feature, Schema, chosen
@@ -439,12 +439,14 @@ class Encoder:
         column = rows.column(self.weight)
         check_number(self.weight, column.type)
         weight, _ = floats(column, dispatch.load("encode", self._cells(rows.num_rows, place)[0]))
-        bad = ~((weight >= 0) & (weight <= GREATEST))
+        bad = ~((weight >= LEAST) & (weight <= GREATEST) | (weight == 0))
         if bad.any():
             at = int(np.flatnonzero(bad)[0])
+            few = f", {LEAST:.3g} at least" if 0 < weight[at] < LEAST else ""
             raise DataError(
                 f"weight {self.weight!r}, {place.row(at)}: {weight[at]} is not a finite number "
-                f">= 0, {GREATEST:g} at most; correct it, or give weight 0 to leave the row out"
+                f">= 0{few}, {GREATEST:g} at most; correct it, or give weight 0 to leave the row "
+                "out"
             )
         return weight
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fastbayes.core.batch import GREATEST
+from fastbayes.core.batch import GREATEST, LEAST
 from fastbayes.core.errors import DataError
 from fastbayes.core.schema import Schema
 from fastbayes.statistics.base import RetractionError, Statistic
@@ -83,7 +83,7 @@ def parts_from(
 
 
 # What a count is between, by the kind of its dtype, where it is not 0.
-LIMITS = {"f": (float(np.finfo(np.float64).tiny), GREATEST)}
+LIMITS = {"f": (LEAST, GREATEST)}
 LIMITS |= dict.fromkeys("iub", (1.0, 2.0**53))
 
 

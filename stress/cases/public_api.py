@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import pickle
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from oracles.naive_bayes import NaiveBayes as Exact
@@ -67,7 +70,8 @@ def case(rng: Rng, folder: Path) -> str:
     choose_kernels(rng)
     choose_blocks(rng)
     law = LAWS[int(rng.integers(len(LAWS)))]
-    check = partial(law, folder=folder) if law is files_change_nothing else law
+    written = law in (files_change_nothing, shares_change_nothing)
+    check = partial(law, folder=folder) if written else law
     profile = settings(
         max_examples=EXAMPLES,
         database=None,
@@ -259,6 +263,39 @@ def files_change_nothing(data: st.DataObject, folder: Path) -> None:
     assert again.statistics_ == model.statistics_
 
 
+def shipped(f: Any, items: Any) -> Any:
+    """Map as an engine does, whose workers get bytes."""
+    for item in items:
+        yield pickle.loads(pickle.dumps(f))(pickle.loads(pickle.dumps(item)))
+
+
+def shares_change_nothing(data: st.DataObject, folder: Path) -> None:
+    """What workers count of files, each of a share, is what is counted of all."""
+    table = draw_table(data, PLAIN, 2)
+    options: dict[str, Any] = data.draw(
+        st.sampled_from(
+            [{}, {"pairs": True}, {"numeric": "mdl"}, {"cells": True}, {"scatter": True}]
+        )
+    )
+    if data.draw(st.booleans()):
+        options = {**options, "sample_weight": "w"}
+        weights = data.draw(st.lists(st.floats(0, 9), min_size=len(table), max_size=len(table)))
+        table = table.append_column("w", pa.array(weights))
+    cut, n = data.draw(st.integers(0, len(table))), data.draw(st.integers(1, 5))
+    for i, part in enumerate((table[:cut], table[cut:])):
+        pq.write_table(part, folder / f"{i}.parquet", row_group_size=n)
+    shares = fb.engines.Paths(folder, shipped, data.draw(st.integers(1, 6)))
+    try:
+        here = fb.count(folder, "y", **options)
+    except FastBayesError as error:
+        with pytest.raises(type(error)):
+            fb.count(shares, "y", **options)
+        return
+    there = fb.count(shares, "y", **options)
+    assert there.allclose(here)
+    assert there.dropped_rows == here.dropped_rows
+
+
 LAWS = [
     only_documented_errors_leave,
     only_documented_errors_leave,
@@ -269,4 +306,5 @@ LAWS = [
     threads_kernels_and_batches_change_nothing,
     naive_bayes_is_exact,
     files_change_nothing,
+    shares_change_nothing,
 ]

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fastbayes.core.batch import GREATEST
+from fastbayes.core.batch import GREATEST, LEAST
 from fastbayes.core.errors import DataError, FastBayesWarning, SchemaError, warn
 from fastbayes.data.memory import (
     Joined,
@@ -591,12 +591,12 @@ def check_weight(
     if weight.shape != (n_rows,):
         raise DataError(f"sample_weight.shape == {weight.shape}, expected {(n_rows,)}!")
     weight = np.ascontiguousarray(weight, dtype=np.float64)
-    wrong = ~((weight >= 0) & (weight <= GREATEST))
+    wrong = ~((weight >= LEAST) & (weight <= GREATEST) | (weight == 0))
     if wrong.any():
         row = int(wrong.argmax())
         raise DataError(
             f"sample_weight: row {row} weighs {weight[row]}; weights must be finite and not "
-            f"negative, {GREATEST:g} at most"
+            f"negative, {GREATEST:g} at most, and {LEAST:.3g} at least if not 0"
         )
     if not allow_zero and not weight.any():
         raise DataError(
