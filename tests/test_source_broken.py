@@ -484,3 +484,33 @@ def test_footer_that_contradicts_itself__does_not_end_the_process(tmp_path: Path
             assert (run.returncode, run.stderr) == (0, ""), (place, kernels)
         cases += 1
     assert cases == 2
+
+
+def varint(n: int) -> bytes:
+    """Return a number as Thrift's compact protocol writes it."""
+    n, found = n << 1, bytearray()
+    while n > 127:
+        found.append(n & 127 | 128)
+        n >>= 7
+    return bytes([*found, n])
+
+
+def test_parquet__a_page_that_claims_to_be_large_is_not_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """pyarrow takes as many bytes as the header of a page says, where it reads ahead."""
+    monkeypatch.setenv("FASTBAYES_KERNELS", "never")
+    path, rows = tmp_path / "t.parquet", pa.table({"x": np.arange(100.0), "y": ["a", "b"] * 50})
+    pq.write_table(rows, path, compression="none", use_dictionary=["y"])
+    at = pq.read_metadata(path).row_group(0).column(0).data_page_offset
+    size = varint(1_400_000_000)
+    # type, size, size, and of a data page: values, encoding, encodings of the levels
+    header = b"\x15\x00\x15" + size + b"\x15" + size + b"\x2c\x15\xc8\x01\x15\x00\x15\x06\x15\x06"
+    with open(path, "r+b") as file:
+        file.seek(at)
+        file.write(header + b"\x00\x00")
+    pool = pa.default_memory_pool()
+    before = pool.max_memory()
+    with pytest.raises(fb.FileFormatError, match=r"t\.parquet, row group 0"):
+        fb.count(path, "y", threads=2)
+    assert pool.max_memory() < max(before, 100_000_000)

@@ -144,6 +144,10 @@ class Footer:
         chunks = self._places(kernels)[group, :, p.CHUNK_ENCODINGS]
         return {self._columns[j].path for j in np.flatnonzero(chunks >> encoding & 1)}
 
+    def largest(self, group: int, kernels: ModuleType) -> int:
+        """Return the bytes in the file of the largest column of a row group; 0 if unknown."""
+        return int(self._places(kernels)[group, :, p.CHUNK_SIZE].max(initial=0))
+
     def sizes(self, group: int, kernels: ModuleType) -> dict[str, tuple[int, int]]:
         """Return how many values each column of a row group has, and their bytes decompressed."""
         chunks = self._places(kernels)[group, :, [p.CHUNK_VALUES, p.CHUNK_UNPACKED]].T.tolist()

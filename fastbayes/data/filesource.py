@@ -650,6 +650,10 @@ class ParquetReader(FileReader):
         # pyarrow makes no dictionaries of strings in this encoding
         plain = footer.encoded(DELTA_LENGTH, group, kernels)
         encoded = self._as_dictionaries(group, set(names), n_rows)
+        # Of a damaged page pyarrow believes the size, where it does not hold the whole column.
+        room = min(READ_BYTES, MOST_READ // len(names))
+        if not self.file.local or 0 < footer.largest(group, kernels) <= room:
+            room = 0
         with (
             self.file.open() as handle,
             pq.ParquetFile(
@@ -658,7 +662,7 @@ class ParquetReader(FileReader):
                 read_dictionary=[name for name in encoded if name not in plain],
                 # one round trip for many columns, where that counts
                 pre_buffer=not self.file.local,
-                buffer_size=min(READ_BYTES, MOST_READ // len(names)) if self.file.local else 0,
+                buffer_size=room,
                 page_checksum_verification=True,
             ) as parquet,
         ):
