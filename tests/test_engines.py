@@ -21,8 +21,10 @@ import fastbayes as fb
 from fastbayes.core.threads import default_threads
 from fastbayes.data.source import open_source
 from fastbayes.engines import Paths, map_reduce, pool
+from fastbayes.engines.shares import Given, Work
 from fastbayes.scan.engine import Counting
 from fastbayes.scan.request import Counter
+from fastbayes.statistics.base import RetractionError
 
 
 def shipped(f: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
@@ -217,6 +219,28 @@ def test_skip__leaves_out_what_cannot_be_read(folder: Path, tmp_path: Path) -> N
     assert there.allclose(here)
     assert there.provenance == here.provenance
     assert any("2.parquet, row group 0" in text for text in there.provenance)
+
+
+def test_map__that_loses_or_repeats_a_result_is_found_out(folder: Path) -> None:
+    def loses(f: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+        return [*shipped(f, items)][1:]
+
+    def repeats(f: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+        return [*shipped(f, items)] * 2
+
+    for wrong in (loses, repeats):
+        for options in ({}, {"numeric": "mdl"}):
+            with pytest.raises(fb.DataError, match=r"workers counted [\d,]+ rows of 1,350; `map`"):
+                fb.count(Paths(folder, wrong, 4), "y", **options)
+
+
+def test_errors__of_kinds_that_are_not_public_are_the_nearest_ones() -> None:
+    def taken_away(_: Any) -> fb.Statistics:
+        raise RetractionError("too much", 0, 1)
+
+    work = Work(Given(taken_away), 1)
+    with pytest.raises(fb.DataError, match=r"^too much$"):
+        work.read(work.sum([work(0), work(1)]))  # type: ignore[arg-type]
 
 
 def test_progress__tells_of_all_rows(folder: Path) -> None:

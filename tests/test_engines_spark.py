@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -125,3 +126,25 @@ def test_map_reduce__a_killed_worker_loses_nothing(session: Any, tmp_path: Path,
     assert found.allclose(sum(fb.count(rows(seed), "y") for seed in range(n)))
     with pytest.raises(ValueError, match="there are no parts"):
         fb.engines.spark.map_reduce(session, [], partial(counted, str(tmp_path)))
+
+
+CONNECTED = """
+import sys
+import fastbayes as fb
+from pyspark.sql import SparkSession
+
+session = SparkSession.builder.remote("local[2]").getOrCreate()
+frame, here = session.read.parquet(sys.argv[1]), fb.count(sys.argv[1], "y", pairs=True)
+print(type(frame).__module__)
+paths = fb.engines.spark.paths(session, sys.argv[1])
+print(all(fb.count(source, "y", pairs=True) == here for source in (frame, paths)))
+session.stop()
+"""
+
+
+def test_connect(session: Any, folder: Path) -> None:
+    """A session of Spark Connect has no context and no RDD; it wants a process of its own."""
+    pytest.importorskip("grpc")
+    given = [sys.executable, "-W", "ignore", "-c", CONNECTED, str(folder)]
+    done = subprocess.run(given, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["pyspark.sql.connect.dataframe", "True"], done.stderr

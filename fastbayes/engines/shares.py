@@ -157,6 +157,18 @@ class Shares(Workers):
         """Return what `work` says of the files of each worker."""
         return self._paths.map(work, self._files.shares(self._paths.parts))
 
+    def run(
+        self, request: ScanRequest[T], threads: int | None = None, progress: Progress | None = None
+    ) -> Partial[T]:
+        """Return what all rows say, once it is sure that each was counted once."""
+        found = super().run(request, threads, progress)
+        if request.whole and self.n_rows is not None and found.rows != self.n_rows:
+            raise DataError(
+                f"{self.description}: workers counted {found.rows:,} rows of {self.n_rows:,}; "
+                "`map` must give one result for each item"
+            )
+        return found
+
 
 class Streams(Workers):
     """Rows of a frame whose partitions workers turn into record batches.
@@ -272,4 +284,7 @@ class Work(Generic[T]):
 
 
 def _error(error: FastBayesError) -> bytes:
-    return b"!" + json.dumps([type(error).__name__, str(error)]).encode()
+    """Return an error as one of those that are documented, or the nearest to it."""
+    names = [kind.__name__ for kind in type(error).__mro__]
+    name = next(name for name in names if hasattr(errors, name))
+    return b"!" + json.dumps([name, str(error)]).encode()

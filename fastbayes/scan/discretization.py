@@ -203,6 +203,11 @@ class Cutting(ScanRequest[CutSketches]):
     learned: dict[str, Method]
     on_error: str = "stop"
 
+    @property
+    def whole(self) -> bool:
+        """Whether every row is read."""
+        return self.on_error == "stop"
+
     def count(self, rows: Source, threads: int | None) -> Partial[CutSketches]:
         """Return what rows say."""
         own, done = copy.deepcopy(self.encoder), [0]
