@@ -128,7 +128,7 @@ def test_frames__what_does_not_fit_is_named() -> None:
     frame = dd.from_pandas(whole, npartitions=2)
     model = fb.NaiveBayes().fit(frame, "y")
     with pytest.raises(fb.DataError, match="workers read its rows"):
-        model.predict(frame)
+        model.decision_function(frame)
     with pytest.raises(fb.DataError, match="name a column"):
         fb.count(frame, whole["y"])
     with pytest.raises(fb.DataError, match="the name of column 0 is no text"):
@@ -142,3 +142,23 @@ def test_paths__of_a_cluster_without_workers() -> None:
 
     with pytest.raises(ValueError, match="the cluster has no worker"):
         fb.engines.dask.paths(Empty(), "a.parquet")
+
+
+@pytest.mark.parametrize("name", ["NaiveBayes", "AODE", "LogisticRegression"])
+def test_frames__predictions_are_appended(name: str) -> None:
+    whole = rows()
+    model = getattr(fb, name)().fit(whole, "y")
+    frame = dd.from_pandas(whole.drop(columns="y").assign(key=range(N)), npartitions=4)
+    labelled, posterior = model.predict(frame), model.predict_proba(frame)
+    assert [*labelled.columns] == [*frame.columns, "prediction"]
+    assert [*posterior.columns] == [*frame.columns, "proba_no", "proba_yes"]
+    found = labelled.compute()
+    assert found.dtypes.equals(labelled._meta.dtypes)
+    assert found["key"].tolist() == [*range(N)]
+    assert found["prediction"].tolist() == model.predict(whole).tolist()
+    columns = posterior.compute()[["proba_no", "proba_yes"]].to_numpy()
+    np.testing.assert_array_equal(columns, model.predict_proba(whole))
+    with pytest.raises(fb.SchemaError, match="has a column 'prediction' already"):
+        model.predict(labelled)
+    with pytest.raises(fb.SchemaError, match="no column 'text' in the frame"):
+        model.predict(frame.drop(columns="text"))

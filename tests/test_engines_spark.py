@@ -91,8 +91,13 @@ def test_models(session: Any, folder: Path) -> None:
     frame = session.read.parquet(str(folder))
     here, there = fb.KDB().fit(folder, "y"), fb.KDB().fit(frame, "y")
     assert there.statistics_ == here.statistics_
-    with pytest.raises(fb.DataError, match="workers read its rows"):
-        there.predict(frame)
+    table = pa.concat_tables([rows(seed) for seed in range(3)])
+    found = there.predict_proba(there.predict(frame)).toArrow()
+    assert found.column_names == [*table.column_names, "prediction", "proba_no", "proba_yes"]
+    expected = here.predict_proba(found.select(table.column_names))
+    np.testing.assert_array_equal(found["proba_yes"].to_numpy(), expected[:, 1])
+    labels = here.predict(found.select(table.column_names))
+    assert found["prediction"].to_pylist() == labels.tolist()
 
 
 def test_errors__are_those_of_rows_read_here(session: Any, folder: Path) -> None:

@@ -154,6 +154,12 @@ def engine_opener(source: Any) -> Callable[..., Source] | None:
     return opener
 
 
+def frame_of_engine(source: Any) -> Any:
+    """Return the module of the engine whose frame this is, with `append_to`; None for others."""
+    module = type(source).__module__.partition(".")[0]
+    return import_module(_ENGINES[module]) if module in _ENGINES else None
+
+
 def _table(data: pa.Table | pa.RecordBatch) -> pa.Table:
     return data if isinstance(data, pa.Table) else pa.Table.from_batches([data])
 

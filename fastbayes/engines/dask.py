@@ -132,11 +132,14 @@ def _on_partitions(
 
 
 def _of_partition(counts: Counts, schema: pa.Schema, frame: Any) -> bytes:
-    return counts(_batches(frame, schema))
+    def batches() -> Iterator[pa.RecordBatch]:  # asked for where errors become answers
+        yield from _table_of(frame, schema).to_batches()
+
+    return counts(batches())
 
 
-def _batches(frame: Any, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a partition, which is a pandas frame."""
+def _table_of(frame: Any, schema: pa.Schema) -> pa.Table:
+    """Return the rows of a partition, which is a pandas frame."""
     arrays = []
     for field in schema:
         try:
@@ -146,4 +149,20 @@ def _batches(frame: Any, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
                 f"dask.dataframe.DataFrame: column {field.name!r} is {field.type} by its dtype, "
                 f"but a partition is not ({first_line(error)}); convert it with astype"
             ) from error
-    yield from pa.Table.from_arrays(arrays, schema=schema).to_batches()
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def append_to(frame: Any, appended: Any) -> Any:
+    """Return a frame with columns appended, which are computed with its partitions."""
+    schema = _schema_of(frame[appended.needs])
+    meta = _appended_to(frame._meta, schema, appended, empty=True)
+    return frame.map_partitions(_appended_to, schema, appended, meta=meta)
+
+
+def _appended_to(frame: Any, schema: pa.Schema, appended: Any, *, empty: bool = False) -> Any:
+    if empty:
+        columns = [pa.array([], field.type) for field in appended.fields]
+    else:
+        columns = appended(_table_of(frame, schema))
+    named = zip(appended.fields, columns, strict=True)
+    return frame.assign(**{f.name: column.to_pandas().array for f, column in named})

@@ -164,3 +164,23 @@ def _on_partitions(
     some = frame.select([f"`{name.replace('`', '``')}`" for name in names])
     some = some.toDF(*map(str, range(len(names))))  # mapInArrow fails where a name has a dot
     return _collected(_added(some.mapInArrow(of_partition, _ANSWER), SUMS, add))
+
+
+def append_to(frame: Any, appended: Any) -> Any:
+    """Return a frame with columns appended, which are computed with its partitions."""
+    from pyspark.sql.pandas.types import from_arrow_type
+    from pyspark.sql.types import StructField, StructType
+
+    names, needs = [*frame.columns], appended.needs
+    kinds = [field.dataType for field in frame.schema.fields]
+    kinds += [from_arrow_type(field.type) for field in appended.fields]
+    numbers = [*map(str, range(len(kinds)))]
+
+    def of_partition(batches):  # type: ignore[no-untyped-def]
+        for batch in batches:
+            rows = batch.rename_columns(names).select(needs)
+            yield pa.record_batch([*batch.columns, *appended(rows)], names=numbers)
+
+    schema = StructType([StructField(*given) for given in zip(numbers, kinds, strict=True)])
+    answered = frame.toDF(*numbers[: len(names)]).mapInArrow(of_partition, schema)
+    return answered.toDF(*names, *(field.name for field in appended.fields))

@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 from fastbayes.core.decisions import Decisions, decide
 from fastbayes.core.errors import DataError
 from fastbayes.core.iteration import check_iteration, converged, squarem
+from fastbayes.data.source import frame_of_engine
 from fastbayes.kernels import dispatch
+from fastbayes.models.estimator.appended import Appended
 from fastbayes.models.estimator.log_space import Floats, log_sum_exp, normalise, settle
 from fastbayes.models.estimator.parameters import fitted
 from fastbayes.models.estimator.protocol import Estimator
@@ -128,7 +130,8 @@ class Prediction(Estimator):
         Returns
         -------
         numpy.ndarray
-            (n_rows,) labels out of `classes_`; ties go to the lowest class.
+            (n_rows,) labels out of `classes_`; ties go to the lowest class. Of a frame of Dask or
+            Spark, the frame with `prediction` appended, which its workers compute.
 
         Raises
         ------
@@ -136,6 +139,9 @@ class Prediction(Estimator):
             When a column is missing or has another type or name; the message names it.
         """
         self._check_fitted()
+        if (engine := frame_of_engine(X)) is not None:
+            found: Any = engine.append_to(X, Appended(self, X.columns, proba=False))
+            return found
         return self._scored(X, lambda s, rows, out: s.predict(*rows, out), labels=self.classes_)
 
     def predict_proba(self, X: Any) -> Floats:
@@ -150,9 +156,12 @@ class Prediction(Estimator):
         -------
         numpy.ndarray
             (n_rows, n_classes), rows sum to 1. A row that is impossible under every class gets
-            the prior.
+            the prior. Of a frame of Dask or Spark, the frame with `proba_<class>` appended.
         """
         self._check_fitted()
+        if (engine := frame_of_engine(X)) is not None:
+            found: Any = engine.append_to(X, Appended(self, X.columns, proba=True))
+            return found
         k = len(self.classes_)
         return self._scored(X, lambda s, rows, out: s.posterior(*rows, out), k)
 
