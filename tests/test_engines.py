@@ -149,6 +149,36 @@ def test_models__learn_what_they_learn_here(folder: Path, name: str) -> None:
     np.testing.assert_allclose(there.predict_proba(some), here.predict_proba(some), rtol=1e-9)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"C": 0.1, "solver": "lbfgs"}, {"penalty": "l1"}, {"class_weight": "balanced"}],
+    ids=str,
+)
+def test_logistic_regression__is_that_of_rows_read_here(folder: Path, options: Any) -> None:
+    given = {"tol": 1e-8, **options}
+    here = fb.LogisticRegression(**given).fit(folder, "y", sample_weight="heavy")
+    there = fb.LogisticRegression(**given).fit(
+        Paths(folder, shipped, 3), "y", sample_weight="heavy"
+    )
+    assert there.converged_
+    np.testing.assert_allclose(there.objective_, here.objective_, rtol=1e-9)
+    np.testing.assert_allclose(there.coef_, here.coef_, rtol=1e-5, atol=1e-6)
+
+
+def test_loss_gradient__adds_up(folder: Path) -> None:
+    model = fb.LogisticRegression().fit(folder, "y")
+    here = model.loss_gradient(folder, "y")
+    assert model.loss_gradient(Paths(folder, shipped, 3), "y").allclose(here, rtol=1e-9)
+
+
+def test_weighted_naive_bayes__is_that_of_rows_read_here(folder: Path) -> None:
+    here = fb.WeightedNaiveBayes().fit(folder, "y")
+    there = fb.WeightedNaiveBayes().fit(Paths(folder, shipped, 3), "y")
+    assert [*there.weights_] == [*here.weights_]
+    weights = [*there.weights_.values()]
+    np.testing.assert_allclose(weights, [*here.weights_.values()], rtol=1e-4, atol=1e-5)
+
+
 def test_errors__are_those_of_rows_read_here(folder: Path, tmp_path: Path) -> None:
     there = Paths(folder, shipped, 3)
     with pytest.raises(fb.SchemaError, match="no column 'z'"):

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from fastbayes.core import files
 from fastbayes.core.batch import BLOCK_ROWS, Batch, Codes, joined, taken
 from fastbayes.core.layout import Layout
 from fastbayes.core.schema import Schema
@@ -24,6 +25,7 @@ from fastbayes.data.source import open_source
 from fastbayes.kernels import dispatch
 from fastbayes.scan import engine
 from fastbayes.scan.deduplicate import SAMPLE, DistinctRows, countable, joint, repeats, summed
+from fastbayes.scan.request import Counter, Partial, ScanRequest
 
 Floats = NDArray[np.float64]
 T = TypeVar("T")
@@ -103,24 +105,21 @@ class Reading:
 
         yield from engine.in_order(one, self.source.segments(BLOCK_ROWS), self.threads)
 
-    def sums(self, made: Callable[[Any], Callable[[Any], Any]]) -> tuple[float, Floats, int, float]:
-        """Return the loss and the gradient of all rows, their number and weight, in one reading.
-
-        Parameters
-        ----------
-        made
-            Makes the pass of a `Gradient`.
-        """
+    def passed(self, run: Pass) -> PassSums:
+        """Return the sums of all rows in one reading, wherever they are."""
+        if isinstance(self.source, Counter):
+            known = self.schema, self.layout, self.target, self.weight, self.class_weight
+            return self.source.run(Passing(*known, run)).value
         rows = float(self.source.n_rows or BLOCK_ROWS) * max(1, len(self.schema.features))
         gradient = dispatch.load("gradient", rows).Gradient(self.layout)
-        loss, n, total = 0.0, 0, 0.0
-        summed_up = np.zeros((self.layout.n_rows, self.layout.n_outputs))
-        for (part, its_gradient), rows, weight in itertools.chain.from_iterable(
-            self.each(gradient, made(gradient))
+        found, n, total = None, 0, 0.0
+        for part, rows_of_part, weight in itertools.chain.from_iterable(
+            self.each(gradient, run.of(gradient))
         ):
-            loss, summed_up = loss + part, summed_up + its_gradient
-            n, total = n + rows, total + weight
-        return loss, summed_up, n, total
+            part = part if isinstance(part, tuple) else (part,)
+            found = part if found is None else _added(found, part)
+            n, total = n + rows_of_part, total + weight
+        return PassSums(found, n, total)
 
 
 @dataclass
@@ -177,6 +176,119 @@ class PackedRows:
         return sum(part.nbytes for part in self.held or ())
 
 
+class Pass(NamedTuple):
+    """A pass over rows that travels: which method of a `Gradient` makes it, and of what."""
+
+    name: str
+    arguments: tuple[Floats, ...]
+
+    def of(self, gradient: Any) -> Callable[[Any], Any]:
+        """Return the pass where the rows are."""
+        made: Callable[[Any], Any] = getattr(gradient, self.name)(*self.arguments)
+        return made
+
+
+class TravellingGradient:
+    """What makes passes over rows that are elsewhere; see the `Gradient` of the kernels."""
+
+    def loss_gradient(self, theta: Floats) -> Pass:
+        """Return the pass of the loss and its gradient."""
+        return Pass("loss_gradient", (theta,))
+
+    def curvature(self, theta: Floats) -> Pass:
+        """Return the pass that gives the diagonal of the Hessian."""
+        return Pass("curvature", (theta,))
+
+    def hessian(self, theta: Floats, keep: bool = False) -> TravellingHessian:
+        """Return the Hessian, of which nothing is kept."""
+        return TravellingHessian(theta)
+
+
+class TravellingHessian(NamedTuple):
+    """Second derivatives of the loss of rows that are elsewhere."""
+
+    theta: Floats
+
+    def product(self, direction: Floats) -> Pass:
+        """Return the pass that gives the product with a direction."""
+        return Pass("hessian_product", (self.theta, direction))
+
+
+class PassSums(NamedTuple):
+    """What a pass over rows gives: its sums, None of no rows, and how many rows weigh how much."""
+
+    found: tuple[Any, ...] | None
+    n_rows: int
+    total: float
+
+
+@dataclass(frozen=True)
+class Passing(ScanRequest[PassSums]):
+    """A pass over rows; see `Reading` for what they are."""
+
+    schema: Schema
+    layout: Layout
+    target: str
+    weight: str | None
+    class_weight: Floats | None
+    run: Pass
+
+    def count(self, rows: Source, threads: int | None) -> Partial[PassSums]:
+        """Return the sums of rows."""
+        known = self.schema, self.layout, self.target, self.weight, self.class_weight
+        reading = Reading(rows, *known, engine.resolved_threads(threads), 0.0)
+        found = reading.passed(self.run)
+        return Partial(found.n_rows if rows.n_rows is None else rows.n_rows, found)
+
+    def zero(self) -> PassSums:
+        """Return the sums of no rows."""
+        return PassSums(None, 0, 0.0)
+
+    def add(self, a: PassSums, b: PassSums) -> PassSums:
+        """Return the sums of the rows of both."""
+        n, total = a.n_rows + b.n_rows, a.total + b.total
+        if a.found is None or b.found is None:
+            return PassSums(b.found if a.found is None else a.found, n, total)
+        return PassSums(_added(a.found, b.found), n, total)
+
+    def to_bytes(self, value: PassSums) -> bytes:
+        """Return the bytes of sums."""
+        found = () if value.found is None else value.found
+        arrays = {str(i): np.asarray(part, np.float64) for i, part in enumerate(found)}
+        numbers = {"n_rows": value.n_rows, "total": value.total.hex()}
+        return files.to_bytes({"kind": "pass", **numbers}, arrays)
+
+    def from_bytes(self, data: bytes) -> PassSums:
+        """Return the sums whose bytes these are."""
+        header, arrays = files.from_bytes(data, f"{len(data):,} bytes")
+        parts = (arrays[str(i)] for i in range(len(arrays)))
+        found = tuple(part.item() if part.ndim == 0 else part for part in parts)
+        numbers = header["n_rows"], float.fromhex(header["total"])
+        return PassSums(found or None, *numbers)
+
+
+@dataclass
+class RowsElsewhere(PackedRows):
+    """Rows that workers read in every pass, where they lie."""
+
+    reading: Reading | None = None
+
+    @classmethod
+    def of(cls, reading: Reading) -> RowsElsewhere:
+        """Return the rows, once it is known what they weigh."""
+        layout, gradient = reading.layout, TravellingGradient()
+        start = gradient.curvature(np.zeros((layout.n_rows, layout.n_outputs)))
+        _, n_rows, total = reading.passed(start)
+        return cls(gradient, None, total, n_rows, reading.threads, reading=reading)
+
+    def sums(self, run: Any) -> Any:
+        """Return what a pass gives of all rows."""
+        assert self.reading is not None
+        self.passes += 1.0
+        found = self.reading.passed(run).found
+        return found if found is None or len(found) > 1 else found[0]
+
+
 class _PackedPart(NamedTuple):
     """What one segment left behind."""
 
@@ -204,6 +316,8 @@ def read_rows(reading: Reading, n_rows: int, steps: Sequence[int] = ()) -> list[
     list
         The samples, their weights scaled so that they sum to those of all, and then the rows.
     """
+    if isinstance(reading.source, Counter):
+        return [RowsElsewhere.of(reading)]
     width = max(1, len(reading.schema.features))
     together = _equal_rows(reading, width)
     if together is not None:

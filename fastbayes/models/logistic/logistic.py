@@ -39,7 +39,7 @@ from fastbayes.models.logistic.logistic_fit import (
 )
 from fastbayes.models.logistic.wald import check_wald, observed, wald_table
 from fastbayes.scan import engine
-from fastbayes.scan.packed_rows import Reading, rereadable
+from fastbayes.scan.packed_rows import Pass, Reading, rereadable
 from fastbayes.statistics.bundle import Statistics
 from fastbayes.statistics.loss_gradient import LossGradient
 
@@ -778,7 +778,8 @@ class LogisticRegression(Classifier):
             limit=0.0,
         )
         theta = c.theta(layout)
-        loss, gradient, rows, total = reading.sums(lambda gradient: gradient.loss_gradient(theta))
+        found, rows, total = reading.passed(Pass("loss_gradient", (theta,)))
+        loss, gradient = (0.0, np.zeros_like(theta)) if found is None else found
         # From derivatives by slopes around the center to those by slopes around 0.
         gradient[layout.numeric] += c.center[:, None] * gradient[0]
         return LossGradient(rows, total, loss, gradient, at=LossGradient.mark(theta))
