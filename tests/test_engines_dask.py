@@ -162,3 +162,17 @@ def test_frames__predictions_are_appended(name: str) -> None:
         model.predict(labelled)
     with pytest.raises(fb.SchemaError, match="no column 'text' in the frame"):
         model.predict(frame.drop(columns="text"))
+
+
+def test_frames__drop_ins_append_but_learn_from_arrays_alone() -> None:
+    numbers, labels = rows()[["whole", "flag"]].astype(float), np.arange(N) % 3
+    frame = dd.from_pandas(numbers, npartitions=4)
+    model = fb.GaussianNB().fit(numbers, labels)
+    found = model.predict(frame).compute()["prediction"]
+    assert found.tolist() == model.predict(numbers).tolist()
+    assert [*model.predict_proba(frame).columns[2:]] == ["proba_0", "proba_1", "proba_2"]
+    with pytest.raises(fb.DataError, match="GaussianNB takes arrays as a whole"):
+        fb.GaussianNB().fit(frame, labels)
+    bare = fb.GaussianNB().fit(numbers.to_numpy(), labels)
+    with pytest.raises(fb.SchemaError, match="was fitted without feature names"):
+        bare.predict(frame)

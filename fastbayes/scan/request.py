@@ -86,5 +86,5 @@ class Counter(Source):
         """Refuse: rows do not come here."""
         raise DataError(
             f"{self.description}: workers read its rows, and this call needs them here; pass the "
-            "paths themselves"
+            "paths themselves, or what the frame computes to"
         )

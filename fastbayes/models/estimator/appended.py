@@ -19,7 +19,7 @@ class Appended:
     Parameters
     ----------
     model
-        A fitted model of named columns.
+        A fitted model.
     columns
         Names of the columns that the rows have.
     proba
@@ -34,8 +34,15 @@ class Appended:
     """
 
     def __init__(self, model: Any, columns: Sequence[str], *, proba: bool) -> None:
-        classes = model.schema_.classes
-        self.needs = list(model.schema_.names)
+        schema = getattr(model, "schema_", None)
+        classes = pa.array(model.classes_) if schema is None else schema.classes
+        names = getattr(model, "feature_names_in_", None) if schema is None else schema.names
+        if names is None:
+            raise SchemaError(
+                f"{type(model).__name__} was fitted without feature names, and columns of a frame "
+                "on workers are matched by name: fit it to a data frame"
+            )
+        self.needs = list(names)
         for name in self.needs:
             if name not in columns:
                 raise SchemaError(unknown_column(name, columns, "the frame"))
@@ -51,7 +58,8 @@ class Appended:
             )
         self._proba = proba
         self._model = copy.copy(model)
-        self._model.threads = 1  # a worker has a thread for each partition
+        if hasattr(model, "threads"):
+            self._model.threads = 1  # a worker has a thread for each partition
 
     def __call__(self, rows: pa.Table | pa.RecordBatch) -> list[pa.Array]:
         """Return the columns of rows that have those it needs."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import GREATEST, LEAST
-from fastbayes.core.errors import DataError, FastBayesWarning, SchemaError, warn
+from fastbayes.core.errors import DataError, FastBayesWarning, SchemaError, refuse, warn
 from fastbayes.data.memory import (
     Joined,
     Renamed,
@@ -303,8 +303,13 @@ def check_features(estimator: Any, X: Any, *, reset: bool) -> Any:
     TypeError
         For sparse input that is not welcome, and cells that are not numbers.
     """
-    names = feature_names(X)
     owner = type(estimator).__name__
+    refuse(
+        engine_opener(X) is not None,
+        f"{owner} takes arrays as a whole, and workers hold these rows: compute them first, or use "
+        "a model of tables, such as NaiveBayes",
+    )
+    names = feature_names(X)
     if not reset:
         _check_names(getattr(estimator, "feature_names_in_", None), names, owner)
     array = _csr(estimator, X) if is_sparse(X) else _dense(X, names, owner)
