@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import reduce
 from itertools import combinations, permutations
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from making import alignment_of, batch_of, random_batch, random_table, reweighted, rows_of, shape_of
 
+import fastbayes as fb
 from fastbayes.core.batch import Batch
 from fastbayes.core.errors import DataError
 from fastbayes.core.schema import Alignment, Shape
@@ -109,6 +112,25 @@ def test_rows_together_are_parts_added(kind: Any, weighted: bool, shape: Shape, 
     apart = apart + counted(kind, shape, last, weighted=weighted)
     assert same(apart, together, weighted)
     assert same(counted(kind, shape, first, last, weighted=weighted), together, weighted)
+
+
+@pytest.mark.parametrize("part", ["moments", "scatter", "cell_scatter"])
+@pytest.mark.parametrize("gaps", [False, True])
+def test_means_agree_relative_to_the_spread(part: str, gaps: bool) -> None:
+    """The mean of 2 and -2 is another rounding of 0 in shares of other sizes."""
+    x = np.array([2.0, -2.0] * 20)
+    z = np.where(np.arange(40) % 7 < gaps, np.nan, x)
+    table = pa.table({"a": ["u"] * 40, "x": x, "z": z, "y": ["p"] * 40})
+
+    def of(*tables: pa.Table) -> Any:
+        return reduce(add, (fb.count(t, "y", statistics=[part]) for t in tables)).parts[part]
+
+    whole = of(table)
+    for cut in range(2, 40):
+        first = cut // 2
+        assert of(table[:first], table[first:cut], table[cut:]).allclose(whole, 1e-12)
+    moved = table.set_column(1, "x", pa.array(x + 1e-9))
+    assert not of(moved).allclose(whole, 1e-12)
 
 
 @every

@@ -425,13 +425,21 @@ class Statistic:
     __hash__ = None  # type: ignore[assignment]
 
     def allclose(self, other: Self, rtol: float) -> bool:
-        """Return whether all numbers agree, relative to the largest of their array."""
+        """Return whether all numbers agree, relative to the largest of their array.
+
+        Means agree relative to the spread about them, too: that of 2 and -2 is but rounding.
+        """
         mine, theirs = self.arrays(), other.arrays()
+        spread = self._spread()
         return mine.keys() == theirs.keys() and all(
-            close(held, theirs[key], rtol)
+            close(held, theirs[key], rtol, 0.0 if self._specs[key].scales else spread)
             for key, held in mine.items()
             if not self._specs[key].rounding
         )
+
+    def _spread(self) -> float:
+        """Return the largest root mean square deviation from the means; 0 without means."""
+        return 0.0
 
     def round_off(self, least: float, schema: Schema) -> None:
         """Leave out counts that are no more than rounding of what was taken away, in place.
@@ -481,12 +489,12 @@ def union(a: Shape, b: Shape) -> Shape:
     return Shape(np.maximum(a.sizes, b.sizes), a.n_numeric, max(a.n_classes, b.n_classes))
 
 
-def close(a: NDArray[Any], b: NDArray[Any], rtol: float) -> bool:
-    """Return whether two arrays agree, relative to the largest number of the first."""
+def close(a: NDArray[Any], b: NDArray[Any], rtol: float, scale: float = 0.0) -> bool:
+    """Return whether two arrays agree, relative to `scale` and the largest number of the first."""
     if a.shape != b.shape:
         return False
     # Infinite is what an extreme of no rows is.
-    scale = float(np.abs(a[np.isfinite(a)]).max(initial=0.0))
+    scale = float(np.abs(a[np.isfinite(a)]).max(initial=scale))
     return bool(np.allclose(a, b, rtol=rtol, atol=rtol * scale))
 
 

@@ -325,7 +325,12 @@ class CellRuns(Statistic):
         _, mine, theirs = self._side_by_side(other)
         # `rest` is the rounding of the mean: noise compared with it.
         held = zip(self._arrays, mine, theirs, strict=True)
-        return all(close(a, b, rtol) for name, a, b in held if name != "rest")
+        spread = self._spread()
+        return all(
+            close(a, b, rtol, spread if name == "mean" else 0.0)
+            for name, a, b in held
+            if name != "rest"
+        )
 
     # -- as arrays -----------------------------------------------------------------------------
 

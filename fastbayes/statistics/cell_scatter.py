@@ -18,6 +18,7 @@ from fastbayes.statistics.class_moments import (
     counts_left,
     overflowed,
     refuse_noise,
+    root_mean_square,
     two_sum,
 )
 from fastbayes.statistics.joint_moments import check_matrices
@@ -142,6 +143,9 @@ class CellScatter(CellRuns):
     def groups(self) -> GroupMoments:
         """The moments of each cell and class, in the order of `keys`."""
         return GroupMoments(*self._settled_run().held)
+
+    def _spread(self) -> float:
+        return root_mean_square(self.groups.n, self.groups.scatter)
 
     def _add(self, batch: Batch, classes: Classes, weight: Floats | None) -> None:
         # Only rows in which every numeric column is known.

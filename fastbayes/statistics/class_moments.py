@@ -37,6 +37,14 @@ def two_sum(a: Floats, b: Floats) -> tuple[Floats, Floats]:
     return total, np.where(np.isfinite(rest), rest, 0.0)
 
 
+def root_mean_square(count: Floats, scatter: Floats) -> float:
+    """Return the largest deviation of a group from its mean; the axes of `count` come first."""
+    most = scatter.max(axis=tuple(range(count.ndim, scatter.ndim)), initial=0.0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        square = np.divide(most, count, where=count > 0, out=np.zeros_like(most))
+    return float(np.sqrt(square[np.isfinite(square)]).max(initial=0.0))
+
+
 def overflowed(sums: Floats) -> Floats:
     """Return sums in which an overflow is infinite, and so equal to itself, never inf - inf."""
     return np.where(np.isnan(sums), np.inf, sums)
@@ -120,6 +128,9 @@ class ClassMoments(Statistic):
         for place, column in zip(block.arrays().values(), columns, strict=True):
             place[:, here] = column
         self._absorb(block)
+
+    def _spread(self) -> float:
+        return root_mean_square(self.count, self.scatter)
 
     def __add__(self, other: Self) -> Self:
         n = self.count + other.count

@@ -22,7 +22,7 @@ from fastbayes.statistics.base import (
     array,
     occurring,
 )
-from fastbayes.statistics.class_moments import by_class, counts_left, refuse_noise
+from fastbayes.statistics.class_moments import by_class, counts_left, refuse_noise, root_mean_square
 from fastbayes.statistics.joint_moments import JointMoments, check_matrices, drop, joint_block
 
 # Rows of a block that are looked at for missing values before all are taken for complete.
@@ -135,6 +135,12 @@ class ClassScatter(Statistic):
             whole[key] = np.zeros((self.shape.n_classes, *part.shape[1:]))
             whole[key][here] = part
         self._absorb(self._holding(whole))
+
+    def _spread(self) -> float:
+        complete = root_mean_square(self.count, self.scatter)
+        if self.joint is None:
+            return complete
+        return max(complete, root_mean_square(self.joint.count, self.joint.scatter))
 
     def _complete(self) -> JointMoments:
         axis = (slice(None), slice(None), None)
