@@ -40,6 +40,7 @@ PUBLIC = {
     "scan.sink": ("predict_to",),
     "statistics.bundle": ("Statistics",),
     "statistics.loss_gradient": ("LossGradient",),
+    "statistics.merging": ("merge",),
 }
 PACKAGES = ("engines",)
 _WHERE = {name: module for module, names in PUBLIC.items() for name in names}

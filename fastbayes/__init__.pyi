@@ -53,6 +53,7 @@ from fastbayes.scan.planning import plan as plan
 from fastbayes.scan.sink import predict_to as predict_to
 from fastbayes.statistics.bundle import Statistics as Statistics
 from fastbayes.statistics.loss_gradient import LossGradient as LossGradient
+from fastbayes.statistics.merging import merge as merge
 
 __version__: str
 __all__: list[str]

@@ -20,7 +20,6 @@ from fastbayes.cli.options import (
     READING,
     THREADS,
     of_columns,
-    statistics_from,
 )
 from fastbayes.cli.show import (
     bar,
@@ -36,7 +35,6 @@ from fastbayes.cli.show import (
     text,
 )
 from fastbayes.core.domains import default_kind
-from fastbayes.core.errors import SchemaError
 from fastbayes.core.files import check_target
 from fastbayes.data.source import open_source
 from fastbayes.scan.density_spec import DensitySpec
@@ -119,24 +117,49 @@ def count(
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path())
-@click.option("-o", "--output", required=True, type=click.Path(), help="File to write (.fbs).")
+@click.option(
+    "--minus",
+    multiple=True,
+    type=click.Path(),
+    metavar="FILE",
+    help="Take the rows of this file out; may be given several times.",
+)
+@click.option(
+    "--allow-overlap",
+    is_flag=True,
+    help="Let rows count that are in already, and take rows out that are not known to be in.",
+)
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(),
+    help="File to write (.fbs); it may be one of FILES.",
+)
 @FORCE
 @JSON
-def merge(files: tuple[str, ...], output: str, force: bool, as_json: bool) -> None:
-    """Add the statistics of several FILES into one."""
+def merge(
+    files: tuple[str, ...],
+    minus: tuple[str, ...],
+    allow_overlap: bool,
+    output: str,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Add the statistics of several FILES into one.
+
+    Data that two of them were counted from are refused, since their rows would count twice. With
+    --minus a window slides: merge w.fbs today.fbs --minus old.fbs -o w.fbs. Run again, that
+    changes nothing.
+    """
+    force = force or Path(output).resolve() in {Path(path).resolve() for path in files}
     check_target(output, force=force)
     seen: set[Path] = set()
-    total: fb.Statistics | None = None
-    for path in files:
+    for path in (*files, *minus):
         if (real := Path(path).resolve()) in seen:
             raise fb.DataError(f"{path} is named twice; its rows would count double")
         seen.add(real)
-        more = statistics_from(path)
-        try:
-            total = more if total is None else total + more
-        except SchemaError as error:
-            raise SchemaError(f"{path} does not go with those before it: {error}") from error
-    assert total is not None
+    total = fb.merge(files, minus=minus, allow_overlap=allow_overlap)
     total.save(output, force=force)
     _report(total, output, as_json)
 
@@ -221,7 +244,7 @@ def _statistics(stats: fb.Statistics) -> dict[str, Any]:
         "bytes": stats.nbytes,
         "counts": {name: _count(part) for name, part in stats.parts.items()},
         **({"folds": len(stats.folds)} if stats.folds else {}),
-        "source": stats.provenance,
+        "source": [*(file.path for file in stats.ledger), *stats.provenance],
     }
 
 

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import lru_cache, partial
-from itertools import groupby
+from itertools import chain, groupby
 from types import ModuleType
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import DataError, FileFormatError
+from fastbayes.core.ledger import CountedFile, Ledger, Runs, runs_of
 from fastbayes.core.threads import in_order
 from fastbayes.data.column_chunks import (
     BATCH_ROWS,
@@ -123,6 +124,10 @@ class FileReader(ABC):
         """Return a reader of the parts from one to another."""
         return self
 
+    def runs(self) -> Runs:
+        """Return how often its row groups are counted."""
+        return ((1, 1.0),)
+
     def part_sizes(self) -> NDArray[np.float64]:
         """Return about how many bytes of the file each part has, (n_parts,)."""
         return np.array([self.file.size], np.float64)
@@ -201,6 +206,26 @@ class FileSource(Source):
         for reader in self._readers:
             with reading(reader.file.origin):
                 reader.file.check_unchanged()
+
+    def ledger(self) -> Ledger:
+        """Return the files and their row groups; of those that are known to be empty none.
+
+        Raises
+        ------
+        DataError
+            When a file is no longer what it was when it was found; `on_error` gets that.
+        """
+
+        def counted(reader: FileReader) -> list[CountedFile]:
+            file = reader.file
+            with leaving_out(self._on_error), reading(file.origin):
+                file.check_unchanged()
+                given = file.digest(), file.origin, file.size, file.modified
+                return [CountedFile(*given, reader.runs())]
+            return []
+
+        full = [reader for reader in self._readers if reader.n_rows != 0]
+        return Ledger(chain.from_iterable(in_order(counted, full, _threads_for(full))))
 
     def only(self, columns: Sequence[str]) -> FileSource:
         """Return the source with these columns; the others are not decoded."""
@@ -339,6 +364,10 @@ def _constant(value: str | None, n_rows: int) -> pa.Array:
     return pa.DictionaryArray.from_arrays(numbers(np.zeros(n_rows, np.int32)), dictionary)
 
 
+def _threads_for(files: Sequence[Any]) -> int:
+    return 1 if len(files) < MANY_FILES else 8
+
+
 def open_all(
     files: Sequence[DataFile], open_one: Callable[[DataFile], R], on_error: OnError | None
 ) -> list[R]:
@@ -365,7 +394,7 @@ def open_all(
                     raise outcome
                 readers.append(outcome)
 
-    take(in_order(guarded, files, 1 if len(files) < MANY_FILES else 8))
+    take(in_order(guarded, files, _threads_for(files)))
     if not readers:
         raise FileFormatError(f"{files[0].origin}: none of the files can be read")
     for reader, before in zip(readers[1:], readers, strict=False):
@@ -445,6 +474,10 @@ class ParquetReader(FileReader):
         other._groups = self._groups[first:last]
         other.n_rows = sum(self._rows[group] for group in other._groups)
         return other
+
+    def runs(self) -> Runs:
+        """Return how often its row groups are counted: those of this part once."""
+        return runs_of(self._groups, len(self._rows))
 
     def part_sizes(self) -> NDArray[np.float64]:
         """Return about how many bytes each row group has, (n_parts,)."""

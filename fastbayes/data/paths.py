@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from fastbayes.core.errors import DataError, FileFormatError, refuse
+from fastbayes.core.ledger import digest_of
 from fastbayes.data.segments import OnError, first_line, leaving_out, reading
 
 FORMATS = {
@@ -59,6 +60,11 @@ class DataFile:
                 if gone
                 else f"{self.origin} changed while it was read; count again"
             )
+
+    def digest(self) -> str:
+        """Return what tells copies of the file, wherever they are, from other files."""
+        with self.open() as handle:
+            return digest_of(handle, self.size)
 
     def open(self) -> pa.NativeFile:
         """Open for random access."""

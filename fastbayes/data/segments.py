@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import DataError, FileFormatError
+from fastbayes.core.ledger import Ledger
 from fastbayes.data.unify import Projection, is_text, select, unify_types
 
 # Blocks of one segment of a table, an IPC file, a stream: few, so that a million rows keep every
@@ -177,6 +178,10 @@ class Source(ABC):
         """Return the columns that another library decodes where our kernels could, with why."""
         return {}
 
+    def ledger(self) -> Ledger:
+        """Return the files whose rows these are; empty for rows that come from elsewhere."""
+        return Ledger()
+
     def only(self, columns: Sequence[str]) -> Source:
         """Return a source of the same rows that has these of its columns, if not all of them."""
         return self
@@ -237,6 +242,10 @@ class SourceView(Source):
     def rows_of_segment(self) -> int:
         """Return about how many rows the largest segment has."""
         return self.source.rows_of_segment()
+
+    def ledger(self) -> Ledger:
+        """Return the files whose rows these are."""
+        return self.source.ledger()
 
     @abstractmethod
     def view(self, segment: Segment) -> Iterator[Rows]:

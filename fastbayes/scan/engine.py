@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from fastbayes.core.allocators import release
 from fastbayes.core.batch import BLOCK_ROWS, Batch
 from fastbayes.core.errors import DataError, MemoryLimitError
+from fastbayes.core.ledger import Ledger
 from fastbayes.core.schema import Shape
 from fastbayes.core.threads import default_threads as default_threads
 from fastbayes.core.threads import in_order as in_order
@@ -219,15 +220,17 @@ class _Counted(NamedTuple):
     dropped: int = 0
     unlabelled: tuple[pa.RecordBatch, ...] = ()
     skipped: str | None = None
+    origin: str = ""
 
 
 class _Total(NamedTuple):
-    """What one reading of the rows gave."""
+    """What one reading of the rows gave; `lost` are the files of which nothing could be read."""
 
     parts: GrowingStatistics
     rows: int
     dropped: int
     provenance: list[str]
+    lost: set[str]
 
 
 def scan(
@@ -289,7 +292,7 @@ def scan(
         request = Counting(encoder, wanted, memory_limit, on_error)
         rows, stats = source.run(request, threads, progress)
         _check_classes(encoder, rows, stats.dropped_rows, classless=classless)
-        return replace(stats, provenance=tuple(dict.fromkeys(stats.provenance)))
+        return stats
     threads = resolved_threads(threads)
     encoder.expect(source.n_rows, _tables_of_whole(encoder, wanted))
     budget = Budget(memory_limit, threads + 1, wanted, besides)
@@ -320,6 +323,8 @@ def scan(
     assert counted is not None
     _check_classes(encoder, counted.rows, counted.dropped, classless=classless)
     result = _finished(encoder, totals, counted.dropped, counted.provenance, crossing)
+    files = (file for file in source.ledger() if file.path not in counted.lost)
+    result = replace(result, ledger=Ledger(files))
     if checkpoint is not None:
         checkpoint.clear()
     return result
@@ -481,7 +486,7 @@ def _scanned(
         except DataError as error:
             if on_error != "skip":
                 raise
-            return _Counted(skipped=str(error))
+            return _Counted(skipped=str(error), origin=segment.origin)
 
     def counted_in(
         segment: Segment, batches: Iterator[Rows], numbers: LateNumbers | None
@@ -512,11 +517,13 @@ def _scanned(
             known.check()
             rows += block.num_rows
             idle.extend(held)
-        return _Counted(sums.parts, rows, dropped, tuple(left))
+        return _Counted(sums.parts, rows, dropped, tuple(left), origin=segment.origin)
 
     total = GrowingStatistics(own, weighted=weighted)
     done = rows = dropped = 0
-    provenance = [source.description]
+    read: set[str] = set()
+    lost: set[str] = set()
+    provenance = [] if source.versions else [source.description]
     if checkpoint is not None and (kept := checkpoint.load()) is not None:
         done, rows, start = kept
         dropped, provenance = start.dropped_rows, list(start.provenance)
@@ -534,6 +541,7 @@ def _scanned(
         if counted.skipped is not None:
             logger.warning("left out: %s", counted.skipped)
             provenance.append(f"left out: {counted.skipped}")
+        (read if counted.skipped is None else lost).add(counted.origin)
         if unlabelled is not None:
             unlabelled += counted.unlabelled
         if progress is not None:
@@ -545,7 +553,7 @@ def _scanned(
         total.add(parts)
         budget.check_held(total)
     total.wanted = wanted
-    return _Total(total, rows, dropped, provenance)
+    return _Total(total, rows, dropped, provenance, lost - read)
 
 
 class _Sums:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from fastbayes.core import files
 from fastbayes.core.errors import DataError, FileFormatError, SchemaError
+from fastbayes.core.ledger import Ledger
 from fastbayes.core.numbers import as_float
 from fastbayes.core.schema import Schema, from_header, to_header
 from fastbayes.statistics import (
@@ -63,12 +64,15 @@ class Statistics:
     dropped_rows
         Rows left out because their class is missing.
     provenance
-        Where the counts came from; ignored by `==`.
+        Where the counts came from that are not of files, and what was left out; ignored by `==`.
     folds
         The statistics of each fold of the rows, if counted with `folds`: one schema, and they add
         up to the whole. A sum or a difference has folds if both sides have the same.
     fold_names
         A name for each fold.
+    ledger
+        The files that were counted, their row groups and how often; ignored by `==`. It adds,
+        subtracts and scales with the counts; `merge` holds it against others.
 
     Examples
     --------
@@ -87,6 +91,7 @@ class Statistics:
     provenance: tuple[str, ...] = field(default=())
     folds: tuple[Statistics, ...] = field(default=())
     fold_names: tuple[str, ...] = field(default=())
+    ledger: Ledger = field(default_factory=Ledger)
 
     def __repr__(self) -> str:
         schema = self.schema
@@ -172,7 +177,8 @@ class Statistics:
             mine.schema,
             {name: mine.parts[name] + theirs.parts[name] for name in mine.parts},
             self.dropped_rows + other.dropped_rows,
-            self.provenance + other.provenance,
+            tuple(dict.fromkeys(self.provenance + other.provenance)),
+            ledger=self.ledger + other.ledger,
             **folds_together(mine, theirs, operator.add),
         )
 
@@ -197,7 +203,8 @@ class Statistics:
 
         parts = without(mine.parts, theirs.parts, where)
         folds = folds_together(mine, theirs, lambda a, b: (a - b).aligned(mine.schema))
-        result = Statistics(mine.schema, parts, dropped, self.provenance, **folds)
+        ledger = self.ledger - other.ledger
+        result = Statistics(mine.schema, parts, dropped, self.provenance, ledger=ledger, **folds)
         # Differences of float sums may be off by rounding; counts of rows may not.
         least = 1e-9 * max(1.0, float(result.values.class_counts.sum())) if result.weighted else 0
         for part in reversed(parts.values()):
@@ -208,7 +215,8 @@ class Statistics:
         if not (isinstance(factor, (int, float, np.number)) and 0 <= as_float(factor) < math.inf):
             raise ValueError(f"statistics can be scaled by a finite number >= 0, not {factor!r}")
         parts = {name: part * float(factor) for name, part in self.parts.items()}
-        return replace(self, parts=parts, folds=tuple(fold * factor for fold in self.folds))
+        folds = tuple(fold * factor for fold in self.folds)
+        return replace(self, parts=parts, folds=folds, ledger=self.ledger * float(factor))
 
     __rmul__ = __mul__
 
@@ -355,6 +363,8 @@ class Statistics:
         named |= named_arrays(self.parts)
         for i, fold in enumerate(self.folds):
             named |= named_arrays(fold.parts, f"fold.{i}.")
+        if self.ledger:
+            named["ledger"] = self.ledger.to_array()
         header = {
             "schema": schema,
             "parts": list(self.parts),
@@ -397,12 +407,13 @@ class Statistics:
             dropped, provenance = int(header["dropped_rows"]), tuple(header["provenance"])
             if dropped < 0 or not all(isinstance(p, str) for p in provenance):
                 raise ValueError("the remarks on the data are none")
+            ledger = Ledger.from_array(arrays["ledger"]) if "ledger" in arrays else Ledger()
         except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             raise FileFormatError(
                 f"{source}: the header and the arrays do not fit together ({error}); write the "
                 "file again"
             ) from error
-        return cls(schema, parts, dropped, provenance, folds, names)
+        return cls(schema, parts, dropped, provenance, folds, names, ledger)
 
     def to_table(self) -> pa.Table:
         """Return the statistics as one Arrow table, one row a cell that is not empty.

@@ -529,7 +529,7 @@ def expectation_maximisation(
         measure="the largest change of a posterior",
     )
     stats = together(found.point[0])
-    return Statistics(schema, stats.parts, 0, labelled.provenance), found
+    return replace(stats, dropped_rows=0, ledger=labelled.ledger), found
 
 
 def _log_density(model: NaiveBayes, labelled: Statistics) -> float:
