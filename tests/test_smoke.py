@@ -55,8 +55,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         name: folder / name for name in ("half.fbs", "other.fbs", "model.fb", "net.bif", "out")
     }
     found["DATA"] = parquet(TABLE, folder / "data.parquet")
-    for part in ("half.fbs", "other.fbs"):
-        run("count", found["DATA"], "--target", "play", "-o", found[part])
+    for part, name in (("1/2", "half.fbs"), ("2/2", "other.fbs")):
+        run("count", found["DATA"], "--target", "play", "--part", part, "-o", found[name])
     run("fit", found["DATA"], "--target", "play", "-o", found["model.fb"])
     run("network", "learn", found["DATA"], "--discretize", "quantile", "-o", found["net.bif"])
     return found

@@ -184,8 +184,8 @@ def remarks(*, verbose: bool, quiet: bool) -> Iterator[None]:
 
 
 @contextmanager
-def bar(what: str, data: str | int) -> Iterator[Callable[[int], Any] | None]:
-    """Show a progress bar over the rows of DATA, or so many rows, on a terminal; else nothing."""
+def bar(what: str, data: Any) -> Iterator[Callable[[int], Any] | None]:
+    """Show a progress bar over the rows of a source, or so many, on a terminal; else nothing."""
     quiet = click.get_current_context().find_root().params.get("quiet")
     if quiet or not sys.stderr.isatty():
         yield None

@@ -20,6 +20,7 @@ from fastbayes.cli.options import (
     READING,
     THREADS,
     of_columns,
+    statistics_from,
 )
 from fastbayes.cli.show import (
     bar,
@@ -43,9 +44,25 @@ LARGEST = 5  # pairs that are named
 
 
 @click.command()
-@click.argument("data")
+@click.argument("data", nargs=-1, required=True)
 @click.option("--target", required=True, help="Column that holds the class.")
 @click.option("-o", "--output", required=True, type=click.Path(), help="File to write (.fbs).")
+@click.option(
+    "--part",
+    metavar="I/N",
+    help="Count one of N parts of the files, of about as many bytes each: 1/N to N/N.",
+)
+@click.option(
+    "--schema",
+    type=click.Path(),
+    metavar="FILE",
+    help="Take columns, declared values and cut points from statistics, so that both merge.",
+)
+@click.option(
+    "--update",
+    is_flag=True,
+    help="Count those files alone that are not in OUTPUT yet, and add them to it.",
+)
 @click.option(
     "--checkpoint",
     type=click.Path(),
@@ -84,9 +101,12 @@ LARGEST = 5  # pairs that are named
 @FORCE
 @JSON
 def count(
-    data: str,
+    data: tuple[str, ...],
     target: str,
     output: str,
+    part: str | None,
+    schema: str | None,
+    update: bool,
     numeric: Any,
     discretize: Any,
     folds: str | None,
@@ -94,8 +114,23 @@ def count(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Count DATA once into a file of statistics."""
-    check_target(output, force=force)
+    """Count DATA once into a file of statistics.
+
+    A job of many machines counts a part on each (--part), and merge adds them up. A job of every
+    day counts what is new (--update): run again, it changes nothing.
+    """
+    check_target(output, force=force or update)
+    if update and (part or schema):
+        raise click.UsageError("--update goes without --part and --schema")
+    if (update or schema) and discretize is not None:
+        raise click.UsageError("--discretize goes without --update and --schema, which say that")
+    if schema is not None:
+        options["schema"] = statistics_from(schema)
+    if update and Path(output).exists():
+        options["update"] = statistics_from(output)
+    source: Any = data[0] if len(data) == 1 else [*data]
+    if part is not None:
+        source = fb.engines.part(source, *_numbers_of(part))
     if numeric is not None:
         options["numeric"] = numeric
     if discretize is not None:
@@ -109,10 +144,20 @@ def count(
         options["discretize"] = of_columns(discretize, options["columns"])
     if folds is not None:
         options["folds"] = int(folds) if folds.isdecimal() else folds
-    with bar("counting", data) as progress:
-        stats = fb.count(data, target, progress=progress, **options)
-    stats.save(output, force=force)
+    with bar("counting", source) as progress:
+        stats = fb.count(source, target, progress=progress, **options)
+    if stats is not options.get("update"):
+        stats.save(output, force=force or update)
+    elif not as_json:
+        click.echo(f"{output}: all files are in already")
     _report(stats, output, as_json)
+
+
+def _numbers_of(part: str) -> tuple[int, int]:
+    i, slash, n = part.partition("/")
+    if not (slash and i.isdecimal() and n.isdecimal() and 1 <= int(i) <= int(n)):
+        raise click.BadParameter(f"{part!r}: write 1/8 for the first of eight, to 8/8")
+    return int(i), int(n)
 
 
 @click.command()

@@ -6,7 +6,7 @@ import copy
 import logging
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import lru_cache, partial
 from itertools import chain, groupby
@@ -32,6 +32,7 @@ from fastbayes.data.column_chunks import (
     filling,
     read_chunks,
 )
+from fastbayes.data.memory import TableSource
 from fastbayes.data.number_chunks import of_numbers, reading_numbers
 from fastbayes.data.paths import DataFile
 from fastbayes.data.segments import (
@@ -170,23 +171,89 @@ class FileSource(Source):
         bytes each; files are divided where their format allows it. What cannot be read is an error
         in each, whatever `on_error` says here.
         """
+        shares = [self._of(readers) for readers in self._divided(most) if readers]
+        for share in shares:
+            share.native, share._on_error = None, None
+        return shares
+
+    def part(self, i: int, n: int) -> Source:
+        """Return the i-th of n parts of the rows, counted from 1, of about as many bytes each.
+
+        Files alike, of the same names and sizes, are divided alike on every machine. A part may
+        have no rows.
+        """
+        readers = self._divided(n)[i - 1]
+        description = f"{self.description}, part {i}/{n}"
+        part: Source
+        if readers:
+            part = self._of(readers)
+            part.description = description
+        else:
+            nothing = self.schema.empty_table()
+            part = TableSource(
+                nothing, columns=None, null_values=None, description=description, native=None
+            )
+        part.of_whole = n == 1
+        return part
+
+    def without(self, ledger: Ledger) -> FileSource | None:
+        """Return the files that are not in a ledger; None where all are.
+
+        Raises
+        ------
+        DataError
+            When a file that was counted is gone, is another one now, or was counted in part.
+        """
+        counted = {(file.path, file.size, file.modified): file.digest for file in ledger}
+        here = [(reader, self._digest(reader, counted)) for reader in self._readers]
+        there, paths = {digest for _, digest in here}, {r.file.origin for r, _ in here}
+        for file in ledger:
+            if file.digest not in there:
+                why = "changed since it was counted" if file.path in paths else "is gone"
+                raise DataError(
+                    f"{file.path} {why}, and its rows are in the statistics; count anew, or take "
+                    "its old rows out first"
+                )
+        new = []
+        for reader, digest in here:
+            held = ledger.of(digest)
+            if held is None and reader.n_rows != 0:
+                new.append(reader)
+            elif held is not None and not all(times for _, times in held.runs):
+                raise DataError(
+                    f"{reader.file.origin}: only some of its row groups are in the statistics; "
+                    "count anew"
+                )
+        return self._of(new) if new else None
+
+    @staticmethod
+    def _digest(reader: FileReader, known: Mapping[Any, str]) -> str:
+        file = reader.file
+        digest = known.get((file.origin, file.size, file.modified))
+        if digest is not None and file.modified is not None:
+            return digest
+        with reading(file.origin):
+            return file.digest()
+
+    def _of(self, readers: Sequence[FileReader]) -> FileSource:
+        """Return the source with these files alone."""
+        other = copy.copy(self)
+        other._readers = readers
+        other._note_files()
+        return other
+
+    def _divided(self, n: int) -> list[list[FileReader]]:
+        """Return the readers of n parts of about as many bytes each, in order."""
         parts = [(reader, i) for reader in self._readers for i in range(reader.n_parts)]
         sizes = np.concatenate([reader.part_sizes() for reader in self._readers])
         ends = np.cumsum(sizes)
         middle = (ends - sizes / 2) / max(float(ends[-1]), 1.0)
-        owner = np.minimum((middle * most).astype(np.int64), most - 1)
-        found = []
-        for share in np.unique(owner).tolist():
-            other = copy.copy(self)
-            mine = [parts[i] for i in np.flatnonzero(owner == share)]
-            other._readers = [
-                reader.part(some[0][1], some[-1][1] + 1)
-                for reader, group in groupby(mine, lambda part: part[0])
-                if (some := [*group])
-            ]
-            other.native, other._on_error = None, None
-            other._note_files()
-            found.append(other)
+        owner = np.minimum((middle * n).astype(np.int64), n - 1)
+        found: list[list[FileReader]] = [[] for _ in range(n)]
+        owned = zip(owner.tolist(), parts, strict=True)
+        for (share, reader), group in groupby(owned, lambda part: (part[0], part[1][0])):
+            some = [i for _, (_, i) in group]
+            found[share].append(reader.part(some[0], some[-1] + 1))
         return found
 
     def _unified(self, columns: Sequence[str] | None) -> pa.Schema:

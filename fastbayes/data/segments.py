@@ -140,6 +140,7 @@ class Source(ABC):
     description  for messages: "flights/*.parquet (12 files)"
     native       the object that was opened
     versions     per file its path, size and time of change in ns: what tells changed data
+    of_whole     whether these are all rows that were named, and not a part of them
     """
 
     n_rows: int | None = None
@@ -149,6 +150,7 @@ class Source(ABC):
     batch_bytes: int = BATCH_BYTES
     threads: int | None = None
     merged: bool = False
+    of_whole: bool = True
     versions: Sequence[tuple[str, int, int | None]] = ()
 
     def __init__(

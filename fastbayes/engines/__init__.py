@@ -5,5 +5,6 @@ from fastbayes.engines import pool as pool
 from fastbayes.engines import spark as spark
 from fastbayes.engines.shares import Paths as Paths
 from fastbayes.engines.shares import map_reduce as map_reduce
+from fastbayes.engines.shares import part as part
 
-__all__ = ["Paths", "dask", "map_reduce", "pool", "spark"]
+__all__ = ["Paths", "dask", "map_reduce", "part", "pool", "spark"]

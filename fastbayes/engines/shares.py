@@ -114,6 +114,59 @@ class Paths:
         return Shares(files, self)
 
 
+class PartOfFiles:
+    """Some of the files, or of their row groups, as a source; see `part`."""
+
+    def __init__(self, source: Any, i: int, n: int) -> None:
+        self.source, self.i, self.n = source, i, n
+
+    def __repr__(self) -> str:
+        return f"<PartOfFiles {self.i}/{self.n} of {self.source!r}>"
+
+    def __fastbayes_source__(self, **options: Any) -> Source:
+        """Open all files, whose types the part has, too."""
+        files = open_source(self.source, **options)
+        if not isinstance(files, FileSource):
+            raise DataError(f"{files.description}: only files have parts; pass paths")
+        return files.part(self.i, self.n)
+
+
+def part(source: Any, i: int, n: int) -> PartOfFiles:
+    """Return one of n parts of files as a source, for jobs that each count one.
+
+    Parameters
+    ----------
+    source
+        A path, glob, directory or URI, or a list of paths, as `count` takes them.
+    i
+        Which part, from 1 to n.
+    n
+        How many parts: files, or row groups, of about as many bytes each, the same on every machine
+        that finds the same files. Some are empty where there are fewer.
+
+    Returns
+    -------
+    PartOfFiles
+        A source for `count`, and for whatever takes one. Columns have the types that they have in
+        all files. What parts learn for themselves, such as cut points, is not the same in all:
+        `count(schema=)` gives it.
+
+    Raises
+    ------
+    ValueError
+        When i and n are not whole numbers, 1 <= i <= n.
+
+    Examples
+    --------
+    >>> import fastbayes as fb
+    >>> fb.engines.part("flights/*.parquet", 3, 8)
+    <PartOfFiles 3/8 of 'flights/*.parquet'>
+    """
+    if not all(type(k) is int for k in (i, n)) or not 1 <= i <= n:
+        raise ValueError(f"part {i!r} of {n!r}: parts are numbered from 1 to their number")
+    return PartOfFiles(source, i, n)
+
+
 class Workers(Counter):
     """Rows that workers read; a subclass says how work gets to them."""
 

@@ -18,6 +18,7 @@ from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.schema import Schema
 from fastbayes.data.encode import Encoder
+from fastbayes.data.filesource import FileSource
 from fastbayes.data.folds import Census, Folds, FoldsByColumn, FoldsByPlace
 from fastbayes.data.memory import Joined, declared_domains, declared_values, is_name, to_array
 from fastbayes.data.segments import OnError, Segment
@@ -26,8 +27,9 @@ from fastbayes.data.unify import unknown_column
 from fastbayes.scan import engine
 from fastbayes.scan.checkpoint import Checkpoint
 from fastbayes.scan.density_spec import DensitySpec
-from fastbayes.scan.discretization import numeric_cuts
+from fastbayes.scan.discretization import learned_columns, numeric_cuts
 from fastbayes.scan.engine import Progress
+from fastbayes.scan.known_schema import options_of, parts_of
 from fastbayes.statistics.bundle import Statistics
 from fastbayes.statistics.family_counts import numbered
 from fastbayes.statistics.registry import wanting, with_companions
@@ -231,6 +233,8 @@ def count(
     checkpoint: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
     statistics: Iterable[str] = (),
+    schema: Statistics | None = None,
+    update: Statistics | None = None,
 ) -> Statistics:
     """Read the data once into statistics from which every model can be had.
 
@@ -304,17 +308,25 @@ def count(
         Called with the number of rows done since the last call; rows read twice are done twice.
     statistics
         Names of further statistics to count, of those that are registered.
+    schema
+        Statistics whose columns, declared values, cut points and treatment of missing values to
+        take, so that what is counted adds to them and to all that were counted so.
+    update
+        Statistics of some of the files: those files that are new are counted in the same way and
+        added. They are told by `Statistics.ledger`.
 
     Returns
     -------
     Statistics
-        Counts with sorted domains.
+        Counts with sorted domains; of `update`, the statistics with the new files.
 
     Raises
     ------
     DataError
         When the data cannot be read or hold values that cannot be used; the message names file,
-        column, row and remedy.
+        column, row and remedy. When a file that `update` counted has changed or is gone.
+    SchemaError
+        When cut points would have to be learned from `engines.part`: other parts have others.
     MemoryLimitError
         When it does not fit, with the remedy: before a row is read, if schema and footers tell;
         as soon as the values met tell, otherwise.
@@ -345,6 +357,23 @@ def count(
             raise ValueError(f"{name}={asked!r}: use True or False")
     if on_error not in ("stop", "skip"):
         raise ValueError(f"on_error={on_error!r}: use 'stop' or 'skip'")
+    as_before = {
+        "domains": domains,
+        "categorical": categorical,
+        "discretize": discretize,
+        "missing": missing,
+        "columns": columns,
+        "null_values": null_values,
+    }
+    if update is not None:
+        if schema is not None or folds is not None or checkpoint is not None:
+            raise ValueError("update goes without schema, folds and checkpoint")
+        schema = update
+    if schema is not None:
+        as_before = options_of(schema.schema, as_before)
+        if as_before["discretize"] and numeric == "gaussian":
+            kinds = DensitySpec(as_before["discretize"])
+    discretize = as_before.pop("discretize")
     left_out: list[str] = []
 
     def leave_out(error: DataError) -> None:
@@ -358,13 +387,9 @@ def count(
         target,
         folds=folds,
         sample_weight=sample_weight,
-        domains=domains,
-        categorical=categorical,
-        missing=missing,
-        columns=columns,
-        null_values=null_values,
         filesystem=filesystem,
         on_error=leave_out if on_error == "skip" else None,
+        **as_before,
     )
     encoder = learning()
     groups = None if families is None else list(families)
@@ -373,6 +398,13 @@ def count(
     named |= {"scatter": scatter, "cell_scatter": cell_scatter, "sketches": kinds.sketched}
     named |= {"families": groups is not None, "cells": joint is not False}
     names = with_companions(named | dict.fromkeys(map(str, several(statistics)), True))
+    if update is not None:
+        names = _of_update(update, names)
+        if not isinstance(opened, FileSource):
+            raise DataError(f"{opened.description}: an update tells new rows by files; pass paths")
+        if (new := opened.without(update.ledger)) is None:
+            return update
+        opened = new
     to_cut: tuple[Encoder, Any] | None = kinds.to_cut(encoder, discretize)
     if wanting(names, "bins"):
         to_cut = encoder, discretize
@@ -385,6 +417,12 @@ def count(
                 "families make bins: count once for either"
             )
     if to_cut is not None:
+        if not opened.of_whole and (to_learn := learned_columns(opened, *to_cut)):
+            raise SchemaError(
+                f"{opened.description}: the cut points of column {to_learn[0]!r} would be learned "
+                "from this part, and other parts would have others; take them from statistics "
+                "that have them (schema)"
+            )
         # A scan for cut points would be in vain if there were no room for the counts.
         known = [n for n in names if n not in ("families", "cells", "cell_scatter")]
         engine.foreseen(opened, encoder, known, threads, memory_limit)
@@ -404,6 +442,8 @@ def count(
     if isinstance(joint, list):
         options["cells"] = options["cell_scatter"] = {"columns": _numbers(joint, books)}
     wanted = {name: options.get(name, {}) for name in names}
+    if update is not None:
+        wanted = parts_of(update)
     kept = None
     if checkpoint is not None and apart is not None:
         raise ValueError("a checkpoint keeps no folds: count with one of the two")
@@ -426,7 +466,19 @@ def count(
         checkpoint=kept,
         folds=apart,
     )
-    return replace(stats, provenance=(*stats.provenance, *left_out))
+    stats = replace(stats, provenance=(*stats.provenance, *left_out))
+    return stats if update is None else update + stats
+
+
+def _of_update(update: Statistics, names: Sequence[str]) -> list[str]:
+    """Return the statistics to count, which are those that are held."""
+    usual = {"values", "moments"}
+    if lacking := [name for name in names if name not in usual | {*update.parts}]:
+        raise SchemaError(
+            f"the statistics to update hold no {lacking[0]}; count all files again with "
+            f"{option_of(lacking[0])}"
+        )
+    return list(update.parts)
 
 
 def _numbers(names: Iterable[str | int], books: Sequence[str]) -> list[int]:

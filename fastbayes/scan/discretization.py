@@ -150,6 +150,11 @@ def cuts_without_folds(
     return [{name: of_fold[name] for name in asked} for of_fold in cuts]
 
 
+def learned_columns(source: Source, encoder: Encoder, discretize: Any) -> list[str]:
+    """Return the columns whose cut points `numeric_cuts` would learn."""
+    return list(_asked(source, encoder, discretize)[1])
+
+
 def _asked(
     source: Source, encoder: Encoder, discretize: Any
 ) -> tuple[dict[str, Any], dict[str, Method]]:

@@ -1,0 +1,61 @@
+"""Rows counted as others were before them: the options of `count` that a schema stands for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from fastbayes.core.schema import Schema
+from fastbayes.statistics.bundle import Statistics
+
+# What `count` takes by default for what a schema says.
+DEFAULTS: dict[str, Any] = {
+    "domains": None,
+    "categorical": None,
+    "discretize": "mdl",
+    "missing": "marginalize",
+    "columns": None,
+    "null_values": None,
+}
+
+
+def options_of(schema: Schema, given: dict[str, Any]) -> dict[str, Any]:
+    """Return options of `count` by which nothing that a schema fixes is learned again.
+
+    Values and classes that it observed, and did not declare, may still grow.
+
+    Raises
+    ------
+    ValueError
+        When an option is given that the schema stands for.
+    """
+    for name, default in DEFAULTS.items():
+        if given[name] is not default and given[name] != default:
+            raise ValueError(f"{name}={given[name]!r}: the schema says that already; leave it out")
+    own = [feature for feature in schema.features if feature.cuts is None]
+    domains = {f.name: f.values.to_pylist() for f in own if f.declared and f.values is not None}
+    if schema.classes_declared and schema.target is not None:
+        domains[schema.target] = schema.classes.to_pylist()
+    return {
+        "domains": domains,
+        # of a column of booleans nobody doubts it, and as texts they would be others
+        "categorical": [
+            f.name for f in own if f.values is not None and not pa.types.is_boolean(f.values.type)
+        ],
+        "discretize": {f.name: f.cuts.tolist() for f in schema.features if f.cuts is not None},
+        "missing": schema.missing,
+        "columns": list(schema.names),
+        "null_values": list(schema.null_values),
+    }
+
+
+def parts_of(stats: Statistics) -> dict[str, dict[str, Any]]:
+    """Return the kinds of statistics that are held, with the options of each."""
+    found: dict[str, dict[str, Any]] = {name: {} for name in stats.parts}
+    if "families" in found:
+        found["families"] = {"families": stats.families.families}
+    for name in ("cells", "cell_scatter"):
+        if name in found:
+            found[name] = {"columns": stats.parts[name].columns.tolist()}  # type: ignore[attr-defined]
+    return found

@@ -1,0 +1,197 @@
+"""A count that many machines share, or that every day goes on: parts, and new files alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from commands import answer, fails, run
+
+import fastbayes as fb
+
+KINDS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "pairs": {"pairs": True},
+    "triples": {"triples": True},
+    "cells": {"cells": ["a"]},
+    "cell scatter": {"cell_scatter": True},
+    "scatter": {"scatter": True},
+    "kde": {"numeric": "kde"},
+    "mdl": {"numeric": "mdl"},
+    "families": {"families": [("a", "b")]},
+    "categorical": {"categorical": ["k"], "missing": "category"},
+    "domains": {"domains": {"a": ["w", "x", "y", "z"], "y": ["p", "q", "r"]}},
+    "columns": {"columns": ["n", "a"], "null_values": ["x"]},
+    "weighted": {"sample_weight": "w"},
+}
+# What a schema does not say: which statistics are counted, and of what weight.
+ASKED = ("pairs", "triples", "cells", "cell_scatter", "scatter", "families", "sample_weight")
+
+
+def asked(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options that go with `schema`."""
+    kept = {name: options[name] for name in ASKED if name in options}
+    return kept | ({"numeric": "kde"} if options.get("numeric") == "kde" else {})
+
+
+def rows_of_day(i: int) -> pa.Table:
+    rng = np.random.default_rng(i)
+    columns = {
+        "a": rng.choice(list("xyz"), 60),
+        "n": rng.normal(size=60).round(2),
+        "k": rng.integers(0, 5, 60),
+        "b": rng.random(60) < 0.5,
+        "w": rng.integers(1, 4, 60).astype(float),
+        "y": rng.choice(["p", "q"], 60),
+    }
+    return pa.table(columns)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    (tmp_path / "lake").mkdir()
+    for i in range(4):
+        pq.write_table(rows_of_day(i), tmp_path / "lake" / f"{i}.parquet", row_group_size=17)
+    return tmp_path / "lake"
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 40])
+@pytest.mark.parametrize("kind", KINDS)
+def test_parts_add_up_to_the_whole(lake: Path, kind: str, n: int) -> None:
+    options = KINDS[kind]
+    whole = fb.count(lake, "y", **options)
+    parts = [
+        fb.count(fb.engines.part(lake, i, n), "y", schema=whole, **asked(options))
+        for i in range(1, n + 1)
+    ]
+    found = fb.merge(parts)
+    assert found.allclose(whole)
+    assert sorted(found.ledger) == sorted(whole.ledger)
+    assert max(part.n_rows for part in parts) <= whole.n_rows / min(n, 8) * 1.5
+    if n == 2:
+        with pytest.raises(fb.DataError, match="count twice"):
+            fb.merge([parts[0], parts[1], parts[0]])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_update__counts_new_files_and_nothing_twice(lake: Path, kind: str) -> None:
+    options = KINDS[kind]
+    whole = fb.count(lake, "y", **options)
+    weight = {
+        key: options[key]
+        for key in ("sample_weight", "numeric")
+        if options.get(key) != "mdl" and key in options
+    }
+    some = fb.count([lake / "0.parquet", lake / "2.parquet"], "y", schema=whole, **asked(options))
+    rows: list[int] = []
+    found = fb.count(lake, "y", update=some, progress=rows.append, **weight)
+    assert found.allclose(whole)
+    assert sum(rows) == 120
+    assert sorted(found.ledger) == sorted(whole.ledger)
+    assert fb.count(lake, "y", update=found, **weight) is found
+
+
+def test_update__new_values_and_classes_join(lake: Path) -> None:
+    some = fb.count(lake / "0.parquet", "y")
+    table = rows_of_day(9).set_column(0, "a", pa.array(["new"] * 60))
+    pq.write_table(table.set_column(5, "y", pa.array(["r"] * 60)), lake / "9.parquet")
+    found = fb.count(lake, "y", update=some)
+    assert found == fb.count(lake, "y") or found.allclose(fb.count(lake, "y"))
+    assert found.schema.classes.to_pylist() == ["p", "q", "r"]
+
+
+def test_update__files_that_changed_or_are_gone_are_named(lake: Path) -> None:
+    some = fb.count(lake, "y")
+    (lake / "1.parquet").touch()  # another time, the same bytes
+    assert fb.count(lake, "y", update=some) is some
+    (lake / "1.parquet").rename(lake / "renamed.parquet")
+    assert fb.count(lake, "y", update=some) is some
+    pq.write_table(rows_of_day(7), lake / "2.parquet")
+    with pytest.raises(fb.DataError, match=r"2\.parquet changed since it was counted"):
+        fb.count(lake, "y", update=some)
+    (lake / "2.parquet").unlink()
+    with pytest.raises(fb.DataError, match=r"2\.parquet is gone"):
+        fb.count(lake, "y", update=some)
+
+
+def test_update__refusals_say_what_to_do(lake: Path) -> None:
+    whole = fb.count(lake, "y")
+    with pytest.raises(fb.SchemaError, match="hold no pairs; count all files again with pairs"):
+        fb.count(lake, "y", update=whole, pairs=True)
+    with pytest.raises(ValueError, match="without schema"):
+        fb.count(lake, "y", update=whole, schema=whole)
+    with pytest.raises(ValueError, match=r"columns=.*leave it out"):
+        fb.count(lake, "y", update=whole, columns=["a"])
+    with pytest.raises(fb.DataError, match="pass paths"):
+        fb.count(rows_of_day(0), "y", update=whole)
+    part = fb.count(fb.engines.part(lake, 1, 7), "y")
+    with pytest.raises(fb.DataError, match="only some of its row groups"):
+        fb.count(lake, "y", update=part)
+
+
+def test_part__refusals_say_what_to_do(lake: Path) -> None:
+    with pytest.raises(fb.SchemaError, match="part 1/2: the cut points of column 'n' would be"):
+        fb.count(fb.engines.part(lake, 1, 2), "y", pairs=True)
+    with pytest.raises(fb.DataError, match="only files have parts"):
+        fb.count(fb.engines.part(rows_of_day(0), 1, 2), "y")
+    for i, n in ((0, 2), (3, 2), (1, 0), (1.0, 2), (True, 2)):
+        with pytest.raises(ValueError, match="from 1 to"):
+            fb.engines.part(lake, i, n)  # type: ignore[arg-type]
+    assert fb.NaiveBayes(numeric="mdl").fit(fb.engines.part(lake, 1, 2), "y").n_parameters_
+
+
+@pytest.mark.parametrize("n", [1, 3, 9])
+def test_parts_of_text_files_are_files(tmp_path: Path, n: int) -> None:
+    for i in range(5):
+        pyarrow.csv.write_csv(rows_of_day(i), tmp_path / f"{i}.csv")
+    # of one file alone the type would be another
+    (tmp_path / "2.csv").write_text((tmp_path / "2.csv").read_text().replace(",1,", ",1.5,"))
+    whole = fb.count(str(tmp_path / "*.csv"), "y")
+    part = str(tmp_path / "*.csv")
+    parts = [fb.count(fb.engines.part(part, i, n), "y") for i in range(1, n + 1)]
+    assert fb.merge(parts).allclose(whole)
+
+
+def test_commands__an_array_of_jobs(lake: Path, tmp_path: Path) -> None:
+    schema = tmp_path / "schema.fbs"
+    count = (
+        "count",
+        lake / "0.parquet",
+        lake / "1.parquet",
+        lake / "2.parquet",
+        lake / "3.parquet",
+    )
+    run(*count, "--target", "y", "--pairs", "-o", schema)
+    parts = [tmp_path / f"{i}.fbs" for i in (1, 2, 3)]
+    for i, path in enumerate(parts, 1):
+        how = ("--target", "y", "--pairs", "--part", f"{i}/3")
+        said = fails("count", lake, *how, "-o", path, folder=tmp_path)
+        assert "cut points of column 'n'" in said
+        run("count", lake, *how, "--schema", schema, "-o", path)
+    run("merge", *parts, "-o", tmp_path / "all.fbs")
+    assert fb.Statistics.load(tmp_path / "all.fbs") == fb.Statistics.load(schema)
+    for part in ("0/3", "4/3", "1", "a/b", "1/"):
+        run("count", lake, "--target", "y", "--part", part, "-o", tmp_path / "x.fbs", code=2)
+    said = run("count", lake, "--target", "y", "--update", "--part", "1/2", "-o", schema, code=2)
+    assert "--update goes without" in said.output
+
+
+def test_commands__every_day_what_is_new(lake: Path, tmp_path: Path) -> None:
+    out = tmp_path / "s.fbs"
+    daily = ("count", lake, "--target", "y", "--update", "-o", out)
+    (lake / "3.parquet").rename(tmp_path / "3.parquet")
+    assert answer(*daily)["rows"] == 180
+    (tmp_path / "3.parquet").rename(lake / "3.parquet")
+    assert answer(*daily)["rows"] == 240
+    before = out.stat().st_mtime_ns, out.read_bytes()
+    assert "all files are in already" in run(*daily).stdout
+    assert answer(*daily)["rows"] == 240
+    assert before == (out.stat().st_mtime_ns, out.read_bytes())
+    assert fb.Statistics.load(out).allclose(fb.count(lake, "y"))
+    pq.write_table(rows_of_day(8), lake / "0.parquet")
+    assert "0.parquet changed since it was counted" in fails(*daily, folder=tmp_path)
