@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +74,12 @@ def stopped(source: Any, folder: Path, rows: int, **options: Any) -> int:
     return done
 
 
+def complete(folder: Path) -> bool:
+    """Return whether a checkpoint holds a complete count, and nothing else is there."""
+    assert {path.name for path in folder.iterdir()} <= {"checkpoint.fbs", "cuts.fbs"}
+    return bool(files.read(folder / "checkpoint.fbs")[0]["complete"])
+
+
 OPTIONS: dict[str, dict[str, Any]] = {
     "plain": {},
     "weighted": {"sample_weight": "weight"},
@@ -105,7 +114,7 @@ def test_resumed__equals_uninterrupted(data: Path, tmp_path: Path, case: str, th
     assert resumed.dropped_rows == whole.dropped_rows
     assert sum(steps) == 24_000
     assert steps[0] >= 23_000  # what was done before is reported, not done again
-    assert list(tmp_path.iterdir()) == []
+    assert complete(tmp_path)
 
 
 def test_resumed__with_another_number_of_threads(data: Path, tmp_path: Path) -> None:
@@ -250,9 +259,9 @@ def test_command__stopped_and_gone_on(
         assert "Interrupted" in run(*args, code=130).stderr
     assert not out.exists()
     result = run(*args)
-    assert "going on after 9,000 rows" in result.stderr
+    assert "going on after 10,000 rows" in result.stderr
     assert same_bits(fb.Statistics.load(out), fb.count(data, "y"))
-    assert list(kept.iterdir()) == []
+    assert complete(kept)
 
 
 def test_command__directory_that_cannot_be(data: Path, tmp_path: Path) -> None:
@@ -279,28 +288,144 @@ def test_checkpoint_that_cannot_be_written__does_not_end_the_count(
         assert (tmp_path / "checkpoint.fbs").read_bytes() == before
         with pytest.warns(fb.FastBayesWarning, match=r"goes on without.*no space left"):
             assert same_bits(fb.count(data, "y", checkpoint=tmp_path), whole)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_checkpoint_that_cannot_be_removed__does_not_end_the_count(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = fb.count(data, "y")
-    stopped(data, tmp_path, 9000)
-
-    unlink = Path.unlink
-
-    def forbidden(self: Path, **options: Any) -> None:
-        if self.name == "checkpoint.fbs":
-            raise PermissionError(13, "Permission denied")
-        unlink(self, **options)
-
-    monkeypatch.setattr(Path, "unlink", forbidden)
-    with pytest.warns(fb.FastBayesWarning, match="complete, its checkpoint cannot be removed"):
-        assert same_bits(fb.count(data, "y", checkpoint=tmp_path), whole)
+    assert not complete(tmp_path)
 
 
 def test_checkpoint__what_a_killed_run_left_is_removed(data: Path, tmp_path: Path) -> None:
     (tmp_path / ".fastbayes-0123456789abcdef.fbs").touch()
     fb.count(data, "y", checkpoint=tmp_path)
-    assert list(tmp_path.iterdir()) == []
+    assert complete(tmp_path)
+
+
+# -- cut points
+
+
+def cut_twice(source: Any, folder: Path, rows: int, **options: Any) -> list[int]:
+    """Count with a stop after so many rows; return the rows that the second run was told of."""
+    if rows:
+        stopped(source, folder, rows, **options)
+    steps: list[int] = []
+    fb.count(source, "y", checkpoint=folder, progress=steps.append, **options)
+    return steps
+
+
+@pytest.mark.parametrize("rows", [0, 5_500, 23_500, 24_500, 40_000])
+@pytest.mark.parametrize("how", ["mdl", ("quantile", 7)])
+@pytest.mark.parametrize("weight", [None, "weight"])
+def test_cut_points__are_kept_to_the_same_bits(
+    data: Path, tmp_path: Path, rows: int, how: Any, weight: str | None
+) -> None:
+    options: dict[str, Any] = {"pairs": True, "discretize": how, "missing": "category"}
+    options |= {"sample_weight": weight, "columns": ["level", "number"]}
+    whole = fb.count(data, "y", **options)
+    steps = cut_twice(data, tmp_path, rows, **options)
+    resumed = fb.count(data, "y", checkpoint=tmp_path, **options)  # what is complete
+    assert same_bits(resumed, whole)
+    # what was learned is not learned again: rows that were done come as one step
+    begun = rows // 1000 * 1000
+    assert sum(steps) == (48_000 if rows < 24_000 else 24_000)
+    assert max(steps) >= max(begun if rows < 24_000 else begun - 24_000, 1) - 1000
+
+
+def test_cut_points__of_columns_that_are_learned_in_turn(data: Path, tmp_path: Path) -> None:
+    """With little memory there is a scan for every few columns."""
+    options: dict[str, Any] = {"pairs": True, "columns": ["level", "number"], "threads": 1}
+    whole = fb.count(data, "y", **options)
+    stopped(data, tmp_path, 30_000, memory_limit=60_000_000, **options)
+    kept = files.read(tmp_path / "cuts.fbs")[0]
+    assert kept["complete"] == (not kept["columns"])
+    assert same_bits(fb.count(data, "y", checkpoint=tmp_path, **options), whole)
+
+
+def test_cut_points__of_other_data_or_another_job_are_refused(data: Path, tmp_path: Path) -> None:
+    stopped(data, tmp_path, 9000, pairs=True)
+    assert not (tmp_path / "checkpoint.fbs").exists()
+    with pytest.raises(fb.DataError, match=r"cuts\.fbs: it is of a count with other columns"):
+        fb.count(data, "y", checkpoint=tmp_path, pairs=True, discretize="quantile")
+    with pytest.raises(fb.DataError, match=r"cuts\.fbs: the data have changed"):
+        fb.count(data / "0.parquet", "y", checkpoint=tmp_path, pairs=True)
+
+
+# -- what is complete
+
+
+def test_complete__is_not_done_again(data: Path, tmp_path: Path, caplog: Any) -> None:
+    whole = fb.count(data, "y", checkpoint=tmp_path)
+    caplog.set_level("INFO", "fastbayes")
+    steps: list[int] = []
+    again = fb.count(data, "y", checkpoint=tmp_path, progress=steps.append)
+    assert same_bits(again, whole)
+    assert sorted(again.ledger) == sorted(whole.ledger)
+    assert steps == []
+    assert "already complete" in caplog.text
+
+
+def test_complete__work_gives_way_to_other_work(data: Path, tmp_path: Path) -> None:
+    fb.count(data, "y", checkpoint=tmp_path, pairs=True)
+    other = fb.count(data / "1.parquet", "y", checkpoint=tmp_path, pairs=True)
+    assert same_bits(other, fb.count(data / "1.parquet", "y", pairs=True))
+    other = fb.count(data, "y", checkpoint=tmp_path, sample_weight="weight")
+    assert same_bits(other, fb.count(data, "y", sample_weight="weight"))
+
+
+def test_command__complete(data: Path, tmp_path: Path) -> None:
+    kept, out, other = tmp_path / "kept", tmp_path / "s.fbs", tmp_path / "other.fbs"
+    args = ("count", data, "--target", "y", "--checkpoint", kept)
+    run(*args, "-o", out)
+    before = out.stat().st_mtime_ns
+    assert "already complete" in run(*args, "-o", out).output
+    assert out.stat().st_mtime_ns == before
+    run(*args, "-o", other)  # counted already, but not written there
+    assert fb.load(other) == fb.load(out)
+    # what is there is of another job
+    for more in (("--weight", "weight"), ("--pairs",)):
+        said = fails(*args, *more, "-o", out, folder=tmp_path)
+        assert "exists" in said
+    run("count", data / "0.parquet", "--target", "y", "-o", other, "--force")
+    assert "exists" in fails(*args, "-o", other, folder=tmp_path)
+    assert out.stat().st_mtime_ns == before
+
+
+# -- one at a time, and stopped by a signal
+
+SLOW = """
+import sys, time
+import fastbayes.cli.statistics as statistics
+from contextlib import contextmanager
+from fastbayes.cli import main
+
+@contextmanager
+def slowly(*_):
+    def progress(rows):
+        print("row", flush=True)
+        time.sleep(0.2)
+    yield progress
+
+statistics.bar = slowly
+main(sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize("kind", ["SIGTERM", "SIGINT", "SIGKILL"])
+def test_command__ended_by_a_signal_goes_on(data: Path, tmp_path: Path, kind: str) -> None:
+    kept, out = tmp_path / "kept", tmp_path / "s.fbs"
+    args = ("count", data, "--target", "y", "--checkpoint", kept, "-o", out)
+    often = ("--checkpoint-seconds", "0" if kind == "SIGKILL" else "1000")
+    command = [sys.executable, "-c", SLOW, *map(str, (*args, *often))]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for _ in range(3):
+            assert process.stdout.readline() == "row\n"
+        assert "another process" in fails(*args, folder=tmp_path)
+        process.send_signal(getattr(signal, kind))
+        process.communicate()
+    assert process.returncode != 0
+    assert not out.exists()
+    assert "going on after" in run(*args).stderr
+    assert same_bits(fb.Statistics.load(out), fb.count(data, "y"))
+
+
+@pytest.mark.parametrize("seconds", [-1, "x", float("nan")])
+def test_seconds_that_are_none(data: Path, tmp_path: Path, seconds: Any) -> None:
+    with pytest.raises(ValueError, match="checkpoint_seconds"):
+        fb.count(data, "y", checkpoint=tmp_path, checkpoint_seconds=seconds)

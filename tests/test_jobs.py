@@ -189,7 +189,7 @@ def test_commands__every_day_what_is_new(lake: Path, tmp_path: Path) -> None:
     (tmp_path / "3.parquet").rename(lake / "3.parquet")
     assert answer(*daily)["rows"] == 240
     before = out.stat().st_mtime_ns, out.read_bytes()
-    assert "all files are in already" in run(*daily).stdout
+    assert "already complete" in run(*daily).stdout
     assert answer(*daily)["rows"] == 240
     assert before == (out.stat().st_mtime_ns, out.read_bytes())
     assert fb.Statistics.load(out).allclose(fb.count(lake, "y"))

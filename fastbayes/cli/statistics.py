@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,12 @@ LARGEST = 5  # pairs that are named
     help="Directory that keeps the work done: the same command goes on after a stop.",
 )
 @click.option(
+    "--checkpoint-seconds",
+    type=click.FloatRange(0),
+    metavar="S",
+    help="Least time between two writes of the checkpoint; default: 20, 0: as often as can be.",
+)
+@click.option(
     "--on-error",
     type=click.Choice(["stop", "skip"]),
     default="stop",
@@ -119,7 +126,9 @@ def count(
     A job of many machines counts a part on each (--part), and merge adds them up. A job of every
     day counts what is new (--update): run again, it changes nothing.
     """
-    check_target(output, force=force or update)
+    # A job that is run again once it is complete must not fail.
+    again = options["checkpoint"] is not None and not force and Path(output).exists()
+    check_target(output, force=force or update or again)
     if update and (part or schema):
         raise click.UsageError("--update goes without --part and --schema")
     if (update or schema) and discretize is not None:
@@ -145,12 +154,19 @@ def count(
     if folds is not None:
         options["folds"] = int(folds) if folds.isdecimal() else folds
     with bar("counting", source) as progress:
+        if again:  # what is complete has no rows to be read
+            progress = partial(_refuse, output)
         stats = fb.count(source, target, progress=progress, **options)
-    if stats is not options.get("update"):
+    if again and stats != statistics_from(output):
+        _refuse(output)
+    done = again or stats is options.get("update")
+    if not done:
         stats.save(output, force=force or update)
-    elif not as_json:
-        click.echo(f"{output}: all files are in already")
-    _report(stats, output, as_json)
+    _report(stats, output, as_json, "already complete: " * done)
+
+
+def _refuse(output: str, _: int = 0) -> None:
+    check_target(output, force=False)
 
 
 def _numbers_of(part: str) -> tuple[int, int]:
@@ -209,7 +225,9 @@ def merge(
     _report(total, output, as_json)
 
 
-def _report(stats: fb.Statistics, output: str, as_json: bool) -> None:
+def _report(stats: fb.Statistics, output: str, as_json: bool, before: str = "") -> None:
+    if before and not as_json:
+        click.echo(f"{before}{output}")
     summary = {**_statistics(stats), "output": output}
     show(summary, as_json, _lines(summary))
 

@@ -279,6 +279,19 @@ def remove_abandoned(directory: Path) -> None:
                     os.close(descriptor)
 
 
+@contextlib.contextmanager
+def alone(directory: Path) -> Iterator[bool]:
+    """Lock a directory; yield whether no other process has. Where there are no locks, none has."""
+    if fcntl is None:
+        yield True
+        return
+    descriptor = _opened(directory)
+    try:
+        yield _locked(descriptor) is not False
+    finally:
+        os.close(descriptor)
+
+
 def _own(path: Path) -> int | None:
     """Return the descriptor that locks a file just made; None if a run took it for abandoned."""
     with contextlib.suppress(FileNotFoundError):

@@ -6,6 +6,7 @@ import inspect
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -231,6 +232,7 @@ def count(
     memory_limit: int | None = None,
     on_error: str = "stop",
     checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_seconds: float | None = None,
     progress: Progress | None = None,
     statistics: Iterable[str] = (),
     schema: Statistics | None = None,
@@ -303,7 +305,10 @@ def count(
         "stop", or "skip" to leave out parts of files that cannot be read; `provenance` and the
         log name them.
     checkpoint
-        Directory that keeps the work done: a stopped count goes on from there, to the same bits.
+        Directory that keeps the work done: a stopped count goes on from there, to the same bits,
+        and a complete one is not done again. One process at a time may use it.
+    checkpoint_seconds
+        Least time between two writes of the checkpoint, 20 by default; 0: after every segment.
     progress
         Called with the number of rows done since the last call; rows read twice are done twice.
     statistics
@@ -352,6 +357,9 @@ def count(
     array(['p'], dtype='<U1')
     """
     kinds = DensitySpec(numeric)
+    seconds = checkpoint_seconds
+    if seconds is not None and not (isinstance(seconds, (int, float)) and seconds >= 0):
+        raise ValueError(f"checkpoint_seconds={seconds!r}: use a number >= 0")
     for name, asked in (("pairs", pairs), ("triples", triples), ("moments", moments)):
         if not isinstance(asked, (bool, np.bool_)):
             raise ValueError(f"{name}={asked!r}: use True or False")
@@ -426,25 +434,9 @@ def count(
         # A scan for cut points would be in vain if there were no room for the counts.
         known = [n for n in names if n not in ("families", "cells", "cell_scatter")]
         engine.foreseen(opened, encoder, known, threads, memory_limit)
-        cuts = numeric_cuts(
-            opened,
-            *to_cut,
-            threads=threads,
-            memory_limit=memory_limit,
-            on_error=on_error,
-            progress=progress,
-        )
-        encoder = learning(cuts=cuts)
-    books = [feature.name for feature, book in encoder.features if book is not None]
-    options: dict[str, dict[str, Any]] = {}
-    if groups is not None:
-        options["families"] = {"families": numbered(groups, books)}
-    if isinstance(joint, list):
-        options["cells"] = options["cell_scatter"] = {"columns": _numbers(joint, books)}
-    wanted = {name: options.get(name, {}) for name in names}
-    if update is not None:
-        wanted = parts_of(update)
-    kept = None
+    how: dict[str, Any] = {"threads": threads, "memory_limit": memory_limit}
+    how |= {"on_error": on_error, "progress": progress}
+    keeper = None
     if checkpoint is not None and apart is not None:
         raise ValueError("a checkpoint keeps no folds: count with one of the two")
     if checkpoint is not None:
@@ -452,20 +444,26 @@ def count(
             raise SchemaError(
                 f"{opened.description}: a checkpoint needs files, whose changes show; pass paths"
             )
-        given = (*names, groups, joint)
-        job = (_version(), opened.schema.to_string(), weight_name, given, on_error)
-        kept = Checkpoint(checkpoint, opened.versions, (job, _identity(encoder.schema())))
-    stats = engine.scan(
-        opened,
-        encoder,
-        wanted,
-        threads=threads,
-        memory_limit=memory_limit,
-        progress=progress,
-        on_error=on_error,
-        checkpoint=kept,
-        folds=apart,
-    )
+        keeper = Checkpoint(checkpoint, opened.versions, checkpoint_seconds)
+    with nullcontext() if keeper is None else keeper.alone():
+        job: tuple[Any, ...] = (_version(), opened.schema.to_string(), weight_name, on_error)
+        if to_cut is not None:
+            begun = job, _identity(encoder.schema()), repr(to_cut[1])
+            kept_cuts = None if keeper is None else keeper.cuts(begun)
+            cuts = numeric_cuts(opened, *to_cut, **how, checkpoint=kept_cuts)
+            encoder = learning(cuts=cuts)
+        books = [feature.name for feature, book in encoder.features if book is not None]
+        options: dict[str, dict[str, Any]] = {}
+        if groups is not None:
+            options["families"] = {"families": numbered(groups, books)}
+        if isinstance(joint, list):
+            options["cells"] = options["cell_scatter"] = {"columns": _numbers(joint, books)}
+        wanted = {name: options.get(name, {}) for name in names}
+        if update is not None:
+            wanted = parts_of(update)
+        job = (*job, (*names, groups, joint), _identity(encoder.schema()))
+        kept = None if keeper is None else keeper.counts(job)
+        stats = engine.scan(opened, encoder, wanted, **how, checkpoint=kept, folds=apart)
     stats = replace(stats, provenance=(*stats.provenance, *left_out))
     return stats if update is None else update + stats
 

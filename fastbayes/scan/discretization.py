@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +27,7 @@ from fastbayes.data.segments import Segment, Source
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.sketch import bytes_needed
 from fastbayes.scan.budget import ReadShare, check_limit
+from fastbayes.scan.checkpoint import CutsProgressed, KeptCuts
 from fastbayes.scan.engine import encoded_blocks, resolved_threads
 from fastbayes.scan.request import Counter, Partial, Progress, ScanRequest
 
@@ -39,6 +41,7 @@ def numeric_cuts(
     memory_limit: int | None = None,
     on_error: str = "stop",
     progress: Progress | None = None,
+    checkpoint: KeptCuts | None = None,
 ) -> dict[str, NDArray[np.float64]]:
     """Return the cut points of numeric columns, from one scan where they must be learned.
 
@@ -62,6 +65,8 @@ def numeric_cuts(
         "stop", or "skip" to leave out segments that cannot be read.
     progress
         Called with the number of rows done since the last call, in every scan.
+    checkpoint
+        Keeps what is learned; what it has is not learned again. Not where workers read.
 
     Returns
     -------
@@ -90,17 +95,28 @@ def numeric_cuts(
     cuts = {name: how for name, how in asked.items() if name not in learned}
     given_threads, threads = threads, resolved_threads(threads)
     whole = on_error == "skip"  # the same segments must break off as when they are counted
+    kept = None if checkpoint is None else checkpoint.load()
+    known = {} if kept is None else kept.cuts
     for some, share in _groups(source, encoder, learned, threads, memory_limit, whole=whole):
+        if some.keys() <= known.keys():
+            cuts |= {name: np.array(known[name], np.float64) for name in some}
+            continue
         own = _encoder(encoder, some)
         if isinstance(share.source, Counter):
             request = Cutting(own, some, on_error)
             learner, values = share.source.run(request, given_threads, progress).value
             classes = _order(values)
         else:
-            (learner,) = _scan(share, own, some, on_error, progress)
+            keeping = None
+            if checkpoint is not None:
+                keeping = KeepingCuts(checkpoint, known, list(some), own, kept)
+            (learner,) = _scan(share, own, some, on_error, progress, keeping=keeping)
             classes = _classes(own)
         found = share.in_order(partial(learner.cuts, classes=classes), some)
         cuts |= dict(zip(some, found, strict=True))
+        if checkpoint is not None:
+            known |= {name: cuts[name].tolist() for name in some}
+            checkpoint.save(CutsProgressed(known, [], 0, 0, {}, None))
     return {name: cuts[name] for name in asked}
 
 
@@ -255,6 +271,57 @@ class Cutting(ScanRequest[CutSketches]):
         return CutSketches(learner, classes)
 
 
+class KeepingCuts:
+    """What keeps a scan for cut points, and what it begins with.
+
+    Parameters
+    ----------
+    checkpoint
+        Where it is kept.
+    cuts
+        The cut points of columns whose scan is done.
+    columns
+        Those of this scan.
+    encoder
+        Of these columns alone; it numbers the classes.
+    kept
+        What was kept before, of this scan or another.
+    """
+
+    def __init__(
+        self,
+        checkpoint: KeptCuts,
+        cuts: dict[str, list[float]],
+        columns: list[str],
+        encoder: Encoder,
+        kept: CutsProgressed | None,
+    ) -> None:
+        self._checkpoint, self._cuts, self._columns = checkpoint, cuts, columns
+        self._book = encoder.target
+        self._kept = kept if kept is not None and kept.columns == columns else None
+
+    def begun(self, learner: CutLearner) -> tuple[int, int]:
+        """Give a learner what was kept; return how many segments and rows that is."""
+        if (kept := self._kept) is None:
+            return 0, 0
+        codes = np.zeros(1, np.uint32)
+        if self._book is not None and kept.classes is not None:
+            self._book.widen(kept.classes.type)
+            codes = self._book.encode(kept.classes, dispatch.numpy_twin("encode"))
+        learner.take(kept.arrays, codes)
+        return kept.segments, kept.rows
+
+    def due(self) -> bool:
+        """Return whether it is time to keep more."""
+        return self._checkpoint.due()
+
+    def keep(self, learner: CutLearner, segments: int, rows: int) -> None:
+        """Keep what is learned."""
+        arrays, classes = learner.arrays(), None if self._book is None else self._book.values()
+        done = CutsProgressed(self._cuts, self._columns, segments, rows, arrays, classes)
+        self._checkpoint.save(done)
+
+
 def _without_each(learners: list[CutLearner], asked: dict[str, Method]) -> list[CutLearner]:
     """Return for each learner the sum of all others."""
 
@@ -365,15 +432,18 @@ def _scan(
     on_error: str,
     progress: Progress | None,
     folds: Folds | None = None,
+    keeping: KeepingCuts | None = None,
 ) -> list[CutLearner]:
     """Return what the rows of each fold, in order, say of the columns; of all without folds."""
     source = share.source
     encoder.expect(source.n_rows)
     learners = {fold: CutLearner(learned) for fold in ([0] if folds is None else folds.names()[0])}
+    # What is left of a segment that turns out to be damaged must not stay behind, and what is kept
+    # is that of the first segments.
+    apart = on_error == "skip" or keeping is not None
 
-    def learn(segment: Segment) -> int:
-        # What is left of a segment that turns out to be damaged must not stay behind.
-        mine = {0: CutLearner(learned)} if on_error == "skip" else learners
+    def learn(segment: Segment) -> tuple[int, CutLearner | None]:
+        mine = {0: CutLearner(learned)} if apart else learners
         rows = 0
         try:
             for block, encoded in encoded_blocks(segment, encoder):
@@ -393,14 +463,28 @@ def _scan(
         except DataError:
             if on_error != "skip":
                 raise
-            return 0
-        if mine is not learners:
-            learners[0].merge(mine[0])
-        return rows
+            return 0, None
+        return rows, mine[0] if apart else None
 
-    for rows in share.in_order(learn, source.segments(BLOCK_ROWS)):
-        if progress is not None:
-            progress(rows)
+    done, sum_rows = (0, 0) if keeping is None else keeping.begun(learners[0])
+    if progress is not None and sum_rows:
+        progress(sum_rows)
+    between = True  # two segments
+    try:
+        for rows, more in share.in_order(learn, islice(source.segments(BLOCK_ROWS), done, None)):
+            between = False
+            if more is not None:
+                learners[0].merge(more)
+            done, sum_rows = done + 1, sum_rows + rows
+            between = True
+            if progress is not None:
+                progress(rows)
+            if keeping is not None and keeping.due():
+                keeping.keep(learners[0], done, sum_rows)
+    except KeyboardInterrupt:
+        if keeping is not None and between and done:
+            keeping.keep(learners[0], done, sum_rows)
+        raise
     return list(learners.values())
 
 

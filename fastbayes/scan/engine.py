@@ -39,7 +39,7 @@ from fastbayes.scan.budget import (
     total_of,
 )
 from fastbayes.scan.budget import default_limit as default_limit
-from fastbayes.scan.checkpoint import Checkpoint, Progressed
+from fastbayes.scan.checkpoint import KeptCounts, Progressed
 from fastbayes.scan.fold_statistics import Crossing
 from fastbayes.scan.request import Counter, Partial, ScanRequest
 from fastbayes.scan.request import Progress as Progress
@@ -243,7 +243,7 @@ def scan(
     progress: Progress | None = None,
     unlabelled: list[pa.RecordBatch] | None = None,
     on_error: str = "stop",
-    checkpoint: Checkpoint | None = None,
+    checkpoint: KeptCounts | None = None,
     classless: bool = False,
     folds: Folds | None = None,
     besides: int = 0,
@@ -293,6 +293,9 @@ def scan(
         rows, stats = source.run(request, threads, progress)
         _check_classes(encoder, rows, stats.dropped_rows, classless=classless)
         return stats
+    kept = None if checkpoint is None else checkpoint.load()
+    if kept is not None and kept.complete:
+        return kept.statistics
     threads = resolved_threads(threads)
     encoder.expect(source.n_rows, _tables_of_whole(encoder, wanted))
     budget = Budget(memory_limit, threads + 1, wanted, besides)
@@ -314,6 +317,7 @@ def scan(
                 unlabelled=unlabelled,
                 on_error=on_error,
                 checkpoint=checkpoint,
+                kept=kept,
                 crossing=crossing,
             ),
         )
@@ -326,7 +330,7 @@ def scan(
     files = (file for file in source.ledger() if file.path not in counted.lost)
     result = replace(result, ledger=Ledger(files))
     if checkpoint is not None:
-        checkpoint.clear()
+        checkpoint.save(Progressed(0, counted.rows, result, complete=True))
     return result
 
 
@@ -446,7 +450,8 @@ def _scanned(
     progress: Progress | None,
     unlabelled: list[pa.RecordBatch] | None,
     on_error: str,
-    checkpoint: Checkpoint | None,
+    checkpoint: KeptCounts | None,
+    kept: Progressed | None,
     crossing: Crossing | None,
 ) -> _Total:
     """Count what is read once."""
@@ -524,31 +529,44 @@ def _scanned(
     read: set[str] = set()
     lost: set[str] = set()
     provenance = [] if source.versions else [source.description]
-    if checkpoint is not None and (kept := checkpoint.load()) is not None:
-        done, rows, start = kept
+    if kept is not None:
+        done, rows, start, _ = kept
         dropped, provenance = start.dropped_rows, list(start.provenance)
         encoder.know(start.schema)
         total.held = dict(start.aligned(encoder.schema()).parts)
         if progress is not None:
             progress(rows)
-    for counted in share.in_order(count, islice(source.segments(block_rows), done, None)):
-        for parts in counted.parts:
-            total.add(parts)
-        budget.check_held(total)
-        done += 1
-        rows += counted.rows
-        dropped += counted.dropped
-        if counted.skipped is not None:
-            logger.warning("left out: %s", counted.skipped)
-            provenance.append(f"left out: {counted.skipped}")
-        (read if counted.skipped is None else lost).add(counted.origin)
-        if unlabelled is not None:
-            unlabelled += counted.unlabelled
-        if progress is not None:
-            progress(counted.rows)
-        if checkpoint is not None and checkpoint.due():
-            so_far = _finished(encoder, [(encoder, total)], dropped, provenance)
-            checkpoint.save(Progressed(done, rows, so_far))
+
+    def keep() -> None:
+        assert checkpoint is not None
+        so_far = _finished(encoder, [(encoder, total)], dropped, provenance)
+        checkpoint.save(Progressed(done, rows, so_far))
+
+    between = True  # two segments
+    try:
+        for counted in share.in_order(count, islice(source.segments(block_rows), done, None)):
+            between = False
+            for parts in counted.parts:
+                total.add(parts)
+            budget.check_held(total)
+            done += 1
+            rows += counted.rows
+            dropped += counted.dropped
+            if counted.skipped is not None:
+                logger.warning("left out: %s", counted.skipped)
+                provenance.append(f"left out: {counted.skipped}")
+            (read if counted.skipped is None else lost).add(counted.origin)
+            if unlabelled is not None:
+                unlabelled += counted.unlabelled
+            between = True
+            if progress is not None:
+                progress(counted.rows)
+            if checkpoint is not None and checkpoint.due():
+                keep()
+    except KeyboardInterrupt:  # of Ctrl-C, and on the command line of SIGTERM
+        if checkpoint is not None and between and done:
+            keep()
+        raise
     for parts in idle:
         total.add(parts)
         budget.check_held(total)
