@@ -344,3 +344,77 @@ def test_processes__misuse() -> None:
         pool.paths("a.parquet", start="thread")
     with pytest.raises(ValueError, match="processes=0: use a whole number"):
         pool.paths("a.parquet", processes=0)
+
+
+# -- scores
+
+
+def same_figures(found: Any, wanted: Any) -> None:
+    """Hold every figure to another's: counts bit for bit, sums to rounding."""
+    mine, theirs = found.to_dict(), wanted.to_dict()
+    assert mine.keys() == theirs.keys()
+    for name, value in mine.items():
+        if name in ("classes", "auc_method") or type(value) is int:
+            assert value == theirs[name], name
+        elif name == "calibration":
+            for key, bins in value.items():
+                np.testing.assert_allclose(
+                    np.array(bins, float), np.array(theirs[name][key], float), rtol=1e-12
+                )
+        else:
+            np.testing.assert_allclose(value, theirs[name], rtol=1e-12, err_msg=name)
+
+
+MODELS: dict[str, Callable[[], Any]] = {
+    "naive": lambda: fb.NaiveBayes(),
+    "tan": lambda: fb.TAN(),
+    "aode": lambda: fb.AODE(),
+    "gaussian": lambda: fb.GaussianBayes(),
+    "logistic": lambda: fb.LogisticRegression(),
+    "network": lambda: fb.NetworkClassifier(),
+    "calibrated": lambda: fb.Calibrated(fb.NaiveBayes()),
+    "weighted": lambda: fb.WeightedNaiveBayes(),
+}
+
+
+@pytest.mark.parametrize("parts", [1, 3, 20])
+@pytest.mark.parametrize("name", MODELS)
+def test_evaluate__by_workers(folder: Path, name: str, parts: int) -> None:
+    columns = {"gaussian": ["number"], "network": ["text", "whole"]}.get(name)
+    table = pa.concat_tables(rows(n, seed) for seed, n in enumerate((300, 1000)))
+    model = MODELS[name]().fit(table if columns is None else table.select([*columns, "y"]), "y")
+    there = Paths(folder, shipped, parts)
+    same_figures(fb.evaluate(model, there), fb.evaluate(model, folder))
+    if name == "naive":
+        told: dict[str, Any] = {"sample_weight": "heavy", "loss": [[0, 2], [1, 0]]}
+        steps: list[int] = []
+        found = fb.evaluate(model, there, progress=steps.append, **told)
+        same_figures(found, fb.evaluate(model, folder, **told))
+        assert sum(steps) == 1350
+
+
+def test_evaluate__ranks_by_histograms(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fastbayes.evaluation import roc_auc
+
+    model = fb.NaiveBayes().fit(folder, "y")
+    for most in (100, 600):  # all shares have histograms, or some
+        monkeypatch.setattr(roc_auc, "EXACT_SCORES", most)
+        found = fb.evaluate(model, Paths(folder, shipped, 20))
+        assert found.auc_method == "histogram"
+        same_figures(found, fb.evaluate(model, folder))
+
+
+def test_evaluate__errors_are_those_of_rows_read_here(folder: Path, tmp_path: Path) -> None:
+    model = fb.NaiveBayes().fit(folder, "y")
+    there = Paths(folder, shipped, 3)
+    with pytest.raises(fb.SchemaError, match="no column 'z'"):
+        fb.evaluate(model, there, "z")
+    strange = rows(20, 1).set_column(4, "y", pa.array(["other"] * 20))
+    pq.write_table(strange, tmp_path / "a.parquet")
+    with pytest.raises(fb.DataError, match="'other'") as found:
+        fb.evaluate(model, Paths(tmp_path, shipped, 3))
+    assert "a.parquet" in str(found.value)
+    nothing = rows(20, 1).set_column(4, "y", pa.nulls(20, pa.string()))
+    pq.write_table(nothing, tmp_path / "a.parquet")
+    with pytest.raises(fb.DataError, match="column 'y' is null in all 20 rows"):
+        fb.evaluate(model, Paths(tmp_path, shipped, 3))

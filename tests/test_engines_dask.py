@@ -106,6 +106,10 @@ def test_frames__on_a_cluster(client: Any, folder: Path) -> None:
     assert fb.count(frame, "y", pairs=True) == fb.count(folder, "y", pairs=True)
     here, there = fb.TAN().fit(folder, "y"), fb.TAN().fit(frame, "y")
     assert there.statistics_ == here.statistics_
+    scored, local = fb.evaluate(here, frame), fb.evaluate(here, folder)
+    assert scored.confusion.tolist() == local.confusion.tolist()
+    assert scored.auc == pytest.approx(local.auc, rel=1e-12)
+    assert scored.log_loss == pytest.approx(local.log_loss, rel=1e-12)
 
 
 def test_frames__categories_may_differ_per_partition() -> None:

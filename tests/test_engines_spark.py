@@ -91,6 +91,12 @@ def test_models(session: Any, folder: Path) -> None:
     frame = session.read.parquet(str(folder))
     here, there = fb.KDB().fit(folder, "y"), fb.KDB().fit(frame, "y")
     assert there.statistics_ == here.statistics_
+    local = fb.evaluate(here, folder)
+    for source in (frame, fb.engines.spark.paths(session, str(folder), parts=20)):
+        scored = fb.evaluate(here, source)
+        assert scored.confusion.tolist() == local.confusion.tolist()
+        assert scored.auc == pytest.approx(local.auc, rel=1e-12)
+        assert scored.log_loss == pytest.approx(local.log_loss, rel=1e-12)
     table = pa.concat_tables([rows(seed) for seed in range(3)])
     found = there.predict_proba(there.predict(frame)).toArrow()
     assert found.column_names == [*table.column_names, "prediction", "proba_no", "proba_yes"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -109,6 +110,31 @@ class RocAuc:
             self._add(part)
         self._settle()
 
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the rows as named arrays, which `take` adds to another."""
+        if self._histograms is not None:
+            return {"histograms": self._histograms}
+        kept = self._kept or [ScoredRows(*self._nothing(), None)]
+        found: dict[str, NDArray[Any]] = {
+            "scores": np.concatenate([part.scores for part in kept]),
+            "truth": np.concatenate([part.truth for part in kept]),
+        }
+        if any(part.weight is not None for part in kept):
+            found["weight"] = np.concatenate([_weights_of(part) for part in kept])
+        return found
+
+    def take(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Add the rows of such arrays."""
+        if "histograms" in arrays:
+            self._to_histograms()
+            self._histograms += arrays["histograms"]
+        else:
+            self._add(ScoredRows(arrays["scores"], arrays["truth"], arrays.get("weight")))
+            self._settle()
+
+    def _nothing(self) -> tuple[NDArray[np.float64], NDArray[np.unsignedinteger]]:
+        return np.zeros((0, len(self._columns))), np.zeros(0, self._class_type)
+
     def auc(self) -> tuple[float, float]:
         """Return the mean AUC over the classes that have one, and the bound of its error."""
         areas = []
@@ -130,9 +156,7 @@ class RocAuc:
             return _unweighted(*sides)
         own = np.concatenate([part.scores[:, i] for part in self._kept])
         positive = np.concatenate([part.truth == c for part in self._kept])
-        weight = np.concatenate(
-            [np.ones(len(p.truth)) if p.weight is None else p.weight for p in self._kept]
-        )
+        weight = np.concatenate([_weights_of(part) for part in self._kept])
         group = np.unique(own, return_inverse=True)[1]
         return _area(*(np.bincount(group, weight * side) for side in (positive, ~positive)))[0]
 
@@ -169,6 +193,10 @@ class RocAuc:
         low = np.abs(np.minimum(scores, 0.5)).view(np.int64) >> shift  # abs: -0.0 is 0
         high = np.clip(1 - scores, 0, 0.5).view(np.int64) >> shift
         return np.where(scores <= 0.5, low + (scores > 0), 2 * half + 2 - np.maximum(high, least))
+
+
+def _weights_of(rows: ScoredRows) -> NDArray[np.float64]:
+    return np.ones(len(rows.truth)) if rows.weight is None else rows.weight
 
 
 def _unweighted(positive: NDArray[np.float64], negative: NDArray[np.float64]) -> float:

@@ -8,7 +8,7 @@ beyond it those of a histogram whose error is bounded and reported.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -241,6 +241,19 @@ class Evaluator:
         self._confusion += other._confusion
         self._bins += other._bins
         self._ranks.merge(other._ranks)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the sums as named arrays, which `take` adds to another evaluator."""
+        sums = {"sums": self._sums, "confusion": self._confusion, "bins": self._bins}
+        return {**sums, "weighted": np.array([self._weighted]), **self._ranks.arrays()}
+
+    def take(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Add the rows of the arrays of an evaluator of the same classes and loss."""
+        self._weighted |= bool(arrays["weighted"][0])
+        self._sums += arrays["sums"]
+        self._confusion += arrays["confusion"]
+        self._bins += arrays["bins"]
+        self._ranks.take(arrays)
 
     def result(self, where: str = "") -> Evaluation:
         """Return the figures of all rows so far, a value; DataError where there are none.

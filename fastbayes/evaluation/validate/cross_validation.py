@@ -28,6 +28,7 @@ from fastbayes.evaluation.validate.scoring import (
     parts_of,
     scores,
 )
+from fastbayes.evaluation.validate.scoring_request import Scoring
 from fastbayes.evaluation.validation import Evaluation, Evaluator
 from fastbayes.models.estimator.base import Classifier
 from fastbayes.models.estimator.loo_base import LooScorer
@@ -100,7 +101,7 @@ def evaluate(
     model
         A fitted model of named columns.
     source
-        As in `fastbayes.count`.
+        As in `fastbayes.count`; of `engines` workers score the rows, where they are.
     target
         Name of the class column or (n_rows,) labels; the name at fit by default. Rows without a
         class are left out.
@@ -131,15 +132,9 @@ def evaluate(
         schema, source, target, sample_weight, unseen=model.unseen, filesystem=filesystem
     )
     log_rest(rows.unused, rows.description)
-    contestant = Contestant(model.classes_, [Fitted(model)])
-    (score,), found = scores(
-        *(rows.source, rows.parts, [contestant]),
-        loss=loss,
-        threads=threads,
-        memory_limit=getattr(model, "memory_limit", None),
-        progress=progress,
-        weighted=sample_weight is not None,
-    )
+    request = Scoring(model, rows.target, rows.weight, loss)
+    score = request.asked(rows.source, threads, progress).value
+    found = score.scanned
     if found.n_rows and found.dropped == found.n_rows:
         raise DataError(
             f"{rows.description}: column {rows.target!r} is null in all {found.n_rows} rows; name "
@@ -152,7 +147,7 @@ def evaluate(
     for feature, n in zip(schema.categorical, np.atleast_1d(found.unseen), strict=False):
         if n:
             logger.info("column %r: %d values were not seen at fit", feature.name, n)
-    return score.figures(rows.description)
+    return score.evaluator.result(rows.description)
 
 
 def leave_one_out(
@@ -297,12 +292,14 @@ class Labelled(NamedTuple):
     """Labelled rows that are open, and what encodes their blocks by a schema.
 
     target  the column of the classes
+    weight  that of the weights
     unused  columns that the schema does not know
     """
 
     source: Source
     parts: Parts
     target: str | None
+    weight: str | None
     unused: list[str]
 
     @property
@@ -334,7 +331,7 @@ def labelled(
     )
     encoder.expect(rows.n_rows)
     check = None if counted is None else partial(_check_counted, counted)
-    return Labelled(rows, parts_of(encoder, check), target_name, unused)
+    return Labelled(rows, parts_of(encoder, check), target_name, weight_name, unused)
 
 
 def k_fold(
