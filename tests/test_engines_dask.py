@@ -38,7 +38,7 @@ def rows(seed: int = 0) -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Any]:
-    local = {"threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": None}
+    local = {"threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
     with distributed.LocalCluster(2, **local) as cluster, distributed.Client(cluster) as client:
         yield client
 
