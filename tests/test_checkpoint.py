@@ -19,6 +19,7 @@ from commands import fails, run
 import fastbayes as fb
 from fastbayes.core import files
 from fastbayes.data import text
+from fastbayes.data.source import open_source
 from fastbayes.scan import checkpoint
 
 
@@ -106,7 +107,8 @@ def test_resumed__equals_uninterrupted(data: Path, tmp_path: Path, case: str, th
     whole = fb.count(data, "y", **options)
     for rows in (0, 5_500, 15_000, 23_500):
         stopped(data, tmp_path, rows, **options)
-        assert (tmp_path / "checkpoint.fbs").exists() == (rows > 0)
+        if rows != 5_500:  # within what may be read as one segment
+            assert (tmp_path / "checkpoint.fbs").exists() == (rows > 0)
     steps: list[int] = []
     resumed = fb.count(data, "y", checkpoint=tmp_path, progress=steps.append, **options)
     assert same_bits(resumed, whole)
@@ -429,3 +431,33 @@ def test_command__ended_by_a_signal_goes_on(data: Path, tmp_path: Path, kind: st
 def test_seconds_that_are_none(data: Path, tmp_path: Path, seconds: Any) -> None:
     with pytest.raises(ValueError, match="checkpoint_seconds"):
         fb.count(data, "y", checkpoint=tmp_path, checkpoint_seconds=seconds)
+
+
+# -- behind the rows that are done
+
+
+def test_behind__all_rows_but_the_first(data: Path, tmp_path: Path) -> None:
+    """A checkpoint of exact counts goes on at a row group, however segments are put together."""
+    whole, source = pq.read_table(data, columns=["name", "y"]), open_source(data)
+    for rows in (0, 1000, 7000, 8000, 8001, 15_500, 23_000, 24_000):
+        rest = source.behind(rows)
+        assert (rest is None) == bool(rows % 1000)
+        if rest is not None:
+            found = [block for segment in rest.segments(1 << 16) for block in segment.batches()]
+            names = [name for block in found for name in block["name"].to_pylist()]
+            assert names == whole["name"].to_pylist()[rows:]
+    pc.write_csv(whole, tmp_path / "d.csv")
+    assert open_source(tmp_path / "d.csv").behind(0) is None
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_resumed__exact_counts_of_many_row_groups(data: Path, tmp_path: Path, threads: int) -> None:
+    options: dict[str, Any] = {"moments": False, "columns": ["name", "level"], "pairs": True}
+    options |= {"categorical": ["level"], "missing": "category"}
+    whole = fb.count(data, "y", **options)
+    for rows in (3_000, 9_000, 17_000):
+        stopped(data, tmp_path, rows, threads=threads, **options)
+    steps: list[int] = []
+    resumed = fb.count(data, "y", checkpoint=tmp_path, progress=steps.append, threads=2, **options)
+    assert same_bits(resumed, whole)
+    assert (sum(steps), steps[0] > 0) == (24_000, True)

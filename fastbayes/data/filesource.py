@@ -129,6 +129,10 @@ class FileReader(ABC):
         """Return how often its row groups are counted."""
         return ((1, 1.0),)
 
+    def part_ends(self) -> NDArray[np.int64] | None:
+        """Return the rows up to the end of each part, (n_parts,); None where nobody knows."""
+        return None
+
     def part_sizes(self) -> NDArray[np.float64]:
         """Return about how many bytes of the file each part has, (n_parts,)."""
         return np.array([self.file.size], np.float64)
@@ -195,6 +199,19 @@ class FileSource(Source):
             )
         part.of_whole = n == 1
         return part
+
+    def behind(self, rows: int) -> FileSource | None:
+        """Return the row groups that come after so many rows; None where they do not begin one."""
+        left: list[FileReader] = []
+        for reader in self._readers:
+            ends = reader.part_ends()
+            if ends is None or (0 < rows < ends[-1] and rows not in ends):
+                return None
+            if rows < ends[-1]:
+                first = int(np.searchsorted(ends, rows, side="right"))
+                left.append(reader.part(first, len(ends)))
+            rows = max(rows - int(ends[-1]), 0)
+        return self._of(left)
 
     def without(self, ledger: Ledger) -> FileSource | None:
         """Return the files that are not in a ledger; None where all are.
@@ -545,6 +562,10 @@ class ParquetReader(FileReader):
     def runs(self) -> Runs:
         """Return how often its row groups are counted: those of this part once."""
         return runs_of(self._groups, len(self._rows))
+
+    def part_ends(self) -> NDArray[np.int64] | None:
+        """Return the rows up to the end of each row group, (n_parts,)."""
+        return np.cumsum([self._rows[group] for group in self._groups] or [0])
 
     def part_sizes(self) -> NDArray[np.float64]:
         """Return about how many bytes each row group has, (n_parts,)."""

@@ -188,6 +188,10 @@ class Source(ABC):
         """Return a source of the same rows that has these of its columns, if not all of them."""
         return self
 
+    def behind(self, rows: int) -> Source | None:
+        """Return a source of all rows but the first; None where only its segments tell them."""
+        return None
+
     def within(self, batch_bytes: int, threads: int) -> Self:
         """Return a source of the same rows, of which so many threads decode so much at a time."""
         other = copy.copy(self)

@@ -470,13 +470,19 @@ def _scanned(
     }
     own = {n: given for n, given in wanted.items() if n not in shared}
     idle: list[GrowingStatistics] = []
-    repeatable = not own and all(kind_of(n).repeatable or n in vacuous for n in wanted)
-    repeatable = repeatable and crossing is None
+    repeatable = crossing is None and all(
+        n in vacuous or (kind_of(n).repeatable and kind_of(n).order_free(weighted)) for n in wanted
+    )
     block_rows = BLOCK_ROWS
+    behind = None
     if repeatable:
-        # nothing is summed by segments
-        source, block_rows = source.merging(), rows_at_once(source, threads)
-    elif crossing is None and not whole:
+        # Nothing is summed by segments, but a checkpoint must find the first ones again.
+        if checkpoint is not None and on_error == "stop":
+            behind = source.behind(0 if kept is None else kept.rows)
+        if behind is not None or not whole:
+            source = (behind or source).merging()
+        block_rows = rows_at_once(source, threads)
+    elif crossing is None:
         block_rows = rows_at_once(source, threads, _blocks_of_sums(source, encoder, own, budget))
 
     # Blocks are worked on one by one, in their order: numbers are decoded as late.
@@ -542,9 +548,12 @@ def _scanned(
         so_far = _finished(encoder, [(encoder, total)], dropped, provenance)
         checkpoint.save(Progressed(done, rows, so_far))
 
+    segments = source.segments(block_rows)
+    if behind is None:
+        segments = islice(segments, done, None)
     between = True  # two segments
     try:
-        for counted in share.in_order(count, islice(source.segments(block_rows), done, None)):
+        for counted in share.in_order(count, segments):
             between = False
             for parts in counted.parts:
                 total.add(parts)
