@@ -115,7 +115,7 @@ def test_resumed__equals_uninterrupted(data: Path, tmp_path: Path, case: str, th
     assert resumed.provenance == whole.provenance
     assert resumed.dropped_rows == whole.dropped_rows
     assert sum(steps) == 24_000
-    assert steps[0] >= 23_000  # what was done before is reported, not done again
+    assert steps[0] >= 18_000  # what was done before is reported, not done again
     assert complete(tmp_path)
 
 
