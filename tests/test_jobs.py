@@ -119,6 +119,13 @@ def test_update__files_that_changed_or_are_gone_are_named(lake: Path) -> None:
         fb.count(lake, "y", update=some)
 
 
+def test_update__a_copy_is_left_out_and_named(lake: Path, caplog: Any) -> None:
+    some = fb.count(lake, "y")
+    (lake / "copy.parquet").write_bytes((lake / "1.parquet").read_bytes())
+    assert fb.count(lake, "y", update=some) is some
+    assert "copy.parquet has the same bytes as" in caplog.text
+
+
 def test_update__refusals_say_what_to_do(lake: Path) -> None:
     whole = fb.count(lake, "y")
     with pytest.raises(fb.SchemaError, match="hold no pairs; count all files again with pairs"):
@@ -129,6 +136,8 @@ def test_update__refusals_say_what_to_do(lake: Path) -> None:
         fb.count(lake, "y", update=whole, columns=["a"])
     with pytest.raises(fb.DataError, match="pass paths"):
         fb.count(rows_of_day(0), "y", update=whole)
+    with pytest.raises(fb.DataError, match="do not say which files"):
+        fb.count(lake, "y", update=fb.count(rows_of_day(0), "y"))
     part = fb.count(fb.engines.part(lake, 1, 7), "y")
     with pytest.raises(fb.DataError, match="only some of its row groups"):
         fb.count(lake, "y", update=part)

@@ -221,6 +221,11 @@ class FileSource(Source):
         DataError
             When a file that was counted is gone, is another one now, or was counted in part.
         """
+        if not ledger:
+            raise DataError(
+                "the statistics to update do not say which files they were counted from: their "
+                "rows were in memory, or an earlier version wrote them; count anew"
+            )
         counted = {(file.path, file.size, file.modified): file.digest for file in ledger}
         here = [(reader, self._digest(reader, counted)) for reader in self._readers]
         there, paths = {digest for _, digest in here}, {r.file.origin for r, _ in here}
@@ -236,10 +241,19 @@ class FileSource(Source):
             held = ledger.of(digest)
             if held is None and reader.n_rows != 0:
                 new.append(reader)
-            elif held is not None and not all(times for _, times in held.runs):
+                continue
+            if held is None:
+                continue
+            if not all(times for _, times in held.runs):
                 raise DataError(
                     f"{reader.file.origin}: only some of its row groups are in the statistics; "
                     "count anew"
+                )
+            if held.path != reader.file.origin and held.path in paths:
+                log.warning(
+                    "%s has the same bytes as %s, which is in the statistics: left out",
+                    reader.file.origin,
+                    held.path,
                 )
         return self._of(new) if new else None
 
