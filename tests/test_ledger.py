@@ -41,7 +41,9 @@ def dense_of(ledger: Ledger) -> dict[str, list[float]]:
 def naive(a: dict[str, list[int]], b: dict[str, list[int]], factor: float) -> dict[str, Any]:
     nothing = [0] * GROUPS
     sums = {
-        name: [x + factor * y for x, y in zip(a.get(name, nothing), b.get(name, nothing))]  # noqa: B905
+        name: [
+            x + factor * y for x, y in zip(a.get(name, nothing), b.get(name, nothing), strict=True)
+        ]
         for name in {**a, **b}
     }
     return {name: held for name, held in sums.items() if any(held)}

@@ -250,11 +250,7 @@ class Cutting(ScanRequest[CutSketches]):
         total = CutLearner(self.learned)
         book = copy.deepcopy(self.encoder.target)
         for part in (a, b):
-            codes = np.zeros(1, np.uint32)
-            if book is not None and part.classes is not None:
-                book.widen(part.classes.type)
-                codes = book.encode(part.classes, dispatch.numpy_twin("encode"))
-            total.take(part.learner.arrays(), codes)
+            total.take(part.learner.arrays(), _codes_of(part.classes, book))
         return CutSketches(total, None if book is None else book.values())
 
     def to_bytes(self, value: CutSketches) -> bytes:
@@ -269,6 +265,14 @@ class Cutting(ScanRequest[CutSketches]):
         codes = np.arange(1 if classes is None else len(classes), dtype=np.uint32)
         learner.take(arrays, codes)
         return CutSketches(learner, classes)
+
+
+def _codes_of(classes: pa.Array | None, book: Codebook | None) -> NDArray[np.unsignedinteger]:
+    """Return the codes of classes in a codebook, which learns them; 0 without classes."""
+    if book is None or classes is None:
+        return np.zeros(1, np.uint32)
+    book.widen(classes.type)
+    return book.encode(classes, dispatch.numpy_twin("encode"))
 
 
 class KeepingCuts:
@@ -304,11 +308,7 @@ class KeepingCuts:
         """Give a learner what was kept; return how many segments and rows that is."""
         if (kept := self._kept) is None:
             return 0, 0
-        codes = np.zeros(1, np.uint32)
-        if self._book is not None and kept.classes is not None:
-            self._book.widen(kept.classes.type)
-            codes = self._book.encode(kept.classes, dispatch.numpy_twin("encode"))
-        learner.take(kept.arrays, codes)
+        learner.take(kept.arrays, _codes_of(kept.classes, self._book))
         return kept.segments, kept.rows
 
     def due(self) -> bool:

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from fastbayes.core.schema import Schema
 from fastbayes.statistics.bundle import Statistics
+from fastbayes.statistics.cell_runs import CellRuns
 
 # What `count` takes by default for what a schema says.
 DEFAULTS: dict[str, Any] = {
@@ -55,7 +56,7 @@ def parts_of(stats: Statistics) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {name: {} for name in stats.parts}
     if "families" in found:
         found["families"] = {"families": stats.families.families}
-    for name in ("cells", "cell_scatter"):
-        if name in found:
-            found[name] = {"columns": stats.parts[name].columns.tolist()}  # type: ignore[attr-defined]
+    for name, part in stats.parts.items():
+        if isinstance(part, CellRuns):
+            found[name] = {"columns": part.columns.tolist()}
     return found
