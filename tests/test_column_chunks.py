@@ -198,6 +198,10 @@ def test_small_row_groups_come_together(
     assert sizes(1 << 20, 1 << 26) == alone
     assert sum(together) == sum(alone)
     assert len(together) == {1: 4, 2: 8, 16: 40}[threads]
+    # of few, as many for each thread
+    pq.write_table(pa.concat_tables(parts[:2]), path, row_group_size=10)
+    few = open_source(str(path)).merging().within(1 << 26, threads)
+    assert len([*few.segments(1 << 20)]) == {1: 4, 2: 2, 16: 12}[threads]
 
 
 def test_what_is_handed_over_stands_beside_the_others(tmp_path: Path, by_arrow: list[str]) -> None:

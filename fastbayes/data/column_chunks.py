@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise
 from operator import methodcaller
 from types import ModuleType
@@ -25,6 +25,9 @@ from fastbayes.data.paths import DataFile
 from fastbayes.data.segments import first_line
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared import pages as p
+
+# Rows of a page of many a writer.
+PAGE_ROWS = 20_000
 
 # What one batch has at most, and what is read of a chunk at a time.
 BATCH_ROWS = 1 << 20
@@ -92,6 +95,8 @@ class ColumnChunk(NamedTuple):
     start: int
     size: int
     plain: bool  # whether all pages are plain, as the footer says
+    place: str  # file and row group, for messages
+    n_rows: int
 
 
 class _Layout(NamedTuple):
@@ -116,6 +121,7 @@ class Footer:
     def __init__(self, file: DataFile) -> None:
         import pyarrow.parquet as pq
 
+        self._origin = file.origin
         with file.open() as handle:
             self.metadata = pq.read_metadata(handle)
             size = self.metadata.serialized_size
@@ -162,10 +168,14 @@ class Footer:
         """
         chunks, reasons = [], {}
         n_rows = self.metadata.row_group(group).num_rows
-        places = self._places(kernels)[group]
+        place = f"{self._origin}, row group {group}"
+        found = self._places(kernels)[group].tolist()
         for name, kind in types.items():
             layout = self._layout(name, kind)
-            chunk = layout if isinstance(layout, str) else _chunk(layout, places, n_rows)
+            if isinstance(layout, str):
+                reasons[name] = layout
+                continue
+            chunk = _chunk(layout, found[layout.column], n_rows, place)
             if isinstance(chunk, str):
                 reasons[name] = chunk
             else:
@@ -224,28 +234,30 @@ def filling(file: DataFile) -> Iterator[Fill]:
             handle.close()
 
 
-def _chunk(layout: _Layout, places: NDArray[np.int64], n_rows: int) -> ColumnChunk | str:
-    """Return the chunk of a column in a row group, or why the kernels do not read it."""
-    place = places[layout.column].tolist()
-    compression = _CODEC_NAMES.get(place[p.CHUNK_CODEC], "an unknown codec")
+def _chunk(layout: _Layout, found: list[int], n_rows: int, place: str) -> ColumnChunk | str:
+    """Return the chunk of a column in a row group, or why the kernels do not read it.
+
+    `found` is what the footer tells of it.
+    """
+    compression = _CODEC_NAMES.get(found[p.CHUNK_CODEC], "an unknown codec")
     if compression not in CODECS:
         return f"compressed as {compression}"
-    encodings = place[p.CHUNK_ENCODINGS]
+    encodings = found[p.CHUNK_ENCODINGS]
     if encodings & ~_OWN:
         for encoding, called in _ENCODINGS.items():
             if encodings >> encoding & 1:
                 return f"encoded as {called}"
-    dictionary, start = place[p.CHUNK_DICTIONARY], place[p.CHUNK_DATA]
+    dictionary, start = found[p.CHUNK_DICTIONARY], found[p.CHUNK_DATA]
     if layout.kind == p.STRINGS and not (dictionary and encodings & _BY_ENTRIES):
         return "strings without a dictionary"
     if 0 < dictionary < start:
         start = dictionary
-    size = place[p.CHUNK_SIZE]
-    alike = place[p.CHUNK_VALUES] == n_rows and place[p.CHUNK_TYPE] == layout.stored
-    if not alike or place[p.CHUNK_ELSEWHERE] or encodings & ~_OWN or start < 4 or size <= 0:
+    size = found[p.CHUNK_SIZE]
+    alike = found[p.CHUNK_VALUES] == n_rows and found[p.CHUNK_TYPE] == layout.stored
+    if not alike or found[p.CHUNK_ELSEWHERE] or encodings & ~_OWN or start < 4 or size <= 0:
         return "the footer tells of something else"
     plain = not (dictionary or encodings & _BY_ENTRIES)
-    return ColumnChunk(*layout[1:7], compression, start, size, plain)
+    return ColumnChunk(*layout[1:7], compression, start, size, plain, place, n_rows)
 
 
 def _stored(kind: pa.DataType, leaf: Any) -> tuple[int, int, int] | None:
@@ -281,9 +293,7 @@ def _stored(kind: pa.DataType, leaf: Any) -> tuple[int, int, int] | None:
 
 
 def read_chunks(
-    place: str,
     chunks: Sequence[ColumnChunk],
-    n_rows: int,
     fill: Fill,
     dictionaries: Dictionaries,
     *,
@@ -294,10 +304,10 @@ def read_chunks(
 ) -> Iterator[list[pa.Array]]:
     """Yield the columns of a row group in batches of whole blocks of rows.
 
-    `place` says file and row group in messages; `dictionaries` are those met before; `ahead` bytes
-    are read in advance, where that saves round trips; threads share the columns out.
+    `dictionaries` are those met before; `ahead` bytes are read in advance, where that saves round
+    trips; threads share the columns out.
     """
-    packed = sum(chunk.size for chunk in chunks)
+    n_rows, packed = chunks[0].n_rows, sum(chunk.size for chunk in chunks)
     share = min(batch_bytes / (n_rows * sum(chunk.unit for chunk in chunks)), 1)
     n_runs = min(max(n_threads, int(packed * share / RUN_BYTES)), len(chunks))
     bounds = [len(chunks) * k // n_runs for k in range(n_runs + 1)]
@@ -305,7 +315,7 @@ def read_chunks(
     least = RUN_BYTES if packed <= min(batch_bytes, RUN_BYTES) else LEAST_READ
     least = max(least, ahead // len(chunks))
     readers = [
-        ChunkReader(place, chunks[first:last], n_rows, fill, dictionaries, least)
+        ChunkReader(chunks[first:last], fill, dictionaries, least)
         for first, last in pairwise(bounds)
     ]
     n_threads = min(n_threads, n_runs)
@@ -323,68 +333,84 @@ def read_chunks(
             yield arrays
 
 
+def read_whole(
+    chunks: Sequence[ColumnChunk], fill: Fill, dictionaries: Dictionaries
+) -> list[pa.Array]:
+    """Return all rows of chunks, of several row groups, that are few enough to be held."""
+    return ChunkReader(chunks, fill, dictionaries, RUN_BYTES).take_all()
+
+
 class ChunkReader:
-    """Chunks of one row group, decoded batch by batch.
+    """Column chunks, decoded batch by batch: those of one row group, or of several as a whole.
 
     A batch takes whole pages: what they hold beyond its rows is held for the next one.
     """
 
     def __init__(
         self,
-        place: str,
         chunks: Sequence[ColumnChunk],
-        n_rows: int,
         fill: Fill,
         dictionaries: Dictionaries,
         least: int,
     ) -> None:
-        """Begin to read, at least so many bytes of a chunk at a time.
-
-        `place` says file and row group in messages.
-        """
-        self._place, self._chunks, self._fill = place, chunks, fill
-        self._n_rows, self._known, self._least = n_rows, dictionaries, least
+        """Begin to read, at least so many bytes of a chunk at a time."""
+        self._chunks, self._fill = chunks, fill
+        self._known, self._least = dictionaries, least
         self._kernels = dispatch.load("pages")
-        n = len(self._chunks)
-        self._columns = np.zeros((n, p.N_COLUMN), np.int64)
-        self._columns[:, p.ROWS] = n_rows
-        self._columns[:, [p.ENTRIES, p.FOUND]] = -1
-        for name, field in (
-            *(("size", p.MORE), ("kind", p.KIND), ("optional", p.OPTIONAL)),
-            *(("width", p.WIDTH), ("unit", p.UNIT)),
-        ):
-            self._columns[:, field] = [getattr(chunk, name) for chunk in self._chunks]
-        self._columns[:, p.CODEC] = [CODECS[chunk.compression] for chunk in self._chunks]
-        self._starts = np.array([chunk.start for chunk in self._chunks], np.int64)
-        self._sizes = self._columns[:, p.MORE].copy()
+        n = len(chunks)
+        _, _, kinds, widths, units, optional, codecs, starts, sizes, _, _, rows = zip(
+            *chunks, strict=True
+        )
+        self._columns = columns = np.zeros((n, p.N_COLUMN), np.int64)
+        columns[:, [p.ENTRIES, p.FOUND]] = -1
+        columns[:, _GIVEN] = np.array(
+            [kinds, widths, units, optional, [CODECS[codec] for codec in codecs], sizes, rows]
+        ).T
+        self._starts = np.array(starts, np.int64)
+        self._sizes, self._rows = columns[:, p.MORE].copy(), columns[:, p.ROWS].copy()
         self._source = self._tables = self._out = np.zeros(p.SLACK, np.uint8)
         self._rooms = np.zeros(n, np.int64)  # the ends of the places of columns in the source
-        self._pages = np.zeros((4 * n + 64, p.N_PAGE), np.int64)
+        self._pages = np.empty((4 * n + 64, p.N_PAGE), np.int64)
         self._dictionaries: list[pa.Array | None] = [None] * n
 
     def row_bytes(self) -> int:
         """Return how much memory a row takes when it is decoded; the first pages tell."""
         columns = self._columns
-        if (strings := columns[:, p.KIND] == p.STRINGS).any():
+        if (columns[:, p.KIND] == p.STRINGS).any():
             self._list(1)
-        few = [columns[:, p.FOUND] <= 1 << bits for bits in (8, 16)]
-        columns[strings, p.UNIT] = np.select(few, [1, 2], 4)[strings]
+        self._set_units()
         return int(columns[:, [p.UNIT, p.OPTIONAL]].sum())
+
+    def _set_units(self) -> None:
+        """Take the narrowest indices for dictionaries that were found."""
+        columns = self._columns
+        strings, found = columns[:, p.KIND] == p.STRINGS, columns[:, p.FOUND]
+        units = 1 + (found > 1 << 8) + 2 * (found > 1 << 16)
+        columns[strings, p.UNIT] = units[strings]
 
     def take(self, n: int) -> list[pa.Array]:
         """Return the next n rows."""
         self._decode(self._list(n))
-        return [self._taken(i, n) for i in range(len(self._chunks))]
+        return self._arrays(np.full(len(self._chunks), n))
 
-    def _list(self, n: int) -> NDArray[np.int64]:
-        """Return the pages that hold the next n rows; their bytes are there."""
+    def take_all(self) -> list[pa.Array]:
+        """Return all rows of every chunk."""
+        n_pages = 2 * len(self._rows) + int(self._rows.sum()) // PAGE_ROWS
+        self._pages = np.empty((2 * n_pages, p.N_PAGE), np.int64)
+        pages = self._list(self._rows)
+        self._set_units()
+        self._decode(pages)
+        return self._arrays(self._rows)
+
+    def _list(self, n: int | NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the pages that hold the next n rows of each chunk; their bytes are there."""
         columns = self._columns
         columns[:, p.WANTED] = n
         while True:
             n_pages = self._kernels.list_pages(self._source, columns, self._pages)
             self._check()
             if n_pages > len(self._pages):
-                self._pages = np.zeros((2 * n_pages, p.N_PAGE), np.int64)
+                self._pages = np.empty((2 * n_pages, p.N_PAGE), np.int64)
             elif columns[:, p.NEEDED].any():
                 self._fetch()
             else:
@@ -394,7 +420,7 @@ class ChunkReader:
         """Read on in the chunks that need it."""
         columns = self._columns
         # pages that differ much from each other are not foreseen to be more than usual
-        usual = np.minimum(2 * self._sizes * columns[:, p.WANTED] // self._n_rows, RUN_BYTES)
+        usual = np.minimum(2 * self._sizes * columns[:, p.WANTED] // self._rows, RUN_BYTES)
         needed = columns[:, p.NEEDED]
         read = np.minimum(needed + columns[:, p.FURTHER] + HEADER, usual)
         read = np.minimum(np.maximum(read, np.maximum(needed, self._least)), columns[:, p.MORE])
@@ -449,7 +475,7 @@ class ChunkReader:
         self._check()
         columns[:, p.BEGIN] = columns[:, p.NEXT]
         left = columns[:, p.END] - columns[:, p.BEGIN]
-        if 2 * left.sum() <= len(self._source):
+        if columns[:, p.ROWS].any() and 2 * left.sum() <= len(self._source):
             self._move(np.zeros_like(left))
 
     def _unpack(self, pages: NDArray[np.int64]) -> tuple[NDArray[np.uint8], int]:
@@ -460,7 +486,10 @@ class ChunkReader:
         columns = self._columns
         packed = pages[:, p.COMPRESSED] > 0
         sizes = (pages[:, p.RAW] - pages[:, p.LEVELS]) * packed
+        most = int(pages[:, p.VALUES].max(initial=0))
         foreign = packed & (columns[pages[:, p.OF], p.CODEC] == p.FOREIGN) & (sizes > 0)
+        if not foreign.any():
+            return lend(int(sizes.max(initial=0)) + p.SLACK), most
         starts, total = _places(sizes * foreign)
         unpacked = lend(total + int(sizes.max(initial=0)) + p.SLACK)
         pages[foreign, p.PLACE] = starts[foreign]
@@ -481,7 +510,7 @@ class ChunkReader:
             if found is None or len(found) != size:
                 raise self._error(of, p.CODED)
             unpacked[start : start + size] = np.frombuffer(found, np.uint8)
-        return unpacked, int(pages[:, p.VALUES].max(initial=0))
+        return unpacked, most
 
     def _make_tables(self) -> None:
         """Make room for the dictionaries that were found."""
@@ -494,54 +523,79 @@ class ChunkReader:
         columns[:, [p.TABLE, p.TEXT]] = starts.reshape(-1, 2)
         self._tables = np.empty(total, np.uint8)
 
-    def _taken(self, i: int, n: int) -> pa.Array:
-        """Return the next n rows of a column, which are no longer held."""
-        column, kind = self._columns[i], self._chunks[i].type
-        known, start = int(column[p.KNOWN]), int(column[p.OUT])
-        unit, validity, nulls = int(column[p.UNIT]), None, 0
-        if column[p.NULLS]:
+    def _arrays(self, n: NDArray[np.int64]) -> list[pa.Array]:
+        """Return the next rows of every column, n of each, which are no longer held."""
+        columns, out = self._columns, pa.py_buffer(self._out)
+        fields = columns[:, [p.KIND, p.UNIT, p.OUT, p.KNOWN, p.NULLS]].tolist()
+        self._find_dictionaries()
+        each = zip(n.tolist(), fields, strict=True)
+        arrays = [self._array(i, rows, held, out) for i, (rows, held) in enumerate(each)]
+        columns[:, p.HELD] -= n
+        columns[:, p.OUT] += n * columns[:, p.UNIT]
+        columns[:, p.KNOWN] += n
+        return arrays
+
+    def _array(self, i: int, n: int, fields: list[int], out: pa.Buffer) -> pa.Array:
+        """Return the next n rows of a column; `out` is where those decoded are."""
+        kind, unit, start, known, some_null = fields
+        validity, nulls = None, 0
+        if some_null:
             flags = self._out[known : known + n]
             nulls = n - int(np.count_nonzero(flags))
             validity = _bits(flags) if nulls else None
-        column[p.HELD] -= n
-        column[p.NULLS] -= nulls
-        column[p.OUT] += n * unit
-        column[p.KNOWN] += n
-        if column[p.KIND] == p.TRUTHS:
-            return pa.Array.from_buffers(
-                kind, n, [validity, _bits(self._out[start : start + n])], nulls
-            )
-        values = pa.py_buffer(self._out).slice(start, n * unit)
-        if column[p.KIND] != p.STRINGS:
-            return pa.Array.from_buffers(kind, n, [validity, values], nulls)
+            self._columns[i, p.NULLS] -= nulls
+        arrow = self._chunks[i].type
+        if kind == p.TRUTHS:
+            values = _bits(self._out[start : start + n])
+            return pa.Array.from_buffers(arrow, n, [validity, values], nulls)
+        values = out.slice(start, n * unit)
+        if kind != p.STRINGS:
+            return pa.Array.from_buffers(arrow, n, [validity, values], nulls)
         dictionary = self._dictionaries[i]
-        if dictionary is None:
-            dictionary = self._dictionaries[i] = self._dictionary(i)
-        kind = pa.dictionary(_INDICES[unit], kind.value_type)
-        return pa.DictionaryArray.from_buffers(kind, n, [validity, values], dictionary, nulls)
+        kind_of = _indexed(unit, arrow.value_type)
+        return pa.DictionaryArray.from_buffers(kind_of, n, [validity, values], dictionary, nulls)
 
-    def _dictionary(self, i: int) -> pa.Array:
-        column, kind = self._columns[i], self._chunks[i].type.value_type
-        entries, ends = max(int(column[p.ENTRIES]), 0), int(column[p.TABLE])
+    def _find_dictionaries(self) -> None:
+        """Find or make the dictionaries of columns of strings that were decoded last."""
+        lacking = [
+            i
+            for i in np.flatnonzero(self._columns[:, p.KIND] == p.STRINGS).tolist()
+            if self._dictionaries[i] is None
+        ]
+        if not lacking:
+            return
+        entries, ends, texts = self._columns[lacking][:, [p.ENTRIES, p.TABLE, p.TEXT]].T
+        entries = np.maximum(entries, 0)
+        held, bytes_ = self._tables.data, np.zeros(len(entries), np.int64)
+        full = entries > 0
+        last = (ends + 4 * entries)[full]
+        bytes_[full] = self._tables[: len(self._tables) & ~3].view(np.int32)[last >> 2]
+        where = np.stack([entries, ends, texts, bytes_], axis=1).tolist()
+        for i, each in zip(lacking, where, strict=True):
+            self._dictionaries[i] = self._dictionary(i, each, held)
+
+    def _dictionary(self, i: int, where: list[int], held: memoryview) -> pa.Array:
+        """Return the dictionary of a column, whose entries and their bytes lie in `held`."""
+        entries, ends, text, n_bytes = where
+        kind, size = self._chunks[i].type.value_type, 4 * (entries + 1)
         if not entries:
             return pa.array([], kind)
-        text, size = int(column[p.TEXT]), 4 * (entries + 1)
-        n_bytes = int(self._tables[ends : ends + size].view(np.int32)[-1])
-        tables, name = pa.py_buffer(self._tables), self._chunks[i].name
-        raw = b""
+        name, raw = self._chunks[i].name, b""
         if size + n_bytes <= SHORT:
-            raw = bytes(self._tables[ends : ends + size]) + bytes(self._tables[text:][:n_bytes])
+            raw = b"".join((held[ends : ends + size], held[text : text + n_bytes]))
             before = self._known.get(name)
             if before is not None and before[0] == raw and before[1].type == kind:
                 return before[1]
             tables, ends, text = pa.py_buffer(raw), 0, size
+        else:
+            tables = pa.py_buffer(self._tables)
         buffers = [None, tables.slice(ends, size), tables.slice(text)]
         dictionary = pa.Array.from_buffers(kind, entries, buffers, 0)
         try:
             dictionary.validate(full=True)
         except pa.ArrowInvalid as error:
             raise FileFormatError(
-                f"{self._place}, column {name!r}: {first_line(error)}; write the "
+                f"{self._chunks[i].place}, column {name!r}: {first_line(error)}; write the "
                 "file again as UTF-8"
             ) from error
         if raw:
@@ -556,7 +610,7 @@ class ChunkReader:
             raise self._error(int(i), int(self._columns[i, p.STATUS]))
 
     def _error(self, i: int, status: int) -> FileFormatError:
-        return wrong(self._place, self._chunks[i].name, status)
+        return wrong(self._chunks[i].place, self._chunks[i].name, status)
 
 
 def wrong(place: str, name: str, status: int) -> FileFormatError:
@@ -566,7 +620,15 @@ def wrong(place: str, name: str, status: int) -> FileFormatError:
     )
 
 
+# What chunks say of columns, in the order of their fields.
+_GIVEN = [p.KIND, p.WIDTH, p.UNIT, p.OPTIONAL, p.CODEC, p.MORE, p.ROWS]
 _INDICES = {1: pa.uint8(), 2: pa.uint16(), 4: pa.int32()}
+
+
+@cache
+def _indexed(unit: int, values: pa.DataType) -> pa.DataType:
+    """Return the type of a dictionary whose indices take so many bytes."""
+    return pa.dictionary(_INDICES[unit], values)
 
 
 def _bits(flags: NDArray[np.uint8]) -> pa.Buffer:

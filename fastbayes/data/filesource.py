@@ -25,12 +25,15 @@ from fastbayes.data.column_chunks import (
     BATCH_ROWS,
     DELTA_LENGTH,
     LEAST_READ,
+    PAGE_ROWS,
+    RUN_BYTES,
     ColumnChunk,
     Dictionaries,
     Footer,
     HandedOver,
     filling,
     read_chunks,
+    read_whole,
 )
 from fastbayes.data.memory import TableSource
 from fastbayes.data.number_chunks import of_numbers, reading_numbers
@@ -512,9 +515,6 @@ DECODED_BYTES = 1 << 24
 # Pieces of Parquet files for each thread, where there are so many row groups.
 PIECES = 4
 
-# Rows of a page of many a writer.
-PAGE_ROWS = 20_000
-
 # An index into a dictionary takes less; a string takes 4 bytes and its own.
 BYTES_OF_INDEX = 6
 
@@ -612,9 +612,14 @@ class ParquetReader(FileReader):
         """Return how many row groups may be decoded one after another, as one piece.
 
         What is done once for a column of a piece is then done once for all of them. There are
-        enough pieces that threads end about at once.
+        enough pieces that threads end about at once; of few row groups, as many for each.
         """
-        return max(self.groups_in_all // (PIECES * threads), 1) if self._is_ours() else 1
+        n = self.groups_in_all
+        if not (n and self._is_ours()):
+            return 1
+        if n >= 2 * PIECES * threads:
+            return n // (PIECES * threads)
+        return next((n // (k * threads) for k in range(1, PIECES) if n % (k * threads) == 0), 1)
 
     def _most_together(self, schema: pa.Schema, batch_bytes: int) -> int:
         """Return the most rows of several row groups that are held at once."""
@@ -703,14 +708,67 @@ class ParquetReader(FileReader):
     def _read_groups(
         self, names: list[str], groups: list[int], *how: int
     ) -> Iterator[pa.RecordBatch]:
+        """Decode row groups; those of which our kernels read all columns, several at a time."""
+        for some, chunks in self._runs(names, groups):
+            found = self._decoded_together(names, chunks) if len(some) > 1 else None
+            if found is not None:
+                yield from found
+                continue
+            for group in some:
+                yield from self._read(names, group, *how)
+
+    def _runs(
+        self, names: list[str], groups: list[int]
+    ) -> Iterator[tuple[list[int], list[ColumnChunk]]]:
+        """Yield runs of row groups that take no more of the file together than caches hold.
+
+        With their column chunks, if there are several and our kernels read them all.
+        """
+        if len(groups) == 1:
+            yield groups, []
+            return
+        footer, types = self._common.footers(self.file), self._types(names)
+        some: list[int] = []
+        chunks: list[ColumnChunk] = []
+        held = 0
         for group in groups:
-            yield from self._read(names, group, *how)
+            own, _ = footer.divide(types, group, self._kernels)
+            ours, size = len(own) == len(names), sum(chunk.size for chunk in own)
+            if some and (not ours or held + size > RUN_BYTES):
+                yield some, chunks
+                some, chunks, held = [], [], 0
+            if not ours:
+                yield [group], []
+                continue
+            some.append(group)
+            chunks += own
+            held += size
+        if some:
+            yield some, chunks
+
+    def _decoded_together(
+        self, names: list[str], chunks: list[ColumnChunk]
+    ) -> list[pa.RecordBatch] | None:
+        """Return row groups, a batch each; None where pyarrow must read some of their columns."""
+        try:
+            with filling(self.file) as fill:
+                arrays = read_whole(chunks, fill, self._common.dictionaries)
+        except HandedOver:
+            return None
+        n = len(names)
+        return [
+            pa.RecordBatch.from_arrays(arrays[first : first + n], names=names)
+            for first in range(0, len(arrays), n)
+        ]
+
+    def _types(self, names: list[str]) -> dict[str, pa.DataType]:
+        return {name: self.schema.field(name).type for name in names}
 
     def _read(
         self, names: list[str], group: int, block_rows: int, batch_bytes: int, n_threads: int
     ) -> Iterator[pa.RecordBatch]:
         """Decode columns by our kernels, those that they do not read by pyarrow."""
-        types = {name: self.schema.field(name).type for name in names}
+        types = self._types(names)
         chunks: list[ColumnChunk] = []
         if self._is_ours():
             chunks, _ = self._common.footers(self.file).divide(types, group, self._kernels)
@@ -741,9 +799,7 @@ class ParquetReader(FileReader):
         with filling(self.file) as fill:
             rest = reblock(self._by_arrow(others, group, block_rows, n_threads), block_rows)
             for arrays in read_chunks(
-                self._place(group),
                 chunks,
-                self._rows[group],
                 fill,
                 self._common.dictionaries,
                 block_rows=block_rows,

@@ -101,19 +101,28 @@ class Pieces:
         column = self._rows.column(name)
         if len(chunks := chunks_of(column)) == 1:
             return [(chunks[0].dictionary, len(column))]
-        found, keys = self.integers(name), self._laid_open[1][self._places[name]]
-        if (keys == keys[0]).all():
+        found, keys = self.integers(name), self._laid_open[1][self._places[name]].tolist()
+        if keys.count(keys[0]) == len(keys):
             return [(chunks[0].dictionary, len(column))]
         number: dict[tuple[int, ...], int] = {}
-        tables = [number.setdefault(tuple(key), len(number)) for key in keys.tolist()]
+        entries: list[pa.Array] = []
+        rows: list[int] = []
+        tables: list[int] = []
+        lengths = (len(chunk) for chunk in chunks)
+        start = chunk = 0
+        behind = next(lengths)  # the row behind the chunk
+        for end, key in zip(found.pieces[:, END].tolist(), map(tuple, keys), strict=True):
+            if start >= behind:
+                chunk, behind = chunk + 1, behind + next(lengths)
+            table = number.setdefault(key, len(number))
+            if table == len(rows):
+                entries.append(chunks[chunk].dictionary)
+                rows.append(0)
+            rows[table] += end - start
+            tables.append(table)
+            start = end
         found.pieces[:, TABLE] = tables
-        ends = found.pieces[:, END]
-        lengths = np.diff(ends, prepend=0)
-        rows = np.bincount(tables, lengths).astype(np.int64).tolist()
-        _, first = np.unique(tables, return_index=True)
-        ends_of_chunks = np.cumsum([len(chunk) for chunk in chunks])
-        where = np.searchsorted(ends_of_chunks, (ends - lengths)[first], side="right").tolist()
-        return [(chunks[c].dictionary, n) for c, n in zip(where, rows, strict=True)]
+        return list(zip(entries, rows, strict=True))
 
 
 def chunks_of(column: Column) -> list[pa.Array]:

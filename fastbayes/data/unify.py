@@ -152,6 +152,8 @@ class Projection:
     def __init__(self, schema: pa.Schema, null_values: Sequence[str] | None = None) -> None:
         self.schema = schema
         self._nulls = pa.array(list(null_values), pa.string()) if null_values else None
+        # The schema of the last batches that could be taken as they are.
+        self._fitting = schema
 
     @property
     def blanks(self) -> bool:
@@ -166,15 +168,20 @@ class Projection:
 
     def conform(self, batch: pa.RecordBatch, origin: str) -> pa.RecordBatch:
         """Return the columns of the schema, in its order, cast where a type was unified."""
-        if batch.schema.equals(self.schema):
+        given = batch.schema
+        if given.equals(self._fitting):
             return batch
-        positions = {name: j for j, name in enumerate(batch.schema.names)}
-        columns = []
+        positions = {name: j for j, name in enumerate(given.names)}
+        columns, fits = [], given.names == self.schema.names
         for field in self.schema:
             if field.name not in positions:
                 raise SchemaError(f"{origin}: column {field.name!r} is missing in a later batch")
-            columns.append(_cast(batch.column(positions[field.name]), field, origin))
-        if not columns:
+            column = batch.column(positions[field.name])
+            columns.append(cast := _cast(column, field, origin))
+            fits = fits and cast is column  # which the types alone decide
+        if fits:
+            self._fitting = given
+        if fits or not columns:
             return batch
         return pa.RecordBatch.from_arrays(columns, names=self.schema.names)
 
