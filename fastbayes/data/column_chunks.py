@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from functools import cache, partial
+from functools import partial
 from itertools import pairwise
 from operator import methodcaller
 from types import ModuleType
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.errors import FileFormatError
 from fastbayes.core.threads import mapped
+from fastbayes.data.decoded_rows import DecodedRows, arrow_array
 from fastbayes.data.lent_memory import lend
 from fastbayes.data.paths import DataFile
 from fastbayes.data.segments import first_line
@@ -169,15 +170,18 @@ class Footer:
         chunks, reasons = [], {}
         n_rows = self.metadata.row_group(group).num_rows
         place = f"{self._origin}, row group {group}"
-        found = self._places(kernels)[group].tolist()
+        layouts = []
         for name, kind in types.items():
             layout = self._layout(name, kind)
             if isinstance(layout, str):
                 reasons[name] = layout
-                continue
-            chunk = _chunk(layout, found[layout.column], n_rows, place)
+            else:
+                layouts.append(layout)
+        found = self._places(kernels)[group, [layout.column for layout in layouts]]
+        for layout, each in zip(layouts, found.tolist(), strict=True):
+            chunk = _chunk(layout, each, n_rows, place)
             if isinstance(chunk, str):
-                reasons[name] = chunk
+                reasons[layout.name] = chunk
             else:
                 chunks.append(chunk)
         return chunks, reasons
@@ -334,10 +338,10 @@ def read_chunks(
 
 
 def read_whole(
-    chunks: Sequence[ColumnChunk], fill: Fill, dictionaries: Dictionaries
-) -> list[pa.Array]:
-    """Return all rows of chunks, of several row groups, that are few enough to be held."""
-    return ChunkReader(chunks, fill, dictionaries, RUN_BYTES).take_all()
+    schema: pa.Schema, chunks: Sequence[ColumnChunk], fill: Fill, dictionaries: Dictionaries
+) -> DecodedRows:
+    """Return all rows of row groups, few enough to be held; `chunks` are all columns of each."""
+    return ChunkReader(chunks, fill, dictionaries, RUN_BYTES).take_all(schema)
 
 
 class ChunkReader:
@@ -391,16 +395,34 @@ class ChunkReader:
     def take(self, n: int) -> list[pa.Array]:
         """Return the next n rows."""
         self._decode(self._list(n))
-        return self._arrays(np.full(len(self._chunks), n))
+        self._find_dictionaries()
+        columns = self._columns
+        arrays = [
+            arrow_array(chunk.type, column, n, self._out, dictionary)
+            for chunk, column, dictionary in zip(
+                self._chunks, columns, self._dictionaries, strict=True
+            )
+        ]
+        for i in np.flatnonzero(columns[:, p.NULLS]).tolist():
+            columns[i, p.NULLS] -= arrays[i].null_count
+        columns[:, p.HELD] -= n
+        columns[:, p.OUT] += n * columns[:, p.UNIT]
+        columns[:, p.KNOWN] += n
+        return arrays
 
-    def take_all(self) -> list[pa.Array]:
-        """Return all rows of every chunk."""
+    def take_all(self, schema: pa.Schema) -> DecodedRows:
+        """Return all rows; the chunks are those of all columns of each row group in turn."""
         n_pages = 2 * len(self._rows) + int(self._rows.sum()) // PAGE_ROWS
         self._pages = np.empty((2 * n_pages, p.N_PAGE), np.int64)
         pages = self._list(self._rows)
         self._set_units()
+        groups = self._columns.reshape(-1, len(schema), p.N_COLUMN)
+        groups[:, :, p.UNIT] = groups[:, :, p.UNIT].max(axis=0)
         self._decode(pages)
-        return self._arrays(self._rows)
+        self._find_dictionaries()
+        n, rows = len(schema), self._rows[:: len(schema)]
+        held = [self._dictionaries[first : first + n] for first in range(0, len(self._chunks), n)]
+        return DecodedRows(schema, rows, groups, self._out, held)
 
     def _list(self, n: int | NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the pages that hold the next n rows of each chunk; their bytes are there."""
@@ -425,6 +447,8 @@ class ChunkReader:
         read = np.minimum(needed + columns[:, p.FURTHER] + HEADER, usual)
         read = np.minimum(np.maximum(read, np.maximum(needed, self._least)), columns[:, p.MORE])
         read[needed == 0] = 0
+        if (read == self._sizes).all() and self._fetch_whole():
+            return
         if (columns[:, p.END] + read > self._rooms).any():
             self._move(read + (read >> 2))
         view, ends = self._source.data, columns[:, p.END].tolist()
@@ -443,6 +467,19 @@ class ChunkReader:
         self._fill(first, parts)
         columns[:, p.END] += read
         columns[:, p.MORE] -= read
+
+    def _fetch_whole(self) -> bool:
+        """Read all chunks as they stand in the file, if little else stands between them."""
+        first, stops = int(self._starts.min()), self._starts + self._sizes
+        size = int(stops.max()) - first
+        if size > self._sizes.sum() + LEAST_READ:
+            return False
+        self._source = lend(size + p.SLACK)
+        self._fill(first, [self._source.data[:size]])
+        self._columns[:, p.BEGIN] = self._starts - first
+        self._columns[:, p.END] = self._rooms = stops - first
+        self._columns[:, p.MORE] = 0
+        return True
 
     def _move(self, rooms: NDArray[np.int64]) -> None:
         """Move what was read and not yet used to where there is so much room behind it."""
@@ -523,38 +560,6 @@ class ChunkReader:
         columns[:, [p.TABLE, p.TEXT]] = starts.reshape(-1, 2)
         self._tables = np.empty(total, np.uint8)
 
-    def _arrays(self, n: NDArray[np.int64]) -> list[pa.Array]:
-        """Return the next rows of every column, n of each, which are no longer held."""
-        columns, out = self._columns, pa.py_buffer(self._out)
-        fields = columns[:, [p.KIND, p.UNIT, p.OUT, p.KNOWN, p.NULLS]].tolist()
-        self._find_dictionaries()
-        each = zip(n.tolist(), fields, strict=True)
-        arrays = [self._array(i, rows, held, out) for i, (rows, held) in enumerate(each)]
-        columns[:, p.HELD] -= n
-        columns[:, p.OUT] += n * columns[:, p.UNIT]
-        columns[:, p.KNOWN] += n
-        return arrays
-
-    def _array(self, i: int, n: int, fields: list[int], out: pa.Buffer) -> pa.Array:
-        """Return the next n rows of a column; `out` is where those decoded are."""
-        kind, unit, start, known, some_null = fields
-        validity, nulls = None, 0
-        if some_null:
-            flags = self._out[known : known + n]
-            nulls = n - int(np.count_nonzero(flags))
-            validity = _bits(flags) if nulls else None
-            self._columns[i, p.NULLS] -= nulls
-        arrow = self._chunks[i].type
-        if kind == p.TRUTHS:
-            values = _bits(self._out[start : start + n])
-            return pa.Array.from_buffers(arrow, n, [validity, values], nulls)
-        values = out.slice(start, n * unit)
-        if kind != p.STRINGS:
-            return pa.Array.from_buffers(arrow, n, [validity, values], nulls)
-        dictionary = self._dictionaries[i]
-        kind_of = _indexed(unit, arrow.value_type)
-        return pa.DictionaryArray.from_buffers(kind_of, n, [validity, values], dictionary, nulls)
-
     def _find_dictionaries(self) -> None:
         """Find or make the dictionaries of columns of strings that were decoded last."""
         lacking = [
@@ -622,17 +627,6 @@ def wrong(place: str, name: str, status: int) -> FileFormatError:
 
 # What chunks say of columns, in the order of their fields.
 _GIVEN = [p.KIND, p.WIDTH, p.UNIT, p.OPTIONAL, p.CODEC, p.MORE, p.ROWS]
-_INDICES = {1: pa.uint8(), 2: pa.uint16(), 4: pa.int32()}
-
-
-@cache
-def _indexed(unit: int, values: pa.DataType) -> pa.DataType:
-    """Return the type of a dictionary whose indices take so many bytes."""
-    return pa.dictionary(_INDICES[unit], values)
-
-
-def _bits(flags: NDArray[np.uint8]) -> pa.Buffer:
-    return pa.py_buffer(np.packbits(flags, bitorder="little"))
 
 
 def _places(sizes: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:

@@ -18,8 +18,9 @@ from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.domains import cast_domain, common_type, texts_of, value_type
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.schema import FEW_VALUES
+from fastbayes.data.decoded_rows import DecodedRows
 from fastbayes.data.pieces import Column, Pieces, chunks_of, integers_of
-from fastbayes.data.segments import combine
+from fastbayes.data.segments import Rows, combine
 from fastbayes.data.unify import blanked, is_number, is_text
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.columns import IntegerColumn, Translation
@@ -513,13 +514,13 @@ def floats(column: Column, kernels: ModuleType) -> tuple[NDArray[np.float64], bo
 
 
 def prepare(
-    book: Codebook, column: Column, pieces: Pieces, n: int, kernels: ModuleType
+    book: Codebook, rows: Rows, pieces: Pieces | DecodedRows, n: int, kernels: ModuleType
 ) -> Prepared:
     """Look up a column's values; the codes are written once all sizes are known.
 
     pieces  where the integers of this column are, among others
     """
-    t, kind = pa.types, column.type
+    t, kind = pa.types, rows.schema.field(book.name).type
     if kind != book.last_kind:
         book.widen(value_type(book.name, kind))
         book.last_kind = kind
@@ -540,11 +541,12 @@ def prepare(
             found = [book.lookup(_exact(entries), rows, kernels) for entries, rows in dictionaries]
             return _prepared(book, pieces.integers(book.name), 0, found)
         try:
-            array = combine([c.dictionary.take(c.indices) for c in chunks_of(column)])
+            chunks = chunks_of(rows.column(book.name))
+            array = combine([c.dictionary.take(c.indices) for c in chunks])
         except pa.ArrowIndexError as error:
             raise corrupt(book.name) from error
     else:
-        array = combine(chunks_of(column))
+        array = combine(chunks_of(rows.column(book.name)))
     if is_text(array.type):
         return _coded(book, *book.encode_rows(array, kernels))
     if t.is_floating(kind) or t.is_decimal(kind):

@@ -31,6 +31,7 @@ from fastbayes.data.columns import (
     prepare,
     prepare_bins,
 )
+from fastbayes.data.decoded_rows import DecodedRows
 from fastbayes.data.pieces import Column, Pieces
 from fastbayes.data.segments import LateNumbers, Place, Rows, one_batch
 from fastbayes.kernels import dispatch
@@ -311,8 +312,7 @@ class Encoder:
                 numeric[feature.name] = None
                 continue
             if isinstance(book, Codebook):
-                column = rows.column(feature.name)
-                prepared.append(found := prepare(book, column, pieces, n, kernels))
+                prepared.append(found := prepare(book, rows, pieces, n, kernels))
                 if n and not (found.size or found.missing or found.unseen):  # no code is valid
                     raise corrupt(book.name)
                 continue
@@ -350,8 +350,10 @@ class Encoder:
             additions = self.cells + float(n_rows * (tables or 0))
             self.coding = dispatch.cells_of_whole(self.cells, additions)
 
-    def _pieces(self, rows: Rows, place: Place, n: int | None = None) -> Pieces:
+    def _pieces(self, rows: Rows, place: Place, n: int | None = None) -> Pieces | DecodedRows:
         """Return where the integers of columns with a book are; n rows decide on the kernels."""
+        if isinstance(rows, DecodedRows):
+            return rows
         names = [f.name for f, book in self.features if isinstance(book, Codebook)]
         if self.target is not None:
             names.append(self.target.name)
@@ -397,14 +399,18 @@ class Encoder:
         raise DataError(f"column {book.name!r}, {place.row(row)}: value {value!r} {what}; {remedy}")
 
     def _classes(
-        self, rows: Rows, pieces: Pieces, weight: NDArray[np.float64] | None, place: Place
+        self,
+        rows: Rows,
+        pieces: Pieces | DecodedRows,
+        weight: NDArray[np.float64] | None,
+        place: Place,
     ) -> tuple[NDArray[np.unsignedinteger] | None, int, NDArray[np.bool_] | None]:
         """Return class codes, the number of classes, and where there is one (None: everywhere)."""
         n = rows.num_rows
         if self.target is None:
             return (None if self.applying else np.zeros(n, np.uint8)), 1, None
         kernels = dispatch.load("encode", self._cells(n, place)[0])
-        prepared = prepare(self.target, rows.column(self.target.name), pieces, n, kernels)
+        prepared = prepare(self.target, rows, pieces, n, kernels)
         if prepared.size > MAX_CLASSES:
             raise DataError(
                 f"column {self.target.name!r} has more than {MAX_CLASSES} distinct values; it "

@@ -26,7 +26,6 @@ from fastbayes.data.column_chunks import (
     DELTA_LENGTH,
     LEAST_READ,
     PAGE_ROWS,
-    RUN_BYTES,
     ColumnChunk,
     Dictionaries,
     Footer,
@@ -35,6 +34,7 @@ from fastbayes.data.column_chunks import (
     read_chunks,
     read_whole,
 )
+from fastbayes.data.decoded_rows import DecodedRows
 from fastbayes.data.memory import TableSource
 from fastbayes.data.number_chunks import of_numbers, reading_numbers
 from fastbayes.data.paths import DataFile
@@ -79,7 +79,7 @@ ReadApart = Callable[[Sequence[str]], AbstractContextManager[tuple[Read, LateNum
 class Piece(NamedTuple):
     """Rows of one file that one worker reads.
 
-    together  whether its batches are few, and handed out as a table
+    together  whether its batches are few, and handed out as a table, or as they were decoded
     apart     opens columns of numbers of these names to be decoded block by block, those for which
               that can be, and returns with them what reads the other columns; None: it cannot
     """
@@ -405,10 +405,15 @@ class FileSource(Source):
 
     def _conformed(self, reader: FileReader, piece: Piece) -> Iterator[pa.RecordBatch]:
         n_rows = 0
-        for batch in piece.read():
-            complete = self._completed(batch, reader)
-            n_rows += batch.num_rows
-            yield self._projection.blank(self._projection.conform(complete, reader.file.origin))
+        for rows in piece.read():
+            n_rows += rows.num_rows
+            decoded = isinstance(rows, DecodedRows)
+            if decoded and self._projection.leaves(rows.schema):
+                yield rows
+                continue
+            for batch in rows.batches() if decoded else [rows]:
+                complete = self._completed(batch, reader)
+                yield self._projection.blank(self._projection.conform(complete, reader.file.origin))
         if piece.n_rows is not None and n_rows != piece.n_rows:
             raise FileFormatError(
                 f"{reader.file.origin} holds {n_rows} rows from row {piece.first_row} on but its "
@@ -430,10 +435,14 @@ class FileSource(Source):
         return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
 
 
-def together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+def together(batches: Iterable[pa.RecordBatch | DecodedRows]) -> Iterator[pa.Table | DecodedRows]:
     """Yield batches as one table, as several where the types of their columns differ."""
-    for _, alike in groupby(batches, lambda batch: batch.schema):
-        yield pa.Table.from_batches([*alike])
+    for _, alike in groupby(batches, lambda batch: (type(batch), batch.schema)):
+        some = [*alike]
+        if isinstance(some[0], DecodedRows):
+            yield from some
+        else:
+            yield pa.Table.from_batches(some)
 
 
 def _with_partitions(reader: FileReader) -> pa.Schema:
@@ -601,11 +610,14 @@ class ParquetReader(FileReader):
             n_rows = sum(self._rows[group] for group in groups)
             sharing = self._sharing(groups[0], threads) if at_once == 1 else 1
             how = block_rows, batch_bytes, sharing
-            read = partial(self._read_groups, schema.names, groups, *how)
+            whole = merged and n_rows <= most and sharing == 1 and self._is_ours()
+            read = partial(self._read, schema.names, groups[0], *how)
+            if whole:
+                read = partial(self._read_groups, schema.names, groups, *how)
             apart = None
             if len(groups) == 1 and self.file.local and self._is_ours():
                 apart = partial(self._apart, schema.names, groups[0], *how)
-            yield Piece(first, n_rows, read, len(groups) > 1, apart)
+            yield Piece(first, n_rows, read, whole, apart)
             first, full = first + n_rows, full[len(groups) :]
 
     def _at_once(self, threads: int) -> int:
@@ -707,12 +719,12 @@ class ParquetReader(FileReader):
 
     def _read_groups(
         self, names: list[str], groups: list[int], *how: int
-    ) -> Iterator[pa.RecordBatch]:
+    ) -> Iterator[pa.RecordBatch | DecodedRows]:
         """Decode row groups; those of which our kernels read all columns, several at a time."""
         for some, chunks in self._runs(names, groups):
-            found = self._decoded_together(names, chunks) if len(some) > 1 else None
-            if found is not None:
-                yield from found
+            decoded = self._decoded_together(names, chunks) if chunks else None
+            if decoded is not None:
+                yield decoded
                 continue
             for group in some:
                 yield from self._read(names, group, *how)
@@ -720,21 +732,19 @@ class ParquetReader(FileReader):
     def _runs(
         self, names: list[str], groups: list[int]
     ) -> Iterator[tuple[list[int], list[ColumnChunk]]]:
-        """Yield runs of row groups that take no more of the file together than caches hold.
+        """Yield runs of row groups that take no more of the file together than is decoded at once.
 
-        With their column chunks, if there are several and our kernels read them all.
+        With their column chunks, where our kernels read them all.
         """
-        if len(groups) == 1:
-            yield groups, []
-            return
         footer, types = self._common.footers(self.file), self._types(names)
         some: list[int] = []
         chunks: list[ColumnChunk] = []
         held = 0
         for group in groups:
             own, _ = footer.divide(types, group, self._kernels)
-            ours, size = len(own) == len(names), sum(chunk.size for chunk in own)
-            if some and (not ours or held + size > RUN_BYTES):
+            size = sum(chunk.size for chunk in own)
+            ours = len(own) == len(names) and size <= DECODED_BYTES
+            if some and (not ours or held + size > DECODED_BYTES):
                 yield some, chunks
                 some, chunks, held = [], [], 0
             if not ours:
@@ -746,20 +756,14 @@ class ParquetReader(FileReader):
         if some:
             yield some, chunks
 
-    def _decoded_together(
-        self, names: list[str], chunks: list[ColumnChunk]
-    ) -> list[pa.RecordBatch] | None:
-        """Return row groups, a batch each; None where pyarrow must read some of their columns."""
+    def _decoded_together(self, names: list[str], chunks: list[ColumnChunk]) -> DecodedRows | None:
+        """Return the rows of row groups; None where pyarrow must read some of their columns."""
+        schema = pa.schema([self.schema.field(name) for name in names])
         try:
             with filling(self.file) as fill:
-                arrays = read_whole(chunks, fill, self._common.dictionaries)
+                return read_whole(schema, chunks, fill, self._common.dictionaries)
         except HandedOver:
             return None
-        n = len(names)
-        return [
-            pa.RecordBatch.from_arrays(arrays[first : first + n], names=names)
-            for first in range(0, len(arrays), n)
-        ]
 
     def _types(self, names: list[str]) -> dict[str, pa.DataType]:
         return {name: self.schema.field(name).type for name in names}

@@ -166,6 +166,10 @@ class Projection:
         other._nulls = self._nulls
         return other
 
+    def leaves(self, schema: pa.Schema) -> bool:
+        """Return whether batches of a schema are left as they are."""
+        return self._nulls is None and bool(schema.equals(self.schema))
+
     def conform(self, batch: pa.RecordBatch, origin: str) -> pa.RecordBatch:
         """Return the columns of the schema, in its order, cast where a type was unified."""
         given = batch.schema
