@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -127,13 +127,16 @@ class Footer:
             self.metadata = pq.read_metadata(handle)
             size = self.metadata.serialized_size
             self._bytes = handle.read_at(size, handle.size() - 8 - size)
+        groups = map(self.metadata.row_group, range(self.metadata.num_row_groups))
+        self.rows = [group.num_rows for group in groups]
         columns = map(self.metadata.schema.column, range(self.metadata.num_columns))
         self._leaves: dict[str, list[int]] = {}
         self._columns = [*columns]
         for j, leaf in enumerate(self._columns):
             self._leaves.setdefault(leaf.path, []).append(j)
         self._chunks: NDArray[np.int64] | None = None
-        self._layouts: dict[str, tuple[pa.DataType, _Layout | str]] = {}
+        # The columns that were asked for last.
+        self._known: tuple[pa.Schema, list[_Layout], dict[str, str]] | None = None
 
     def _places(self, kernels: ModuleType) -> NDArray[np.int64]:
         """Return where the chunks are; no bytes where the footer does not tell."""
@@ -161,39 +164,37 @@ class Footer:
         return {leaf.path: (n, size) for leaf, (n, size) in zip(self._columns, chunks, strict=True)}
 
     def divide(
-        self, types: Mapping[str, pa.DataType], group: int, kernels: ModuleType
+        self, schema: pa.Schema, group: int, kernels: ModuleType
     ) -> tuple[list[ColumnChunk], dict[str, str]]:
         """Return the chunks that the kernels read, and why they do not read the other columns.
 
-        `types` are the Arrow types that columns are read as, by their names.
+        `schema` are the columns, of the types that they are read as.
         """
-        chunks, reasons = [], {}
-        n_rows = self.metadata.row_group(group).num_rows
+        layouts, reasons = self._laid_out(schema)
+        chunks, reasons = [], dict(reasons)
         place = f"{self._origin}, row group {group}"
-        layouts = []
-        for name, kind in types.items():
-            layout = self._layout(name, kind)
-            if isinstance(layout, str):
-                reasons[name] = layout
-            else:
-                layouts.append(layout)
         found = self._places(kernels)[group, [layout.column for layout in layouts]]
         for layout, each in zip(layouts, found.tolist(), strict=True):
-            chunk = _chunk(layout, each, n_rows, place)
+            chunk = _chunk(layout, each, self.rows[group], place)
             if isinstance(chunk, str):
                 reasons[layout.name] = chunk
             else:
                 chunks.append(chunk)
         return chunks, reasons
 
+    def _laid_out(self, schema: pa.Schema) -> tuple[list[_Layout], dict[str, str]]:
+        """Return how values lie in the chunks of columns, or why the kernels do not read them."""
+        known = self._known  # other threads may ask for other columns meanwhile
+        if known is None or known[0] is not schema:
+            each = [(name, self._layout(name, schema.field(name).type)) for name in schema.names]
+            layouts = [layout for _, layout in each if not isinstance(layout, str)]
+            reasons = {name: layout for name, layout in each if isinstance(layout, str)}
+            self._known = known = schema, layouts, reasons
+        return known[1:]
+
     def _layout(self, name: str, kind: pa.DataType) -> _Layout | str:
-        """Return how values lie in the chunks of a column, or why the kernels do not read it."""
-        known = self._layouts.get(name)
-        if known is None or known[0] != kind:
-            found = self._leaves.get(name, [])
-            layout = "its values are nested" if len(found) != 1 else self._found(found[0], kind)
-            known = self._layouts[name] = kind, layout
-        return known[1]
+        found = self._leaves.get(name, [])
+        return "its values are nested" if len(found) != 1 else self._found(found[0], kind)
 
     def _found(self, j: int, kind: pa.DataType) -> _Layout | str:
         leaf = self._columns[j]

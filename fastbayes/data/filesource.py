@@ -556,7 +556,7 @@ class ParquetReader(FileReader):
         self._common = common
         metadata = common.footers(file).metadata
         self.n_rows = metadata.num_rows
-        self._rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+        self._rows = common.footers(file).rows
         self._groups = range(len(self._rows))  # those that are read
         self.rows_of_piece = max(self._rows, default=0)
         check_total(file, sum(self._rows), metadata.num_rows)
@@ -600,6 +600,8 @@ class ParquetReader(FileReader):
     ) -> Iterator[Piece]:
         """Yield one piece per row group, or one of several small ones."""
         at_once = self._at_once(threads) if merged else 1
+        # of the types that this file has
+        own = pa.schema([self.schema.field(name) for name in schema.names])
         most = self._most_together(schema, batch_bytes)
         first = sum(self._rows[: self._groups.start])
         full = [group for group in self._groups if self._rows[group]]
@@ -611,12 +613,12 @@ class ParquetReader(FileReader):
             sharing = self._sharing(groups[0], threads) if at_once == 1 else 1
             how = block_rows, batch_bytes, sharing
             whole = merged and n_rows <= most and sharing == 1 and self._is_ours()
-            read = partial(self._read, schema.names, groups[0], *how)
+            read = partial(self._read, own, groups[0], *how)
             if whole:
-                read = partial(self._read_groups, schema.names, groups, *how)
+                read = partial(self._read_groups, own, groups, *how)
             apart = None
             if len(groups) == 1 and self.file.local and self._is_ours():
-                apart = partial(self._apart, schema.names, groups[0], *how)
+                apart = partial(self._apart, own, groups[0], *how)
             yield Piece(first, n_rows, read, whole, apart)
             first, full = first + n_rows, full[len(groups) :]
 
@@ -676,14 +678,13 @@ class ParquetReader(FileReader):
     def handed_over(self) -> dict[str, str]:
         """Return what the footer tells: not where the values outgrow a dictionary in mid-chunk."""
         footer, kernels = self._common.footers(self.file), self._kernels
-        types = dict(zip(self.schema.names, self.schema.types, strict=True))
-        reasons = [footer.divide(types, group, kernels)[1] for group in self._groups]
+        reasons = [footer.divide(self.schema, group, kernels)[1] for group in self._groups]
         return {name: why for found in reasons for name, why in found.items()}
 
     @contextmanager
     def _apart(
         self,
-        names: list[str],
+        schema: pa.Schema,
         group: int,
         block_rows: int,
         batch_bytes: int,
@@ -691,19 +692,18 @@ class ParquetReader(FileReader):
         wanted: Sequence[str],
     ) -> Iterator[tuple[Read, LateNumbers | None]]:
         """Open columns of plain numbers to be decoded block by block; see `Piece`."""
-        types = {name: self.schema.field(name).type for name in names if name in set(wanted)}
-        chunks, _ = self._common.footers(self.file).divide(types, group, self._kernels)
-        chunks = [chunk for chunk in chunks if of_numbers(chunk)]
+        chunks, _ = self._common.footers(self.file).divide(schema, group, self._kernels)
+        chunks = [chunk for chunk in chunks if chunk.name in set(wanted) and of_numbers(chunk)]
         with ExitStack() as stack:
             numbers = None
-            if chunks and len(chunks) < len(names):  # the others tell how many rows there are
+            if chunks and len(chunks) < len(schema):  # the others tell how many rows there are
                 how = self._place(group), chunks, self._rows[group], self.file
                 numbers = stack.enter_context(
                     reading_numbers(*how, partial(self._whole_column, group), n_threads)
                 )
             if numbers is not None:
-                names = [name for name in names if name not in numbers.names]
-            yield partial(self._read, names, group, block_rows, batch_bytes, n_threads), numbers
+                schema = pa.schema([f for f in schema if f.name not in set(numbers.names)])
+            yield partial(self._read, schema, group, block_rows, batch_bytes, n_threads), numbers
 
     def _whole_column(self, group: int, name: str) -> NDArray[np.float64]:
         """Return a column of numbers of a row group as pyarrow decodes it."""
@@ -718,32 +718,32 @@ class ParquetReader(FileReader):
         return np.asarray(column.to_numpy(), np.float64)
 
     def _read_groups(
-        self, names: list[str], groups: list[int], *how: int
+        self, schema: pa.Schema, groups: list[int], *how: int
     ) -> Iterator[pa.RecordBatch | DecodedRows]:
         """Decode row groups; those of which our kernels read all columns, several at a time."""
-        for some, chunks in self._runs(names, groups):
-            decoded = self._decoded_together(names, chunks) if chunks else None
+        for some, chunks in self._runs(schema, groups):
+            decoded = self._decoded_together(schema, chunks) if chunks else None
             if decoded is not None:
                 yield decoded
                 continue
             for group in some:
-                yield from self._read(names, group, *how)
+                yield from self._read(schema, group, *how)
 
     def _runs(
-        self, names: list[str], groups: list[int]
+        self, schema: pa.Schema, groups: list[int]
     ) -> Iterator[tuple[list[int], list[ColumnChunk]]]:
         """Yield runs of row groups that take no more of the file together than is decoded at once.
 
         With their column chunks, where our kernels read them all.
         """
-        footer, types = self._common.footers(self.file), self._types(names)
+        footer = self._common.footers(self.file)
         some: list[int] = []
         chunks: list[ColumnChunk] = []
         held = 0
         for group in groups:
-            own, _ = footer.divide(types, group, self._kernels)
+            own, _ = footer.divide(schema, group, self._kernels)
             size = sum(chunk.size for chunk in own)
-            ours = len(own) == len(names) and size <= DECODED_BYTES
+            ours = len(own) == len(schema) and size <= DECODED_BYTES
             if some and (not ours or held + size > DECODED_BYTES):
                 yield some, chunks
                 some, chunks, held = [], [], 0
@@ -756,26 +756,22 @@ class ParquetReader(FileReader):
         if some:
             yield some, chunks
 
-    def _decoded_together(self, names: list[str], chunks: list[ColumnChunk]) -> DecodedRows | None:
+    def _decoded_together(self, schema: pa.Schema, chunks: list[ColumnChunk]) -> DecodedRows | None:
         """Return the rows of row groups; None where pyarrow must read some of their columns."""
-        schema = pa.schema([self.schema.field(name) for name in names])
         try:
             with filling(self.file) as fill:
                 return read_whole(schema, chunks, fill, self._common.dictionaries)
         except HandedOver:
             return None
 
-    def _types(self, names: list[str]) -> dict[str, pa.DataType]:
-        return {name: self.schema.field(name).type for name in names}
-
     def _read(
-        self, names: list[str], group: int, block_rows: int, batch_bytes: int, n_threads: int
+        self, schema: pa.Schema, group: int, block_rows: int, batch_bytes: int, n_threads: int
     ) -> Iterator[pa.RecordBatch]:
         """Decode columns by our kernels, those that they do not read by pyarrow."""
-        types = self._types(names)
+        names: list[str] = schema.names
         chunks: list[ColumnChunk] = []
         if self._is_ours():
-            chunks, _ = self._common.footers(self.file).divide(types, group, self._kernels)
+            chunks, _ = self._common.footers(self.file).divide(schema, group, self._kernels)
         done = 0
         while chunks:
             try:
