@@ -3,7 +3,8 @@
 Every column is described once, by where its pieces lie and what their integers stand for. One call
 then writes a block of rows of all columns, a few thousand rows at a time that stay in the
 first-level cache: the places in the table, in which what is outside and what is null have the last
-two; then their codes. A few entries are compared with every byte, 64 of them at once.
+two; then their codes. Where places and codes are bytes, tables lie in registers; on processors that
+cannot look up there, a few entries are compared with every byte.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from numba.core import types
 from numba.np.numpy_support import carray
 from numpy.typing import NDArray
 
-from fastbayes.kernels.compiled.simd import bits
+from fastbayes.kernels.compiled.simd import bits, byte_tables
 from fastbayes.kernels.compiled.simd.instructions import pointer_to
 from fastbayes.kernels.compiled.simd.memory import addresses
 from fastbayes.kernels.compiled.texts import add_texts as add_texts
@@ -112,7 +113,7 @@ class CodeWriter:
         ).reshape(-1, _COLUMN_FIELDS)
         self._cursor = np.zeros(2, np.int64)
         self._places = np.empty(ROWS + 64, np.uint32)
-        self._bytes = np.empty(ROWS + 64, np.uint8)
+        self._bytes = np.empty(ROWS + 64 + 256, np.uint8)
         self.outside = np.zeros(len(columns), np.int64)
         self.watched = np.zeros(len(columns), np.int64)
         self._twin: Any = None
@@ -227,23 +228,48 @@ def bitmap_of(address, bit, n):
 
 @helper
 def places_of(values, minimum, n_entries, out):
-    """Write the places of numbers of up to 32 bits: modulo 2^32 only those inside are below n."""
-    least, n = np.uint32(minimum), np.uint32(n_entries)
+    """Write the places of numbers of up to 32 bits: modulo 2^32 only those inside are below n.
+
+    Returns the greatest, as the other functions of places do.
+    """
+    least, n, greatest = np.uint32(minimum), np.uint32(n_entries), np.uint32(0)
     for r in range(values.size):
-        out[r] = min(np.uint32(np.uint32(values[r]) - least), n)
+        place = min(np.uint32(np.uint32(values[r]) - least), n)
+        greatest = max(greatest, place)
+        out[r] = place
+    return np.int64(greatest)
+
+
+@helper
+def places_of_bytes(values, lowest, minimum, n_entries, out):
+    """Write the places of bytes, the least of whose type is `lowest`."""
+    if out.itemsize == 1 and lowest <= minimum and minimum + n_entries <= lowest + 256:
+        # As above modulo 2^8: as many at a time as a vector has bytes.
+        least, n, greatest = np.uint8(minimum), np.uint8(n_entries), np.uint8(0)
+        for r in range(values.size):
+            place = min(np.uint8(np.uint8(values[r]) - least), n)
+            greatest = max(greatest, place)
+            out[r] = place
+        return np.int64(greatest)
+    return places_of(values, minimum, n_entries, out)
 
 
 @helper
 def places_of_long(values, minimum, n_entries, out):
     """Write the places of numbers of 64 bits."""
-    least, n = np.uint64(minimum), np.uint64(n_entries)
+    least, n, greatest = np.uint64(minimum), np.uint64(n_entries), np.uint64(0)
     for r in range(values.size):
-        out[r] = min(np.uint64(values[r]) - least, n)
+        place = min(np.uint64(values[r]) - least, n)
+        greatest = max(greatest, place)
+        out[r] = place
+    return np.int64(greatest)
 
 
 @helper
 def put_places(column, kind, first, n, out):
     """Write where rows of a piece stand in its table: n_entries if outside, one more if null.
+
+    Returns whether any may be outside; under a null there may be anything.
 
     out  OUT  uint8 | uint32 that hold such places, (>= n,); (>= n rounded up to 64) with nulls and
               of truth values
@@ -254,24 +280,32 @@ def put_places(column, kind, first, n, out):
         bitmap = bitmap_of(at, bit, n)
         for r in range(0, n, 64):
             bits.put_bits(bits.word_at(bitmap, bit + r), out, np.uint64(r))
+        greatest = 1
     elif kind == 0:
-        places_of(carray(_u8(np.uint64(at + first)), n), minimum, entries, out)
+        values = carray(_u8(np.uint64(at + first)), n)
+        greatest = places_of_bytes(values, 0, minimum, entries, out)
     elif kind == 1:
-        places_of(carray(_u16(np.uint64(at + 2 * first)), n), minimum, entries, out)
+        values = carray(_u16(np.uint64(at + 2 * first)), n)
+        greatest = places_of(values, minimum, entries, out)
     elif kind == 4:
-        places_of(carray(_i8(np.uint64(at + first)), n), minimum, entries, out)
+        values = carray(_i8(np.uint64(at + first)), n)
+        greatest = places_of_bytes(values, -128, minimum, entries, out)
     elif kind == 5:
-        places_of(carray(_i16(np.uint64(at + 2 * first)), n), minimum, entries, out)
+        values = carray(_i16(np.uint64(at + 2 * first)), n)
+        greatest = places_of(values, minimum, entries, out)
     elif kind == 2 or kind == 6:  # modulo 2^32, or 2^64 below, a sign makes no difference
-        places_of(carray(_u32(np.uint64(at + 4 * first)), n), minimum, entries, out)
+        values = carray(_u32(np.uint64(at + 4 * first)), n)
+        greatest = places_of(values, minimum, entries, out)
     else:
-        places_of_long(carray(_u64(np.uint64(at + 8 * first)), n), minimum, entries, out)
+        values = carray(_u64(np.uint64(at + 8 * first)), n)
+        greatest = places_of_long(values, minimum, entries, out)
     if column[VALIDITY] != 0:
         bit = column[VALID_BIT] + first
         bitmap = bitmap_of(column[VALIDITY], bit, n)
         null = out.dtype.type(entries + 1)
         for r in range(0, n, 64):
             bits.keep_where(bits.word_at(bitmap, bit + r), out, np.uint64(r), null)
+    return greatest >= entries
 
 
 @helper
@@ -303,8 +337,12 @@ def look_up(places, own, table, out):
 @helper
 def count_equal(codes, code):
     """Return how many codes are equal to one."""
-    n = np.uint32(0)
-    for r in range(codes.size):
+    n, whole = np.uint32(0), 0
+    if codes.itemsize == 1:
+        whole = codes.size // 64 * 64
+        for r in range(0, whole, 64):
+            n += np.uint32(bits.popcount(bits.match(codes, np.uint64(r), np.uint8(code))))
+    for r in range(whole, codes.size):
         n += np.uint32(codes[r] == code)
     return np.int64(n)
 
@@ -317,11 +355,11 @@ def write_codes(pieces, columns, cursor, places, bytes_, outside, watched):
     columns   OUT  (n_columns, fields) int64   the piece that was read last moves on
     cursor    OUT  (2,) int64   first row, which moves on; rows of the block
     places    OUT  (rows at a time + 64,) uint32   scratch
-    bytes_    OUT  (rows at a time + 64,) uint8   scratch
+    bytes_    OUT  (rows at a time + 64 + 256,) uint8   scratch
     outside   OUT  (n_columns,) int64   += known rows that no entry stands for
     watched   OUT  (n_columns,) int64   += rows of the watched code
     """
-    step = bytes_.size - 64
+    step = places.size - 64
     start, stop = cursor[0], cursor[0] + cursor[1]
     for j in range(columns.shape[0]):
         kind, width, watch = columns[j, _KIND], columns[j, _WIDTH], columns[j, _WATCHED]
@@ -353,27 +391,34 @@ def write_piece(
     nulls = piece[VALIDITY] != 0
     same = piece[_SAME] != 0 and not nulls and kind != _TRUTH
     table = carray(_u32(np.uint64(piece[_TABLE])), entries - own + 2)
+    if byte_tables.AVAILABLE and width == 1 and entries <= MOST_BYTES and not same:
+        for k in range(entries + 2):
+            bytes_[step + 64 + k] = k if k < own else table[k - own]
     for first in range(start, start + rows, step):
         n = min(step, start + rows - first)
         at = np.uint64(out + width * (first - start))
         if width == 1 and entries <= MOST_BYTES:
             codes = carray(_u8(at), n)
             if same:
-                put_places(piece, kind, first, n, codes)
-                beyond = count_equal(codes, np.uint8(entries))
-                if beyond > 0:
-                    look_up(codes, own, table, codes)
-                outside[0] += beyond
+                if put_places(piece, kind, first, n, codes):
+                    beyond = count_equal(codes, np.uint8(entries))
+                    if beyond > 0:
+                        look_up(codes, own, table, codes)
+                    outside[0] += beyond
             else:
-                put_places(piece, kind, first, n, bytes_)
-                outside[0] += count_equal(bytes_[:n], np.uint8(entries))
-                if own == 0 and 0 < entries <= FEW_ENTRIES:
+                if put_places(piece, kind, first, n, bytes_):
+                    outside[0] += count_equal(bytes_[:n], np.uint8(entries))
+                if byte_tables.AVAILABLE:
+                    whole = n // 64 * 64
+                    byte_tables.look_up(bytes_, whole, bytes_, step + 64, entries + 2, codes)
+                    look_up(bytes_[whole:n], own, table, codes[whole:])
+                elif own == 0 and 0 < entries <= FEW_ENTRIES:
                     compare(bytes_[:n], entries, table, nulls, codes)
                 else:
                     look_up(bytes_[:n], own, table, codes)
         else:
-            put_places(piece, kind, first, n, places)
-            outside[0] += count_equal(places[:n], np.uint32(entries))
+            if put_places(piece, kind, first, n, places):
+                outside[0] += count_equal(places[:n], np.uint32(entries))
             if width == 1:
                 look_up(places[:n], own, table, carray(_u8(at), n))
             elif width == 2:
