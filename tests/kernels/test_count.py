@@ -119,11 +119,19 @@ def fresh_plans():
     compiled.choose.cache_clear()
 
 
+def of_few_rows(monkeypatch):
+    """Let no method cost more where rows are few."""
+    for cost in ("CLASS_ROW", "PLANES_COLUMN", "PLANES_SUM", "PACKED_SUM"):
+        monkeypatch.setattr(compiled, cost, 0.0)
+
+
 @pytest.mark.compiled
 def test_each_method_has_its_columns(monkeypatch, fresh_plans):
-    monkeypatch.setattr(compiled, "MINIMA_STEP", 0.002)  # on any processor
+    of_few_rows(monkeypatch)
+    monkeypatch.setattr(compiled, "PLANES_VALUE", 0.0)  # on any processor
+    monkeypatch.setattr(compiled, "PLANES_CELL", 0.003)
     chosen = plan([2, 12, 12, 100, 250], 8, 8192)
-    assert list(chosen.minima) == [0]
+    assert list(chosen.planes) == [0]
     assert (list(chosen.packed), list(chosen.borders)) == ([1, 2], [0, 2])
     assert list(chosen.radices) == [8, 96]
     assert [(copies, list(columns)) for copies, columns in chosen.private] == [(1, [3])]
@@ -142,20 +150,23 @@ def test_methods_agree_with_the_numpy_twin__mixed_sizes(n, skew):
 
 
 @pytest.mark.compiled
-@pytest.mark.parametrize(("sizes", "n_classes"), [((2, 7, 4, 4), 3), ((25,), 10), ((256,), 1)])
-def test_minima__rows_that_fill_no_vector_lane_or_block(sizes, n_classes, monkeypatch, fresh_plans):
-    monkeypatch.setattr(compiled, "MINIMA_STEP", 0.0)
-    assert len(plan(sizes, n_classes, 8192).minima) == len(sizes)
-    width, full = compiled.vector.WIDTH, compiled.vector.WIDTH * compiled.FULL
-    for n in (1, width - 1, width, width + 1, full - 1, full, full + width, 2 * full + 1):
+@pytest.mark.parametrize(
+    ("sizes", "n_classes"),
+    [((2, 7, 4, 1, 16), 3), ((25, 9), 10), ((256, 17), 1), ((5,), 256), ((3, 6), 7)],
+)
+def test_planes__rows_that_fill_no_group_part_or_block(sizes, n_classes, monkeypatch, fresh_plans):
+    monkeypatch.setattr(compiled, "PLANES_BASE", -1e6)
+    group = compiled.bit_planes.GROUP
+    for n in (1, group - 1, group, group + 1, 3 * group + 5):
+        assert len(plan(sizes, n_classes, 1 << n.bit_length() >> 1).planes) == len(sizes)
         agree(*block(n, n, sizes, n_classes), n_classes)
-    for n in (compiled.BLOCK - 1, compiled.BLOCK, compiled.BLOCK + width + 1):
+    for n in (compiled.PART + 1, compiled.BLOCK, compiled.BLOCK + group + 1):
         agree(*block(n, n, sizes, n_classes), n_classes)
 
 
 @pytest.mark.compiled
-def test_minima__lanes_filled_to_the_last_row():
-    n = compiled.vector.WIDTH * (2 * compiled.FULL + 1) - 1
+def test_planes__every_row_alike():
+    n = 2 * compiled.BLOCK - 1
     for value in (0, 1, 11):
         codes, y = np.full((3, n), value, np.uint8), np.full(n, 3, np.uint8)
         agree(codes, np.full(3, 12), np.arange(3) * 12, y, 36, 4)
@@ -169,7 +180,8 @@ def test_private_counters_are_emptied_before_they_overflow(
     sizes, code, packed, monkeypatch, fresh_plans
 ):
     monkeypatch.setattr(compiled, "STRETCH", 1000)
-    monkeypatch.setattr(compiled, "MINIMA_BASE", 9.0)
+    of_few_rows(monkeypatch)
+    monkeypatch.setattr(compiled, "PLANES_BASE", 9.0)
     chosen = plan(sizes, 2, 2048, code is np.uint8)
     assert list(chosen.packed) == packed
     assert bool(chosen.private) != bool(packed)

@@ -3,8 +3,8 @@
 Each column is counted by the cheapest of four methods. The choice depends on sizes alone, never on
 the data:
 
-* `minima`: byte vectors instead of counters in memory, indifferent to skew; few values times
-  classes.
+* `planes`: values and classes as rows of bits, whose meetings are counted many rows at a time,
+  instead of counters in memory; indifferent to skew; few values times classes.
 * `packed`: several columns in one 16-bit code, so one increment counts them all.
 * `private`: one increment per cell, into up to four 32-bit tables, so that equal neighbours do
   not wait for each other's store.
@@ -20,14 +20,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes.kernels.compiled.simd import vector
+from fastbayes.kernels.compiled.simd import bit_planes, bits, vector
 from fastbayes.kernels.compiled.simd.memory import fill
-from fastbayes.kernels.dispatch import call, kernel, readonly, reads, writes
+from fastbayes.kernels.dispatch import call, helper, kernel, readonly, reads, writes
 from fastbayes.kernels.shared.arrays import U
 
-# Costs in ns per cell, measured on one core of Zen 5 with 64-byte vectors; their ratios decide.
-MINIMA_BASE, MINIMA_STEP = 0.012, 0.0021 * 64 / vector.WIDTH  # and per value and class
-INCREMENT, CODE = 0.21, 0.03  # an increment; making its code, per column
+# Costs in ns per cell, measured on one core of Zen 4 with 64-byte vectors; their ratios decide.
+PLANES_BASE, CODE = 0.035, 0.03  # reading codes and splitting their bits; making a joint code
+PLANES_VALUE = 0.0015 * 64 / vector.WIDTH
+PLANES_CELL = (0.0011 if bit_planes.COUNTS else 0.003) * 64 / vector.WIDTH
+CLASS_ROW = 0.04 * 64 / vector.WIDTH  # of each class, shared by all columns
+INCREMENT = 0.36
+# And in ns per column, or per cell of a table, however many rows there are.
+PLANES_COLUMN, PLANES_SUM, PACKED_SUM = 250, 8, 2.4
 
 # Cells of a packed table: four 32-bit copies are 32 KiB and leave the first-level cache room.
 PACKED_CELLS = 2048
@@ -44,7 +49,7 @@ AHEAD = 32  # rows
 class CountPlan(NamedTuple):
     """Which columns are counted how."""
 
-    minima: NDArray[np.int64]
+    planes: NDArray[np.int64]
     packed: NDArray[np.int64]  # columns of group g: packed[borders[g] : borders[g + 1]]
     borders: NDArray[np.int64]
     radices: NDArray[np.uint16]  # what a code of the column is multiplied with
@@ -69,36 +74,29 @@ def choose(sizes_bytes: bytes, n_classes: int, n_rows: int, bytes_only: bool) ->
         cells <= most,
     )
     ahead = np.where((cells >= FAR_CELLS) & vector.AVAILABLE, AHEAD, 0)
-    minima = np.zeros(len(sizes), np.bool_)
+    planes = np.zeros(len(sizes), np.bool_)
     groups: list[list[int]] = []
     if bytes_only:
         together = np.maximum(np.log(PACKED_CELLS / n_classes) // np.log(np.maximum(sizes, 2)), 1)
-        cost = MINIMA_BASE + MINIMA_STEP * cells
-        minima = (cost < INCREMENT / together + CODE) & (cells <= 256) & vector.AVAILABLE
-        groups = _pack(sizes, np.flatnonzero(~minima), n_classes)
+        joint = PACKED_SUM * n_classes * sizes**together / n_rows
+        pack_cost = (INCREMENT + joint) / together + CODE
+        cost = PLANES_BASE + (sizes - 1) * (PLANES_VALUE + PLANES_CELL * n_classes)
+        cost += CLASS_ROW * n_classes / len(sizes)
+        cost += (PLANES_COLUMN + PLANES_SUM * cells) / n_rows
+        planes = (cost < np.minimum(pack_cost, INCREMENT + CODE)) & vector.AVAILABLE
+        groups = _pack(sizes, np.flatnonzero(~planes & (pack_cost < INCREMENT)), n_classes)
     packed = [i for group in groups for i in group]
     radices = [n_classes * np.prod(sizes[g[:i]], dtype=int) for g in groups for i in range(len(g))]
-    single = ~minima
+    single = ~planes
     single[packed] = False
     return CountPlan(
-        readonly(_widest_first(sizes, np.flatnonzero(minima))),
+        readonly(np.flatnonzero(planes)),
         readonly(np.array(packed, np.int64)),
         readonly(np.cumsum([0, *map(len, groups)])),
         readonly(np.array(radices, np.uint16)),
         _by(copies, single & (copies > 0)),
         _by(ahead, single & (copies == 0)),
     )
-
-
-def _widest_first(sizes: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Move one column of the largest size to the front.
-
-    The others stay in order, so that reading ahead runs on from one column into the next.
-    """
-    if not len(columns):
-        return columns
-    widest = columns[np.argmax(sizes[columns])]
-    return np.concatenate([[widest], columns[columns != widest]])
 
 
 def _pack(sizes: NDArray[np.int64], columns: NDArray[np.int64], n_classes: int) -> list[list[int]]:
@@ -126,13 +124,9 @@ def _by(values: NDArray[np.int64], among: NDArray[np.bool_]) -> list[tuple[int, 
 # Private 32-bit counters are added to `out` at least this often: they cannot overflow.
 STRETCH = 1 << 30
 
-# Rows of a block whose shifted classes stay in the second-level cache while columns pass by;
-# shorter blocks break the stream of a column too often (0.038 ns per cell instead of 0.030).
-BLOCK = 131_072
-# Vectors after which a byte lane may be full; the last one is for the rows that fill no vector.
-FULL = 254
-# Thresholds taken in one pass, most first: what 32 registers hold.
-PASSES = (12, 8, 4)
+# Rows whose classes are turned into bits once for all columns, and those whose planes stay in the
+# first-level cache while values are looked for in them; both are whole groups.
+BLOCK, PART = 65_536, 16_384
 # Rows of a packed code: 8 KiB.
 PACKED_ROWS = 4096
 
@@ -144,10 +138,10 @@ _COLUMNS = (_INT64, _INT64, _INT64)  # which of them, sizes, slots
 _OUT = writes("int64")
 
 SIGNATURES = {
-    "minima": [
+    "planes": [
         (
             *(reads("uint8", 2), *_COLUMNS, reads("uint8"), "int64", writes("uint8")),
-            *(writes("uint8"), writes("uint8"), writes("uint8", 2), _OUT, _OUT),
+            *(writes("uint64", 2), writes("uint64", 3), writes("int64"), _OUT, _OUT),
         )
     ],
     "packed": [
@@ -206,8 +200,8 @@ def add_counts(
     plan = choose(sizes.tobytes(), n_classes, 1 << len(y).bit_length() >> 1, bytes_only)
     codes, sizes, slots, y = readonly(codes), readonly(sizes), readonly(slots), readonly(y)
     cells = out.reshape(-1)
-    if plan.minima.size:
-        _add_minima(plan.minima, codes, sizes, slots, y, n_classes, cells)
+    if plan.planes.size:
+        _add_planes(plan.planes, codes, sizes, slots, y, n_classes, cells)
     if plan.packed.size:
         code, counts = np.empty(PACKED_ROWS, np.uint16), np.empty(4 * PACKED_CELLS, np.int32)
         call(
@@ -236,7 +230,7 @@ def add_class_counts(
     add_counts(y[None], np.array([len(out)]), np.zeros(1, np.int64), one, weight, out[:, None])
 
 
-def _add_minima(
+def _add_planes(
     columns: NDArray[np.int64],
     codes: NDArray[np.unsignedinteger],
     sizes: NDArray[np.int64],
@@ -245,97 +239,161 @@ def _add_minima(
     n_classes: int,
     out: NDArray[np.int64],
 ) -> None:
-    """Prepare the scratch of `minima` and call it."""
-    n, width = len(y), vector.WIDTH
-    shift = np.empty(min(n, BLOCK) + width, np.uint8)
-    limits = np.zeros(256 + PASSES[0], np.uint8)
-    sums = np.empty((len(limits), width), np.uint8)
+    """Prepare the scratch of `planes` and call it."""
+    group = bit_planes.GROUP
+    rows = min(PART, -(-len(y) // group) * group)
+    parts = -(-min(len(y), BLOCK) // rows)
+    classes = np.empty((parts, n_classes, rows // 64), np.uint64)
+    sums = np.empty((int(sizes[columns].max()) - 1) * n_classes * bits.LANES, np.int64)
     call(
-        minima,
-        *(codes, columns, sizes, slots, y, n_classes, np.empty(width, np.uint8)),
-        *(shift, limits, sums, np.empty(n_classes + 1, np.int64), out),
+        planes,
+        *(codes, columns, sizes, slots, y, n_classes, np.empty(group, np.uint8)),
+        *(np.empty((9, rows // 64), np.uint64), classes, sums, np.empty(n_classes, np.int64), out),
     )
 
 
 @kernel
-def minima(codes, columns, sizes, slots, y, n_classes, tail, shift, limits, sums, n_from, out):
-    """Count by limits on z = code + stride * class: see `vector.sum_minima`.
+def planes(
+    codes, columns, sizes, slots, y, n_classes, tail, held, classes, sums, n_class, out
+):  # fmt: skip
+    """Count the bits that are set both where a column has a value and where rows are of a class.
 
-    count(code = v, class = c) = count(z >= stride * c + v) - count(z >= stride * c + v + 1) for
-    codes below stride; at the ends of a class these are counts of classes, n_from, which the
-    first column yields: its size is the stride, so its limits have no gap.
+    The last value of a column has what the others leave of each class. Rows that do not exist, in
+    the last group, count as code 0 of class 0, and are taken away again.
 
     codes    IN   (m, n) uint8
-    columns  IN   which rows of codes to count, one of the largest size first
-    sizes    IN   (m,) int64   size * n_classes <= 256
+    columns  IN   which rows of codes to count
+    sizes    IN   (m,) int64
     slots    IN   (m,) int64
     y        IN   (n,) uint8
-    tail     OUT  (WIDTH,) uint8   scratch
-    shift    OUT  (BLOCK + WIDTH,) uint8   scratch
-    limits   OUT  (256 + PASSES[0],) uint8   scratch
-    sums     OUT  (256 + PASSES[0], WIDTH) uint8   scratch
-    n_from   OUT  (n_classes + 1,) int64   scratch: rows of class c or a later one
+    tail     OUT  (GROUP,) uint8   scratch
+    held     OUT  (9, words of a part) uint64   scratch: planes, and rows that may have a value
+    classes  OUT  (parts of a block, n_classes, words of a part) uint64   scratch
+    sums     OUT  (LANES * n_classes * (largest size - 1),) int64   scratch
+    n_class  OUT  (n_classes,) int64   scratch: rows of each class
     out      OUT  (n_slots * n_classes,) int64
     """
-    n = y.size
-    stride = sizes[columns[0]]
-    step = np.uint8(stride)
-    for start in range(0, n, BLOCK):
-        rows = min(BLOCK, n - start)
-        whole = rows // vector.WIDTH * vector.WIDTH
-        classes = y[start : start + rows]
-        for r in range(rows):
-            shift[r] = np.uint8(classes[r] * step)
-        # Rows that do not exist have z = 0, which no limit counts.
-        fill(shift, rows, whole + vector.WIDTH, 0)
-        fill(n_from, 0, n_from.size, 0)
-        n_from[0] = rows
+    words = held.shape[1]
+    part = words * 64
+    block = classes.shape[0] * part
+    flat, rows_of = held.reshape(-1), classes.reshape(-1)
+    for start in range(0, y.size, block):
+        stop = min(start + block, y.size)
+        fill(n_class, 0, n_classes, 0)
+        n_bits = bits_of(n_classes - 1)
+        for first in range(start, stop, part):
+            n = turn(y[first : min(first + part, stop)], n_bits, tail, flat, words)
+            for c in range(n_classes):
+                row = classes[(first - start) // part, c]
+                select(held, 0, n_bits, c, n, row)
+                total = U(0)
+                for w in range(n):
+                    total += bits.popcount(row[w])
+                n_class[c] += np.int64(total)
         for t in range(columns.size):
             i = columns[t]
-            size = sizes[i]
-            cells = size * n_classes
+            last = sizes[i] - 1
+            n_bits = bits_of(last)
+            fill(sums, 0, last * n_classes * bits.LANES, 0)
+            for first in range(start, stop, part):
+                n = turn(codes[i, first : min(first + part, stop)], n_bits, tail, flat, words)
+                of_part = (first - start) // part * n_classes
+                for v in range(0, last, 4):
+                    select(held, 2, n_bits, v >> 2, n, held[8])
+                    c = 0
+                    while c < n_classes:
+                        wide = 4 if n_classes - c >= 4 else 2 if n_classes - c >= 2 else 1
+                        add_square(
+                            *(flat, words, rows_of, (of_part + c) * words, n, sums),
+                            *(v * n_classes + c, n_classes, min(4, last - v), wide),
+                        )
+                        c += wide
+            base, rest = slots[i] * n_classes, (slots[i] + last) * n_classes
             for c in range(n_classes):
-                for v in range(size):
-                    limits[c * size + v] = c * stride + v
-            x = codes[i, start : start + rows]
-            # The rows that fill no vector, then zeros.
-            fill(tail, 0, tail.size, 0)
-            for r in range(rows - whole):
-                tail[r] = x[whole + r]
-            base = slots[i] * n_classes
-            first = 0
-            while first < rows:
-                sums[: cells + PASSES[0]] = 0
-                last = min(first + FULL * vector.WIDTH, whole)
-                # The rows that fill no vector come with the last ones that do.
-                for part in range(1 if last < whole or whole == rows else 2):
-                    if part == 0:
-                        z, above, length = x[first:last], shift[first:], last - first
-                    else:
-                        z, above, length = tail, shift[whole:], vector.WIDTH
-                    row = 1
-                    while row < cells:
-                        left = cells - row
-                        if left > PASSES[1]:
-                            vector.sum_minima(z, above, length, limits, row, sums, PASSES[0])
-                            row += PASSES[0]
-                        elif left > PASSES[2]:
-                            vector.sum_minima(z, above, length, limits, row, sums, PASSES[1])
-                            row += PASSES[1]
-                        else:
-                            vector.sum_minima(z, above, length, limits, row, sums, PASSES[2])
-                            row += PASSES[2]
-                first = last if last < whole else rows
-                for c in range(n_classes):
-                    if t == 0 and c > 0:
-                        n_from[c] += vector.sum_steps(sums, c * size)
-                    for v in range(1, size):
-                        n_above = vector.sum_steps(sums, c * size + v)
-                        out[base + (v - 1) * n_classes + c] -= n_above
-                        out[base + v * n_classes + c] += n_above
-            for c in range(n_classes):
-                out[base + c] += n_from[c]
-                out[base + (size - 1) * n_classes + c] -= n_from[c + 1]
+                out[rest + c] += n_class[c]
+            for cell in range(last * n_classes):
+                total = 0
+                for lane in range(bits.LANES):
+                    total += sums[cell * bits.LANES + lane]
+                out[base + cell] += total
+                out[rest + cell % n_classes] -= total
+            out[base] -= -(stop - start) % bit_planes.GROUP
+
+
+@helper
+def bits_of(number):
+    """Return the bits that a number takes."""
+    n = 0
+    while number >> n:
+        n += 1
+    return n
+
+
+@helper
+def turn(x, n_bits, tail, out, stride):
+    """Write planes of codes of so many bits; return their words. See `bit_planes.split`."""
+    whole = x.size // bit_planes.GROUP * bit_planes.GROUP
+    fill(tail, 0, tail.size, 0)
+    for r in range(x.size - whole):
+        tail[r] = x[whole + r]
+    for end in range(2):
+        z, n, at = (tail, tail.size, whole // 64) if end else (x, whole, 0)
+        if end and whole == x.size:
+            break
+        if n_bits <= 2:
+            bit_planes.split(z, n, out, at, stride, 2)
+        elif n_bits <= 4:
+            bit_planes.split(z, n, out, at, stride, 4)
+        else:
+            bit_planes.split(z, n, out, at, stride, 8)
+    return -(-x.size // bit_planes.GROUP) * bits.LANES
+
+
+@helper
+def select(planes, first, last, number, n, out):
+    """Mark the rows whose bits from one plane to another are those of a number; all without any."""
+    if first >= last:
+        fill(out, 0, n, ~U(0))
+    for k in range(first, last):
+        plane, other = planes[k], U(number >> (k - first) & 1) - U(1)
+        if k == first:
+            for w in range(n):
+                out[w] = plane[w] ^ other
+        else:
+            for w in range(n):
+                out[w] &= plane[w] ^ other
+
+
+@helper
+def add_square(planes, stride, classes, first, n, sums, cell, step, values, wide):
+    """Add the meetings of up to four values with 1, 2 or 4 classes: `bit_planes.add_meetings`."""
+    p, high, s, y, f, k = planes, 8 * stride, stride, classes, first, step
+    if wide == 4:
+        if values == 4:
+            bit_planes.add_meetings(p, high, s, y, f, n, sums, cell, k, 4, 4)
+        elif values == 3:
+            bit_planes.add_meetings(p, high, s, y, f, n, sums, cell, k, 3, 4)
+        elif values == 2:
+            bit_planes.add_meetings(p, high, s, y, f, n, sums, cell, k, 2, 4)
+        else:
+            bit_planes.add_meetings(p, high, s, y, f, n, sums, cell, k, 1, 4)
+    elif wide == 2:
+        if values == 4:
+            bit_planes.add_meetings(p, high, s, y, f, n, sums, cell, k, 4, 2)
+        elif values == 3:
+            bit_planes.add_meetings(p, high, s, y, f, n, sums, cell, k, 3, 2)
+        elif values == 2:
+            bit_planes.add_meetings(p, high, s, y, f, n, sums, cell, k, 2, 2)
+        else:
+            bit_planes.add_meetings(p, high, s, y, f, n, sums, cell, k, 1, 2)
+    elif values == 4:
+        bit_planes.add_meetings(p, high, s, y, f, n, sums, cell, k, 4, 1)
+    elif values == 3:
+        bit_planes.add_meetings(p, high, s, y, f, n, sums, cell, k, 3, 1)
+    elif values == 2:
+        bit_planes.add_meetings(p, high, s, y, f, n, sums, cell, k, 2, 1)
+    else:
+        bit_planes.add_meetings(p, high, s, y, f, n, sums, cell, k, 1, 1)
 
 
 @kernel
@@ -344,7 +402,7 @@ def packed(
 ):
     """Count groups of columns by one increment a row, then add each joint table's margins.
 
-    codes, sizes, slots, y, out  as for `minima`
+    codes, sizes, slots, y, out  as for `planes`
     columns  IN   the columns of group g: columns[borders[g] : borders[g + 1]], two or more
     borders  IN   (n_groups + 1,) int64
     radices  IN   (columns,) uint16   n_classes times the sizes before it in its group
@@ -405,7 +463,7 @@ def packed(
 def private(codes, columns, sizes, slots, y, n_classes, copies, stretch, counts, out):
     """Count each column into private tables, then add them to out.
 
-    codes, columns, sizes, slots, y, out  as for `minima`, of any width
+    codes, columns, sizes, slots, y, out  as for `planes`, of any width
     copies   IN   1, 2 or 4 tables, taken in turn
     counts   OUT  (copies * largest table,) int32   scratch
     """

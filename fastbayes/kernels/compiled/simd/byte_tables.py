@@ -1,4 +1,4 @@
-"""Bytes that are looked up in a table within registers, where the processor has a shuffle for it."""
+"""Bytes looked up in a table within registers, where the processor has a shuffle for it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ENTRIES = 16
 
 
 def _shuffle() -> str:
-    """Return LLVM's name of what shuffles the bytes within every 16 of a vector; "" if not there."""
+    """Return LLVM's name of what shuffles the bytes of every 16 in a vector; "" if not there."""
     if not vector.AVAILABLE:
         return ""
     if vector.WIDTH == 64:

@@ -1,16 +1,11 @@
-"""Byte vectors inside kernels.
-
-`sum_minima` is the inner loop of counting without memory access: see its docstring for why the
-sums of minima are counts. Two operations (minimum, add) per vector and threshold beat compare
-and subtract, which costs three with mask registers. Loads are unaligned.
-"""
+"""How wide byte vectors are inside kernels, and what they ask of memory ahead."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from llvmlite import ir
-from numba.core import cgutils, types
+from numba.core import types
 from numba.core.registry import cpu_target
 
 from fastbayes.kernels.compiled.simd import instructions as to
@@ -35,11 +30,9 @@ WIDTH = _width() if AVAILABLE else 32
 # memory takes twice as long. Less than two pages, or more than four, measured slower.
 AHEAD = 8192
 
-_VECTOR = ir.VectorType(to.BYTE, WIDTH)
-_PAIRS = ir.VectorType(to.I16, WIDTH // 2)
 
-
-def _prefetch(block: Block, pointer: Any, write: bool) -> None:
+def prefetch_at(block: Block, pointer: Any, write: bool = False) -> None:
+    """Ask for what is at a pointer to be brought near."""
     pointer = block.bitcast(pointer, to.BYTE.as_pointer())
     flags = to.I32(int(write)), to.I32(3), to.I32(1)
     to.call(block, "llvm.prefetch.p0", ir.VoidType(), pointer, *flags)
@@ -48,56 +41,4 @@ def _prefetch(block: Block, pointer: Any, write: bool) -> None:
 @instruction(lambda array, index: types.void(array, types.uint64))
 def prefetch(block, array, index):
     """Ask for array[index] (uint64 index) to be brought near, to be written."""
-    _prefetch(block, block.gep(array.data, [index]), True)
-
-
-@instruction(
-    lambda x, shift, n, limits, first, sums, passes: types.void(
-        x, shift, types.int64, limits, types.int64, sums, passes
-    ),
-    literal=True,
-)
-def sum_minima(block, x, shift, n, limits, first, sums, passes):
-    """Add min(x[r] + shift[r], limits[t]) to lane r % WIDTH of row t of sums, modulo 256.
-
-    For t in [first, first + passes), `passes` a literal; n is a multiple of WIDTH.
-
-    min(z, l) - min(z, l - 1) is 1 where z >= l, else 0. So the difference of lanes of the rows
-    of two neighbouring limits, modulo 256, is the number of rows with z >= l, exactly, as long
-    as a lane has seen at most 255 rows, however often the sums themselves have wrapped.
-
-    x, shift  IN   (n,) uint8
-    limits    IN   (>= first + passes,) uint8
-    sums      OUT  (>= first + passes, WIDTH) uint8
-    """
-    rows = [block.add(first, to.I64(t)) for t in range(passes)]
-    splats = [to.splat(block, block.load(block.gep(limits.data, [row])), _VECTOR) for row in rows]
-    places = [block.mul(row, to.I64(WIDTH)) for row in rows]
-    totals = to.variables(block, _VECTOR, passes)
-    for total, place in zip(totals, places, strict=True):
-        block.store(to.load_at(block, sums.data, place, _VECTOR, 1), total)
-    with cgutils.for_range_slice(block, to.I64(0), n, to.I64(WIDTH)) as (r, _):
-        _prefetch(block, block.gep(x.data, [block.add(r, to.I64(AHEAD))]), False)
-        z = block.add(*(to.load_at(block, array.data, r, _VECTOR, 1) for array in (x, shift)))
-        for total, limit in zip(totals, splats, strict=True):
-            least = block.select(block.icmp_unsigned("<", z, limit), z, limit)
-            block.store(block.add(block.load(total), least), total)
-    for total, place in zip(totals, places, strict=True):
-        to.store_at(block, block.load(total), sums.data, place, 1)
-
-
-@instruction(lambda sums, row: types.int64(sums, types.int64))
-def sum_steps(block, sums, row):
-    """Return the sum over lanes of sums[row] - sums[row - 1], each modulo 256.
-
-    sums  IN   (n, WIDTH) uint8
-    """
-    place = block.mul(row, to.I64(WIDTH))
-    places = place, block.sub(place, to.I64(WIDTH))
-    steps = block.sub(*(to.load_at(block, sums.data, at, _VECTOR, 1) for at in places))
-    # In 16-bit lanes, which cannot overflow: a third of the code of 64-bit ones.
-    pairs = block.bitcast(steps, _PAIRS)
-    low = block.and_(pairs, to.constant(_PAIRS, 255))
-    both = block.add(low, block.lshr(pairs, to.constant(_PAIRS, 8)))
-    name = f"llvm.vector.reduce.add.v{_PAIRS.count}i16"
-    return block.zext(to.call(block, name, to.I16, both), to.I64)
+    prefetch_at(block, block.gep(array.data, [index]), True)
