@@ -88,6 +88,18 @@ class NumbersApart(NamedTuple):
         return dict(zip(self.numbers.names, columns, strict=True))
 
 
+class Unwritten(NamedTuple):
+    """Classes of rows that all have one, whose codes are yet to be written.
+
+    integers, translations  as `CodeWriter` takes them
+    kind                    type of the codes
+    """
+
+    integers: IntegerColumn
+    translations: list[Translation]
+    kind: type[np.unsignedinteger]
+
+
 class Encoder:
     """Turns record batches into `Batch`es by open codebooks (learning) or a schema (applying).
 
@@ -294,7 +306,9 @@ class Encoder:
         if keep is not None:
             rows, where = filtered(rows, keep), np.flatnonzero(keep)
             pieces = self._pieces(rows, place, len(keep))
-            classes = None if classes is None else np.ascontiguousarray(classes[keep])
+            if classes is not None:
+                assert not isinstance(classes, Unwritten)
+                classes = np.ascontiguousarray(classes[keep])
             weight = None if weight is None else np.ascontiguousarray(weight[keep])
         n = rows.num_rows
         coding, cells = self._cells(rows.num_rows if keep is None else len(keep), place)
@@ -330,7 +344,7 @@ class Encoder:
         return LookedUp(
             *(n, classes, n_classes, prepared, numeric, apart, weight, coding, cells),
             *(n_read, labelled, unlabelled, where, 2 if self.applying else None),
-            [book.name for book in self.books],
+            [book.name for book in [*self.books, self.target] if book is not None],
         )
 
     def expect(self, n_rows: int | None, tables: int | None = None) -> None:
@@ -404,7 +418,7 @@ class Encoder:
         pieces: Pieces | DecodedRows,
         weight: NDArray[np.float64] | None,
         place: Place,
-    ) -> tuple[NDArray[np.unsignedinteger] | None, int, NDArray[np.bool_] | None]:
+    ) -> tuple[NDArray[np.unsignedinteger] | Unwritten | None, int, NDArray[np.bool_] | None]:
         """Return class codes, the number of classes, and where there is one (None: everywhere)."""
         n = rows.num_rows
         if self.target is None:
@@ -416,6 +430,11 @@ class Encoder:
                 f"column {self.target.name!r} has more than {MAX_CLASSES} distinct values; it "
                 "cannot be the target: choose a column with fewer classes"
             )
+        narrow = np.uint8 if prepared.size <= 256 else np.uint16
+        doubtful = prepared.missing or prepared.unseen or not prepared.size
+        if prepared.integers is not None and weight is None and not doubtful:
+            translations = prepared.translations(prepared.size)
+            return Unwritten(prepared.integers, translations, narrow), prepared.size, None
         codes = np.empty(n, dtype=f"u{_width(prepared.size + 2)}")
         if prepared.integers is None:
             codes.fill(prepared.size)
@@ -436,7 +455,6 @@ class Encoder:
                 f"{prepared.size} known classes; correct the row or fit again with it"
             )
         labelled = codes != prepared.size if prepared.missing else None
-        narrow = np.uint8 if prepared.size <= 256 else np.uint16
         return codes.astype(narrow, copy=False), prepared.size, labelled
 
     def _weights(self, rows: Rows, place: Place) -> NDArray[np.float64] | None:
@@ -509,7 +527,7 @@ class LookedUp:
     def __init__(
         self,
         n_rows: int,
-        classes: NDArray[np.unsignedinteger] | None,
+        classes: NDArray[np.unsignedinteger] | Unwritten | None,
         n_classes: int,
         columns: Sequence[Prepared],
         numeric: Mapping[str, NDArray[np.float64] | None],
@@ -524,7 +542,7 @@ class LookedUp:
         extra: int | None,
         names: Sequence[str],
     ) -> None:
-        self.n_rows, self.classes, self.n_classes = n_rows, classes, n_classes
+        self.n_rows, self._classes, self.n_classes = n_rows, classes, n_classes
         self.weight, self.coding, self.cells = weight, coding, cells
         self._numeric, self._apart = numeric, apart
         self.n_read, self.kept = n_read, kept
@@ -536,6 +554,20 @@ class LookedUp:
         self._writers: list[_Room] = []
         self.sizes = np.array([p.size for p in columns], np.int64)
         self.missing = np.array([p.missing for p in columns], np.bool_)
+
+    @property
+    def classes(self) -> NDArray[np.unsignedinteger] | None:
+        """Codes of the classes of all rows, which are written now if they are not yet."""
+        if isinstance(self._classes, Unwritten):
+            integers, translations, kind = self._classes
+            codes = np.empty(self.n_rows, kind)
+            kernels = dispatch.load("encode", self.coding)
+            writer = kernels.CodeWriter([(integers, translations)], [codes])
+            writer.write(0, self.n_rows)
+            if writer.outside[0]:
+                raise corrupt(self._names[-1])
+            self._classes = codes
+        return self._classes
 
     def complete(self) -> bool:
         """Return whether no value is missing or unseen."""
@@ -575,13 +607,20 @@ class LookedUp:
         return 0 if some is None else len(some) - int(np.count_nonzero(some))
 
     def block(
-        self, first: int, n: int, sizes: NDArray[np.int64] | None = None, *, blank: bool = False
+        self,
+        first: int,
+        n: int,
+        sizes: NDArray[np.int64] | None = None,
+        *,
+        blank: bool = False,
+        noted: bool = False,
     ) -> Batch:
         """Write the codes of n rows from one on; they are good until the next are written.
 
         sizes  values of each column, at least those known: the code of a missing one
         blank  whether codes are 0 until they are written, where that is noted down for later and
                nothing is missing
+        noted  whether that is done: then classes are written like codes, where they are not yet
         """
         sizes = self.sizes if sizes is None else sizes
         same = self._written is not None and np.array_equal(sizes, self._given)
@@ -591,8 +630,10 @@ class LookedUp:
                 [] if p.integers is None else p.translations(size)
                 for p, size in zip(self._columns, sizes.tolist(), strict=True)
             ]
-        if self._written is None or not same or n != self._written.n:
-            self._written = self._room(n, sizes)
+        late = self._classes if noted and isinstance(self._classes, Unwritten) else None
+        known = (n, late is not None) if same and self._written is not None else None
+        if self._written is None or known != (self._written.n, self._written.classes is not None):
+            self._written = self._room(n, sizes, late)
             self._writers.append(self._written)
         codes, last = self._written, first + n
         if blank and not self.missing.any():
@@ -601,9 +642,12 @@ class LookedUp:
         codes.writer.write(first, n)
         for values, cuts, missing, row in codes.bins:
             dispatch.load("bins", self.coding).assign(values[first:last], cuts, missing, row)
+        classes = codes.classes
+        if classes is None and self.classes is not None:
+            classes = self.classes[first:last]
         return Batch(
             n,
-            None if self.classes is None else self.classes[first:last],
+            classes,
             self.n_classes,
             codes.groups,
             self.missing,
@@ -626,8 +670,8 @@ class LookedUp:
         for first in range(0, self.n_rows, step):
             yield from self._numbers(first, min(step, self.n_rows - first))
 
-    def _room(self, n: int, sizes: NDArray[np.int64]) -> _Room:
-        """Return room for the codes of n rows, and what writes them there."""
+    def _room(self, n: int, sizes: NDArray[np.int64], late: Unwritten | None) -> _Room:
+        """Return room for the codes of n rows, their classes if late, and what writes them."""
         extra = self.missing.astype(np.int64) if self._extra is None else self._extra
         widths = np.array([_width(size + 2) for size in sizes.tolist()], np.int64)
         groups, bins, rows = [], [], []
@@ -648,13 +692,19 @@ class LookedUp:
                     integers.append((column.integers, self._translations[j]))
                     rows.append(row)
                     names.append(j)
+        classes = None if late is None else np.empty(n, late.kind)
+        if late is not None and classes is not None:
+            integers.append((late.integers, late.translations))
+            rows.append(classes)
+            names.append(len(self._columns))
         writer = dispatch.load("encode", self.coding).CodeWriter(integers, rows)
-        return _Room(n, tuple(groups), bins, names, writer)
+        return _Room(n, tuple(groups), bins, names, writer, classes)
 
     def moving(self) -> list[tuple[NDArray[Any], int]]:
         """Return the arrays of all rows that batches are views of, with the bytes of a row."""
         numbers = [p.numbers[0] for p in self._columns if p.numbers is not None]
-        arrays = [self.classes, self.weight, *self._numeric.values(), *numbers]
+        classes = None if isinstance(self._classes, Unwritten) else self._classes
+        arrays = [classes, self.weight, *self._numeric.values(), *numbers]
         return [(array, array.itemsize) for array in arrays if array is not None]
 
     def check(self) -> None:
@@ -666,10 +716,10 @@ class LookedUp:
     def unseen(self) -> NDArray[np.int64]:
         """Return how many values of each column were unseen in the blocks written, once checked."""
         self.check()
-        unseen = np.zeros(len(self._columns), np.int64)
+        unseen = np.zeros(len(self._columns) + 1, np.int64)  # of classes, too
         for room in self._writers:
             unseen[room.columns] += room.writer.watched
-        return unseen
+        return unseen[:-1]
 
 
 class _Room(NamedTuple):
@@ -678,8 +728,9 @@ class _Room(NamedTuple):
     n: int
     groups: tuple[Codes, ...]
     bins: list[tuple[NDArray[np.float64], NDArray[np.float64], int, NDArray[Any]]]
-    columns: list[int]  # of the writer
+    columns: list[int]  # of the writer; the number of columns stands for classes
     writer: Any
+    classes: NDArray[np.unsignedinteger] | None = None  # where they are written, too
 
 
 def _binned(feature: Feature) -> tuple[Feature, BinBook | None]:

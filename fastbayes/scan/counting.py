@@ -446,10 +446,13 @@ def count(
             )
         keeper = Checkpoint(checkpoint, opened.versions, checkpoint_seconds)
     with nullcontext() if keeper is None else keeper.alone():
-        job: tuple[Any, ...] = (_version(), opened.schema.to_string(), weight_name, on_error)
+        job: tuple[Any, ...] = ()
+        if keeper is not None:  # only it needs to know, and reads files to tell
+            job = _version(), opened.schema.to_string(), weight_name, on_error
         if to_cut is not None:
-            begun = job, _identity(encoder.schema()), repr(to_cut[1])
-            kept_cuts = None if keeper is None else keeper.cuts(begun)
+            kept_cuts = None
+            if keeper is not None:
+                kept_cuts = keeper.cuts((job, _identity(encoder.schema()), repr(to_cut[1])))
             cuts = numeric_cuts(opened, *to_cut, **how, checkpoint=kept_cuts)
             encoder = learning(cuts=cuts)
         books = [feature.name for feature, book in encoder.features if book is not None]
@@ -461,8 +464,9 @@ def count(
         wanted = {name: options.get(name, {}) for name in names}
         if update is not None:
             wanted = parts_of(update)
-        job = (*job, (*names, groups, joint), _identity(encoder.schema()))
-        kept = None if keeper is None else keeper.counts(job)
+        kept = None
+        if keeper is not None:
+            kept = keeper.counts((*job, (*names, groups, joint), _identity(encoder.schema())))
         stats = engine.scan(opened, encoder, wanted, **how, checkpoint=kept, folds=apart)
     stats = replace(stats, provenance=(*stats.provenance, *left_out))
     return stats if update is None else update + stats

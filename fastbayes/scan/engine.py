@@ -52,8 +52,8 @@ from fastbayes.statistics.value_counts import ValueCounts
 
 # Segments of a table in memory for each of several threads.
 SEGMENTS = 2
-# Cells of a batch, which no signal interrupts: a tenth of a second.
-MOST_CELLS = 1 << 28
+# Cells of a batch, which no signal interrupts: a tenth of a second where values are counted.
+MOST_CELLS = 1 << 29
 # Blocks that are looked up at once where Python goes over them: more would save little.
 MOST_BLOCKS = 16
 # Bytes of sums, by what is known before the first row, that each thread may hold until they are
@@ -195,7 +195,7 @@ def over_blocks(
     # Only compiled kernels can be noted down: where those of codes are, those of counts are, too.
     repeat = dispatch.load("repeat", rows.coding) if noted else dispatch.numpy_twin("repeat")
     repeat.over_blocks(
-        lambda at, some: work(rows.block(at, some, sizes, blank=noted and blank), at),
+        lambda at, some: work(rows.block(at, some, sizes, blank=noted and blank, noted=noted), at),
         [part for part in parts if part[1] and part[2]],
         [*rows.moving(), *moving],
     )
