@@ -15,8 +15,10 @@ from fastbayes.kernels.compiled.simd.memory import addresses, fill
 from fastbayes.kernels.dispatch import helper, kernel, numpy_twin, readonly, reads, writes
 from fastbayes.kernels.shared.arrays import Floats, U
 
-# Up to this many classes, comparing each value with every class is faster than scattering it.
-FEW_CLASSES = 4
+# So many classes are compared with at once: their sums fill half the registers.
+AT_ONCE = 4 if vector.WIDTH == 64 else 2
+# Up to this many, comparing each value with every class is faster than scattering it.
+FEW_CLASSES = 2 * AT_ONCE
 # Above this many, one table of sums: four would leave the first-level cache.
 MANY_CLASSES = 256
 
@@ -62,8 +64,7 @@ def columns_moments(
         *(addresses(held, [*range(len(held))]), y),
         # Few classes are compared with, one after the other.
         *(y if n_classes <= FEW_CLASSES and y.itemsize == 1 else _NO_CLASSES, weight),
-        # One class more than there are: `add_two_classes` may look for it, in vain.
-        *(np.empty(n_classes + 1), np.empty((3, n_classes + 1))),
+        *(np.empty(n_classes), np.empty((3, n_classes))),
         np.empty(copies * n_classes, np.int64 if weight is None else np.float64),
         *(np.empty(2 * copies * n_classes), moments),
     )
@@ -82,8 +83,8 @@ def add_columns(columns, y, few, weight, shift, sums, count, pairs, moments):
     y        IN   (n,) uint8 | uint16
     few      IN   (n,) uint8   y, or empty where there are more than a few classes
     weight   IN   (n,) float64 or None
-    shift    OUT  (n_classes + 1,) float64   scratch
-    sums     OUT  (3, n_classes + 1) float64   scratch
+    shift    OUT  (n_classes,) float64   scratch
+    sums     OUT  (3, n_classes) float64   scratch
     count    OUT  (copies n_classes,) int64, float64 with weights   scratch, copies 1 or 4
     pairs    OUT  (2 copies n_classes,) float64   scratch
     moments  OUT  (n_columns, 4, n_classes) float64   count, mean, rest, scatter
@@ -92,7 +93,7 @@ def add_columns(columns, y, few, weight, shift, sums, count, pairs, moments):
     for j in range(columns.size):
         x = carray(_float(columns[j]), y.size)
         fill(shift, 0, shift.size, np.nan)
-        first_known(x, y, weight, shift[:n_classes])
+        first_known(x, y, weight, shift)
         for c in range(shift.size):
             shift[c] = 0.0 if shift[c] != shift[c] else shift[c]
         for _ in range(2):
@@ -100,8 +101,7 @@ def add_columns(columns, y, few, weight, shift, sums, count, pairs, moments):
             fill(sums[1], 0, shift.size, 0.0)
             fill(sums[2], 0, shift.size, 0.0)
             if weight is None and few.size > 0:
-                for c in range(0, n_classes, 2):
-                    add_two_classes(x, few, c, shift, sums)
+                add_few_classes(x, few, shift, sums)
             else:
                 fill(count, 0, count.size, 0)
                 fill(pairs, 0, pairs.size, 0.0)
@@ -153,30 +153,33 @@ def first_known(x, y, weight, shift):
 
 
 @helper
-def add_two_classes(x, y, c, shift, sums):
-    """Add the moments of classes c and c + 1: sums[:, c] += Σ over y[r] = c of 1, d, d².
-
-    d = x[r] - shift[c], NaN left out.
+def add_few_classes(x, y, shift, sums):
+    """Add the moments of a few classes, each compared with every row: see `lanes.add_moments`.
 
     x      IN   (n,) float64
     y      IN   (n,) uint8
-    c      IN   first of the two classes
-    shift  IN   (>= c + 2,) float64
-    sums   OUT  (3, >= c + 2) float64
+    shift  IN   (n_classes,) float64
+    sums   OUT  (3, n_classes) float64
     """
-    a, b = np.uint8(c), np.uint8(c + 1)
-    sa, sb = shift[c], shift[c + 1]
-    na = lanes.zero(x, 8)
-    ta, qa, nb, tb, qb = na, na, na, na, na
-    whole = U(x.size // 8 * 8)
-    for r in range(U(0), whole, U(8)):
-        na, ta, qa = lanes.add_moments(x, y, r, a, sa, na, ta, qa)
-        nb, tb, qb = lanes.add_moments(x, y, r, b, sb, nb, tb, qb)
-    add_three(sums, c, lanes.total(na), lanes.total(ta), lanes.total(qa))
-    add_three(sums, c + 1, lanes.total(nb), lanes.total(tb), lanes.total(qb))
-    for r in range(whole, U(x.size)):
-        k = np.int64(y[r])
-        if (k == c or k == c + 1) and x[r] == x[r]:
+    whole = x.size // 8 * 8
+    c = 0
+    while c < shift.size:
+        left = shift.size - c
+        if left >= 4 and AT_ONCE == 4:
+            lanes.add_moments(x, y, whole, c, shift, sums, 4)
+            c += 4
+        elif left >= 3 and AT_ONCE == 4:
+            lanes.add_moments(x, y, whole, c, shift, sums, 3)
+            c += 3
+        elif left >= 2:
+            lanes.add_moments(x, y, whole, c, shift, sums, 2)
+            c += 2
+        else:
+            lanes.add_moments(x, y, whole, c, shift, sums, 1)
+            c += 1
+    for r in range(U(whole), U(x.size)):
+        k = U(y[r])
+        if x[r] == x[r]:
             d = x[r] - shift[k]
             add_three(sums, k, 1.0, d, d * d)
 
@@ -199,11 +202,11 @@ def add_classes(x, y, weight, shift, copy, count, pairs, sums):
     x       IN   (n,) float64
     y       IN   (n,) uint8 | uint16
     weight  IN   (n,) float64 or None
-    shift   IN   (>= n_classes,) float64
+    shift   IN   (n_classes,) float64
     copy    IN   n_classes where there are four copies, 0 where there is one
     count   OUT  (copies n_classes,) int64, float64 with weights   scratch, 0 at entry
     pairs   OUT  (2 copies n_classes,) float64   scratch, 0 at entry
-    sums    OUT  (3, >= n_classes) float64
+    sums    OUT  (3, n_classes) float64
     """
     first, second, third = U(copy), U(2 * copy), U(3 * copy)
     whole = U(x.size // 4 * 4)
@@ -244,8 +247,8 @@ def from_sums(shift, sums, moments):
 
     Return of how many classes the shift was so far from the mean that digits were lost.
 
-    shift    IN   (>= n_classes,) float64
-    sums     IN   (3, >= n_classes) float64   Σw, Σwd, Σwd²
+    shift    IN   (n_classes,) float64
+    sums     IN   (3, n_classes) float64   Σw, Σwd, Σwd²
     moments  OUT  (4, n_classes) float64   count, mean, rest, scatter
     """
     far = 0

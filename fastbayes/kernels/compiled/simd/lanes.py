@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba.core import types
+from numba.core import cgutils, types
 from numba.extending import models, register_model
 
 from fastbayes.kernels.compiled.simd import instructions as to
+from fastbayes.kernels.compiled.simd import vector
 from fastbayes.kernels.compiled.simd.instructions import Block, instruction
 from fastbayes.kernels.dispatch import helper
 
@@ -229,6 +230,15 @@ def pair(block, a, b):
 @instruction(lambda a: a.dtype(a))
 def total(block, a):
     """Return the sum of the lanes, first to last."""
+    return _sum(block, a)
+
+
+def _total(block: Block, place: Any) -> Any:
+    """Return the sum of the lanes of a vector that is held at a place, first to last."""
+    return _sum(block, block.load(place))
+
+
+def _sum(block: Block, a: Any) -> Any:
     result = block.extract_element(a, to.I32(0))
     for lane in range(1, a.type.count):
         result = block.fadd(result, block.extract_element(a, to.I32(lane)))
@@ -236,30 +246,50 @@ def total(block, a):
 
 
 @instruction(
-    lambda x, y, index, c, shift, count, sums, squares: types.UniTuple(count, 3)(
-        x, y, types.uintp, types.uint8, types.float64, count, count, count
-    )
+    lambda x, y, n, first, shift, sums, classes: types.void(
+        x, y, types.int64, types.int64, shift, sums, classes
+    ),
+    literal=True,
 )
-def add_moments(block, x, y, index, c, shift, count, sums, squares):
-    """Return count, sums and squares with the rows from `index` on added that are of class c.
+def add_moments(block, x, y, n, first, shift, sums, classes):
+    """Add the moments of some classes: sums[:, c] += Σ of 1, d, d², c in [first, first + classes).
 
-    d = x[r] - shift where y[r] = c and x[r] is not NaN; count += 1, sums += d, squares += d².
+    d = x[r] - shift[c] where y[r] = c and x[r] is not NaN. Other sums meanwhile hide that each
+    waits for the one before it.
+
+    x        IN   (>= n,) float64
+    y        IN   (>= n,) uint8
+    n        IN   a multiple of 8
+    classes  IN   literal
+    shift    IN   (>= first + classes,) float64
+    sums     OUT  (3, >= first + classes) float64
     """
-    floats, bytes_ = count.type, ir.VectorType(to.BYTE, count.type.count)
-    zeros, ones = to.constant(floats, 0.0), to.constant(floats, 1.0)
-    value = to.load_at(block, x.data, index, floats)
-    label = to.load_at(block, y.data, index, bytes_, 1)
-    member = block.and_(
-        block.icmp_unsigned("==", label, to.splat(block, c, bytes_)),
-        block.fcmp_ordered("ord", value, value),
-    )
-    deviation = block.fsub(value, to.splat(block, shift, floats))
-    deviation = block.select(member, deviation, zeros)
-    return [
-        block.fadd(count, block.select(member, ones, zeros)),
-        block.fadd(sums, deviation),
-        to.fma(block, deviation, deviation, squares),
-    ]
+    floats, bytes_ = ir.VectorType(to.DOUBLE, 8), ir.VectorType(to.BYTE, 8)
+    zeros = to.constant(floats, 0.0)
+    places = [block.add(first, to.I64(k)) for k in range(classes)]
+    labels = [to.splat(block, block.trunc(c, to.BYTE), bytes_) for c in places]
+    shifts = [to.splat(block, block.load(block.gep(shift.data, [c])), floats) for c in places]
+    # Ones are counted apart from the floats, by other parts of the processor.
+    counts = [cgutils.alloca_once_value(block, to.I64(0)) for _ in places]
+    totals, squares = (to.variables(block, floats, classes) for _ in range(2))
+    with cgutils.for_range_slice(block, to.I64(0), n, to.I64(8)) as (r, _):
+        vector.prefetch_at(block, block.gep(x.data, [block.add(r, to.I64(vector.AHEAD // 8))]))
+        value, label = to.load_at(block, x.data, r, floats), to.load_at(block, y.data, r, bytes_, 1)
+        known = block.fcmp_ordered("ord", value, value)
+        for k in range(classes):
+            member = block.and_(block.icmp_unsigned("==", label, labels[k]), known)
+            ones = to.call(block, "llvm.ctpop.i8", to.BYTE, block.bitcast(member, to.BYTE))
+            d = block.select(member, block.fsub(value, shifts[k]), zeros)
+            block.store(block.add(block.load(counts[k]), block.zext(ones, to.I64)), counts[k])
+            block.store(block.fadd(block.load(totals[k]), d), totals[k])
+            block.store(to.fma(block, d, d, block.load(squares[k])), squares[k])
+    stride = cgutils.unpack_tuple(block, sums.shape)[1]
+    for k, c in enumerate(places):
+        found = block.sitofp(block.load(counts[k]), to.DOUBLE)
+        for value in (found, _total(block, totals[k]), _total(block, squares[k])):
+            place = block.gep(sums.data, [c])
+            block.store(block.fadd(block.load(place), value), place)
+            c = block.add(c, stride)
 
 
 @helper

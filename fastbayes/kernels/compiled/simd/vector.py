@@ -32,7 +32,7 @@ AHEAD = 8192
 
 
 def prefetch_at(block: Block, pointer: Any, write: bool = False) -> None:
-    """Ask for what is at a pointer to be brought near."""
+    """Ask for what is at a pointer, which need not exist, to be brought near."""
     pointer = block.bitcast(pointer, to.BYTE.as_pointer())
     flags = to.I32(int(write)), to.I32(3), to.I32(1)
     to.call(block, "llvm.prefetch.p0", ir.VoidType(), pointer, *flags)
