@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from functools import partial
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS
-from fastbayes.core.threads import mapped
+from fastbayes.core.threads import submitted
 from fastbayes.data.column_chunks import CODECS, HEADER, LINE, ColumnChunk, wrong
 from fastbayes.data.lent_memory import lend
 from fastbayes.data.paths import DataFile
@@ -62,10 +60,9 @@ def reading_numbers(
         if of_page > MOST_ROWS:
             yield None
             return
+        rows = min(n_rows, BLOCK_ROWS) + of_page + of_page // 8 + FEW_ROWS
         with ThreadPoolExecutor(n_threads) if n_threads > 1 else nullcontext() as pool:
-            each: Any = map if pool is None else partial(mapped, pool)
-            rows = min(n_rows, BLOCK_ROWS) + of_page + of_page // 8 + FEW_ROWS
-            how = columns, descriptor, other, rows, n_threads, each
+            how = columns, descriptor, other, rows, n_threads, pool
             yield NumberChunks(place, [chunk.name for chunk in chunks], *how)
     finally:
         os.close(descriptor)
@@ -117,8 +114,9 @@ class NumberChunks(LateNumbers):
         Decodes a column that the kernels do not.
     rows
         Rows for which there is room at first, those of a block and of a page behind them.
-    n_parts, each
-        So many parts of the columns are read at once by what maps a function over them.
+    n_parts, pool
+        So many parts of the columns are read at once by threads of a pool; without one by whoever
+        asks. A pool has read the next rows when those before have been worked on.
     """
 
     def __init__(
@@ -130,34 +128,41 @@ class NumberChunks(LateNumbers):
         other: Other,
         rows: int,
         n_parts: int,
-        each: Callable[..., Iterator[object]],
+        pool: Executor | None,
     ) -> None:
         self.names = names
         self._place, self._columns, self._start = place, columns, columns.copy()
-        self._descriptor, self._other, self._each = descriptor, other, each
+        self._descriptor, self._other, self._pool = descriptor, other, pool
         self._kernels = dispatch.load("pages")
-        self._at = 0
+        self._at, self._n_rows = 0, int(columns[0, p.ROWS])
         self._foreign: dict[int, NDArray[np.float64]] = {}
         self._bounds = [len(names) * k // n_parts for k in range(n_parts + 1)]
-        self._rooms, self._out = [], []
-        for first, last in pairwise(self._bounds):
-            self._rooms.append([lend(READ_BYTES), *_rooms_of(READ_BYTES // 2)])
-            self._out.append(_room_for(last - first, rows))
+        parts = [last - first for first, last in pairwise(self._bounds)]
+        self._rooms = [[lend(READ_BYTES), *_rooms_of(READ_BYTES // 2)] for _ in parts]
+        self._out = [_room_for(part, rows) for part in parts]
+        # Where the rows before are, which are still worked on while a pool reads further ones.
+        self._before = self._out if pool is None else [_room_for(part, rows) for part in parts]
+        self._begun: list[Future[None]] = []
+        self._wanted, self._given = -1, False
 
     def read(self, first: int, n: int) -> tuple[list[NDArray[np.float64]], NDArray[np.bool_]]:
         """Return rows of all columns, and which columns hold NaN or infinity there."""
+        self._end()
         if first < self._at:
             self._columns[...] = self._start
-            self._at = 0
+            self._at, self._wanted, self._given = 0, -1, False
         while self._at < first:
             self._next(min(first - self._at, BLOCK_ROWS))
-        return self._next(n)
+        found = self._next(n)
+        if self._pool is not None and n and self._at < self._n_rows:
+            self._begin(min(n, self._n_rows - self._at))
+        return found
 
     def _next(self, n: int) -> tuple[list[NDArray[np.float64]], NDArray[np.bool_]]:
         columns = self._columns
-        columns[:, p.WANTED] = n
-        for _ in self._each(self._fill, range(len(self._rooms))):
-            pass
+        if n != self._wanted:
+            self._begin(n)
+            self._end()
         for i in np.flatnonzero(columns[:, p.STATUS]).tolist():
             if i not in self._foreign:
                 self._hand_over(i)
@@ -168,16 +173,34 @@ class NumberChunks(LateNumbers):
             columns[i, p.NULLS] = not np.isfinite(numbers[i]).all()
         columns[:, p.NEXT] = n
         columns[:, p.HELD] -= n
-        self._at += n
+        self._at, self._wanted, self._given = self._at + n, -1, n > 0
         return numbers, columns[:, p.NULLS] != 0
+
+    def _begin(self, n: int) -> None:
+        """Have the next n rows read."""
+        if self._given:
+            self._out, self._before, self._given = self._before, self._out, False
+        self._columns[:, p.WANTED] = self._wanted = n
+        parts = range(len(self._rooms))
+        if self._pool is None:
+            for part in parts:
+                self._fill(part)
+        else:
+            self._begun = [submitted(self._pool, self._fill, part) for part in parts]
+
+    def _end(self) -> None:
+        """Wait until the rows are there."""
+        begun, self._begun = self._begun, []
+        for part in begun:
+            part.result()
 
     def _fill(self, part: int) -> None:
         """Have some columns read, with more room where a page needs it."""
         columns = self._columns[self._bounds[part] : self._bounds[part + 1]]
         rooms = self._rooms[part]
         while True:
-            out = self._out[part]
-            self._kernels.read_numbers(self._descriptor, columns, *rooms, out)
+            before, out = self._before[part], self._out[part]
+            self._kernels.read_numbers(self._descriptor, columns, *rooms, before, out)
             needed, space, rows = columns[:, [p.NEEDED, p.SPACE, p.LISTED]].max(axis=0).tolist()
             if needed:
                 rooms[0] = lend(needed + p.ALIGNED + p.SLACK)

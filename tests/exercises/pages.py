@@ -45,6 +45,6 @@ def exercise(pages):
     with tempfile.TemporaryFile() as file:
         file.write(OF_NUMBERS + numbers.tobytes())
         file.flush()
-        pages.read_numbers(file.fileno(), columns, *rooms, out)
+        pages.read_numbers(file.fileno(), columns, *rooms, out, out)
     assert columns[0, [p.STATUS, p.HELD, p.NULLS]].tolist() == [p.SOUND, 2, 1]
     np.testing.assert_array_equal(out[0, p.LEAD :][:16].view(np.float64), numbers)

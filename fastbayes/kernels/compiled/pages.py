@@ -38,8 +38,9 @@ _ALL_KNOWN = U(0x0101010101010101)
 _CHUNK_FIELDS = np.array(p.CHUNK_FIELDS)
 _HEADER_FIELDS, _STRUCTURES = np.array(p.HEADER_FIELDS), np.array(p.STRUCTURES)
 _PAGE_FIELDS = np.array(p.PAGE_FIELDS)
-# Of a float64: the bits of the exponent, all set where it is infinite or NaN; a NaN.
-_EXPONENT, _NAN = U(0x7FF0000000000000), U(0x7FF8000000000000)
+# Of a float64: the bits of the exponent, all set where it is infinite or NaN; the last of them; a
+# NaN.
+_EXPONENT, _LAST, _NAN = U(0x7FF0000000000000), U(0x0010000000000000), U(0x7FF8000000000000)
 
 SIGNATURES = {
     "find_chunks": [(reads("uint8"), "int64", writes("int64", 2), writes("int64", 2))],
@@ -54,7 +55,7 @@ SIGNATURES = {
     "put_numbers": [
         (
             *("int64", writes("int64", 2), reads("uint8"), writes("uint8"), writes("uint8")),
-            *(writes("int64"), writes("int64"), writes("uint8", 2)),
+            *(writes("int64"), writes("int64"), writes("uint8", 2), writes("uint8", 2)),
         )
     ],
 }
@@ -127,6 +128,7 @@ def read_numbers(
     source: NDArray[np.uint8],
     unpacked: NDArray[np.uint8],
     flags: NDArray[np.uint8],
+    before: NDArray[np.uint8],
     out: NDArray[np.uint8],
 ) -> None:
     """Read columns of float64 in plain pages until the rows wanted are there, NaN where null.
@@ -138,12 +140,13 @@ def read_numbers(
     source      OUT  uint8   scratch: bytes of the file
     unpacked    OUT  uint8   scratch: room for the largest page
     flags       OUT  uint8   scratch: room for a byte of each of its values, and for LEAD
+    before      IN   like `out`, or `out` itself   where the rows are that are HELD from NEXT on
     out         OUT  (n_columns, room) uint8   values of each column behind LEAD bytes, with SLACK
                      bytes behind them
     """
     scratch = np.empty(p.N_PAGE, np.int64), np.empty(_DEPTH, np.int64)
     # The system writes to `source`; what unpacks pages is compiled for bytes that are read.
-    put_numbers(descriptor, columns, readonly(source), unpacked, flags, *scratch, out)
+    put_numbers(descriptor, columns, readonly(source), unpacked, flags, *scratch, before, out)
 
 
 @kernel
@@ -330,7 +333,7 @@ def decode_pages(source, unpacked, columns, pages, tables, indices, out):
 
 
 @kernel
-def put_numbers(descriptor, columns, source, unpacked, flags, page, fields, out):
+def put_numbers(descriptor, columns, source, unpacked, flags, page, fields, before, out):
     """Read numbers; see `read_numbers`; page (N_PAGE,) and fields (_DEPTH,) are scratch."""
     x, room = span_of(source), source.size - p.SLACK - p.ALIGNED
     elsewhere = min(unpacked.size, flags.size - p.LEAD) - 2 * p.SLACK
@@ -340,9 +343,17 @@ def put_numbers(descriptor, columns, source, unpacked, flags, page, fields, out)
         if column[p.STATUS] != p.SOUND:
             continue
         if column[p.NEXT]:
-            move_back(span_of(own), p.LEAD, column[p.NEXT], column[p.HELD])
+            move_held(span_of(before[c]), column[p.NEXT], column[p.HELD], span_of(own))
             column[p.NEXT] = 0
-        while column[p.HELD] < column[p.WANTED] and column[p.STATUS] == p.SOUND:
+        column[p.NULLS] = checked = 0
+        while column[p.STATUS] == p.SOUND:
+            # Looked at page by page, while it is in the cache.
+            some = min(column[p.HELD], column[p.WANTED]) - checked
+            place = p.LEAD + 8 * checked
+            column[p.NULLS] |= not_finite(eights_at(span_of(own), place, some))
+            checked += some
+            if column[p.HELD] >= column[p.WANTED]:
+                break
             stop, more = read_header(x, at, end, page, fields), column[p.MORE]
             if stop < 0 or page[p.PACKED] > end - stop:
                 needed = min(end - at + p.HEADER_BYTES, more)
@@ -384,8 +395,6 @@ def put_numbers(descriptor, columns, source, unpacked, flags, page, fields, out)
             column[p.BEGIN] += size
             column[p.MORE] -= size
             at += size
-        if column[p.STATUS] == p.SOUND and column[p.HELD] >= column[p.WANTED]:
-            column[p.NULLS] = not_finite(eights_at(span_of(own), p.LEAD, column[p.WANTED]))
 
 
 @helper
@@ -399,23 +408,24 @@ def likely(column, room):
 
 
 @helper
-def move_back(x, to, first, n):
-    """Move n numbers that stand from one on to where the numbers begin."""
-    if n <= first:
-        copy(x, to + 8 * first, x, to, 8 * n)
+def move_held(x, first, n, out):
+    """Move the n numbers that stand from one on to where numbers begin, in a span or another."""
+    if n <= first or x[0] != out[0]:
+        copy(x, p.LEAD + 8 * first, out, p.LEAD, 8 * n)
     else:  # the two overlap
-        for k in range(n):
-            put_word(word(x, to + 8 * (first + k)), x, to + 8 * k)
+        for k in range(0, 8 * n, 8):
+            put_word(word(x, p.LEAD + 8 * first + k), out, p.LEAD + k)
 
 
 @helper
 def not_finite(x):
     """Return whether one of the float64 with these bits is infinite or NaN."""
     found = U(0)
-    # Bits, as their order of adding does not matter: many at a time.
+    # Bits, as their order of adding does not matter: many at a time. An exponent of ones alone is
+    # carried over to the sign.
     for k in range(x.size):
-        found |= U(x[k] & _EXPONENT == _EXPONENT)
-    return np.int64(found)
+        found |= (x[k] & _EXPONENT) + _LAST
+    return np.int64(found >> U(63))
 
 
 @helper

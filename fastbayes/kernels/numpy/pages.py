@@ -282,19 +282,21 @@ def read_numbers(
     source: Bytes,
     unpacked: Bytes,
     flags: Bytes,
+    before: Bytes,
     out: Bytes,
 ) -> None:
     """Read columns of float64 in plain pages until the rows wanted are there, NaN where null.
 
     See the compiled twin. What is scratch there is not used, nor is more of it ever asked for.
     """
-    for column, own in zip(columns, out, strict=True):
+    for column, old, own in zip(columns, before, out, strict=True):
         column[[p.NEEDED, p.SPACE, p.LISTED]] = 0
         if column[p.STATUS] != p.SOUND:
             continue
         values = own[p.LEAD : len(own) - p.SLACK].view(np.float64)
         first, held = column[[p.NEXT, p.HELD]]
-        values[:held] = values[first : first + held].copy()
+        if first:
+            values[:held] = old[p.LEAD + 8 * first :][: 8 * held].view(np.float64).copy()
         column[p.NEXT] = 0
         try:
             while column[p.HELD] < column[p.WANTED] and column[p.STATUS] == p.SOUND:
