@@ -113,7 +113,7 @@ class ClassScatter(Statistic):
         block = type(self)(self.shape._replace(n_classes=k))
         module = dispatch.load("scatter", batch.cells)
         arrays = None
-        if not any(np.isnan(x[:FIRST_ROWS]).any() for x in columns):
+        if not np.isnan([x[:FIRST_ROWS] for x in columns]).any():
             # What is missing turns a mean into NaN: where nothing is, nothing need be looked for.
             arrays = module.block_scatter(columns, y, k, weight)
         if arrays is None or np.isnan(arrays[1]).any():

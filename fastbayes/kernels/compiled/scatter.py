@@ -125,8 +125,8 @@ def block_scatter(
     present = np.flatnonzero(first >= 0)
     p = len(columns)
     shift = np.zeros((n_groups, p))
-    for i, x in enumerate(columns):
-        shift[present, i] = x[first[present]]
+    rows = first[present]
+    shift[present] = np.array([x[rows] for x in columns]).reshape(p, len(rows)).T
     shift[~np.isfinite(shift)] = 0.0
     mean, rest = np.zeros((2, n_groups, p))
     count, scatter = np.zeros(n_groups), np.zeros((n_groups, p, p))
@@ -321,18 +321,49 @@ def put_panel(places, shift, weight, size, start, order, panel):
             roots[k] = 1.0 if weight is None else np.sqrt(weight[U(order[k])])
         for k in range(b, filled(a, b)):
             roots[k] = 0.0
-    for i in range(places.size):
-        address, out = places[i], panel[i]
+    # Of several columns at once the processor waits for memory together.
+    fours = places.size // 4 * 4
+    for i in range(0, fours, 4):
         for g in range(size.size):
-            if size[g] < FEW_ROWS:
-                continue
-            a, b = U(start[g]), U(start[g] + size[g])
-            centre = shift[g, i]
-            for k in range(a, b):
-                d = number_at(address, U(order[k])) - centre
-                out[k] = d if weight is None else d * roots[k]
-            for k in range(b, filled(a, b)):
-                out[k] = 0.0
+            if size[g] >= FEW_ROWS:
+                put_four(places, shift[g], weight, start[g], start[g] + size[g], order, i, panel)
+    for i in range(fours, places.size):
+        for g in range(size.size):
+            if size[g] >= FEW_ROWS:
+                put_one(places, shift[g], weight, start[g], start[g] + size[g], order, i, panel)
+
+
+@helper
+def put_four(places, shift, weight, begin, end, order, i, panel):
+    """Write the rows of a group, from place to place, of the columns i to i + 3: see `put_panel`.
+
+    shift  IN   (n_columns,) float64   that of the group
+    """
+    a, b, c, d = places[i], places[i + 1], places[i + 2], places[i + 3]
+    to_a, to_b, to_c, to_d = panel[i], panel[i + 1], panel[i + 2], panel[i + 3]
+    at_a, at_b, at_c, at_d = shift[i], shift[i + 1], shift[i + 2], shift[i + 3]
+    roots = panel[panel.shape[0] - 1]
+    for k in range(U(begin), U(end)):
+        r = U(order[k])
+        root = 1.0 if weight is None else roots[k]
+        to_a[k] = (number_at(a, r) - at_a) * root
+        to_b[k] = (number_at(b, r) - at_b) * root
+        to_c[k] = (number_at(c, r) - at_c) * root
+        to_d[k] = (number_at(d, r) - at_d) * root
+    for k in range(U(end), filled(U(begin), U(end))):
+        to_a[k] = to_b[k] = to_c[k] = to_d[k] = 0.0
+
+
+@helper
+def put_one(places, shift, weight, begin, end, order, i, panel):
+    """Do what `put_four` does for one column."""
+    address, centre, out = places[i], shift[i], panel[i]
+    roots = panel[panel.shape[0] - 1]
+    for k in range(U(begin), U(end)):
+        root = 1.0 if weight is None else roots[k]
+        out[k] = (number_at(address, U(order[k])) - centre) * root
+    for k in range(U(end), filled(U(begin), U(end))):
+        out[k] = 0.0
 
 
 @helper
