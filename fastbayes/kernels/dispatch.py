@@ -99,15 +99,21 @@ def writes(dtype: str, ndim: int = 1) -> str:
     return f"array({dtype}, {ndim}d, C)"
 
 
+def in_one_piece(array: NDArray[Any]) -> NDArray[Any]:
+    """Return an array that is C-contiguous and aligned: itself, or a copy."""
+    flags = array.flags
+    if flags.c_contiguous and flags.aligned:
+        return array
+    return np.require(array, requirements=("C", "A"))
+
+
 def readonly(array: NDArray[Any]) -> NDArray[Any]:
     """Return the one layout in which kernels take input: C-contiguous, aligned, read-only.
 
     A view; of a strided or misaligned array a copy.
     """
-    flags = array.flags
-    if not (flags.c_contiguous and flags.aligned):
-        array = np.require(array, requirements=("C", "A"))
-    elif not flags.writeable:
+    array = in_one_piece(array)
+    if not array.flags.writeable:
         return array
     view = array.view()
     view.setflags(write=False)

@@ -12,7 +12,15 @@ from numpy.typing import NDArray
 from fastbayes.kernels.compiled.simd import lanes, vector
 from fastbayes.kernels.compiled.simd.instructions import pointer_to
 from fastbayes.kernels.compiled.simd.memory import addresses, fill
-from fastbayes.kernels.dispatch import helper, kernel, numpy_twin, readonly, reads, writes
+from fastbayes.kernels.dispatch import (
+    helper,
+    in_one_piece,
+    kernel,
+    numpy_twin,
+    readonly,
+    reads,
+    writes,
+)
 from fastbayes.kernels.shared.arrays import Floats, U
 
 # So many classes are compared with at once: their sums fill half the registers.
@@ -56,7 +64,7 @@ def columns_moments(
     if not vector.AVAILABLE:  # without the compiler there are no pointers
         twin: Floats = numpy_twin("moments").columns_moments(columns, y, n_classes, weight)
         return twin
-    held = [readonly(column) for column in columns]
+    held = [in_one_piece(column) for column in columns]
     y, weight = readonly(y), None if weight is None else readonly(weight)
     moments = np.empty((len(held), 4, n_classes))
     copies = 4 if n_classes <= MANY_CLASSES else 1

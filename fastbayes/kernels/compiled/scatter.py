@@ -14,7 +14,7 @@ from fastbayes.kernels.compiled.simd import instructions as to
 from fastbayes.kernels.compiled.simd import vector
 from fastbayes.kernels.compiled.simd.instructions import instruction, number_at
 from fastbayes.kernels.compiled.simd.memory import addresses, fill
-from fastbayes.kernels.dispatch import helper, kernel, readonly, reads, writes
+from fastbayes.kernels.dispatch import helper, in_one_piece, kernel, readonly, reads, writes
 from fastbayes.kernels.shared.arrays import Floats, U
 
 # Rows in a vector, and columns along either side of a tile: their sums fill half the registers,
@@ -119,7 +119,7 @@ def block_scatter(
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """Return count, mean, its rest and scatter matrix of each group of rows; see the numpy twin."""
     group, weight = _grouped(group), None if weight is None else readonly(weight)
-    columns = [readonly(x) for x in columns]
+    columns = [in_one_piece(x) for x in columns]
     first = np.full(n_groups, -1)
     first_rows(group, weight, first)
     present = np.flatnonzero(first >= 0)
@@ -157,7 +157,7 @@ def block_products(
     result, shift = np.zeros((n_groups, p, p)), np.zeros((n_groups, p))
     count, total = np.zeros(n_groups), np.zeros((n_groups, p))
     wanted = np.ones(n_groups, np.uint8)
-    columns = [readonly(x) for x in columns]
+    columns = [in_one_piece(x) for x in columns]
     _add(columns, group, weight, readonly(shift), readonly(wanted), count, total, result)
     mirror(result)
     return result
