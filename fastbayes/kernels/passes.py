@@ -14,14 +14,19 @@ import importlib
 from typing import Any
 
 from fastbayes.kernels.entry import add_entry
+from fastbayes.kernels.inference import Inference
+from fastbayes.kernels.lowering import KernelLower
 
-_cgutils: Any = importlib.import_module("numba.core.cgutils")
 _codegen: Any = importlib.import_module("numba.core.codegen")
 _compiler: Any = importlib.import_module("numba.core.compiler")
 _dynfunc: Any = importlib.import_module("numba._dynfunc")
 _errors: Any = importlib.import_module("numba.core.errors")
 _funcdesc: Any = importlib.import_module("numba.core.funcdesc")
-_lowering: Any = importlib.import_module("numba.core.lowering")
+_ir_utils: Any = importlib.import_module("numba.core.ir_utils")
+_indices: Any = importlib.import_module("numba.core.rewrites.static_getitem")
+_binops: Any = importlib.import_module("numba.core.rewrites.static_binop")
+_ssa: Any = importlib.import_module("numba.core.ssa")
+_transforms: Any = importlib.import_module("numba.core.transforms")
 _machinery: Any = importlib.import_module("numba.core.compiler_machinery")
 _untyped: Any = importlib.import_module("numba.core.untyped_passes")
 _typed: Any = importlib.import_module("numba.core.typed_passes")
@@ -59,23 +64,6 @@ class HelperLibrary(KernelLibrary):
     def get_pointer_to_function(self, name: str) -> int:
         """Return that there is none."""
         return 0
-
-
-class KernelLower(_lowering.Lower):  # type: ignore[misc]
-    """Writes a function that owns nothing: its variables are not counted, and need not end."""
-
-    def incref(self, typ: Any, val: Any) -> None:
-        """Count no reference."""
-
-    def decref(self, typ: Any, val: Any) -> None:
-        """Count no reference."""
-
-    def delvar(self, name: str) -> None:
-        """Leave what a variable holds: LLVM sees where it was used last."""
-
-    def alloca_lltype(self, name: str, lltype: Any, datamodel: Any = None) -> Any:
-        """Make room for a variable, that no debugger needs to know."""
-        return _cgutils.alloca_once(self.builder, lltype, name=name)
 
 
 @_machinery.register_pass(mutates_CFG=True, analysis_only=False)
@@ -122,25 +110,95 @@ class Lowering(_machinery.LoweringPass):  # type: ignore[misc]
         return True
 
 
+@_machinery.register_pass(mutates_CFG=True, analysis_only=False)
+class Simplify(_machinery.FunctionPass):  # type: ignore[misc]
+    """Brings loops into one form, and indexes by constants."""
+
+    _name = "kernel_simplify"
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def run_pass(self, state: Any) -> bool:
+        """Rewrite the function."""
+        blocks = _transforms.canonicalize_cfg(state.func_ir.blocks)
+        state.func_ir.blocks = blocks
+        for rewrite in (_indices.RewriteConstGetitems(state), _binops.DetectStaticBinops(state)):
+            for label, block in list(blocks.items()):
+                if rewrite.match(state.func_ir, block, None, None):
+                    blocks[label] = rewrite.apply()
+        return True
+
+
+@_machinery.register_pass(mutates_CFG=True, analysis_only=False)
+class AssignOnce(_machinery.FunctionPass):  # type: ignore[misc]
+    """Gives each assignment a variable of its own."""
+
+    _name = "kernel_assign_once"
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def run_pass(self, state: Any) -> bool:
+        """Rename the variables."""
+        state.func_ir = _ssa.reconstruct_ssa(state.func_ir)
+        state.func_ir._definitions = _ir_utils.build_definitions(state.func_ir.blocks)
+        return True
+
+
+@_machinery.register_pass(mutates_CFG=True, analysis_only=False)
+class StripPhis(_typed.PreLowerStripPhis):  # type: ignore[misc]
+    """Assigns to variables on the ways that lead to one place."""
+
+    _name = "kernel_strip_phis"
+
+    def run_pass(self, state: Any) -> bool:
+        """Take the phi nodes out."""
+        state.func_ir = self._strip_phi_nodes(state.func_ir)
+        return True
+
+
 PASSES = (
     (_untyped.TranslateByteCode, "read the bytecode"),
     (_untyped.FixupArgs, "name the arguments"),
-    (_untyped.IRProcessing, "make the intermediate representation"),
     (_untyped.RewriteSemanticConstants, "replace the rank and the length of arguments"),
     (_untyped.DeadBranchPrune, "drop branches on arguments that are None"),
-    (_untyped.GenericRewrites, "index by constants"),
-    (_untyped.ReconstructSSA, "assign each variable once"),
-    (_typed.NopythonTypeInference, "find the types"),
-    (_typed.PreLowerStripPhis, "take the phi nodes out"),
+    (Simplify, "bring loops into one form, index by constants"),
+    (AssignOnce, "assign each variable once"),
+    (Inference, "find the types"),
     (_typed.NoPythonSupportedFeatureValidation, "check that all of it can be compiled"),
-    (_typed.IRLegalization, "end the life of variables"),
+    (StripPhis, "take the phi nodes out"),
     (Lowering, "write LLVM's representation, optimise it"),
     (_typed.NoPythonBackend, "hand over what was made"),
 )
 
 
+class Passes(_compiler.PassManager):  # type: ignore[misc]
+    """Runs passes, without analysing the function anew after each."""
+
+    def _runPass(self, index: int, pss: Any, internal_state: Any) -> None:
+        pss.analysis = self._analysis
+        pss.run_pass(internal_state)
+
+
+class KernelFlags(_compiler.Flags):  # type: ignore[misc]
+    """How a function is compiled; numba looks up by it what it has compiled."""
+
+    def __hash__(self) -> int:
+        return len(self._values)
+
+    def __eq__(self, other: object) -> bool:
+        return self._values == getattr(other, "_values", None)
+
+
 class FlatCompiler(_compiler.CompilerBase):  # type: ignore[misc]
     """Numba's compiler, with the passes of kernels."""
+
+    def __init__(
+        self, typingctx: Any, targetctx: Any, library: Any, args: Any, *others: Any
+    ) -> None:
+        super().__init__(typingctx, targetctx, library, args, *others)
+        self.state.flags = KernelFlags(self.state.flags)
 
     def compile_extra(self, func: Any) -> Any:
         """Compile a function; what numba leaves is looked through for cycles afterwards."""
@@ -154,7 +212,7 @@ class FlatCompiler(_compiler.CompilerBase):  # type: ignore[misc]
 
     def define_pipelines(self) -> list[Any]:
         """Return the one pipeline."""
-        passes = _compiler.PassManager("kernel")
+        passes = Passes("kernel")
         for each, does in PASSES:
             passes.add_pass(each, does)
         passes.finalize()

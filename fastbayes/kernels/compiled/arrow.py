@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 from numba.core import types
-from numba.np.numpy_support import carray
 from numpy.typing import NDArray
 
-from fastbayes.kernels.compiled.simd.instructions import pointer_to
+from fastbayes.kernels.compiled.simd.instructions import carray, pointer_to
 from fastbayes.kernels.dispatch import (
     helper,
     interpreted,

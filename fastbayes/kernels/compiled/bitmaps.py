@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numba.np.numpy_support import carray
 from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled.plans.pair_plan import Bitmaps
 from fastbayes.kernels.compiled.simd import bits, vector
+from fastbayes.kernels.compiled.simd.instructions import carray
 from fastbayes.kernels.compiled.simd.memory import addresses, borrow, fill
 from fastbayes.kernels.dispatch import (
     call,
@@ -222,7 +222,7 @@ def split_bits(addresses, sizes, columns, rows, n, masks, places, begins, tail, 
     whole = n // 64
     unsplit = planes[8]
     for i in columns:
-        x = carray(bits.codes8_at(addresses[i]), (n,))
+        x = carray(bits.codes8_at(addresses[i]), n)
         for r in range(n - whole * 64):
             tail[r] = x[whole * 64 + r]
         last = sizes[i] - 1
@@ -274,11 +274,11 @@ def split_codes(
     shared, ordered = codes[0], codes[1]
     for g in range(borders.size - 1):
         members = columns[borders[g] : borders[g + 1]]
-        x = carray(bits.codes8_at(addresses[members[0]]), (n,))
+        x = carray(bits.codes8_at(addresses[members[0]]), n)
         for r in range(n):
             shared[r] = x[r]
         for i in members[1:]:
-            x = carray(bits.codes8_at(addresses[i]), (n,))
+            x = carray(bits.codes8_at(addresses[i]), n)
             n_planes = 0
             while (sizes[i] - 1) >> n_planes:
                 n_planes += 1

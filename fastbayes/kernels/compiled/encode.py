@@ -14,11 +14,10 @@ from typing import Any
 
 import numpy as np
 from numba.core import types
-from numba.np.numpy_support import carray
 from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled.simd import bits, byte_tables
-from fastbayes.kernels.compiled.simd.instructions import pointer_to
+from fastbayes.kernels.compiled.simd.instructions import carray, pointer_to
 from fastbayes.kernels.compiled.simd.memory import addresses
 from fastbayes.kernels.compiled.texts import add_texts as add_texts
 from fastbayes.kernels.compiled.texts import find_texts as find_texts

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 from numba.core import types
-from numba.np.numpy_support import carray
 from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled.simd import lanes, vector
-from fastbayes.kernels.compiled.simd.instructions import pointer_to
+from fastbayes.kernels.compiled.simd.instructions import carray, pointer_to
 from fastbayes.kernels.compiled.simd.memory import addresses, fill
 from fastbayes.kernels.dispatch import (
     helper,

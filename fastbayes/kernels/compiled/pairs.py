@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numba.np.numpy_support import carray
 from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled.bitmaps import add_bitmap_counts
 from fastbayes.kernels.compiled.plans import pair_plan
 from fastbayes.kernels.compiled.plans.pair_plan import PairMethods
 from fastbayes.kernels.compiled.simd import bits, vector
+from fastbayes.kernels.compiled.simd.instructions import carray
 from fastbayes.kernels.compiled.simd.memory import addresses, borrow, fill
 from fastbayes.kernels.dispatch import (
     call,
@@ -277,15 +277,15 @@ def join(addresses, widths, sizes, y, n_classes, i, j, begin, code):
     for column in (j, i):
         address = addresses[column] + U(begin * widths[column])
         if widths[column] == 1:
-            x8 = carray(bits.codes8_at(address), (code.size,))
+            x8 = carray(bits.codes8_at(address), code.size)
             for r in range(code.size):
                 code[r] += number(number(x8[r]) * step)
         elif widths[column] == 2:
-            x16 = carray(bits.codes16_at(address), (code.size,))
+            x16 = carray(bits.codes16_at(address), code.size)
             for r in range(code.size):
                 code[r] += number(number(x16[r]) * step)
         else:
-            x32 = carray(bits.codes32_at(address), (code.size,))
+            x32 = carray(bits.codes32_at(address), code.size)
             for r in range(code.size):
                 code[r] += number(number(x32[r]) * step)
         step = number(step * number(sizes[column]))

@@ -15,12 +15,11 @@ import numpy as np
 from numba import typeof
 from numba.core import cgutils, types
 from numba.core.compiler_lock import global_compiler_lock
-from numba.np.numpy_support import carray
 from numpy.typing import NDArray
 
 from fastbayes.kernels import entry
 from fastbayes.kernels.compiled.simd import instructions as to
-from fastbayes.kernels.compiled.simd.instructions import instruction, pointer_to
+from fastbayes.kernels.compiled.simd.instructions import carray, instruction, pointer_to
 from fastbayes.kernels.dispatch import (
     NotRepeatableError,
     interpreted,

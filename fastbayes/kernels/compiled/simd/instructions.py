@@ -135,6 +135,23 @@ def pointer_to(target: Any) -> Any:
     return pointer
 
 
+@instruction(lambda pointer, n: types.Array(pointer.dtype, 1, "C")(pointer, types.int64))
+def carray(block, pointer, n):
+    """Return the array of n elements at a pointer.
+
+    Numba's `carray` is a function of its own for each kind of element, and optimised apart.
+    """
+    row = ir.ArrayType(I64, 1)
+    parts = [BYTE.as_pointer(), BYTE.as_pointer(), I64, I64, pointer.type, row, row]
+    array = ir.Constant(ir.LiteralStructType(parts), None)
+    kind = pointer.type.pointee
+    size = I64(8 if kind == DOUBLE else kind.width // 8)
+    fields = {2: n, 3: size, 4: pointer, (5, 0): n, (6, 0): size}
+    for place, value in fields.items():
+        array = block.insert_value(array, value, place)
+    return array
+
+
 @instruction(lambda address, index: types.float64(types.uint64, types.uint64))
 def number_at(block, address, index):
     """Return the float64 of this index in the column at an address."""

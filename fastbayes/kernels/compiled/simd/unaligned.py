@@ -11,11 +11,10 @@ import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, config, types
 from numba.core.registry import cpu_target
-from numba.np.numpy_support import carray
 
 from fastbayes.kernels.compiled.simd import instructions as to
 from fastbayes.kernels.compiled.simd import vector
-from fastbayes.kernels.compiled.simd.instructions import instruction, pointer_to
+from fastbayes.kernels.compiled.simd.instructions import carray, instruction, pointer_to
 from fastbayes.kernels.dispatch import helper
 
 
@@ -181,25 +180,25 @@ def put_word(number, out, j):
 @helper
 def bytes_at(x, i, n):
     """Return n bytes of a span, from byte i on, as an array."""
-    return carray(_bytes(np.uint64(_place(x, i, n))), (n,))
+    return carray(_bytes(np.uint64(_place(x, i, n))), n)
 
 
 @helper
 def pairs_at(x, i, n):
     """Return n numbers of 2 bytes each as `bytes_at` does."""
-    return carray(_pairs(np.uint64(_place(x, i, 2 * n))), (n,))
+    return carray(_pairs(np.uint64(_place(x, i, 2 * n))), n)
 
 
 @helper
 def fours_at(x, i, n):
     """Return n numbers of 4 bytes each as `bytes_at` does."""
-    return carray(_fours(np.uint64(_place(x, i, 4 * n))), (n,))
+    return carray(_fours(np.uint64(_place(x, i, 4 * n))), n)
 
 
 @helper
 def eights_at(x, i, n):
     """Return n numbers of 8 bytes each as `bytes_at` does; i is a multiple of 8."""
-    return carray(_eights(np.uint64(_place(x, i, 8 * n))), (n,))
+    return carray(_eights(np.uint64(_place(x, i, 8 * n))), n)
 
 
 @helper
