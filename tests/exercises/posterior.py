@@ -14,3 +14,8 @@ def exercise(posterior):
         assert posterior.to_class(acc, start, 0.0, n_classes, np.empty(ROWS, np.intp)) == 0
         assert posterior.to_posterior(acc, start, 0.0, out) == 0
     posterior.to_rows(acc, out)
+    for n_classes, width in ((3, 4), (5, 8), (9, 16)):
+        weights, prior = np.ones((12, width)), np.ones(n_classes)
+        weights[:, n_classes:] = 0.0
+        assert posterior.heaviest(weights, prior, 0.0, np.empty(ROWS, np.intp)) == 0
+        assert posterior.normalise(weights, prior, 0.0, np.empty((ROWS, n_classes))) == 0

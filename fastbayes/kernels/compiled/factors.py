@@ -25,6 +25,7 @@ from fastbayes.kernels.compiled.plans.factor_plan import (
     plan_of,
 )
 from fastbayes.kernels.compiled.plans.joint_tables import JointTablePlan
+from fastbayes.kernels.compiled.plans.weight_tables import WeightPlan, weight_plan
 from fastbayes.kernels.compiled.simd import lanes
 from fastbayes.kernels.compiled.simd.memory import fill
 from fastbayes.kernels.dispatch import call, in_python, kernel, readonly, reads, writes
@@ -90,6 +91,7 @@ class FactorSum(Sum):
         self._factors, self._sizes, self._is_odds = factors, sizes, odds
         self._parts: dict[int, tuple[list[JoinedTable], list[JoinedTable], Floats]] = {}
         self._plans: dict[Any, list[_LookUp]] = {}
+        self._weight_plans: dict[Any, list[WeightPlan]] = {}
 
     def steps(
         self, batch_codes: Sequence[Codes], numeric: Sequence[Floats]
@@ -97,7 +99,7 @@ class FactorSum(Sum):
         """Yield each kernel with the arguments that are the same for every block of rows."""
         groups = [group for group in batch_codes if group.codes.size]
         level = level_of(groups, self._sizes)
-        narrow, wide, constant = self._parted(level)
+        _, wide, constant = self._parted(level)
         if constant.any():
             in_python()
             yield _add_constant, (constant,)
@@ -109,14 +111,37 @@ class FactorSum(Sum):
             start = np.cumsum([0, *(factor.table[..., 0].size for factor in wide)])
             table = np.concatenate([part.table.reshape(-1, len(self.start)) for part in wide])
             yield partial(call, add_wide), (readonly(codes), readonly(start[:-1]), readonly(table))
+        _, found = self._found(level, groups)
+        for look_up in found:
+            yield from self.lookups(look_up.codes(groups), partial(_plan_from, look_up.plans))
+
+    def factors(
+        self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], n_rows: int
+    ) -> list[tuple[NDArray[np.unsignedinteger], WeightPlan]] | None:
+        """Return matrices of codes with their tables, None where there are constants, or wide ones.
+
+        See `Sum`.
+        """
+        groups = [group for group in batch_codes if group.codes.size]
+        level = level_of(groups, self._sizes)
+        _, wide, constant = self._parted(level)
+        if wide or constant.any() or not groups:
+            return None
+        key, found = self._found(level, groups)
+        if key not in self._weight_plans:
+            first, width, _ = self.tiles[0]
+            self._weight_plans[key] = [
+                weight_plan(look_up.plans[first], len(self.start), width) for look_up in found
+            ]
+        plans = self._weight_plans[key]
+        return [(at.codes(groups), plan) for at, plan in zip(found, plans, strict=True)]
+
+    def _found(self, level: int, groups: list[Codes]) -> tuple[Any, list[_LookUp]]:
+        """Return the look-ups of the factors of few cells, and by what they are kept."""
         key = level, tuple((g.codes.dtype.itemsize, g.features.tobytes()) for g in groups)
         if key not in self._plans:
-            self._plans[key] = self._arranged(narrow, groups)
-        for group, features, plans in self._plans[key]:
-            if group < 0:
-                in_python()
-            codes = readonly(groups[group].codes) if group >= 0 else gathered(features, groups)
-            yield from self.lookups(codes, partial(_plan_from, plans))
+            self._plans[key] = self._arranged(self._parted(level)[0], groups)
+        return key, self._plans[key]
 
     def repeatable(self, complete: bool) -> bool:
         """Return whether it is known without a look at the codes which plan serves."""
@@ -165,6 +190,13 @@ class _LookUp(NamedTuple):
     group: int  # matrix of codes; -1 for one of these features, made from several
     features: list[int]
     plans: dict[int, JointTablePlan]  # by first output
+
+    def codes(self, groups: list[Codes]) -> NDArray[np.unsignedinteger]:
+        """Return the matrix of codes."""
+        if self.group >= 0:
+            return readonly(groups[self.group].codes)
+        in_python()
+        return gathered(self.features, groups)
 
 
 def _plan_from(plans: dict[int, JointTablePlan], first: int, width: int) -> JointTablePlan:
@@ -296,6 +328,14 @@ class _TreeSum(FactorSum):
     def __init__(self, forest: _Forest, dtype: type[np.floating], odds: bool) -> None:
         super().__init__(forest.prior, forest.factors(), forest.sizes, dtype, odds)
         self._forest = forest
+
+    def factors(
+        self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], n_rows: int
+    ) -> list[tuple[NDArray[np.unsignedinteger], WeightPlan]] | None:
+        """Return matrices of codes with their tables; None where a parent is not observed."""
+        if len(self._forest.rows(batch_codes, n_rows)):
+            return None
+        return super().factors(batch_codes, numeric, n_rows)
 
     def blocks(
         self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], n_rows: int

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import Codes
 from fastbayes.kernels.compiled.log_joint import BlockScorer, ColumnSum, odds_of, tolerance
+from fastbayes.kernels.compiled.plans.weight_tables import WeightPlan
 from fastbayes.kernels.compiled.simd import lanes
 from fastbayes.kernels.dispatch import call, in_python, kernel, readonly, reads, writes
 from fastbayes.kernels.shared.arrays import Floats
@@ -76,9 +77,7 @@ class LineSum(ColumnSum):
         self, batch_codes: Sequence[Codes], numeric: Sequence[Floats]
     ) -> Iterator[tuple[Any, tuple[Any, ...]]]:
         """Yield each kernel with the arguments that are the same for every block of rows."""
-        if self._pairs:
-            in_python()
-        yield from super().steps(with_pairs(batch_codes, self._offsets, self._pairs), ())
+        yield from super().steps(self._with_pairs(batch_codes), ())
         columns = [readonly(x) for x in numeric]
         for j in range(0, len(columns), 2):
             two = columns[j], columns[min(j + 1, len(columns) - 1)]
@@ -86,6 +85,20 @@ class LineSum(ColumnSum):
                 partial(call, add_lines),
                 (*two, readonly(self._center[j : j + 2]), readonly(self._lines[j : j + 2])),
             )
+
+    def factors(
+        self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], n_rows: int
+    ) -> list[tuple[NDArray[np.unsignedinteger], WeightPlan]] | None:
+        """Return matrices of codes with their tables, None where there are numbers; see `Sum`."""
+        if len(numeric):
+            return None
+        return super().factors(self._with_pairs(batch_codes), numeric, n_rows)
+
+    def _with_pairs(self, batch_codes: Sequence[Codes]) -> Sequence[Codes]:
+        """Return codes of columns, and of pairs of them, which are made in numpy."""
+        if self._pairs:
+            in_python()
+        return with_pairs(batch_codes, self._offsets, self._pairs)
 
 
 @kernel

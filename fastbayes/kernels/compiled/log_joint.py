@@ -3,6 +3,9 @@
 Rows are scored in blocks, class-major: acc[c, r]. With two classes one row of log odds is
 enough. A few columns at a time are joined into one 16-bit code whose table holds the sums of
 their log likelihoods, so that memory is touched once for all of them.
+
+Where all terms are such tables, posteriors and predictions of more classes come from products of
+weights instead, row-major: weights[r, c].
 """
 
 from __future__ import annotations
@@ -17,9 +20,22 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import Codes
 from fastbayes.kernels.compiled.density import add_curve
 from fastbayes.kernels.compiled.plans.joint_tables import JointTablePlan, join, join_tables, look_up
-from fastbayes.kernels.compiled.posterior import to_class, to_posterior, to_rows
+from fastbayes.kernels.compiled.plans.weight_tables import (
+    MOST_REACH,
+    WeightPlan,
+    weight_plan,
+    weights_of,
+)
+from fastbayes.kernels.compiled.posterior import (
+    heaviest,
+    normalise,
+    to_class,
+    to_posterior,
+    to_rows,
+)
 from fastbayes.kernels.compiled.simd import lanes
-from fastbayes.kernels.dispatch import call, kernel, readonly, reads, writes
+from fastbayes.kernels.compiled.simd.memory import borrow
+from fastbayes.kernels.dispatch import call, helper, kernel, readonly, reads, writes
 from fastbayes.kernels.shared.arrays import Floats, U
 from fastbayes.kernels.shared.density import odds_of_curve
 from fastbayes.kernels.shared.scoring import EXACT, Gaussian, largest_sum
@@ -28,6 +44,8 @@ from fastbayes.kernels.shared.scoring import EXACT, Gaussian, largest_sum
 # into the same cache set. Sums of a block of rows stay there, too.
 SINGLE_ROWS, LANE_ROWS, GROUPS = 8_192, 2_080, 16
 BLOCK_SUMS = 65_536
+# Weights are passed over twice, so that fewer of them do.
+BLOCK_WEIGHTS = 32_768
 
 _INT, _FLOAT = "int64", "float64"
 _PLAN = (reads(_INT), reads("uint16"), reads(_INT), reads(_INT))
@@ -43,6 +61,13 @@ SIGNATURES: dict[str, list[tuple[str, ...]]] = {
             (reads(codes, 2), *_PLAN, reads(table), _INT, _CODE, _INT, _INT, _ACC)
             for codes in ("uint8", "uint16")
             for table in (_FLOAT, "float32")
+        ]
+        for width in (4, 8, 16)
+    },
+    **{
+        f"multiply_lanes_{width}": [
+            (reads(codes, 2), *_PLAN, reads(_FLOAT), _CODE, _INT, _INT, _ACC, _ACC)
+            for codes in ("uint8", "uint16")
         ]
         for width in (4, 8, 16)
     },
@@ -69,6 +94,7 @@ class Sum:
             self.tiles.append((first, width, add))
             first += width
         self._height = first or 1
+        self._prior = weights_of(start)
 
     def blocks(
         self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], n_rows: int
@@ -92,6 +118,31 @@ class Sum:
         """Yield what adds a term with the arguments that are the same for every block of rows."""
         raise NotImplementedError
 
+    def factors(
+        self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], n_rows: int
+    ) -> list[tuple[NDArray[np.unsignedinteger], WeightPlan]] | None:
+        """Return matrices of codes with the tables that multiply weights.
+
+        None where other terms than tables are added. Asked only if there is one tile.
+        """
+        return None
+
+    def product(
+        self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], n_rows: int
+    ) -> Product | None:
+        """Return the product whose logs are these sums, up to a term that all classes share.
+
+        None where there is none, or where it can leave the range of numbers.
+        """
+        if len(self.tiles) != 1 or self.dtype != np.float64:
+            return None
+        factors = self.factors(batch_codes, numeric, n_rows)
+        if not factors:
+            return None
+        if self._prior.reach + sum(plan.reach for _, plan in factors) > MOST_REACH:
+            return None
+        return Product(self._prior.values, self.tiles[0][1], factors)
+
     def repeatable(self, complete: bool) -> bool:
         """Return whether adding the terms of rows does nothing but call kernels.
 
@@ -114,6 +165,51 @@ class Sum:
             scratch = np.empty((GROUPS, LANE_ROWS), np.uint16)
             for first, width, add in self.tiles:
                 yield partial(call, add), (codes, *plan_of(first, width), first, scratch)
+
+
+class Product:
+    """What is multiplied up for each row: a prior and factors, for several classes.
+
+    Parameters
+    ----------
+    prior
+        (n_classes,) weights of the classes; also what stands in where every class is impossible.
+    width
+        Weights of a row, those beyond the classes being 0.
+    factors
+        Matrices of codes, and the tables for each.
+
+    Attributes
+    ----------
+    rounding
+        How close logs of weights are that differ by the rounding of products alone.
+    """
+
+    def __init__(
+        self,
+        prior: Floats,
+        width: int,
+        factors: Sequence[tuple[NDArray[np.unsignedinteger], WeightPlan]],
+    ) -> None:
+        self.prior = readonly(prior)
+        self._width, self._multiply = width, MULTIPLIERS[width]
+        self._factors = factors
+        self.rounding = EXACT * sum(len(plan.bounds) for _, (plan, _) in factors)
+
+    def blocks(self, n_rows: int) -> Iterator[tuple[int, int, Floats]]:
+        """Yield (first row, rows, weights) of block after block: weights[:rows, c]."""
+        rows = min(BLOCK_WEIGHTS // self._width, -(-n_rows // 4) * 4)
+        weights = borrow("weights", (rows, self._width), np.float64)
+        scratch = borrow("joint codes", (GROUPS, LANE_ROWS), np.uint16)
+        start = np.zeros((1, self._width))
+        start[0, : len(self.prior)] = self.prior
+        for lo in range(0, n_rows, rows):
+            n = min(rows, n_rows - lo)
+            source = start
+            for codes, (plan, _) in self._factors:
+                call(self._multiply, codes, *plan, scratch, lo, n, source, weights)
+                source = weights
+            yield lo, n, weights
 
 
 class BlockScorer:
@@ -149,6 +245,11 @@ class BlockScorer:
         """
         total = self._odds or self._joint
         lost = np.zeros(1, np.int64)
+        if (product := total.product(batch_codes, numeric, len(out))) is not None:
+            tie = self._tie + product.rounding
+            for lo, n, weights in product.blocks(len(out)):
+                normalise(weights, product.prior, tie, out[lo : lo + n], lost)
+            return lost.reshape(())
         for lo, n, acc in total.blocks(batch_codes, numeric, len(out)):
             to_posterior(acc, total.start, self._tie, out[lo : lo + n], lost)
         return lost.reshape(())
@@ -159,6 +260,11 @@ class BlockScorer:
         """Write the most probable classes; return how many rows took the prior, as `posterior`."""
         total = self._odds or self._joint
         lost = np.zeros(1, np.int64)
+        if (product := total.product(batch_codes, numeric, len(out))) is not None:
+            tie = self._tie + product.rounding
+            for lo, n, weights in product.blocks(len(out)):
+                heaviest(weights, product.prior, tie, out[lo : lo + n], lost)
+            return lost.reshape(())
         for lo, n, acc in total.blocks(batch_codes, numeric, len(out)):
             to_class(acc, total.start, self._tie, self._n_classes, out[lo : lo + n], lost)
         return lost.reshape(())
@@ -252,6 +358,7 @@ class ColumnSum(Sum):
         self._offsets = offsets
         self._curves = curves.copy()
         self._plans: dict[tuple[bytes, int], JointTablePlan] = {}
+        self._weight_plans: dict[bytes, WeightPlan] = {}
 
     def steps(
         self, batch_codes: Sequence[Codes], numeric: Sequence[Floats]
@@ -277,6 +384,26 @@ class ColumnSum(Sum):
             curves[: len(columns) - j] = self._curves[j : j + 2]
             pair = columns[j], columns[min(j + 1, len(columns) - 1)]
             yield partial(call, add_gaussian), (*pair, readonly(curves), int(len(self.start) > 1))
+
+    def factors(
+        self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], n_rows: int
+    ) -> list[tuple[NDArray[np.unsignedinteger], WeightPlan]] | None:
+        """Return matrices of codes with their tables, None where there are numbers, or wide codes.
+
+        See `Sum`.
+        """
+        groups = [group for group in batch_codes if len(group.features)]
+        if len(numeric) or any(group.codes.dtype.itemsize > 2 for group in groups):
+            return None
+        return [(readonly(group.codes), self._weight_plan(group.features)) for group in groups]
+
+    def _weight_plan(self, features: NDArray[np.int64]) -> WeightPlan:
+        key = features.tobytes()
+        if key not in self._weight_plans:
+            width = self.tiles[0][1]
+            plan = self._plan(features, 0, width)
+            self._weight_plans[key] = weight_plan(plan, len(self.start), width)
+        return self._weight_plans[key]
 
     def repeatable(self, complete: bool) -> bool:
         """Return that all terms are added by kernels."""
@@ -326,6 +453,22 @@ def add_single(codes, order, radix, bounds, start, table, code, lo, n, acc):
             look_up(code[:together], start[g:], table, 0, a)
 
 
+@helper
+def join_groups(codes, order, radix, bounds, first, together, lo, n, padded, code):
+    """Write the joint codes of some groups of columns, 0 in the rows from n up to `padded`.
+
+    codes, order, radix, bounds  IN  a matrix of codes and its plan
+    first     IN   group
+    together  IN   groups
+    lo        IN   row of `codes`
+    code      OUT  (>= together, >= padded) uint16
+    """
+    for k in range(together):
+        begin, end = bounds[first + k], bounds[first + k + 1]
+        join(codes, order, radix, begin, end, lo, code[k, :n])
+        code[k, n:padded] = 0
+
+
 def _lanes_of(width: int) -> Any:
     @kernel
     def add_lanes(codes, order, radix, bounds, start, table, first, code, lo, n, acc):
@@ -347,10 +490,7 @@ def _lanes_of(width: int) -> Any:
             at = U(first * acc.shape[1] + b)
             for g0 in range(0, groups, code.shape[0]):
                 together = min(code.shape[0], groups - g0)
-                for k in range(together):
-                    begin, end = bounds[g0 + k], bounds[g0 + k + 1]
-                    join(codes, order, radix, begin, end, lo + b, code[k, :w])
-                    code[k, w:padded] = 0
+                join_groups(codes, order, radix, bounds, g0, together, lo + b, w, padded, code)
                 for r in range(U(0), U(padded), U(4)):
                     four = lanes.four_zeros(table, width)
                     for k in range(U(together)):
@@ -372,6 +512,56 @@ def _lanes_of(width: int) -> Any:
 
 add_lanes_4, add_lanes_8, add_lanes_16 = (_lanes_of(width) for width in (4, 8, 16))
 LANES = ((4, add_lanes_4), (8, add_lanes_8), (16, add_lanes_16))
+
+
+def _multiplier_of(width: int) -> Any:
+    @kernel
+    def multiply_lanes(codes, order, radix, bounds, start, table, code, lo, n, source, weights):
+        """Multiply rows of weights: weights[r] = source[r] Π_g table[start[g] + joint code ...].
+
+        codes, order, radix, bounds, start, table  IN  a matrix of codes and its plan, not empty
+        code     OUT  (groups at a time, rows at a time) uint16   scratch; a multiple of 4 rows
+        lo       IN   row of `codes` that is the first of the weights
+        n        IN   rows
+        source   IN   (1, width) float64, the same for all rows; or the weights themselves
+        weights  OUT  (>= n up to fours, width) float64   at least two rows
+        """
+        groups = bounds.size - 1
+        size = U(width)
+        for b in range(0, n, code.shape[1]):
+            w = min(code.shape[1], n - b)
+            padded = (w + 3) // 4 * 4
+            old, step = source, U(0) if source.shape[0] == 1 else size
+            for g0 in range(0, groups, code.shape[0]):
+                together = min(code.shape[0], groups - g0)
+                join_groups(codes, order, radix, bounds, g0, together, lo + b, w, padded, code)
+                at, place = U(b) * size, U(b) * step
+                for r in range(U(0), U(padded), U(4)):
+                    four = lanes.load_four(
+                        old, place, place + step, place + U(2) * step, place + U(3) * step, width
+                    )
+                    for k in range(U(together)):
+                        t = U(start[U(g0) + k])
+                        c = code[k]
+                        more = lanes.load_four(
+                            table,
+                            t + U(c[r]) * size,
+                            t + U(c[r + U(1)]) * size,
+                            t + U(c[r + U(2)]) * size,
+                            t + U(c[r + U(3)]) * size,
+                            width,
+                        )
+                        four = lanes.mul(four, more)
+                    lanes.store_rows(weights, at, size, four)
+                    at += U(4) * size
+                    place += U(4) * step
+                old, step = weights, size
+
+    return multiply_lanes
+
+
+multiply_lanes_4, multiply_lanes_8, multiply_lanes_16 = map(_multiplier_of, (4, 8, 16))
+MULTIPLIERS = {4: multiply_lanes_4, 8: multiply_lanes_8, 16: multiply_lanes_16}
 
 
 @kernel

@@ -1,4 +1,4 @@
-"""From log odds or log joints of a block of rows, class by class, to posteriors and classes."""
+"""From log odds, log joints or weights of a block of rows to posteriors and classes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastbayes.kernels.compiled.simd import lane_functions as functions
 from fastbayes.kernels.compiled.simd import lanes
 from fastbayes.kernels.compiled.simd.memory import fill
 from fastbayes.kernels.dispatch import call, helper, kernel, readonly, reads, writes
@@ -28,6 +29,15 @@ SIGNATURES: dict[str, list[tuple[str, ...]]] = {
         }.items()
     },
     "joint_to_rows": [("int64", _ACC, _ACC)],
+    **{
+        f"weights_to_posterior_{width}": [
+            (_FLOAT, reads(_FLOAT), _ACC, _ACC, _ACC, writes("int64"))
+        ]
+        for width in (4, 8, 16)
+    },
+    "weights_to_class": [
+        (_FLOAT, reads(_FLOAT), writes(_FLOAT), _ACC, writes("int64"), writes("int64"))
+    ],
 }
 
 
@@ -59,6 +69,29 @@ def to_class(
 def to_rows(acc: Floats, out: Floats) -> None:
     """Write log joints row by row; see `kernels.shared.posterior`."""
     call(joint_to_rows, 0, acc, out)
+
+
+def normalise(
+    weights: Floats, prior: Floats, tie: float, out: Floats, lost: Ints | None = None
+) -> int:
+    """Turn weights into posteriors; see `kernels.shared.posterior`, and `to_posterior`.
+
+    weights has 4, 8 or 16 columns, and rows up to a multiple of 4.
+    """
+    width = weights.shape[1]
+    lost = np.zeros(1, np.int64) if lost is None else lost
+    scratch = np.empty((4, width))
+    call(WEIGHTS_TO_POSTERIOR[width], tie, readonly(prior), scratch, weights, out, lost)
+    return int(lost[0])
+
+
+def heaviest(
+    weights: Floats, prior: Floats, tie: float, out: NDArray[np.intp], lost: Ints | None = None
+) -> int:
+    """Turn weights into classes; see `kernels.shared.posterior`, and `normalise`."""
+    lost = np.zeros(1, np.int64) if lost is None else lost
+    call(weights_to_class, tie, readonly(prior), np.empty(4), weights, out, lost)
+    return int(lost[0])
 
 
 def _finish(
@@ -222,3 +255,144 @@ def joint_to_rows(lo, acc, out):
     for row in range(whole, U(n)):
         for c in range(k):
             out[row, c] = acc[c, U(lo) + row]
+
+
+def _from_weights(width: int) -> Any:
+    @kernel
+    def weights_to_posterior(tie, prior, scratch, weights, out, lost):
+        """Turn weights into posteriors: out[r, c] = weights[r, c] / Σ weights[r, ·].
+
+        tie      IN   weights this much less than the largest, relatively, are equal to it
+        prior    IN   (n_classes,) float64   1 at its largest; for rows of zeros alone
+        scratch  OUT  (4, width) float64
+        weights  IN   (>= n up to fours, width) float64   0 beyond the classes
+        out      OUT  (n, n_classes) float64
+        lost     OUT  (1,) int64   += rows that took the prior
+        """
+        n, k = out.shape
+        size, stride = U(width), U(k)
+        none, one = functions.splat(0.0, 4), functions.splat(1.0, 4)
+        near = functions.splat(1.0 - tie, 4)
+        gone = none
+        for r in range(0, n, 4):
+            at = U(r) * size
+            best = none
+            for first in range(0, width, 4):
+                w, x, y, z = lanes.load_rows(weights, at + U(first), size, 4)
+                best = functions.larger(best, functions.larger(w, x))
+                best = functions.larger(best, functions.larger(y, z))
+            limit, scale = lanes.mul(best, near), functions.inverse(best)
+            total = none
+            for first in range(0, width, 4):
+                w, x, y, z = lanes.load_rows(weights, at + U(first), size, 4)
+                part = functions.where_less(w, limit, lanes.mul(w, scale), one)
+                total = lanes.add(total, part)
+                part = functions.where_less(x, limit, lanes.mul(x, scale), one)
+                total = lanes.add(total, part)
+                part = functions.where_less(y, limit, lanes.mul(y, scale), one)
+                total = lanes.add(total, part)
+                part = functions.where_less(z, limit, lanes.mul(z, scale), one)
+                total = lanes.add(total, part)
+            gone = lanes.add(gone, functions.where_equal(best, none, one, none))
+            share = functions.inverse(total)
+            scale = lanes.mul(scale, share)
+            # Four classes of four rows at once, the last of them over those before.
+            whole = k >= 4 and r + 4 <= n
+            for first in range(0, k if whole else width, 4):
+                place = U(min(first, k - 4) if whole else first)
+                w, x, y, z = lanes.load_rows(weights, at + place, size, 4)
+                four = (
+                    functions.where_less(w, limit, lanes.mul(w, scale), share),
+                    functions.where_less(x, limit, lanes.mul(x, scale), share),
+                    functions.where_less(y, limit, lanes.mul(y, scale), share),
+                    functions.where_less(z, limit, lanes.mul(z, scale), share),
+                )
+                if whole:
+                    lanes.store_columns(out, U(r) * stride + place, stride, four)
+                else:
+                    lanes.store_columns(scratch, place, size, four)
+            if not whole:
+                for i in range(min(4, n - r)):
+                    for c in range(k):
+                        out[r + i, c] = scratch[i, c]
+        if lanes.total(gone) > 0.0:
+            lost[0] += put_prior(tie, prior, weights, out)
+
+    return weights_to_posterior
+
+
+weights_to_posterior_4, weights_to_posterior_8, weights_to_posterior_16 = (
+    _from_weights(width) for width in (4, 8, 16)
+)
+WEIGHTS_TO_POSTERIOR = {
+    4: weights_to_posterior_4,
+    8: weights_to_posterior_8,
+    16: weights_to_posterior_16,
+}
+
+
+@helper
+def impossible(weights, r, k):
+    """Return whether no class has a weight above 0."""
+    top = 0.0
+    for c in range(k):
+        top = max(top, weights[r, c])
+    return top == 0.0
+
+
+@helper
+def put_prior(tie, prior, weights, out):
+    """Write the prior to rows without weights; return how many these are."""
+    n, k = out.shape
+    lost = 0
+    for r in range(n):
+        if impossible(weights, r, k):
+            lost += 1
+            total = 0.0
+            for c in range(k):
+                out[r, c] = prior[c] if prior[c] < 1.0 - tie else 1.0
+                total += out[r, c]
+            for c in range(k):
+                out[r, c] /= total
+    return lost
+
+
+@kernel
+def weights_to_class(tie, prior, scratch, weights, out, lost):
+    """Turn weights into classes: the lowest c whose weights[r, c] is within `tie` of the largest.
+
+    Arguments as for `weights_to_posterior`, but scratch (4,) float64 and out (n,) int64.
+    """
+    n, k, width = out.size, prior.size, weights.shape[1]
+    size = U(width)
+    none, one = functions.splat(0.0, 4), functions.splat(1.0, 4)
+    near = functions.splat(1.0 - tie, 4)
+    gone = none
+    for r in range(0, n, 4):
+        at = U(r) * size
+        best = none
+        for first in range(0, width, 4):
+            w, x, y, z = lanes.load_rows(weights, at + U(first), size, 4)
+            best = functions.larger(best, functions.larger(w, x))
+            best = functions.larger(best, functions.larger(y, z))
+        limit = lanes.mul(best, near)
+        found = none
+        for first in range(width - 4, -1, -4):
+            w, x, y, z = lanes.load_rows(weights, at + U(first), size, 4)
+            c = np.float64(first)
+            found = functions.where_less(z, limit, found, functions.splat(c + 3.0, 4))
+            found = functions.where_less(y, limit, found, functions.splat(c + 2.0, 4))
+            found = functions.where_less(x, limit, found, functions.splat(c + 1.0, 4))
+            found = functions.where_less(w, limit, found, functions.splat(c, 4))
+        gone = lanes.add(gone, functions.where_equal(best, none, one, none))
+        lanes.store(scratch, U(0), found)
+        for i in range(min(4, n - r)):
+            out[r + i] = np.int64(scratch[i])
+    if lanes.total(gone) > 0.0:
+        chosen = k
+        for c in range(k - 1, -1, -1):
+            chosen = c if prior[c] >= 1.0 - tie else chosen
+        for r in range(n):
+            if impossible(weights, r, k):
+                lost[0] += 1
+                out[r] = chosen

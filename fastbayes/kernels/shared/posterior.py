@@ -121,6 +121,60 @@ def to_rows(acc: Floats, out: Floats) -> None:
     out[:] = acc[: out.shape[1], : len(out)].T
 
 
+def normalise(weights: Floats, prior: Floats, tie: float, out: Floats) -> int:
+    """Turn weights into posteriors and return how many rows took the prior.
+
+    Parameters
+    ----------
+    weights
+        (n_rows or more, n_classes or more) joint probabilities, up to a factor of each row; 0
+        beyond the classes.
+    prior
+        (n_classes,) of the classes, 1 at its largest: stands in where every weight is 0.
+    tie
+        Weights this much less than the largest, relatively, are equal to it.
+    out
+        (n_rows, n_classes) overwritten with P(c | x).
+
+    Returns
+    -------
+    int
+        Rows that took the prior.
+    """
+    evened, lost = _evened(weights[: len(out)], prior, tie)
+    np.divide(evened, evened.sum(axis=1, keepdims=True), out=out)
+    return lost
+
+
+def heaviest(weights: Floats, prior: Floats, tie: float, out: NDArray[np.intp]) -> int:
+    """Turn weights into the lowest of the largest ones' classes; see `normalise`.
+
+    Parameters
+    ----------
+    weights, prior, tie
+        As in `normalise`.
+    out
+        (n_rows,) overwritten with class indices.
+
+    Returns
+    -------
+    int
+        Rows that took the prior's.
+    """
+    evened, lost = _evened(weights[: len(out)], prior, tie)
+    np.argmax(evened, axis=1, out=out)
+    return lost
+
+
+def _evened(weights: Floats, prior: Floats, tie: float) -> tuple[Floats, int]:
+    """Return weights, 1 being the largest and what ties with it, and the rows of the prior."""
+    own = weights[:, : len(prior)]
+    lost = (own == 0).all(axis=1)
+    own = np.where(lost[:, None], prior, own)
+    best = own.max(axis=1, keepdims=True)
+    return np.where(own < best * (1.0 - tie), own / best, 1.0), int(lost.sum())
+
+
 def _behind(
     acc: Floats, start: Floats, tie: float, n_classes: int, n_rows: int
 ) -> tuple[Floats, int]:

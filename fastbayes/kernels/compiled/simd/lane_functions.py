@@ -223,6 +223,12 @@ def larger(a: Vector, b: Vector) -> Vector:
 
 
 @_lane_function
+def where_less(a: Vector, b: Vector, yes: Vector, no: Vector) -> Vector:
+    """Return `yes` where a is less than b, else `no`."""
+    return (b > a).where(yes, no)
+
+
+@_lane_function
 def less_and_equal(z: Vector, e: Vector) -> tuple[Vector, Vector]:
     """Return e and 0 where z < 0, else 0 and 1."""
     less = z.of(0.0) > z

@@ -158,6 +158,14 @@ def store_columns(block, out, index, stride, four):
         index = block.add(index, stride)
 
 
+@instruction(_columns)
+def store_rows(block, out, index, stride, four):
+    """Write four vectors as rows: out[index + k * stride + lane] = four[k][lane]."""
+    for vector in four:
+        to.store_at(block, vector, out.data, index, _size(vector.type))
+        index = block.add(index, stride)
+
+
 @instruction(
     lambda array, index, stride, width: types.UniTuple(Lanes(array.dtype, width.literal_value), 4)(
         array, types.uintp, types.uintp, width
