@@ -44,10 +44,15 @@ def assert_same(arrays: dict[str, Any], others: dict[str, Any]) -> None:
     assert [name for name in arrays if not same(arrays[name], others[name])] == []
 
 
-@pytest.fixture
-def blob(tmp_path: Path) -> bytes:
-    files.write(tmp_path / "small.fb", HEADER, ARRAYS)
-    return (tmp_path / "small.fb").read_bytes()
+@pytest.fixture(params=["plain", "compressed"])
+def blob(request: pytest.FixtureRequest) -> bytes:
+    return written(compressed=request.param == "compressed")
+
+
+def written(*, compressed: bool) -> bytes:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files, "COMPRESSED_BYTES", 0 if compressed else 1 << 30)
+        return files.to_bytes(HEADER, ARRAYS)
 
 
 def forged(path: Path, blob: bytes, **changes: bytes | None) -> Path:
@@ -146,9 +151,8 @@ def test_round_trip__header(tmp_path_factory: Any, header: dict[str, Any]) -> No
     assert repr(files.read(path)[0]) == repr(header)  # repr: NaN and -0.0 too
 
 
-def test_same_content_same_bytes(tmp_path: Path, blob: bytes) -> None:
-    files.write(tmp_path / "again.fb", HEADER, ARRAYS)
-    assert (tmp_path / "again.fb").read_bytes() == blob
+def test_same_content_same_bytes() -> None:
+    assert files.to_bytes(HEADER, ARRAYS) == written(compressed=False)
 
 
 def test_any_arrow_reader_opens_it(tmp_path: Path, blob: bytes) -> None:
@@ -240,7 +244,7 @@ def test_forged__right_file_passes(tmp_path: Path, blob: bytes) -> None:
 
 def test_read__newer_version_names_both_and_the_remedy(tmp_path: Path, blob: bytes) -> None:
     path = forged(tmp_path / "a.fb", blob, schema=content(blob, version=7, written_by="me 9"))
-    with pytest.raises(FileFormatError, match=r"a\.fb: file format 7, .* up to 1; upgrade .*me 9"):
+    with pytest.raises(FileFormatError, match=r"a\.fb: file format 7, .* up to 2; upgrade .*me 9"):
         files.read(path)
 
 
@@ -310,10 +314,29 @@ def test_read__two_rows_or_nulls(tmp_path: Path, blob: bytes) -> None:
         files.read(forged(tmp_path / "b.fb", blob, batch=batch))
 
 
-def test_read__uncompressed(tmp_path: Path, blob: bytes) -> None:
-    options = pa.ipc.IpcWriteOptions(compression=None)
-    with pytest.raises(FileFormatError, match="without compression"):
-        files.read(forged(tmp_path / "a.fb", blob, options=options))
+def buffers(blob: bytes) -> tuple[int, list[tuple[int, int]]]:
+    """Return where the list of the batch's buffers stands in the file, and the list."""
+    reader = pa.ipc.MessageReader.open_stream(pa.BufferReader(blob[8:]))
+    reader.read_next_message()
+    message = reader.read_next_message().metadata.to_pybytes()
+    batch = files._follow(message, files._member(message, files._follow(message, 0), 2))
+    vector = files._follow(message, files._member(message, batch, 2))
+    return blob.index(message) + vector + 4, [*files._buffers(message, batch)]
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize(
+    ("offset", "length"), [(0, 1 << 40), (-8, 8), (8, -8), (1 << 62, 8), (4, 8)]
+)
+def test_read__buffer_outside_the_file(
+    tmp_path: Path, offset: int, length: int, compressed: bool
+) -> None:
+    blob = written(compressed=compressed)
+    place, held = buffers(blob)
+    at = place + 16 * next(i for i, (_, n) in enumerate(held) if n)
+    broken = blob[:at] + struct.pack("<qq", offset, length) + blob[at + 16 :]
+    with pytest.raises(FileFormatError, match="damaged"):
+        files.read(sealed(tmp_path / "a.fb", broken))
 
 
 def claim(blob: bytes, size: int) -> bytes:
@@ -326,10 +349,8 @@ def claim(blob: bytes, size: int) -> bytes:
 
 
 @pytest.mark.parametrize("size", [10**12, 2**62, -2])
-def test_read__buffer_claims_more_than_its_bytes_can_hold(
-    tmp_path: Path, blob: bytes, size: int
-) -> None:
-    path = sealed(tmp_path / "a.fb", claim(blob, size))
+def test_read__buffer_claims_more_than_its_bytes_can_hold(tmp_path: Path, size: int) -> None:
+    path = sealed(tmp_path / "a.fb", claim(written(compressed=True), size))
     before = pa.total_allocated_bytes()
     with pytest.raises(FileFormatError, match=f"claim to hold {size}"):
         files.read(path)
@@ -343,6 +364,52 @@ def test_read__more_than_the_machine_has(tmp_path: Path, monkeypatch: pytest.Mon
         monkeypatch.setattr(files, "_physical_memory", lambda memory=memory: float(memory))
         with pytest.raises(MemoryLimitError, match=rf"a\.fb: {message}"):
             files.read(path)
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype", "stored"),
+    [
+        ([], "i8", "int64"),
+        ([0, 255], "i8", "uint8"),
+        ([0, 256], "i8", "uint16"),
+        ([0, 2**32 - 1], "i8", "uint32"),
+        ([0, 2**32], "i8", "int64"),
+        ([-1, 127], "i8", "int8"),
+        ([-1, 128], "i8", "int16"),
+        ([-(2**31), 2**31 - 1], "i8", "int32"),
+        ([-1, 2**62], "i8", "int64"),
+        ([-(2**63), 2**63 - 1], "i8", "int64"),
+        ([0, 2**64 - 1], "u8", "uint64"),
+        ([1], "u8", "uint8"),
+        ([-300], "i4", "int16"),
+        ([255], "u1", "uint8"),
+    ],
+)
+def test_whole_numbers__stored_in_the_narrowest_type(
+    values: list[int], dtype: str, stored: str
+) -> None:
+    given = {"a": np.array(values, dtype)}
+    blob = files.to_bytes({}, given)
+    assert str(pa.ipc.open_file(blob).schema.field("a").type.value_type) == stored
+    assert_same(given, files.from_bytes(blob, "a")[1])
+
+
+@pytest.mark.parametrize(
+    ("stored", "named"),
+    [("i8", "int32"), ("i4", "uint64"), ("u8", "int64"), ("u1", "bool"), ("u1", "float64")],
+)
+def test_read__type_that_may_not_hold_the_numbers(tmp_path: Path, stored: str, named: str) -> None:
+    wide = np.array([np.iinfo(stored).max, np.iinfo(stored).min], stored)
+    blob = files.to_bytes({}, {"counts": wide})
+    schema = field(blob, "counts", dtype=named)
+    with pytest.raises(FileFormatError, match=f"'counts' is {named} in name"):
+        files.read(forged(tmp_path / "a.fb", blob, schema=schema))
+
+
+def test_compressed__where_there_is_much_of_it() -> None:
+    for rows, compressed in ((100, False), (100_000, True)):
+        blob = files.to_bytes({}, {"a": np.arange(rows) / 8})
+        assert (len(blob) < 8 * rows) == compressed
 
 
 def test_read__highest_honest_compression(tmp_path: Path) -> None:

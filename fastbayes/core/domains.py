@@ -71,6 +71,8 @@ def cast_domain(name: str, values: Any, kind: pa.DataType) -> pa.Array:
     SchemaError
         When a whole number is beyond what float64 tells apart.
     """
+    if isinstance(values, pa.Array) and values.type == kind:
+        return values
     try:
         return values.cast(kind) if isinstance(values, pa.Array) else pa.array(values, kind)
     except (pa.ArrowInvalid, OverflowError) as error:
@@ -120,6 +122,8 @@ def positions(wanted: pa.Array, existing: pa.Array | None, name: str = "") -> ND
     """Return the index in `existing` of each wanted value, -1 where it is not there."""
     if existing is None or len(existing) == 0 or len(wanted) == 0:
         return np.full(len(wanted), -1, dtype=np.int64)
+    if same_values(wanted, existing) and not wanted.null_count:
+        return np.arange(len(wanted))
     if wanted.type != existing.type:
         kind = common_type(name, wanted.type, existing.type)
         wanted, existing = cast_domain(name, wanted, kind), cast_domain(name, existing, kind)

@@ -1,8 +1,12 @@
 """Model and statistics files: one Arrow IPC file holding a JSON header and named arrays.
 
 The file has one record batch of one row. Each array is a large_list column whose field metadata
-give its shape and dtype; the header is JSON in the schema metadata, with a SHA-256 of the whole
-file. Nothing in it is ever executed, and nothing is believed before it was checked.
+give its shape and dtype; whole numbers are stored in the narrowest type that holds them. The
+header is JSON in the schema metadata, with a SHA-256 of the whole file. Nothing in it is ever
+executed, and nothing is believed before it was checked.
+
+Format 1 stored whole numbers as they are, compressed every batch, and had an array for each domain
+of a schema (`fastbayes.core.schema_file`).
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import functools
 import hashlib
 import importlib.metadata
 import json
@@ -22,7 +27,7 @@ import stat
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -35,7 +40,7 @@ except ImportError:  # Windows has no such locks
     fcntl = None  # type: ignore[assignment]
 
 FORMAT = "fastbayes"
-VERSION = 1
+VERSION = 2
 MAGIC = b"ARROW1"
 
 HEADER_KEY, DIGEST_KEY = b"fastbayes", b"sha256"
@@ -48,6 +53,19 @@ ARROW_TYPES = {
     *(pa.from_numpy_dtype(dtype) for dtype in DTYPES.values()),
     *(pa.string(), pa.large_string(), pa.null()),
 }
+# By dtype: the Arrow types, by id, as which arrays are stored; whole numbers may be narrower.
+STORED_AS = {
+    name: {
+        pa.from_numpy_dtype(other).id
+        for other in DTYPES.values()
+        if other == dtype or ({other.kind, dtype.kind} <= {*"iu"} and np.can_cast(other, dtype))
+    }
+    for name, dtype in DTYPES.items()
+}
+
+# From so many bytes on, a batch is compressed: below, making a decoder for each buffer takes longer
+# than reading what it would save.
+COMPRESSED_BYTES = 1 << 18
 
 # A zstd block expands to at most 128 KiB and takes at least 4 bytes, so that a longer claim is a
 # lie that can be refused before anything is allocated.
@@ -494,18 +512,20 @@ def _parsed(text: bytes) -> Any:
     """Return the JSON of a header; raise DataError where it is larger or deeper than one may be."""
     refuse(len(text) > HEADER_BYTES, f"a header of {len(text):,} bytes, over {HEADER_BYTES:,}")
     # Each value but the first has a comma, or a bracket that opens, before it.
-    values = sum(text.count(mark) for mark in (b",", b"[", b"{"))
+    values = len(text) - len(text.translate(None, b",[{"))
     refuse(values > HEADER_VALUES, f"a header of {values:,} values, over {HEADER_VALUES:,}")
     content = json.loads(text)
-    level = [content]
-    for _ in range(NESTING + 3):  # around the header is the content, inside the last are values
-        level = [
-            item
-            for value in level
-            if isinstance(value, (dict, list))
-            for item in (value.values() if isinstance(value, dict) else value)
-        ]
-    refuse(bool(level), f"a header nested more than {NESTING} deep")
+    level: list[Any] = [[content]]
+    nested = 0
+    while level := [
+        item
+        for value in level
+        for item in (value.values() if isinstance(value, dict) else value)
+        if type(item) in (dict, list)
+    ]:
+        nested += 1
+        # Around the header is the content, inside the last list are values.
+        refuse(nested > NESTING + 2, f"a header nested more than {NESTING} deep")
     return content
 
 
@@ -524,7 +544,7 @@ def _encode(
                 TypeError,
             )
             native = array.astype(array.dtype.newbyteorder("="), copy=False)
-            values = pa.array(native.ravel())
+            values = pa.array(_narrowed(native.ravel()))
             metadata = {"shape": json.dumps(array.shape), "dtype": array.dtype.name}
         else:
             values = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
@@ -548,12 +568,25 @@ def _encode(
     _parsed(text)  # or else it could be written, but not read
     schema = pa.schema(fields, {HEADER_KEY: text, DIGEST_KEY: place})
     sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    much = sum(column.nbytes for column in columns) >= COMPRESSED_BYTES
+    options = pa.ipc.IpcWriteOptions(compression="zstd" if much else None)
     with pa.ipc.new_file(sink, schema, options=options) as writer:
         writer.write_batch(pa.record_batch(columns, schema=schema))
     return sink.getvalue().to_pybytes()
 
 
+def _narrowed(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return whole numbers in the narrowest type that holds them all; others as they are."""
+    if values.dtype.kind not in "iu" or not len(values):
+        return values
+    least, most = int(values.min()), int(values.max())
+    # With numbers below 0, a type with a sign: it holds ~most where it holds most.
+    narrowest = np.min_scalar_type(min(least, ~most) if least < 0 else most)
+    fits = np.can_cast(narrowest, values.dtype, "safe")
+    return values.astype(narrowest, copy=False) if fits else values
+
+
+@functools.cache
 def _written_by() -> str:
     try:
         return f"fastbayes {importlib.metadata.version('fastbayes')}"
@@ -569,20 +602,20 @@ def _digest(blob: bytes, place: bytes) -> bytes:
 def _contents(path: str | os.PathLike[str]) -> bytes:
     """Return the bytes of a regular file."""
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", buffering=0) as file:
+            status, memory = os.fstat(file.fileno()), _physical_memory()
             refuse(
-                not stat.S_ISREG(os.fstat(file.fileno()).st_mode),
+                not stat.S_ISREG(status.st_mode),
                 "not a regular file; name a file that fastbayes wrote",
                 FileFormatError,
             )
-            size = os.fstat(file.fileno()).st_size
             refuse(
-                size > _physical_memory(),
-                f"a file of {size / 1e9:.1f} GB, this machine has {_physical_memory() / 1e9:.1f} "
+                status.st_size > memory,
+                f"a file of {status.st_size / 1e9:.1f} GB, this machine has {memory / 1e9:.1f} "
                 "GB of memory; open it on a larger one",
                 MemoryLimitError,
             )
-            return file.read()
+            return file.readall()
     except tuple(UNREADABLE) as error:
         raise FileFormatError(UNREADABLE[type(error)]) from None
 
@@ -617,8 +650,13 @@ def _decode(blob: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]
     refuse(
         schema.names and batch.num_rows != 1, f"{batch.num_rows} rows instead of one", ValueError
     )
-    columns = zip(schema, batch.columns, strict=True)
-    return header, {field.name: _read_array(field, column) for field, column in columns}
+    stored = {
+        field.name: _stored(field, column)
+        for field, column in zip(schema, batch.columns, strict=True)
+    }
+    # What is stored narrow is wider once it is read.
+    _check_memory(sum(len(one.values) * one.dtype.itemsize for one in stored.values() if one.dtype))
+    return header, {name: one.array() for name, one in stored.items()}
 
 
 def _read_header(schema: pa.Schema, blob: bytes) -> dict[str, Any]:
@@ -652,35 +690,38 @@ def _read_header(schema: pa.Schema, blob: bytes) -> dict[str, Any]:
 
 
 def _check_sizes(message: pa.Message) -> None:
-    """Raise unless the buffers of a compressed batch can be as long as they say."""
-    body = message.body
+    """Raise unless the buffers of a batch can be what they say: in the file, and not longer."""
+    body, metadata = message.body, message.metadata.to_pybytes()
+    batch = _follow(metadata, _member(metadata, _follow(metadata, 0), 2))
+    compressed, end = _member(metadata, batch, 3) > 0, body.size
     total = 0
-    for offset, length in _buffers(message.metadata.to_pybytes()):
-        if length:
+    for offset, length in _buffers(metadata, batch):
+        if offset < 0 or length < 0 or offset + length > end or offset % 8:
+            raise ValueError(f"a buffer of {length} bytes at {offset} of {end}")
+        size = length
+        if compressed and length:
             (size,) = struct.unpack_from("<q", body, offset)
             size = length - 8 if size == -1 else size  # -1: stored as it is
-            refuse(
-                not 0 <= size <= ZSTD_RATIO * length,
-                f"{length} bytes that claim to hold {size}",
-                ValueError,
-            )
-            total += size
-    refuse(
-        total > _physical_memory(),
-        f"holds {total / 1e9:.1f} GB, this machine has {_physical_memory() / 1e9:.1f} GB; "
-        "open it on a larger one",
-        MemoryLimitError,
-    )
+            if not 0 <= size <= ZSTD_RATIO * length:
+                raise ValueError(f"{length} bytes that claim to hold {size}")
+        total += size
+    _check_memory(total)
 
 
-def _buffers(metadata: bytes) -> Iterator[tuple[int, int]]:
+def _check_memory(size: int) -> None:
+    if size > (memory := _physical_memory()):
+        raise MemoryLimitError(
+            f"holds {size / 1e9:.1f} GB, this machine has {memory / 1e9:.1f} GB; "
+            "open it on a larger one"
+        )
+
+
+def _buffers(metadata: bytes, batch: int) -> Iterator[tuple[int, int]]:
     """Yield (offset, length) of each buffer of a record batch's flatbuffer, which Arrow verified.
 
     Message.header is field 2; RecordBatch.buffers is field 2, RecordBatch.compression field 3
     (format/Message.fbs of the Arrow specification).
     """
-    batch = _follow(metadata, _member(metadata, _follow(metadata, 0), 2))
-    refuse(not _member(metadata, batch, 3), "a batch without compression", ValueError)
     vector = _follow(metadata, _member(metadata, batch, 2))
     (count,) = struct.unpack_from("<I", metadata, vector)
     yield from struct.iter_unpack("<qq", metadata[vector + 4 : vector + 4 + 16 * count])
@@ -706,33 +747,44 @@ def _physical_memory() -> float:
         return math.inf
 
 
-def _read_array(field: pa.Field, column: pa.Array) -> np.ndarray[Any, Any] | pa.Array:
-    """Return one array, once its metadata agree with what the column holds."""
-    metadata = field.metadata or {}
-    refuse(len(metadata[b"shape"]) > SHAPE_BYTES, "a shape of too many numbers", ValueError)
-    shape, dtype = json.loads(metadata[b"shape"]), metadata[b"dtype"].decode()
-    refuse(
-        not pa.types.is_large_list(column.type) or column.null_count,
-        f"array {field.name!r} is no list",
-        ValueError,
-    )
-    values = column.flatten()
-    refuse(
-        not isinstance(shape, list) or math.prod(shape) != len(values),
-        f"array {field.name!r} of shape {shape} has {len(values)} values",
-        ValueError,
-    )
+class _Stored(NamedTuple):
+    """An array as the file holds it: a numpy array of a shape and dtype, or Arrow's own."""
+
+    values: pa.Array
+    shape: Any
+    dtype: np.dtype[Any] | None
+
+    def array(self) -> np.ndarray[Any, Any] | pa.Array:
+        """Return the array; a numpy one is writable and owns its memory."""
+        if self.dtype is None:
+            return self.values
+        values = self.values.to_numpy(zero_copy_only=False)
+        return np.array(values.reshape(self.shape), self.dtype)
+
+
+# The arrays of many files have few shapes.
+@functools.lru_cache(1 << 10)
+def _shape(text: bytes) -> Any:
+    return json.loads(text)
+
+
+def _stored(field: pa.Field, column: pa.Array) -> _Stored:
+    """Return what one column of one row holds, once its metadata agree with it."""
+    metadata, name = field.metadata or {}, field.name
+    if len(metadata[b"shape"]) > SHAPE_BYTES:
+        raise ValueError("a shape of too many numbers")
+    shape, dtype = _shape(metadata[b"shape"]), metadata[b"dtype"].decode()
+    if not pa.types.is_large_list(column.type) or column.null_count:
+        raise ValueError(f"array {name!r} is no list")
+    values = column[0].values
+    if not isinstance(shape, list) or math.prod(shape) != len(values):
+        raise ValueError(f"array {name!r} of shape {shape} has {len(values)} values")
     if dtype == "arrow":
-        refuse(
-            values.type not in ARROW_TYPES or len(shape) != 1,
-            f"array {field.name!r} is of Arrow type {values.type}",
-            ValueError,
-        )
-        return values
-    refuse(
-        dtype not in DTYPES or values.type != pa.from_numpy_dtype(DTYPES[dtype]),
-        f"array {field.name!r} is {dtype} in name, {values.type} in fact",
-        ValueError,
-    )
-    refuse(values.null_count, f"array {field.name!r} has nulls", ValueError)
-    return values.to_numpy(zero_copy_only=False).reshape(shape).copy()
+        if values.type not in ARROW_TYPES or len(shape) != 1:
+            raise ValueError(f"array {name!r} is of Arrow type {values.type}")
+        return _Stored(values, shape, None)
+    if values.type.id not in STORED_AS.get(dtype, ()):
+        raise ValueError(f"array {name!r} is {dtype} in name, {values.type} in fact")
+    if values.null_count:
+        raise ValueError(f"array {name!r} has nulls")
+    return _Stored(values, shape, DTYPES[dtype])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -172,7 +173,7 @@ class Schema:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Schema):
             return NotImplemented
-        return (
+        return self is other or (
             self.target == other.target
             and self.missing == other.missing
             and self.null_values == other.null_values
@@ -224,6 +225,8 @@ class Schema:
             When targets, columns, kinds, cut points, options or types differ, or a value of one
             lies outside the declared domain of the other; the message names the column.
         """
+        if self is other:
+            return self
         refuse(
             self.target != other.target,
             f"targets differ: {self.target!r} and {other.target!r}; count both with one target",
@@ -260,13 +263,17 @@ class Schema:
                 values, declared = _union(
                     mine.name, (mine.values, mine.declared), (their.values, their.declared)
                 )
-                mine = replace(mine, values=values, declared=declared)
+                if values is not mine.values or declared != mine.declared:
+                    mine = replace(mine, values=values, declared=declared)
             features.append(mine)
         classes, declared = _union(
             self.target or "class",
             (self.classes, self.classes_declared),
             (other.classes, other.classes_declared),
         )
+        same = classes is self.classes and declared == self.classes_declared
+        if same and all(map(operator.is_, features, self.features)):
+            return self  # no part of a sum that has all values so far makes it move its cells
         return replace(self, classes=classes, classes_declared=declared, features=tuple(features))
 
     def alignment(self, existing: Schema) -> Alignment:
@@ -412,7 +419,8 @@ def _union(name: str, a: tuple[pa.Array, bool], b: tuple[pa.Array, bool]) -> tup
                     "domain of the other; declare one domain for both"
                 )
             return domain, True
-    return sorted_domain(pa.concat_arrays([x, y])), False
+    both = sorted_domain(pa.concat_arrays([x, y]))
+    return (x if same_values(both, x) else both), False
 
 
 def to_header(schema: Schema) -> tuple[dict[str, Any], dict[str, pa.Array]]:

@@ -116,7 +116,7 @@ NUMERIC = Axis(
     lambda shape, _: np.arange(shape.n_numeric),
 )
 # The values of each categorical feature, and after them a place for its missing ones.
-SLOTS = Axis(lambda shape: int(shape.offsets[-1]), _slot_origin, _slot_home)
+SLOTS = Axis(lambda shape: int(shape.sizes.sum()) + len(shape.sizes), _slot_origin, _slot_home)
 
 
 class ArraySpec(NamedTuple):
@@ -486,6 +486,8 @@ def _picked(held: NDArray[Any], places: list[Ints]) -> NDArray[Any]:
 
 def union(a: Shape, b: Shape) -> Shape:
     """Return the shape that has room for either."""
+    if a is b:
+        return a
     return Shape(np.maximum(a.sizes, b.sizes), a.n_numeric, max(a.n_classes, b.n_classes))
 
 

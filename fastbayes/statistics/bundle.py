@@ -16,7 +16,8 @@ from fastbayes.core import files
 from fastbayes.core.errors import DataError, FileFormatError, SchemaError
 from fastbayes.core.ledger import Ledger
 from fastbayes.core.numbers import as_float
-from fastbayes.core.schema import Schema, from_header, to_header
+from fastbayes.core.schema import Schema
+from fastbayes.core.schema_file import packed, unpacked
 from fastbayes.statistics import (
     CellCounts,
     CellScatter,
@@ -358,7 +359,7 @@ class Statistics:
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return a JSON-able header and named arrays from which `from_state` rebuilds."""
-        schema, arrays = to_header(self.schema)
+        schema, arrays = packed(self.schema)
         named = {f"schema.{key}": value for key, value in arrays.items()}
         named |= named_arrays(self.parts)
         for i, fold in enumerate(self.folds):
@@ -397,7 +398,7 @@ class Statistics:
             When header and arrays do not fit together.
         """
         try:
-            schema = from_header(header["schema"], arrays_of(arrays, "schema."))
+            schema = unpacked(header["schema"], arrays_of(arrays, "schema."))
             parts = parts_from(header["parts"], arrays, schema)
             names = tuple(map(str, header.get("folds", ())))
             folds = tuple(

@@ -166,14 +166,19 @@ class FamilyCounts(PackedCounts):
         members, m = arrays["families"], len(shape.sizes)
         if members.ndim != 2 or members.dtype != np.int64:
             raise ValueError(f"families: {members.dtype}{members.shape} does not fit the schema")
-        families = [tuple(f for f in row if f != -1) for row in members.tolist()]
-        if not np.array_equal(members_of(families), members) or any(
-            not family or len({*family}) < len(family) or min(family) < 0 or max(family) >= m
-            for family in families
+        there, ordered = members >= 0, np.sort(members, axis=1)
+        repeated = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
+        if (
+            not ((members >= -1) & (members < m)).all()
+            or not there[:, :1].all()
+            or (there[:, 1:] > there[:, :-1]).any()
+            or repeated.any()
+            or not there.any(axis=0).all()
+            or members.shape[1] < min(len(members), 1)
         ):
             raise ValueError("families: they are no tuples of different columns")
-        class_is = arrays.get("class_is", np.full(len(families), ABOVE, np.uint8))
-        if class_is.shape != (len(families),) or not np.isin(class_is, (APART, ABOVE, BELOW)).all():
+        class_is = arrays.get("class_is", np.full(len(members), ABOVE, np.uint8))
+        if class_is.shape != (len(members),) or {*class_is.tolist()} - {APART, ABOVE, BELOW}:
             raise ValueError("class_is: it does not fit the families")
-        given = {"families": families, "class_is": class_is.tolist()}
+        given = {"families": members.tolist(), "class_is": class_is.tolist()}
         return super().from_arrays(shape, arrays, **given)

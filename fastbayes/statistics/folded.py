@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastbayes.core.batch import GREATEST, LEAST
 from fastbayes.core.errors import DataError
@@ -82,17 +83,18 @@ def parts_from(
     return parts
 
 
-# What a count is between, by the kind of its dtype, where it is not 0.
-LIMITS = {"f": (LEAST, GREATEST)}
-LIMITS |= dict.fromkeys("iub", (1.0, 2.0**53))
-
-
 def check_numbers(parts: Mapping[str, Statistic]) -> None:
     """Raise ValueError where what a file holds is no count, or no number at all."""
     for name, part in parts.items():
         for key, array in part.arrays().items():
             if array.dtype.kind == "f" and np.isnan(array).any():
                 raise ValueError(f"{name}.{key} holds what is not a number")
-            least, most = LIMITS[array.dtype.kind]
-            if "count" in key and not ((array == 0) | (array >= least) & (array <= most)).all():
+            if "count" in key and not _counts(array):
                 raise ValueError(f"{name}.{key} holds what is not a count")
+
+
+def _counts(array: NDArray[Any]) -> bool:
+    """Return whether all are 0, or within the limits of a count."""
+    if array.dtype.kind == "f":
+        return bool(((array == 0) | (array >= LEAST) & (array <= GREATEST)).all())
+    return bool(array.min(initial=0) >= 0 and array.max(initial=0) <= 2**53)

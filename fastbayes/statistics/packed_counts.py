@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -43,14 +44,29 @@ class BlockLayout:
         self.n_classes = n_classes
         self.members = members
         self.widths = self.sizes + self.missing
-        # (n_groups, most) cells along each axis: what is no feature is one cell wide.
-        self.shapes = np.append(self.widths, 1)[members]
-        self.cells = np.ones(len(members), np.int64)
+
+    @cached_property
+    def shapes(self) -> Ints:
+        """Cells along each axis, (n_groups, most); what is no feature is one cell wide."""
+        return np.append(self.widths, 1)[self.members]
+
+    @cached_property
+    def cells(self) -> Ints:
+        """Cells of each group and class, (n_groups,)."""
+        cells = np.ones(len(self.members), np.int64)
         for width in self.shapes.T:
-            self.cells *= width
-        ends = np.cumsum(self.cells)
-        self.starts = (ends - self.cells) * n_classes
-        self.total = int(ends[-1]) * n_classes if len(ends) else 0
+            cells *= width
+        return cells
+
+    @cached_property
+    def starts(self) -> Ints:
+        """Where the block of each group begins, (n_groups,)."""
+        return (np.cumsum(self.cells) - self.cells) * self.n_classes
+
+    @property
+    def total(self) -> int:
+        """Cells of all groups and classes."""
+        return int(self.cells.sum()) * self.n_classes
 
     def has(self, sizes: Ints, missing: NDArray[np.bool_], n_classes: int) -> bool:
         """Return whether these are its sizes."""

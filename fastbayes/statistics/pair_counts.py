@@ -104,8 +104,9 @@ class PairLayout(BlockLayout):
 
 def all_pairs(m: int) -> tuple[Ints, Ints]:
     """Return the features of all pairs i < j, sorted."""
-    first, second = np.triu_indices(m, 1)
-    return first.astype(np.int64), second.astype(np.int64)
+    first = np.repeat(np.arange(m), np.arange(m)[::-1])
+    begins = first * (2 * m - first - 1) // 2
+    return first, np.arange(len(first)) - begins + first + 1
 
 
 class PairCounts(PackedCounts):
