@@ -161,8 +161,8 @@ def store_columns(block, out, index, stride, four):
 @instruction(_columns)
 def store_rows(block, out, index, stride, four):
     """Write four vectors as rows: out[index + k * stride + lane] = four[k][lane]."""
-    for vector in four:
-        to.store_at(block, vector, out.data, index, _size(vector.type))
+    for row in four:
+        to.store_at(block, row, out.data, index, _size(row.type))
         index = block.add(index, stride)
 
 
