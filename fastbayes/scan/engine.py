@@ -50,8 +50,9 @@ from fastbayes.statistics.parts import Wanted as Wanted
 from fastbayes.statistics.registry import kind_of
 from fastbayes.statistics.value_counts import ValueCounts
 
-# Segments of a table in memory for each of several threads.
-SEGMENTS = 2
+# Segments of a table in memory for each of several threads: the one that is done first takes more.
+# Where they would have fewer cells, one: Python takes as long for a segment as kernels for 2^24.
+SEGMENTS, LEAST_CELLS = 2, 1 << 27
 # Cells of a batch, which no signal interrupts: a tenth of a second where values are counted.
 MOST_CELLS = 1 << 29
 # Blocks that are looked up at once where Python goes over them: more would save little.
@@ -152,7 +153,8 @@ def rows_at_once(source: Source, threads: int, most: int = MOST_CELLS) -> int:
     most = min(most, MOST_CELLS // max(len(source.schema), 1))
     most = min(most, source.batch_bytes // (1 + 8 * converted))
     if source.in_memory:  # of files, as many as are decoded together
-        parts = SEGMENTS * threads if threads > 1 else 1
+        cells = source.n_rows * len(source.schema)
+        parts = max(threads, min(SEGMENTS * threads, cells // LEAST_CELLS)) if threads > 1 else 1
         most = min(most, -(-source.n_rows // parts))
     whole = SEGMENT_BLOCKS * BLOCK_ROWS
     return BLOCK_ROWS if most <= BLOCK_ROWS else whole * -(-most // whole)

@@ -3,8 +3,7 @@
 Every column is described once, by where its pieces lie and what their integers stand for. One call
 then writes a block of rows of all columns, a few thousand rows at a time that stay in the
 first-level cache: the places in the table, in which what is outside and what is null have the last
-two; then their codes. Where places and codes are bytes, tables lie in registers; on processors that
-cannot look up there, a few entries are compared with every byte.
+two; then their codes. Where places and codes are bytes, tables lie in registers.
 """
 
 from __future__ import annotations
@@ -33,7 +32,6 @@ from fastbayes.kernels.dispatch import (
     writes,
 )
 from fastbayes.kernels.shared.arrays import Floats
-from fastbayes.kernels.shared.codes import FEW_ENTRIES
 from fastbayes.kernels.shared.columns import (
     BIT,
     END,
@@ -308,19 +306,6 @@ def put_places(column, kind, first, n, out):
 
 
 @helper
-def compare(places, n_entries, table, nulls, out):
-    """Write byte codes from a table of few entries: compare every place with each."""
-    n = places.size
-    code = np.uint8(table[0])
-    for r in range(n):
-        out[r] = code
-    for k in range(1, n_entries + 2 if nulls else n_entries):
-        entry, code = np.uint8(k), np.uint8(table[k])
-        for r in range(n):
-            out[r] = code if places[r] == entry else out[r]
-
-
-@helper
 def look_up(places, own, table, out):
     """Write the codes at places of a table, before which `own` places are codes themselves."""
     if own == 0:
@@ -390,7 +375,7 @@ def write_piece(
     nulls = piece[VALIDITY] != 0
     same = piece[_SAME] != 0 and not nulls and kind != _TRUTH
     table = carray(_u32(np.uint64(piece[_TABLE])), entries - own + 2)
-    if byte_tables.AVAILABLE and width == 1 and entries <= MOST_BYTES and not same:
+    if width == 1 and entries <= MOST_BYTES and not same:
         for k in range(entries + 2):
             bytes_[step + 64 + k] = k if k < own else table[k - own]
     for first in range(start, start + rows, step):
@@ -407,14 +392,10 @@ def write_piece(
             else:
                 if put_places(piece, kind, first, n, bytes_):
                     outside[0] += count_equal(bytes_[:n], np.uint8(entries))
-                if byte_tables.AVAILABLE:
-                    whole = n // 64 * 64
-                    byte_tables.look_up(bytes_, whole, bytes_, step + 64, entries + 2, codes)
-                    look_up(bytes_[whole:n], own, table, codes[whole:])
-                elif own == 0 and 0 < entries <= FEW_ENTRIES:
-                    compare(bytes_[:n], entries, table, nulls, codes)
-                else:
-                    look_up(bytes_[:n], own, table, codes)
+                whole = n // 64 * 64
+                near = entries + 2 if nulls else entries
+                byte_tables.look_up(bytes_, whole, bytes_, step + 64, near, codes)
+                look_up(bytes_[whole:n], own, table, codes[whole:])
         else:
             if put_places(piece, kind, first, n, places):
                 outside[0] += count_equal(places[:n], np.uint32(entries))

@@ -1,7 +1,13 @@
-"""Bytes looked up in a table within registers, where the processor has a shuffle for it."""
+"""Bytes looked up in a table within registers, where the processor has a shuffle for it.
+
+Elsewhere a few entries are compared with every byte, many bytes at a time.
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.registry import cpu_target
@@ -9,6 +15,8 @@ from numba.core.registry import cpu_target
 from fastbayes.kernels.compiled.simd import instructions as to
 from fastbayes.kernels.compiled.simd import vector
 from fastbayes.kernels.compiled.simd.instructions import instruction
+from fastbayes.kernels.dispatch import helper
+from fastbayes.kernels.shared.codes import FEW_ENTRIES
 
 # Entries among which one instruction chooses.
 ENTRIES = 16
@@ -25,7 +33,6 @@ def _shuffle() -> str:
 
 
 _SHUFFLE = _shuffle()
-AVAILABLE = bool(_SHUFFLE)
 
 _ROW = ir.VectorType(to.BYTE, ENTRIES)
 _BYTES = ir.VectorType(to.BYTE, vector.WIDTH)
@@ -36,15 +43,8 @@ _BYTES = ir.VectorType(to.BYTE, vector.WIDTH)
         places, types.int64, table, types.int64, types.int64, out
     )
 )
-def look_up(block, places, n, table, at, n_entries, out):
-    """Write out[r] = table[at + places[r]], r < n, where AVAILABLE.
-
-    places  IN   (n,) uint8   below n_entries; n is a multiple of WIDTH
-    table   IN   (>= at + n_entries rounded up to ENTRIES,) uint8
-    out     OUT  (n,) uint8
-    """
-
-    def chosen(first: object, low: object) -> object:
+def _shuffled(block, places, n, table, at, n_entries, out):
+    def chosen(first: Any, low: Any) -> Any:
         row = to.load_at(block, table.data, block.add(at, first), _ROW, 1)
         row = to.pick(block, row, row, [lane % ENTRIES for lane in range(vector.WIDTH)])
         return to.call(block, _SHUFFLE, _BYTES, row, low)
@@ -61,3 +61,24 @@ def look_up(block, places, n, table, at, n_entries, out):
             here = block.icmp_unsigned("==", high, here)
             block.store(block.select(here, chosen(first, low), block.load(code)), code)
         to.store_at(block, block.load(code), out.data, r, 1)
+
+
+@helper
+def _compared(places, n, table, at, n_entries, out):
+    if n_entries > FEW_ENTRIES:
+        for r in range(n):
+            out[r] = table[at + places[r]]
+    else:
+        code = table[at]
+        for r in range(n):
+            out[r] = code
+        for k in range(1, n_entries):
+            entry, code = np.uint8(k), table[at + k]
+            for r in range(n):
+                out[r] = code if places[r] == entry else out[r]
+
+
+# look_up(places, n, table, at, n_entries, out) writes out[r] = table[at + places[r]], r < n, a
+# multiple of 64; a place n_entries, which is beyond, is given the next entry or the first. Bytes up
+# to a multiple of ENTRIES are there, whatever they hold.
+look_up = _shuffled if _SHUFFLE else _compared
