@@ -79,10 +79,10 @@ def expected(path: Path, group: int) -> list[np.ndarray]:
     return [column.to_numpy().astype(float) for column in table.columns]
 
 
-def read_all(path: Path, step: int) -> Iterator[list[np.ndarray]]:
+def read_all(path: Path, step: int, threads: int = 1) -> Iterator[list[np.ndarray]]:
     """Yield the numbers of each row group, read so many rows at a time."""
     names = late(path)
-    for segment in open_source(str(path)).segments(1 << 16):
+    for segment in open_source(str(path)).within(1 << 26, threads).segments(1 << 16):
         with segment.apart(names) as (batches, found):
             assert found is not None
             assert list(found.names) == names
@@ -146,6 +146,19 @@ def test_rows_are_read_in_any_order_and_by_threads(n_threads: int, tmp_path: Pat
             found.read(1990, 11)
 
 
+def test_rows_stay_while_threads_read_the_next_ones(tmp_path: Path) -> None:
+    path = written(numbers(2000), tmp_path / "t.parquet", data_page_size=999, write_batch_size=50)
+    (segment,) = open_source(str(path)).within(1 << 26, 2).segments(1 << 16)
+    whole = expected(path, 0)
+    with segment.apart(late(path)) as (_, found):
+        for first in range(0, 2000, 250):
+            columns, odd = found.read(first, 250)
+            found._end()  # the next ones are there
+            assert bits(columns) == bits([column[first : first + 250] for column in whole])
+            assert odd.tolist() == [not np.isfinite(column).all() for column in columns]
+        assert not found._begun
+
+
 def test_what_is_not_read_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Dictionaries, other codecs, other types, numbers alone, and pages larger than blocks."""
 
@@ -207,7 +220,10 @@ def test_damaged_bytes_are_refused_or_do_not_matter(
     assert refused > n // 10
 
 
-def test_what_only_pyarrow_can_tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("threads", [1, 2])
+def test_what_only_pyarrow_can_tell(
+    threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Levels that know of fewer values than the page holds: pyarrow takes the first ones."""
     table = pa.table(
         {"x": pa.array([0.5, None, 1.5] * 6), "y": pa.array([1.0] * 18), "text": ["a"] * 18}
@@ -227,7 +243,7 @@ def test_what_only_pyarrow_can_tell(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(filesource.ParquetReader, "_by_arrow", noting)
     theirs = expected(path, 0)
-    (columns,) = read_all(path, 5)
+    (columns,) = read_all(path, 5, threads)
     assert bits(columns) == bits(theirs)
     assert np.isnan(columns[0][0])
     assert asked == ["x"]
