@@ -19,6 +19,7 @@ from fastbayes.core.domains import cast_domain, common_type, texts_of, value_typ
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.schema import FEW_VALUES
 from fastbayes.data.decoded_rows import DecodedRows
+from fastbayes.data.lent_memory import lend
 from fastbayes.data.pieces import Column, Pieces, chunks_of, integers_of
 from fastbayes.data.segments import Rows, combine
 from fastbayes.data.unify import blanked, is_number, is_text
@@ -187,7 +188,7 @@ class Codebook:
             return codes, bool((codes == MISSING).any()), bool((codes == UNSEEN).any())
         room: NDArray[np.uint32] | None = getattr(self._rows, "codes", None)
         if room is None or len(room) < len(texts):
-            room = self._rows.codes = np.empty(len(texts), np.uint32)
+            room = self._rows.codes = lend(4 * len(texts)).view(np.uint32)
         codes = room[: len(texts)]
         return codes, *self._write_codes(texts, codes, kernels)
 

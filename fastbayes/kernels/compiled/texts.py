@@ -48,8 +48,8 @@ LANES = 8
 BUCKETS = 8
 # Buckets of a table that stays in the second-level cache.
 NEAR = 1 << 13
-# Rows of one step: what is asked for ahead.
-STEP = 64
+# Rows of one step where a table is near, and where it is not: what is asked for ahead.
+NEAR_STEP, STEP = 512, 64
 # A text is short if its bytes and their number fit two words.
 SHORT = 16
 # Odd, so that no product with one loses a bit.
@@ -66,7 +66,7 @@ SIGNATURES = {
         (
             *(reads("int32"), "uint8", reads("uint8"), reads("uint64"), "uint8", "uint64"),
             *(writes("uint32"), writes("int32"), writes("uint8"), writes("uint64", 2)),
-            *(writes("uint64", 2), writes("int64"), writes("uint32")),
+            *(writes("uint64", 2), writes("uint64"), writes("int64"), writes("uint32")),
         )
     ],
     "widen": [(reads("uint32"), "uint64", writes("uint32"))],
@@ -148,7 +148,7 @@ def _number(
     number(
         *(readonly(texts.offsets.view(np.int32)), wide, readonly(texts.data), _SECRETS),
         *(np.uint8(adding), _shift(table.slots), table.slots, table.offsets, table.data),
-        *(table.words, np.empty((STEP, 3), U), state, codes),
+        *(table.words, np.empty((STEP, 3), U), np.empty(NEAR_STEP + 1, U), state, codes),
     )
     if state[0] < 0:
         raise IndexError(OUTSIDE)
@@ -205,13 +205,19 @@ def _hash_long(data, begin, n, secrets):
 
 
 @helper
+def _short_key(data, begin, n, secrets):
+    """Return what tells a text of less than 16 bytes: its hash and two words."""
+    a = word(data, begin) & _FIRST[n]
+    b = word(data, begin + 8) & _SECOND[n] | n << U(56)
+    return _fold(a ^ secrets[0], b ^ secrets[1]), a, b
+
+
+@helper
 def _key(data, begin, n, secrets):
     """Return what tells a text: its hash and two words; the first of a long text is not used."""
     if n >= SHORT:
         return _hash_long(data, begin, n, secrets), U(0), U(n) | _LONG
-    a = word(data, begin) & _FIRST[U(n)]
-    b = word(data, begin + 8) & _SECOND[U(n)] | U(n) << U(56)
-    return _fold(a ^ secrets[0], b ^ secrets[1]), a, b
+    return _short_key(data, begin, U(n), secrets)
 
 
 @helper
@@ -251,19 +257,49 @@ def _free_slot(buckets, place):
 
 
 @helper
-def _short_hit(buckets, place, words, count, key):
-    """Return the code of a short text if the first hit in a bucket is the text, else UNSEEN.
+def _inside(texts, wide, limit, codes, start, stop, begins):
+    """Write where texts begin; return whether those that are looked for are inside their bytes."""
+    n, outside = stop - start, np.int64(0)
+    if wide:
+        offsets = span_of(texts)
+        for r in range(U(0), n + U(1)):
+            begins[r] = word(offsets, np.int64(U(8) * (start + r)))
+    else:
+        for r in range(U(0), n + U(1)):
+            begins[r] = U(np.int64(texts[start + r]))
+    for r in range(U(0), n):
+        begin, end = np.int64(begins[r]), np.int64(begins[r + U(1)])
+        outside |= (begin | (end - begin) | (limit - end)) if codes[start + r] == UNSEEN else 0
+    return outside >= 0
 
-    Most are found so; what is left to `_look_up` is too long to be part of a loop.
+
+@helper
+def _find_short(data, begins, secrets, shift, buckets, words, count, codes, start, stop):
+    """Write the codes of short texts that are the first hit in their bucket.
+
+    Most are found so; what is left to `_look_up` is too long to be part of a loop. Return how many
+    rows are left: they are written over `begins`, where those of the rows before were.
     """
-    h, a, b = key
-    hits = _hits(buckets, place, np.uint32(h >> U(32)))
-    if hits != U(0):
-        c = _code(buckets, place, _lowest(hits))
-        at = np.int64(U(16) * c)
-        if c < count and b < _LONG and word(words, at) == a and word(words, at + 8) == b:
-            return np.uint32(c)
-    return UNSEEN
+    left, begin = U(0), begins[U(0)]
+    for r in range(start, stop):
+        end = begins[r - start + U(1)]
+        at, n = np.int64(begin), end - begin
+        begin = end
+        if codes[r] != UNSEEN:
+            continue
+        if n < U(SHORT):
+            h, a, b = _short_key(data, at, n, secrets)
+            place = h >> shift
+            hits = _hits(buckets, place, np.uint32(h >> U(32)))
+            if hits != U(0):
+                c = _code(buckets, place, _lowest(hits))
+                first = np.int64(U(16) * c)
+                if c < count and word(words, first) == a and word(words, first + 8) == b:
+                    codes[r] = np.uint32(c)
+                    continue
+        begins[left] = r
+        left += U(1)
+    return left
 
 
 @helper
@@ -312,6 +348,7 @@ def number(
     known,
     words,
     keys,
+    begins,
     state,
     codes,
 ):
@@ -331,7 +368,8 @@ def number(
     known    IN OUT  (room + SPARE,) uint8
     words    IN OUT  (room, 2) uint64   of each known text its bytes and their number in the
                      highest byte, or if it is longer where it begins and its length
-    keys     OUT     (rows of one step, 3) uint64   scratch
+    keys     OUT     (rows of one step where a table is far, 3) uint64   scratch
+    begins   OUT     (rows of one step where a table is near + 1,) uint64   scratch
     state    IN OUT  (3,) int64   row to go on from, -1: a text is not inside data; known texts;
                      texts that were not found
     codes    IN OUT  (n,) uint32   only rows that are UNSEEN are looked for
@@ -342,18 +380,20 @@ def number(
     room = min(U(words.shape[0]), U(slots.size // 3))
     n, lost = U(codes.size), 0
     if slots.size <= 16 * NEAR and not adding:
-        end = _offset(texts, U(state[0]), wide)
-        for r in range(U(state[0]), n):
-            begin, end = end, _offset(texts, r + U(1), wide)
-            if codes[r] == UNSEEN:
-                if begin < 0 or end < begin or end > limit:
-                    state[0] = -1
-                    return
+        for start in range(U(state[0]), n, U(begins.size - 1)):
+            stop = min(start + U(begins.size - 1), n)
+            if not _inside(texts, wide, limit, codes, start, stop, begins):
+                state[0] = -1
+                return
+            left = _find_short(
+                given, begins, own, shift, buckets, firsts, count, codes, start, stop
+            )
+            for k in range(U(0), left):
+                r = begins[k]
+                begin, end = _offset(texts, r, wide), _offset(texts, r + U(1), wide)
                 key = _key(given, begin, end - begin, own)
                 place = key[0] >> shift
-                code = _short_hit(buckets, place, firsts, count, key)
-                if code == UNSEEN:
-                    code, _ = _look_up(buckets, place, mask, firsts, count, held, key, given, begin)
+                code, _ = _look_up(buckets, place, mask, firsts, count, held, key, given, begin)
                 codes[r] = code
                 lost += code == UNSEEN
         state[2] = lost
@@ -388,11 +428,9 @@ def number(
                 continue
             h, a, b = keys[r - start, U(0)], keys[r - start, U(1)], keys[r - start, U(2)]
             place, begin = h >> shift, _offset(texts, r, wide)
-            code = _short_hit(buckets, place, firsts, count, (h, a, b))
-            if code == UNSEEN:
-                code, place = _look_up(
-                    buckets, place, mask, firsts, count, held, (h, a, b), given, begin
-                )
+            code, place = _look_up(
+                buckets, place, mask, firsts, count, held, (h, a, b), given, begin
+            )
             if code == UNSEEN and adding:
                 first = np.int64(offsets[count])
                 size = _offset(texts, r + U(1), wide) - begin
