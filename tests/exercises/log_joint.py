@@ -28,3 +28,6 @@ def exercise(log_joint):
                 scorer.log_joint(groups, numeric, out)
                 scorer.posterior(groups, numeric, out)
                 scorer.predict(groups, numeric, np.empty(ROWS, np.intp))
+                bare = log_joint.NaiveScorer(log_prior, tables - np.arange(n_classes), offsets)
+                bare.posterior(groups, [], out)
+                bare.predict(groups, [], np.empty(ROWS, np.intp))

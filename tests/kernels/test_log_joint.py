@@ -141,6 +141,40 @@ def test_many_rows_and_columns__kernels_equal_the_twin(n_classes, precision):
 
 
 @pytest.mark.compiled
+@pytest.mark.parametrize("reach", [0.0, 700.0])
+@pytest.mark.parametrize(
+    ("n_classes", "n_rows"), [(3, 8_195), (4, 16_387), (8, 4_099), (10, 2_081)]
+)
+def test_tables_alone__products_and_sums_equal_the_twin(n_classes, n_rows, reach, monkeypatch):
+    # More groups than are joined at a time, and two matrices of codes.
+    groups = [(np.uint8, [2, 4, 12, 4] * 11), (np.uint16, [300, 3])]
+    case = problem(7, n_classes, groups, 0, n_rows, impossible=0.02)
+    case.model[1][:] *= 0.3
+    monkeypatch.setattr(compiled, "MOST_REACH", reach)
+    scorer = compiled.NaiveScorer(*case.model)
+    product = scorer._joint.product(case.batch, case.numeric, n_rows)
+    assert (product is None) == (reach == 0.0)
+    exact, result = answers(numpy_twin, case), answers(compiled, case)
+    np.testing.assert_allclose(result[1], exact[1], rtol=1e-11, atol=1e-290)
+    np.testing.assert_allclose(result[1].sum(axis=1), 1, rtol=0, atol=1e-14)
+    assert (result[2] == exact[2]).all()
+    assert result[3:] == exact[3:]
+    assert 0 < exact[3] < n_rows
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_logs_beyond_what_weights_reach(module):
+    tables = np.array([[0.0, -800.0, -1e4], [-801.0, 0.0, -1e4]])
+    scorer = module.NaiveScorer(np.zeros(3), tables, np.array([0, 1, 2]))
+    group = Codes(np.arange(2), np.zeros((2, 5), np.uint8), np.ones(2, np.int64))
+    out, classes = np.empty((5, 3)), np.empty(5, np.intp)
+    assert scorer.posterior([group], [], out) == scorer.predict([group], [], classes) == 0
+    assert (classes == 1).all()
+    expected = naive.normalise([-801.0, -800.0, -2e4])
+    np.testing.assert_allclose(out, [expected] * 5, rtol=1e-12)
+
+
+@pytest.mark.compiled
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("n_rows", [2079, 2080, 2081, 4160, 8191, 8192, 8193])
 def test_ends_of_blocks_of_codes(n_classes, n_rows):

@@ -60,6 +60,45 @@ def test_posteriors_and_classes_of_log_joints(module, drawn):
 
 
 @pytest.mark.parametrize("module", MODULES)
+@given(drawn=joints())
+def test_posteriors_and_classes_of_weights(module, drawn):
+    rows, log_prior = (part[..., -16:] for part in drawn)
+    rows = np.where(rows > -np.inf, np.clip(rows, -300, 300), -np.inf)
+    log_prior = log_prior - log_prior.max()
+    n, k = rows.shape
+    # What is beyond the rows must not matter.
+    weights = np.full((-(-n // 4) * 4, 4 if k <= 4 else 8 if k <= 8 else 16), np.nan)
+    weights[:n] = 0.0
+    weights[:n, :k] = np.exp(rows)
+    expected, lost = naive.posterior(log_prior, rows.tolist())
+    shares, classes = np.full((n, k), 7.0), np.full(n, -7, np.intp)
+    assert module.heaviest(weights, np.exp(log_prior), 0.0, classes) == lost
+    assert module.normalise(weights, np.exp(log_prior), 0.0, shares) == lost
+    np.testing.assert_allclose(shares, np.reshape(expected, (n, k)), rtol=1e-13, atol=1e-300)
+    np.testing.assert_allclose(shares.sum(axis=1), 1, rtol=1e-14)
+    assert classes.tolist() == shares.argmax(axis=1).tolist()
+
+
+@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("n_classes", [3, 4, 5, 8, 9, 16])
+def test_weights_within_a_tie__equal_shares_and_the_lowest_class(module, n_classes):
+    width = 4 if n_classes <= 4 else 8 if n_classes <= 8 else 16
+    weights = np.zeros((12, width))
+    weights[:9, :n_classes] = 1.0 - 1e-9 * np.arange(n_classes)[::-1]
+    weights[3:6, n_classes - 1] = 2.0
+    weights[:3] *= np.array([[1e-250], [0.3], [1.0]])
+    weights[6:9] = 0.0
+    prior = weights[1, :n_classes] / weights[1].max()
+    shares, classes = np.empty((9, n_classes)), np.empty(9, np.intp)
+    assert module.heaviest(weights, prior, 1e-7, classes) == 3
+    assert module.normalise(weights, prior, 1e-7, shares) == 3
+    assert classes.tolist() == [0] * 3 + [n_classes - 1] * 3 + [0] * 3
+    for rows in (shares[:3], shares[6:]):
+        assert (rows == shares[0, 0]).all()
+    assert (shares[3:6, -1] > shares[3:6, 0]).all()
+
+
+@pytest.mark.parametrize("module", MODULES)
 @given(drawn=joints(), odds=st.lists(st.floats(-750, 750), max_size=9))
 def test_posteriors_and_classes_of_log_odds(module, drawn, odds):
     special = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-300, -1e-300, 709.0, -745.0]

@@ -134,7 +134,7 @@ class Sum:
 
         None where there is none, or where it can leave the range of numbers.
         """
-        if len(self.tiles) != 1 or self.dtype != np.float64:
+        if len(self.tiles) != 1:
             return None
         factors = self.factors(batch_codes, numeric, n_rows)
         if not factors:
@@ -198,7 +198,7 @@ class Product:
 
     def blocks(self, n_rows: int) -> Iterator[tuple[int, int, Floats]]:
         """Yield (first row, rows, weights) of block after block: weights[:rows, c]."""
-        rows = min(BLOCK_WEIGHTS // self._width, -(-n_rows // 4) * 4)
+        rows = min(BLOCK_WEIGHTS // self._width, max(-(-n_rows // 4), 1) * 4)
         weights = borrow("weights", (rows, self._width), np.float64)
         scratch = borrow("joint codes", (GROUPS, LANE_ROWS), np.uint16)
         start = np.zeros((1, self._width))
@@ -401,7 +401,7 @@ class ColumnSum(Sum):
         key = features.tobytes()
         if key not in self._weight_plans:
             width = self.tiles[0][1]
-            plan = self._plan(features, 0, width)
+            plan = self._joined(features, 0, width, np.float64)
             self._weight_plans[key] = weight_plan(plan, len(self.start), width)
         return self._weight_plans[key]
 
@@ -412,13 +412,16 @@ class ColumnSum(Sum):
     def _plan(self, features: NDArray[np.int64], first: int, width: int) -> JointTablePlan:
         """Return the joint tables of these features for `width` outputs from `first` on."""
         key = features.tobytes(), first
-        plan = self._plans.get(key)
-        if plan is None:
-            outputs = slice(first, first + width)
-            bounds = zip(self._offsets[features], self._offsets[features + 1], strict=True)
-            tables = [self._tables[begin:end, outputs] for begin, end in bounds]
-            plan = self._plans[key] = join_tables(tables, width, self.dtype)
-        return plan
+        if key not in self._plans:
+            self._plans[key] = self._joined(features, first, width, self.dtype)
+        return self._plans[key]
+
+    def _joined(
+        self, features: NDArray[np.int64], first: int, width: int, dtype: type[np.floating]
+    ) -> JointTablePlan:
+        bounds = zip(self._offsets[features], self._offsets[features + 1], strict=True)
+        tables = [self._tables[begin:end, first : first + width] for begin, end in bounds]
+        return join_tables(tables, width, dtype)
 
 
 @kernel

@@ -257,6 +257,22 @@ def joint_to_rows(lo, acc, out):
             out[row, c] = acc[c, U(lo) + row]
 
 
+@helper
+def four_shares(weights, at, size, limit, scale, share):
+    """Return the shares of four classes in four rows: weights times scale, `share` from the limit.
+
+    at    IN  place of the first weight
+    size  IN  weights of a row
+    """
+    w, x, y, z = lanes.load_rows(weights, at, size, 4)
+    return (
+        functions.where_less(w, limit, lanes.mul(w, scale), share),
+        functions.where_less(x, limit, lanes.mul(x, scale), share),
+        functions.where_less(y, limit, lanes.mul(y, scale), share),
+        functions.where_less(z, limit, lanes.mul(z, scale), share),
+    )
+
+
 def _from_weights(width: int) -> Any:
     @kernel
     def weights_to_posterior(tie, prior, scratch, weights, out, lost):
@@ -284,34 +300,26 @@ def _from_weights(width: int) -> Any:
             limit, scale = lanes.mul(best, near), functions.inverse(best)
             total = none
             for first in range(0, width, 4):
-                w, x, y, z = lanes.load_rows(weights, at + U(first), size, 4)
-                part = functions.where_less(w, limit, lanes.mul(w, scale), one)
-                total = lanes.add(total, part)
-                part = functions.where_less(x, limit, lanes.mul(x, scale), one)
-                total = lanes.add(total, part)
-                part = functions.where_less(y, limit, lanes.mul(y, scale), one)
-                total = lanes.add(total, part)
-                part = functions.where_less(z, limit, lanes.mul(z, scale), one)
-                total = lanes.add(total, part)
+                w, x, y, z = four_shares(weights, at + U(first), size, limit, scale, one)
+                total = lanes.add(lanes.add(total, w), x)
+                total = lanes.add(lanes.add(total, y), z)
             gone = lanes.add(gone, functions.where_equal(best, none, one, none))
             share = functions.inverse(total)
             scale = lanes.mul(scale, share)
-            # Four classes of four rows at once, the last of them over those before.
-            whole = k >= 4 and r + 4 <= n
-            for first in range(0, k if whole else width, 4):
-                place = U(min(first, k - 4) if whole else first)
-                w, x, y, z = lanes.load_rows(weights, at + place, size, 4)
-                four = (
-                    functions.where_less(w, limit, lanes.mul(w, scale), share),
-                    functions.where_less(x, limit, lanes.mul(x, scale), share),
-                    functions.where_less(y, limit, lanes.mul(y, scale), share),
-                    functions.where_less(z, limit, lanes.mul(z, scale), share),
-                )
-                if whole:
-                    lanes.store_columns(out, U(r) * stride + place, stride, four)
-                else:
-                    lanes.store_columns(scratch, place, size, four)
-            if not whole:
+            if k >= 4 and r + 4 <= n:
+                # Four classes of four rows at once, the last of them over those before. Where one
+                # place is all there is, it is a constant: what was loaded above need not be again.
+                to = U(r) * stride
+                for first in range(0, k - 4 if width > 4 else 0, 4):
+                    four = four_shares(weights, at + U(first), size, limit, scale, share)
+                    lanes.store_columns(out, to + U(first), stride, four)
+                last = U(k - 4 if width > 4 else 0)
+                four = four_shares(weights, at + last, size, limit, scale, share)
+                lanes.store_columns(out, to + last, stride, four)
+            else:
+                for first in range(0, width, 4):
+                    four = four_shares(weights, at + U(first), size, limit, scale, share)
+                    lanes.store_columns(scratch, U(first), size, four)
                 for i in range(min(4, n - r)):
                     for c in range(k):
                         out[r + i, c] = scratch[i, c]

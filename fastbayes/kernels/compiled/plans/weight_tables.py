@@ -49,6 +49,6 @@ def weight_plan(plan: JointTablePlan, n_classes: int, width: int) -> WeightPlan:
     reach = 0.0
     for begin, end in zip(plan.start[:-1], plan.start[1:], strict=True):
         logs, into = (t[begin:end].reshape(-1, width)[:, :n_classes] for t in (plan.table, table))
-        into[:], far = weights_of(logs.astype(np.float64, copy=False))
+        into[:], far = weights_of(np.asarray(logs, np.float64))
         reach += far
     return WeightPlan(plan._replace(table=readonly(table)), reach)
