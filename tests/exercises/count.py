@@ -19,3 +19,10 @@ def exercise(count):
                 out = np.zeros((sizes.sum(), CLASSES), dtype)
                 count.add_counts(codes, sizes, slots, y, weight, out)
                 count.add_class_counts(y, weight, np.zeros(CLASSES, dtype))
+    # On any processor, few values and classes are counted by planes of bits, and joint codes of few
+    # values and many classes.
+    for size, n_classes in ((4, 1), (2, 200)):
+        codes = (np.arange(5 * ROWS).reshape(5, ROWS) % size).astype(np.uint8)
+        y = (np.arange(ROWS) % n_classes).astype(np.uint8)
+        sizes, slots = np.full(5, size), np.arange(5) * size
+        count.add_counts(codes, sizes, slots, y, None, np.zeros((5 * size, n_classes), np.int64))
