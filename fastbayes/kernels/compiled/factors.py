@@ -129,10 +129,10 @@ class FactorSum(Sum):
             return None
         key, found = self._found(level, groups)
         if key not in self._weight_plans:
-            width, n_classes = self.tiles[0][1], len(self.start)
-            outputs = slice(n_classes)
-            logs = [plan_of(at.joined, at.place, outputs, width, np.float64) for at in found]
-            self._weight_plans[key] = [weight_plan(plan, n_classes, width) for plan in logs]
+            first, width, _ = self.tiles[0]
+            self._weight_plans[key] = [
+                weight_plan(look_up.plans[first], len(self.start), width) for look_up in found
+            ]
         plans = self._weight_plans[key]
         return [(at.codes(groups), plan) for at, plan in zip(found, plans, strict=True)]
 
@@ -182,15 +182,13 @@ class FactorSum(Sum):
                 first: plan_of(some, place, slice(first, first + width), width, self.dtype)
                 for first, width, _ in self.tiles or [(0, 1, None)]
             }
-            found.append(_LookUp(at, used, some, place, plans))
+            found.append(_LookUp(at, used, plans))
         return found
 
 
 class _LookUp(NamedTuple):
     group: int  # matrix of codes; -1 for one of these features, made from several
     features: list[int]
-    joined: list[JoinedTable]
-    place: dict[int, int]  # row of each feature in the matrix
     plans: dict[int, JointTablePlan]  # by first output
 
     def codes(self, groups: list[Codes]) -> NDArray[np.unsignedinteger]:

@@ -132,9 +132,10 @@ class Sum:
     ) -> Product | None:
         """Return the product whose logs are these sums, up to a term that all classes share.
 
-        None where there is none, or where it can leave the range of numbers.
+        None where there is none, or where it can leave the range of numbers; and of coarse tables,
+        whose sums are what posteriors and log joints have in common.
         """
-        if len(self.tiles) != 1:
+        if len(self.tiles) != 1 or self.dtype != np.float64:
             return None
         factors = self.factors(batch_codes, numeric, n_rows)
         if not factors:
@@ -401,7 +402,7 @@ class ColumnSum(Sum):
         key = features.tobytes()
         if key not in self._weight_plans:
             width = self.tiles[0][1]
-            plan = self._joined(features, 0, width, np.float64)
+            plan = self._plan(features, 0, width)
             self._weight_plans[key] = weight_plan(plan, len(self.start), width)
         return self._weight_plans[key]
 
@@ -412,16 +413,13 @@ class ColumnSum(Sum):
     def _plan(self, features: NDArray[np.int64], first: int, width: int) -> JointTablePlan:
         """Return the joint tables of these features for `width` outputs from `first` on."""
         key = features.tobytes(), first
-        if key not in self._plans:
-            self._plans[key] = self._joined(features, first, width, self.dtype)
-        return self._plans[key]
-
-    def _joined(
-        self, features: NDArray[np.int64], first: int, width: int, dtype: type[np.floating]
-    ) -> JointTablePlan:
-        bounds = zip(self._offsets[features], self._offsets[features + 1], strict=True)
-        tables = [self._tables[begin:end, first : first + width] for begin, end in bounds]
-        return join_tables(tables, width, dtype)
+        plan = self._plans.get(key)
+        if plan is None:
+            outputs = slice(first, first + width)
+            bounds = zip(self._offsets[features], self._offsets[features + 1], strict=True)
+            tables = [self._tables[begin:end, outputs] for begin, end in bounds]
+            plan = self._plans[key] = join_tables(tables, width, self.dtype)
+        return plan
 
 
 @kernel
