@@ -19,7 +19,7 @@ from fastbayes.kernels.shared.arrays import Floats
 MOST_REACH = 700.0
 
 
-class Weights(NamedTuple):
+class ScaledWeights(NamedTuple):
     """Weights, and how far below 1 the smallest of them is that is not 0, in nats."""
 
     values: Floats
@@ -33,13 +33,13 @@ class WeightPlan(NamedTuple):
     reach: float
 
 
-def weights_of(logs: Floats) -> Weights:
+def weights_of(logs: Floats) -> ScaledWeights:
     """Return weights whose logs these (..., n_classes) are up to a term that all classes share."""
     best = logs.max(axis=-1, keepdims=True)
     with np.errstate(invalid="ignore"):
         behind = np.where(best > -np.inf, logs - best, -np.inf)
     far = np.where(behind > -np.inf, behind, 0.0)
-    return Weights(np.exp(behind), -float(far.min(initial=0.0)))
+    return ScaledWeights(np.exp(behind), -float(far.min(initial=0.0)))
 
 
 def weight_plan(plan: JointTablePlan, n_classes: int, width: int) -> WeightPlan:
