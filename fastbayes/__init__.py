@@ -41,6 +41,7 @@ PUBLIC = {
     "statistics.bundle": ("Statistics",),
     "statistics.loss_gradient": ("LossGradient",),
     "statistics.merging": ("merge",),
+    "statistics.sql": ("sql_counts",),
 }
 PACKAGES = ("engines",)
 _WHERE = {name: module for module, names in PUBLIC.items() for name in names}

@@ -54,6 +54,7 @@ from fastbayes.scan.sink import predict_to as predict_to
 from fastbayes.statistics.bundle import Statistics as Statistics
 from fastbayes.statistics.loss_gradient import LossGradient as LossGradient
 from fastbayes.statistics.merging import merge as merge
+from fastbayes.statistics.sql import sql_counts as sql_counts
 
 __version__: str
 __all__: list[str]

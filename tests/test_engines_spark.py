@@ -159,3 +159,14 @@ def test_connect(session: Any, folder: Path) -> None:
     given = [sys.executable, "-W", "ignore", "-c", CONNECTED, str(folder)]
     done = subprocess.run(given, capture_output=True, text=True, check=False)
     assert done.stdout.split() == ["pyspark.sql.connect.dataframe", "True"], done.stderr
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+def test_counted_by_a_query(session: Any, pairs: bool) -> None:
+    pytest.importorskip("sqlglot")
+    types = {"te.xt": "string", "whole": "int64", "number": "double", "flag": "bool"}
+    session.createDataFrame(rows(0)).createOrReplaceTempView("some_rows")
+    query = fb.sql_counts("spark", source="some_rows", target="y", columns=types, pairs=pairs)
+    found = fb.Statistics.from_table(session.sql(query).toArrow(), target="y", types=types)
+    wanted = fb.count(rows(0), "y", categorical=[*types], pairs=pairs)
+    assert wanted.aligned(found.schema) == found

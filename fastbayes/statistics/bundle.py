@@ -431,7 +431,7 @@ class Statistics:
 
     @classmethod
     def from_table(cls, table: Any, **options: Any) -> Statistics:
-        """Return the statistics of a table made by `to_table`, or by a GROUP BY.
+        """Return the statistics of a table made by `to_table`, or by a GROUP BY (`sql_counts`).
 
         Parameters
         ----------

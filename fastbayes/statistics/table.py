@@ -132,7 +132,7 @@ def from_table(
 ) -> tuple[Schema, dict[str, Any], int]:
     """Return (schema, parts, dropped rows) of a table of `to_table` or of a GROUP BY."""
     try:
-        table = pa.table(table).combine_chunks()
+        table = _without_views(pa.table(table)).combine_chunks()
     except (TypeError, pa.ArrowException) as error:
         raise DataError(
             f"{type(table).__name__} is no table ({error}); pass an Arrow table or a frame"
@@ -156,6 +156,13 @@ def from_table(
         raise DataError(
             f"the table and its metadata do not fit together ({error}); export it again"
         ) from error
+
+
+def _without_views(table: pa.Table) -> pa.Table:
+    """Return the table with views of text, as DataFusion gives it, as text: Arrow takes no rows."""
+    kinds = [pa.string() if pa.types.is_string_view(f.type) else f.type for f in table.schema]
+    fields = [f.with_type(kind) for f, kind in zip(table.schema, kinds, strict=True)]
+    return table.cast(pa.schema(fields, table.schema.metadata))
 
 
 def _from_own(table: pa.Table, header: dict[str, Any]) -> tuple[Schema, dict[str, Any], int]:
