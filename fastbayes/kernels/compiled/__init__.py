@@ -27,7 +27,8 @@ declared row, and asserts that what was compiled is what was declared, no more a
 Helpers that are only called from other kernels are compiled into them: declare them as well.
 
 What kernels share and nobody calls with rows is a `@helper`: it is optimised within them alone.
-`passes` says what numba does to a kernel, `entry` how Python calls one. A kernel makes no arrays:
+`passes` says what numba does to a kernel, `inference` how its types are found, `lowering` how it
+is written in LLVM's representation, `entry` how Python calls one. A kernel makes no arrays:
 scratch is an argument, and what would make one is refused. Arrays are assigned element by element,
 or by `simd.memory.fill`: `a[i:j] = b` of an array b may copy b, which makes one, and of a number
 takes numba twenty times as long as a loop.
