@@ -25,6 +25,7 @@ _funcdesc: Any = importlib.import_module("numba.core.funcdesc")
 _ir_utils: Any = importlib.import_module("numba.core.ir_utils")
 _indices: Any = importlib.import_module("numba.core.rewrites.static_getitem")
 _binops: Any = importlib.import_module("numba.core.rewrites.static_binop")
+_raises: Any = importlib.import_module("numba.core.rewrites.static_raise")
 _ssa: Any = importlib.import_module("numba.core.ssa")
 _transforms: Any = importlib.import_module("numba.core.transforms")
 _machinery: Any = importlib.import_module("numba.core.compiler_machinery")
@@ -112,7 +113,7 @@ class Lowering(_machinery.LoweringPass):  # type: ignore[misc]
 
 @_machinery.register_pass(mutates_CFG=True, analysis_only=False)
 class Simplify(_machinery.FunctionPass):  # type: ignore[misc]
-    """Brings loops into one form, and indexes by constants."""
+    """Brings loops into one form, indexes by constants, and makes errors constants."""
 
     _name = "kernel_simplify"
 
@@ -123,7 +124,11 @@ class Simplify(_machinery.FunctionPass):  # type: ignore[misc]
         """Rewrite the function."""
         blocks = _transforms.canonicalize_cfg(state.func_ir.blocks)
         state.func_ir.blocks = blocks
-        for rewrite in (_indices.RewriteConstGetitems(state), _binops.DetectStaticBinops(state)):
+        for rewrite in (
+            _indices.RewriteConstGetitems(state),
+            _binops.DetectStaticBinops(state),
+            _raises.RewriteConstRaises(state),  # what checks bounds raises errors
+        ):
             for label, block in list(blocks.items()):
                 if rewrite.match(state.func_ir, block, None, None):
                     blocks[label] = rewrite.apply()
@@ -163,7 +168,7 @@ PASSES = (
     (_untyped.FixupArgs, "name the arguments"),
     (_untyped.RewriteSemanticConstants, "replace the rank and the length of arguments"),
     (_untyped.DeadBranchPrune, "drop branches on arguments that are None"),
-    (Simplify, "bring loops into one form, index by constants"),
+    (Simplify, "bring loops into one form, index by constants, raise constants"),
     (AssignOnce, "assign each variable once"),
     (Inference, "find the types"),
     (_typed.NoPythonSupportedFeatureValidation, "check that all of it can be compiled"),
