@@ -161,7 +161,6 @@ def test_refused__places_that_do_not_fit(change: dict[str, Any]) -> None:
         {"cuts": pa.array([1.5, 0.5])},
         {"cuts": pa.array([0.5])},
     ],
-    ids=str,
 )
 def test_refused__arrays_that_do_not_fit(change: dict[str, Any]) -> None:
     header, arrays = packed(SCHEMA)
