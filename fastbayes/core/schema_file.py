@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +18,8 @@ REMEMBERED, REMEMBERED_BYTES = 4, 1 << 20
 def packed(schema: Schema) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return a schema as a JSON-able header and a few named arrays.
 
-    Features are meant by their places among all, categorical ones by those among themselves.
+    Features are meant by their places among all: each is numeric or has its domain in one array, so
+    that no place can be another one without being found out.
 
     classes         as they are
     lengths         (n_categorical,) values of each categorical feature
@@ -28,15 +29,16 @@ def packed(schema: Schema) -> tuple[dict[str, Any], dict[str, Any]]:
     header, named = to_header(schema)
     header["features"] = list(schema.names)
     places: dict[str, list[int]] = {}
-    for j, feature in enumerate(schema.categorical):
-        assert feature.values is not None
-        places.setdefault(str(feature.values.type), []).append(j)
-    cut = [j for j, feature in enumerate(schema.categorical) if feature.cuts is not None]
+    for i, feature in enumerate(schema.features):
+        if feature.values is not None:
+            places.setdefault(str(feature.values.type), []).append(i)
+    cut = [i for i, feature in enumerate(schema.features) if feature.cuts is not None]
+    number = _among_categorical(i for some in places.values() for i in some)
     arrays = {"classes": named["classes"], "lengths": schema.shape.sizes}
     for kind, some in places.items():
-        arrays[f"domains.{kind}"] = pa.concat_arrays([named[f"values.{j}"] for j in some])
+        arrays[f"domains.{kind}"] = pa.concat_arrays([named[f"values.{number[i]}"] for i in some])
     if cut:
-        arrays["cuts"] = pa.concat_arrays([named[f"cuts.{j}"] for j in cut])
+        arrays["cuts"] = pa.concat_arrays([named[f"cuts.{number[i]}"] for i in cut])
     more = {
         "numeric": schema.places["numeric"],
         "declared": [i for i, feature in enumerate(schema.features) if feature.declared],
@@ -92,13 +94,13 @@ def _apart(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return what `to_header` made of the schema."""
     names, lengths, cut = header["features"], np.asarray(arrays["lengths"]), header["cut"]
-    numeric, declared = {*header["numeric"]}, {*header["declared"]}
-    places = [j for some in header["domains"].values() for j in some]
+    numeric, declared = header["numeric"], {*header["declared"]}
+    places = [i for some in header["domains"].values() for i in some]
     refuse(
-        sorted(places) != [*range(len(lengths))]
+        sorted([*places, *numeric]) != [*range(len(names))]
         or not {*cut} <= {*places}
-        or len(lengths) + len(numeric) != len(names)
-        or not numeric | declared <= {*range(len(names))},
+        or len(lengths) != len(places)
+        or not declared <= {*range(len(names))},
         "the places of the features do not fit together",
         ValueError,
     )
@@ -107,11 +109,19 @@ def _apart(
         for i, name in enumerate(names)
     ]
     named = {"classes": arrays["classes"]}
+    number = _among_categorical(places)
     for kind, some in header["domains"].items():
-        named |= _pieces("values", some, arrays[f"domains.{kind}"], lengths[some])
+        held = [number[i] for i in some]
+        named |= _pieces("values", held, arrays[f"domains.{kind}"], lengths[held])
     if cut:
-        named |= _pieces("cuts", cut, arrays["cuts"], lengths[cut] - 1)
+        held = [number[i] for i in cut]
+        named |= _pieces("cuts", held, arrays["cuts"], lengths[held] - 1)
     return {**header, "features": features}, named
+
+
+def _among_categorical(places: Iterable[int]) -> dict[int, int]:
+    """Return which categorical feature each of these is, by its place among all."""
+    return {i: j for j, i in enumerate(sorted(places))}
 
 
 def _pieces(name: str, places: list[int], whole: pa.Array, lengths: Any) -> dict[str, pa.Array]:
