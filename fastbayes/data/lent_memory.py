@@ -14,7 +14,9 @@ Bytes = NDArray[np.uint8]
 # Free memory by its size: fresh memory would cost three times the decoding, a page fault every
 # 4 KiB.
 _FREE: dict[int, list[Bytes]] = defaultdict(list)
-# So many bytes are kept at most.
+# The size of what is lent, by its identity.
+_LENT: dict[int, int] = {}
+# So many bytes are kept at most; more only while as much is lent, since threads will lend it again.
 MOST_FREE = 1 << 27
 # From this size on memory comes from the system and goes back there: allocators would keep it.
 LARGE = 1 << 20
@@ -22,15 +24,16 @@ LARGE = 1 << 20
 
 def lend(size: int) -> Bytes:
     """Return an array of bytes, whatever they hold; its memory is used again when it is free."""
-    # What is asked for varies: by powers of two the same memory will do. What nobody writes to
-    # takes none.
-    room = 1 << max(size - 1, 1 << 12).bit_length()
+    # What is asked for varies: by steps of a quarter the same memory will do.
+    step = 1 << max(max(size - 1, 0).bit_length() - 3, 9)
+    room = max(-(-size // step), 1) * step
     held = _found(room)
     if held is None:
         _make_way(room)
         held = np.frombuffer(_pages(room), np.uint8) if room >= LARGE else np.empty(room, np.uint8)
     # parts of what a memoryview gave keep it alive, those of an array only its memory
     lent = np.frombuffer(held.data, np.uint8, size)
+    _LENT[id(held)] = held.size
     weakref.finalize(lent, _give_back, held).atexit = False
     return lent
 
@@ -54,7 +57,7 @@ def _found(room: int) -> Bytes | None:
 
 
 def _make_way(room: int) -> None:
-    """Let go of free memory, all of it too small, in favour of as much new one."""
+    """Let go of so much free memory, the largest first."""
     for size in sorted([*_FREE], reverse=True):
         while room > 0 and _taken(size) is not None:
             room -= size
@@ -68,6 +71,7 @@ def _taken(size: int) -> Bytes | None:
 
 
 def _give_back(held: Bytes) -> None:
+    _LENT.pop(id(held), None)
+    _FREE[held.size].append(held)
     kept = sum(size * len(free) for size, free in [*_FREE.items()])
-    if kept + held.size <= MOST_FREE:
-        _FREE[held.size].append(held)
+    _make_way(kept - max(MOST_FREE, sum([*_LENT.values()])))
