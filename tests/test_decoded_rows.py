@@ -120,3 +120,20 @@ def test_columns_of_directories__stand_next_to_those_of_files(
     days = pa.array(["mon"] * table.num_rows + ["tue"] * table.num_rows)
     twice = pa.concat_tables([table, table]).select(["few", "class"])
     assert found == fb.count(twice.append_column("day", days), "class")
+
+
+def test_row_groups_with_nearly_the_same_dictionaries__each_have_their_own(tmp_path: Path) -> None:
+    """Of as many bytes, in another order, with an empty text more, of other columns."""
+    groups = [["a", "b"], ["a", "b"], ["b", "a"], ["a", "c"], ["a", "b", ""], ["", "a", "b"], ["a"]]
+    rng = np.random.default_rng(7)
+    parts = [
+        pa.table({name: np.append(held, rng.choice(held, 100)) for name in ("x", "y", "class")})
+        for held in groups * 2
+    ]
+    path = tmp_path / "groups.parquet"
+    with pq.ParquetWriter(path, parts[0].schema) as writer:
+        for part in parts:
+            writer.write_table(part)
+    for columns in (["x", "class"], ["y", "class"], ["x", "y", "class"]):
+        table = pa.concat_tables(parts).select(columns)
+        assert fb.count(path, "class", columns=columns, threads=1) == fb.count(table, "class")

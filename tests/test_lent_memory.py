@@ -6,6 +6,7 @@ from collections import defaultdict
 
 import numpy as np
 import pytest
+
 from fastbayes.data import lent_memory
 from fastbayes.data.lent_memory import lend
 

@@ -69,10 +69,17 @@ _UNITS = {"ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 Fill = Callable[[int, list[memoryview]], None]
 
 
-# Short dictionaries by the name of their column, with their bytes: most row groups have that of the
-# one before.
-Dictionaries = dict[str, tuple[bytes, pa.Array]]
+# A dictionary is short up to so many bytes.
 SHORT = 1 << 12
+
+
+class Dictionaries:
+    """Short dictionaries that were met last, with their bytes: most row groups have the same."""
+
+    def __init__(self) -> None:
+        self.of_columns: dict[str, tuple[bytes, pa.Array]] = {}
+        # of all columns of a row group
+        self.of_group: tuple[pa.Schema, bytes, list[pa.Array | None]] | None = None
 
 
 class HandedOver(Exception):
@@ -420,8 +427,10 @@ class ChunkReader:
         groups = self._columns.reshape(-1, len(schema), p.N_COLUMN)
         groups[:, :, p.UNIT] = groups[:, :, p.UNIT].max(axis=0)
         self._decode(pages)
-        self._find_dictionaries()
         n, rows = len(schema), self._rows[:: len(schema)]
+        ends = [*self._columns[n::n, p.TABLE].tolist(), len(self._tables)]
+        for k, stop in enumerate(ends):
+            self._find_dictionaries_of_group(schema, k * n, stop)
         held = [self._dictionaries[first : first + n] for first in range(0, len(self._chunks), n)]
         return DecodedRows(schema, rows, groups, self._out, held)
 
@@ -559,14 +568,29 @@ class ChunkReader:
         parts = np.stack([ends, columns[:, p.SPACE] * strings], 1) + p.SLACK
         starts, total = _places(parts.ravel())
         columns[:, [p.TABLE, p.TEXT]] = starts.reshape(-1, 2)
-        self._tables = np.empty(total, np.uint8)
+        # zeros, so that equal dictionaries are equal bytes from the first to the last
+        self._tables = np.zeros(total, np.uint8)
 
-    def _find_dictionaries(self) -> None:
+    def _find_dictionaries_of_group(self, schema: pa.Schema, first: int, stop: int) -> None:
+        """Find or make the dictionaries of a row group: its first chunk, and its tables' end."""
+        last = first + len(schema)
+        start = int(self._columns[first, p.TABLE])
+        if stop - start > SHORT * len(schema):
+            self._find_dictionaries(first, last)
+            return
+        where = self._columns[first:last, [p.ENTRIES, p.TABLE, p.TEXT]] - [0, start, start]
+        raw, known = where.tobytes() + self._tables[start:stop].tobytes(), self._known.of_group
+        if known is None or known[1] != raw or not known[0].equals(schema):
+            self._find_dictionaries(first, last)
+            self._known.of_group = schema, raw, self._dictionaries[first:last]
+        else:
+            self._dictionaries[first:last] = known[2]
+
+    def _find_dictionaries(self, first: int = 0, last: int | None = None) -> None:
         """Find or make the dictionaries of columns of strings that were decoded last."""
+        strings = self._columns[first:last, p.KIND] == p.STRINGS
         lacking = [
-            i
-            for i in np.flatnonzero(self._columns[:, p.KIND] == p.STRINGS).tolist()
-            if self._dictionaries[i] is None
+            i for i in (first + np.flatnonzero(strings)).tolist() if self._dictionaries[i] is None
         ]
         if not lacking:
             return
@@ -589,7 +613,7 @@ class ChunkReader:
         name, raw = self._chunks[i].name, b""
         if size + n_bytes <= SHORT:
             raw = b"".join((held[ends : ends + size], held[text : text + n_bytes]))
-            before = self._known.get(name)
+            before = self._known.of_columns.get(name)
             if before is not None and before[0] == raw and before[1].type == kind:
                 return before[1]
             tables, ends, text = pa.py_buffer(raw), 0, size
@@ -605,7 +629,7 @@ class ChunkReader:
                 "file again as UTF-8"
             ) from error
         if raw:
-            self._known[name] = raw, dictionary
+            self._known.of_columns[name] = raw, dictionary
         return dictionary
 
     def _check(self) -> None:

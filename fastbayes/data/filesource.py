@@ -534,7 +534,7 @@ class _InCommon:
     def __init__(self) -> None:
         # Footers of thousands of wide files would fill the memory: only those in use are kept.
         self.footers = lru_cache(maxsize=64)(Footer)
-        self.dictionaries: Dictionaries = {}
+        self.dictionaries = Dictionaries()
 
     def __reduce__(self) -> tuple[type[_InCommon], tuple[()]]:
         return _InCommon, ()

@@ -44,7 +44,8 @@ class IntegerColumn(NamedTuple):
     @property
     def has_nulls(self) -> bool:
         """Return whether a piece says which of its values are known."""
-        return bool(self.pieces[:, VALIDITY].any())
+        # faster than any() of a few
+        return bool(np.count_nonzero(self.pieces[:, VALIDITY]))
 
     def only(self, table: int) -> Self:
         """Return the pieces of one translation."""
