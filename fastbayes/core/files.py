@@ -18,6 +18,7 @@ import functools
 import hashlib
 import importlib.metadata
 import json
+import marshal
 import math
 import os
 import re
@@ -74,6 +75,8 @@ ZSTD_RATIO = 2**15
 # What a header may be, so that no file of some bytes becomes objects of thirty times as many: bytes
 # of JSON, values in it, and lists or objects around a value.
 HEADER_BYTES, HEADER_VALUES, NESTING = 1 << 26, 1 << 22, 32
+# Up to so many bytes the last one is remembered.
+REMEMBERED_BYTES = 1 << 16
 # The JSON of a shape: numpy's arrays have at most 64 dimensions.
 SHAPE_BYTES = 64 * 24
 
@@ -667,7 +670,7 @@ def _read_header(schema: pa.Schema, blob: bytes) -> dict[str, Any]:
         "an Arrow file, but not one that fastbayes wrote; to use it as data, name it as data",
         FileFormatError,
     )
-    content = _parsed(metadata[HEADER_KEY])
+    content = _content(metadata[HEADER_KEY])
     refuse(
         not isinstance(content, dict) or content.get("format") != FORMAT, "no header", ValueError
     )
@@ -687,6 +690,22 @@ def _read_header(schema: pa.Schema, blob: bytes) -> dict[str, Any]:
     )
     refuse(not isinstance(content["header"], dict), "no header", ValueError)
     return content["header"]
+
+
+# The JSON that was parsed last, and what of it is fastest made objects of again.
+_last: tuple[bytes, bytes] = b"", b""
+
+
+def _content(text: bytes) -> Any:
+    """Return the JSON of a header: the parts of a job have all the same."""
+    global _last
+    before, made = _last
+    if before == text:
+        return marshal.loads(made)
+    content = _parsed(text)
+    if len(text) <= REMEMBERED_BYTES:
+        _last = text, marshal.dumps(content)
+    return content
 
 
 def _check_sizes(message: pa.Message) -> None:

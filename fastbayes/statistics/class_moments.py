@@ -133,6 +133,8 @@ class ClassMoments(Statistic):
         return root_mean_square(self.count, self.scatter)
 
     def __add__(self, other: Self) -> Self:
+        if not self.shape.n_numeric:
+            return self
         n = self.count + other.count
         first = self.count == 0
         # An overflow stays in the numbers, where whoever reads them finds it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
@@ -163,22 +164,30 @@ class FamilyCounts(PackedCounts):
     @classmethod
     def from_arrays(cls, shape: Shape, arrays: Mapping[str, NDArray[Any]], **options: Any) -> Self:
         """Return the statistic held by the arrays of `arrays()`."""
-        members, m = arrays["families"], len(shape.sizes)
+        members = arrays["families"]
         if members.ndim != 2 or members.dtype != np.int64:
             raise ValueError(f"families: {members.dtype}{members.shape} does not fit the schema")
-        there, ordered = members >= 0, np.sort(members, axis=1)
-        repeated = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
-        if (
-            not ((members >= -1) & (members < m)).all()
-            or not there[:, :1].all()
-            or (there[:, 1:] > there[:, :-1]).any()
-            or repeated.any()
-            or not there.any(axis=0).all()
-            or members.shape[1] < min(len(members), 1)
-        ):
-            raise ValueError("families: they are no tuples of different columns")
+        _check_members(members.tobytes(), members.shape, len(shape.sizes))
         class_is = arrays.get("class_is", np.full(len(members), ABOVE, np.uint8))
         if class_is.shape != (len(members),) or {*class_is.tolist()} - {APART, ABOVE, BELOW}:
             raise ValueError("class_is: it does not fit the families")
         given = {"families": members.tolist(), "class_is": class_is.tolist()}
         return super().from_arrays(shape, arrays, **given)
+
+
+# The parts of a job have all the same.
+@functools.lru_cache(4)
+def _check_members(data: bytes, shape: tuple[int, int], m: int) -> None:
+    """Raise ValueError unless rows are tuples of different ones of m columns, filled up with -1."""
+    members = np.frombuffer(data, np.int64).reshape(shape)
+    there, ordered = members >= 0, np.sort(members, axis=1)
+    repeated = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
+    if (
+        not ((members >= -1) & (members < m)).all()
+        or not there[:, :1].all()
+        or (there[:, 1:] > there[:, :-1]).any()
+        or repeated.any()
+        or not there.any(axis=0).all()
+        or members.shape[1] < min(len(members), 1)
+    ):
+        raise ValueError("families: they are no tuples of different columns")
