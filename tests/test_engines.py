@@ -251,17 +251,32 @@ def test_skip__leaves_out_what_cannot_be_read(folder: Path, tmp_path: Path) -> N
     assert any("2.parquet, row group 0" in text for text in there.provenance)
 
 
-def test_map__that_loses_or_repeats_a_result_is_found_out(folder: Path) -> None:
-    def loses(f: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
-        return [*shipped(f, items)][1:]
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_map__that_loses_or_repeats_a_result_is_found_out(
+    folder: Path, tmp_path: Path, kind: str
+) -> None:
+    if kind == "csv":  # which does not tell its rows
+        for seed in range(1, 4):
+            pyarrow.csv.write_csv(rows(100 * seed, seed), tmp_path / f"{seed}.csv")
+        folder = tmp_path
 
-    def repeats(f: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
-        return [*shipped(f, items)] * 2
+    def loses(found: list[Any]) -> list[Any]:
+        return found[1:]
 
-    for wrong in (loses, repeats):
-        for options in ({}, {"numeric": "mdl"}):
-            with pytest.raises(fb.DataError, match=r"workers counted [\d,]+ rows of 1,350; `map`"):
-                fb.count(Paths(folder, wrong, 4), "y", **options)
+    def repeats(found: list[Any]) -> list[Any]:
+        return [*found, found[0]]
+
+    def both(found: list[Any]) -> list[Any]:
+        return [found[-1], *found[1:]]
+
+    for wrong, said in ((loses, "1 of 3 .* 0"), (repeats, "1 of 3 .* 2"), (both, "1 of 3 .* 0")):
+
+        def mapped(f: Callable[[Any], Any], items: Iterable[Any], wrong: Any = wrong) -> list[Any]:
+            return wrong([*shipped(f, items)])  # type: ignore[no-any-return]
+
+        for options in ({}, {"numeric": "mdl"}, {"on_error": "skip"}):
+            with pytest.raises(fb.DataError, match=f"share {said} times; `map` must give one"):
+                fb.count(Paths(folder, mapped, 3), "y", **options)
 
 
 def test_errors__of_kinds_that_are_not_public_are_the_nearest_ones() -> None:

@@ -32,11 +32,6 @@ class ScanRequest(ABC, Generic[T]):
     type. Shares may be empty, or have no row with a class; only the sum is judged.
     """
 
-    @property
-    def whole(self) -> bool:
-        """Whether every row is read: none is left out with what cannot be read."""
-        return True
-
     @abstractmethod
     def count(self, rows: Source, threads: int | None) -> Partial[T]:
         """Return what rows say, those that are read here."""
