@@ -204,6 +204,8 @@ class Workers(Counter):
 class Shares(Workers):
     """Rows of files, each share of which a worker reads."""
 
+    ordered = True
+
     def __init__(self, files: FileSource, paths: Paths) -> None:
         super().__init__(files.schema, None, None, files.description, paths)
         self._files, self._paths = files, paths

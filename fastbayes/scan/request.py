@@ -54,7 +54,12 @@ class ScanRequest(ABC, Generic[T]):
 
 
 class Counter(Source):
-    """Rows that are read elsewhere, by processes or machines that requests are sent to."""
+    """Rows that are read elsewhere, by processes or machines that requests are sent to.
+
+    ordered  whether the rows have an order, and their shares positions in it
+    """
+
+    ordered: bool = False
 
     @abstractmethod
     def run(
