@@ -427,6 +427,62 @@ def test_command__ended_by_a_signal_goes_on(data: Path, tmp_path: Path, kind: st
     assert same_bits(fb.Statistics.load(out), fb.count(data, "y"))
 
 
+KILLED = """
+import os, signal, sys
+import fastbayes as fb
+
+data, kept = sys.argv[1:]
+
+def killed_at(moment):
+    calls = 0
+
+    def happens(name, arguments):
+        nonlocal calls
+        if name in ("open", "os.rename", "os.remove") and str(arguments[0]).startswith(kept):
+            calls += 1
+            if calls == moment:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(happens)
+    fb.count(data, "y", pairs=True, checkpoint=kept, checkpoint_seconds=0)
+
+fb.count(data, "y", pairs=True, threads=1)  # so that the children need not import anything
+for moment in range(2, 32, 3):
+    child = os.fork()
+    if not child:
+        killed_at(moment)
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_killed__at_ten_moments_it_ends_to_the_same_bits(data: Path, tmp_path: Path) -> None:
+    """Each run goes on from where the one before was killed: at a call of the file system."""
+    given = [sys.executable, "-c", KILLED, str(data), str(tmp_path)]
+    done = subprocess.run(given, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["-9"] * 10, done.stderr
+    whole = fb.count(data, "y", pairs=True)
+    assert same_bits(fb.count(data, "y", pairs=True, checkpoint=tmp_path), whole)
+    assert complete(tmp_path)
+
+
+@pytest.mark.parametrize("year", [1970, 2100])
+def test_clock__that_is_set_changes_nothing(tmp_path: Path, year: int) -> None:
+    """Files are younger than the checkpoint, or it comes from the future."""
+    source, kept = tmp_path / "data", tmp_path / "kept"
+    source.mkdir()
+    for i in range(3):
+        pq.write_table(table_of(900), source / f"{i}.parquet", row_group_size=300)
+        os.utime(source / f"{i}.parquet", (4e9, 4e9))
+    stopped(source, kept, 1000)
+    os.utime(kept / "checkpoint.fbs", ((year - 1970) * 3e7,) * 2)
+    steps: list[int] = []
+    resumed = fb.count(source, "y", checkpoint=kept, progress=steps.append)
+    assert same_bits(resumed, fb.count(source, "y"))
+    assert steps[0] >= 600  # it went on
+
+
 @pytest.mark.parametrize("seconds", [-1, "x", float("nan")])
 def test_seconds_that_are_none(data: Path, tmp_path: Path, seconds: Any) -> None:
     with pytest.raises(ValueError, match="checkpoint_seconds"):

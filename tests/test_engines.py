@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -251,17 +253,32 @@ def test_skip__leaves_out_what_cannot_be_read(folder: Path, tmp_path: Path) -> N
     assert any("2.parquet, row group 0" in text for text in there.provenance)
 
 
-def test_map__that_loses_or_repeats_a_result_is_found_out(folder: Path) -> None:
-    def loses(f: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
-        return [*shipped(f, items)][1:]
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_map__that_loses_or_repeats_a_result_is_found_out(
+    folder: Path, tmp_path: Path, kind: str
+) -> None:
+    if kind == "csv":  # which does not tell its rows
+        for seed in range(1, 4):
+            pyarrow.csv.write_csv(rows(100 * seed, seed), tmp_path / f"{seed}.csv")
+        folder = tmp_path
 
-    def repeats(f: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
-        return [*shipped(f, items)] * 2
+    def loses(found: list[Any]) -> list[Any]:
+        return found[1:]
 
-    for wrong in (loses, repeats):
-        for options in ({}, {"numeric": "mdl"}):
-            with pytest.raises(fb.DataError, match=r"workers counted [\d,]+ rows of 1,350; `map`"):
-                fb.count(Paths(folder, wrong, 4), "y", **options)
+    def repeats(found: list[Any]) -> list[Any]:
+        return [*found, found[0]]
+
+    def both(found: list[Any]) -> list[Any]:
+        return [found[-1], *found[1:]]
+
+    for wrong, said in ((loses, "1 of 3 .* 0"), (repeats, "1 of 3 .* 2"), (both, "1 of 3 .* 0")):
+
+        def mapped(f: Callable[[Any], Any], items: Iterable[Any], wrong: Any = wrong) -> list[Any]:
+            return wrong([*shipped(f, items)])  # type: ignore[no-any-return]
+
+        for options in ({}, {"numeric": "mdl"}, {"on_error": "skip"}):
+            with pytest.raises(fb.DataError, match=f"share {said} times; `map` must give one"):
+                fb.count(Paths(folder, mapped, 3), "y", **options)
 
 
 def test_errors__of_kinds_that_are_not_public_are_the_nearest_ones() -> None:
@@ -321,14 +338,90 @@ def killed(path: str) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_processes__that_are_killed_once_are_replaced(tmp_path: Path) -> None:
+def test_processes__that_are_killed_once_are_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     processes = pool.paths("a.parquet", processes=2).map
     assert [*processes(killed_once, [str(tmp_path / "x")] * 5)] == [1] * 5
+    monkeypatch.setattr(pool, "ATTEMPTS", 2)
     with pytest.raises(
-        fb.FastBayesError, match="processes ended before their work was done, twice"
+        fb.FastBayesError, match="processes ended 2 times before they had done anything"
     ):
         [*processes(killed, ["", ""])]
     assert [*processes(len, ["ab"])] == [2]
+
+
+class KilledOnce:
+    """Work at whose every share the process is killed once, before it counts or after."""
+
+    def __init__(self, work: Any, folder: Path) -> None:
+        self.work, self.folder = work, folder
+
+    def __call__(self, share: Any) -> bytes:
+        try:
+            os.close(os.open(self.folder / f"{share.position}", os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return self.work(share)  # type: ignore[no-any-return]
+        if share.position % 2:
+            self.work(share)
+        os.kill(os.getpid(), signal.SIGKILL)
+        return b""
+
+
+@pytest.mark.slow
+def test_processes__that_are_killed_at_ten_moments_lose_nothing(
+    folder: Path, tmp_path: Path
+) -> None:
+    processes = pool.paths(folder, processes=2)
+    killed = Paths(folder, lambda f, items: processes.map(KilledOnce(f, tmp_path), items), 12)
+    found = fb.count(killed, "y", moments=False, columns=["text", "whole"])
+    assert len([*tmp_path.iterdir()]) >= 8
+    assert found == fb.count(folder, "y", moments=False, columns=["text", "whole"])
+
+
+def test_processes__that_are_killed_while_they_wait(tmp_path: Path) -> None:
+    processes = pool.paths("a.parquet", processes=2)
+    pids = {*processes.map(pid_of, range(8))}
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    assert not pids & {*processes.map(pid_of, range(8))}
+
+
+def pid_of(_: int) -> int:
+    return os.getpid()
+
+
+ORPHANS = """
+import sys, time
+from fastbayes.engines import pool
+
+def begin(i):
+    print("begun", flush=True)
+    time.sleep(1000 * i)  # one waits for work, one works
+
+if __name__ == "__main__":
+    for _ in pool.paths("a.parquet", processes=2, start=sys.argv[1]).map(begin, [0, 1]):
+        pass
+"""
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        "spawn",
+        pytest.param("fork", marks=pytest.mark.slow),
+        pytest.param("forkserver", marks=pytest.mark.slow),
+    ],
+)
+def test_processes__end_with_the_one_that_began_them(tmp_path: Path, start: str) -> None:
+    (tmp_path / "script.py").write_text(ORPHANS)
+    command = [sys.executable, "-W", "ignore", str(tmp_path / "script.py"), start]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        for _ in range(2):
+            assert process.stdout.readline() == b"begun\n"
+        process.kill()
+        assert process.communicate(timeout=60)[0] == b""  # its end: nobody holds the pipe
 
 
 def test_processes__count_on_one_thread_each(tmp_path: Path) -> None:

@@ -82,6 +82,19 @@ def test_paths__errors_are_those_of_files_read_here(client: Any, folder: Path) -
         fb.engines.dask.count_paths(client, folder, "z")
 
 
+def test_paths__predictions_are_those_written_here(
+    client: Any, folder: Path, tmp_path: Path
+) -> None:
+    model = fb.NaiveBayes().fit(folder, "y")
+    here = fb.predict_to(model, folder, tmp_path / "here", proba=True)
+    there = fb.engines.dask.paths(client, folder)
+    assert fb.predict_to(model, there, tmp_path / "there", proba=True) == here
+    read = [pd.read_parquet(tmp_path / name) for name in ("here", "there")]
+    pd.testing.assert_frame_equal(*read, check_exact=True)
+    with pytest.raises(fb.DataError, match="have no order in which parts could be written"):
+        fb.predict_to(model, dd.from_pandas(rows(), npartitions=2), tmp_path / "frame")
+
+
 FRAMES = {
     "as read": lambda frame: frame,
     "objects": lambda frame: frame.astype({"text": object, "y": object}),

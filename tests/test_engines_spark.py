@@ -116,6 +116,17 @@ def test_errors__are_those_of_rows_read_here(session: Any, folder: Path) -> None
             fb.count(source, "z")
 
 
+@pytest.mark.parametrize("parts", [5, 30])
+def test_predictions__are_those_written_here(
+    session: Any, folder: Path, tmp_path: Path, parts: int
+) -> None:
+    model = fb.KDB().fit(folder, "y")
+    here = fb.predict_to(model, folder, tmp_path / "here", proba=True)
+    there = fb.engines.spark.paths(session, str(folder), parts=parts)
+    assert fb.predict_to(model, there, tmp_path / "there", proba=True) == here
+    assert pq.read_table(tmp_path / "there").equals(pq.read_table(tmp_path / "here"))
+
+
 def counted(folder: str, seed: int) -> fb.Statistics:
     """Count a part; the process that counts part 3 first is killed."""
     if seed == 3:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,25 @@ def test_update__files_that_changed_or_are_gone_are_named(lake: Path) -> None:
     (lake / "2.parquet").unlink()
     with pytest.raises(fb.DataError, match=r"2\.parquet is gone"):
         fb.count(lake, "y", update=some)
+
+
+def test_update__a_clock_that_goes_back_changes_nothing(lake: Path) -> None:
+    """New and changed files are told by what they are, not by whether they are younger."""
+    late = lake / "3.parquet"
+    table = pq.read_table(late)
+    late.unlink()
+    some = fb.count(lake, "y")
+    pq.write_table(table, late, row_group_size=17)
+    os.utime(late, (1, 1))
+    found = fb.count(lake, "y", update=some)
+    assert found.allclose(fb.count(lake, "y"))
+    for path in lake.iterdir():
+        os.utime(path, (1, 1))
+    assert fb.count(lake, "y", update=found) is found
+    pq.write_table(rows_of_day(7), lake / "2.parquet")
+    os.utime(lake / "2.parquet", (0, 0))
+    with pytest.raises(fb.DataError, match=r"2\.parquet changed since it was counted"):
+        fb.count(lake, "y", update=found)
 
 
 def test_update__a_copy_is_left_out_and_named(lake: Path, caplog: Any) -> None:

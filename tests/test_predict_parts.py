@@ -369,7 +369,7 @@ def test_killed__nothing_looks_finished(tmp_path: Path, with_what: str, how: str
 
         def begun() -> bool:
             hidden = [path for path in tmp_path.iterdir() if path.name.startswith(".fastbayes")]
-            return any(path.is_file() or len([*path.iterdir()]) > 3 for path in hidden)
+            return any(path.is_file() or len([*path.rglob("*")]) > 4 for path in hidden)
 
         try:
             until = time.monotonic() + 60

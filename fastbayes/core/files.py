@@ -219,7 +219,7 @@ def atomic(path: str | os.PathLike[str], *, force: bool = False) -> Iterator[Pat
     """
     target = Path(os.path.realpath(path))
     _check_target(path, target, force)
-    with _telling_full(path), _temporary(target, Path.touch) as temporary:
+    with telling_full(path), _temporary(target, Path.touch) as temporary:
         yield temporary
         sync(temporary)
         _check_target(path, target, force)
@@ -253,7 +253,7 @@ def atomic_directory(path: str | os.PathLike[str], *, force: bool = False) -> It
     """
     target = Path(os.path.realpath(path))
     check_directory(path, force=force)
-    with _telling_full(path), _temporary(target, Path.mkdir) as temporary:
+    with telling_full(path), _temporary(target, Path.mkdir) as temporary:
         yield temporary
         _sync_directory(temporary)
         check_directory(path, force=force)
@@ -391,7 +391,7 @@ def sync(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def _telling_full(path: str | os.PathLike[str]) -> Iterator[None]:
+def telling_full(path: str | os.PathLike[str]) -> Iterator[None]:
     """Turn the error of a full disk into one that says what to do."""
     try:
         yield

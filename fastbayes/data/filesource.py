@@ -179,8 +179,8 @@ class FileSource(Source):
         in each, whatever `on_error` says here.
         """
         shares = [self._of(readers) for readers in self._divided(most) if readers]
-        for share in shares:
-            share.native, share._on_error = None, None
+        for position, share in enumerate(shares):
+            share.native, share._on_error, share.position = None, None, position
         return shares
 
     def part(self, i: int, n: int) -> Source:

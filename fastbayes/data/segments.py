@@ -141,6 +141,7 @@ class Source(ABC):
     native       the object that was opened
     versions     per file its path, size and time of change in ns: what tells changed data
     of_whole     whether these are all rows that were named, and not a part of them
+    position     which share of the rows of all it is, counted from 0
     """
 
     n_rows: int | None = None
@@ -151,6 +152,7 @@ class Source(ABC):
     threads: int | None = None
     merged: bool = False
     of_whole: bool = True
+    position: int = 0
     versions: Sequence[tuple[str, int, int | None]] = ()
 
     def __init__(

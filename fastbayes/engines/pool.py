@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -17,6 +19,8 @@ __all__ = ["paths"]
 
 # Parts for each process: the last to end does so soon after the others.
 PARTS = 4
+# So often processes may end, with nothing done between: as often as Spark tries a task.
+ATTEMPTS = 4
 
 
 def paths(
@@ -70,30 +74,60 @@ class _Processes:
         """Yield function(item) in the order of the items.
 
         What a process was working on that ended is done once more, by new ones: nothing is lost,
-        nor done twice. Raises FastBayesError if they end again.
+        nor done twice. Raises FastBayesError if they end again and again, and nothing is done.
         """
-        waiting = [*items]
-        for attempt in range(2):
-            futures = self._submitted(function, waiting)
-            try:
-                while futures:
-                    yield futures[0].result()
-                    del futures[0], waiting[0]
-                return
-            except BrokenProcessPool as error:
-                self._executor = None
-                if attempt:
-                    raise FastBayesError(
-                        f"processes ended before their work was done, twice ({error}): there may "
-                        "be too little memory for so many, or a script starts them without "
-                        'if __name__ == "__main__":'
-                    ) from None
-            finally:
-                for future in futures:
-                    future.cancel()
+        given = [*items]
+        begun: dict[int, Future[Any]] = {}
+        done, left, ended = 0, len(given), 0
+        try:
+            while done < len(given):
+                try:
+                    for i in range(done, len(given)):
+                        if i not in begun:
+                            begun[i] = self._submitted(function, given[i])
+                    while done < len(given):
+                        yield begun[done].result()
+                        del begun[done]
+                        done += 1
+                except BrokenProcessPool as error:
+                    self._executor = None
+                    begun = {i: future for i, future in begun.items() if not _broken(future)}
+                    before, left = left, len(given) - done - len(begun)
+                    ended = ended + 1 if left == before else 1
+                    if ended == ATTEMPTS:
+                        raise FastBayesError(
+                            f"processes ended {ended} times before they had done anything "
+                            f"({error}): there may be too little memory for so many, or a script "
+                            'starts them without if __name__ == "__main__":'
+                        ) from None
+        finally:
+            for future in begun.values():
+                future.cancel()
 
-    def _submitted(self, function: Callable[[Any], Any], items: list[Any]) -> list[Future[Any]]:
+    def _submitted(self, function: Callable[[Any], Any], item: Any) -> Future[Any]:
         if self._executor is None:
-            self._executor = ProcessPoolExecutor(self._n, mp_context=self._context)
+            self._executor = ProcessPoolExecutor(
+                self._n, mp_context=self._context, initializer=_end_with_parent
+            )
             weakref.finalize(self, self._executor.shutdown, wait=False, cancel_futures=True)
-        return [self._executor.submit(function, item) for item in items]
+        return self._executor.submit(function, item)
+
+
+def _broken(future: Future[Any]) -> bool:
+    """Return whether a process ended before it had done this."""
+    return isinstance(future.exception(), BrokenProcessPool)
+
+
+def _end_with_parent() -> None:
+    """Have this process end with the one that began it, even if that is killed.
+
+    It would wait for work for ever: its siblings keep the pipe open that gives it.
+    """
+    parent = multiprocessing.parent_process()
+
+    def end() -> None:
+        assert parent is not None
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=end, daemon=True).start()

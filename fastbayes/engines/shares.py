@@ -5,10 +5,11 @@ from __future__ import annotations
 import builtins
 import functools
 import json
+import struct
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import pyarrow as pa
 
@@ -184,23 +185,32 @@ class Workers(Counter):
         """Return what all rows say; see `Counter.run`."""
         work = Work(request, threads or 1)
 
-        def parts() -> Iterator[Partial[T]]:
+        def readings() -> Iterator[SharesRead[T]]:
             for data in self.counted(work):
-                part = work.read(data)
+                read = work.read(data)
                 if progress is not None:
-                    progress(part.rows)
-                yield part
+                    progress(read.part.rows)
+                yield read
 
-        return functools.reduce(work.add, parts(), Partial(0, request.zero()))
+        nothing = SharesRead((), Partial(0, request.zero()))
+        found = functools.reduce(work.add, readings(), nothing)
+        self.check(found.shares)
+        return found.part
+
+    def check(self, shares: Sequence[int]) -> None:
+        """Raise DataError unless each share answered once, where that can be known."""
 
 
 class Shares(Workers):
     """Rows of files, each share of which a worker reads."""
 
+    ordered = True
+
     def __init__(self, files: FileSource, paths: Paths) -> None:
         super().__init__(files.schema, None, None, files.description, paths)
         self._files, self._paths = files, paths
         self.available, self.n_rows, self.versions = files.available, files.n_rows, files.versions
+        self._n_shares = 0
 
     def only(self, columns: Sequence[str]) -> Shares:
         """Return the source with these columns; workers read no others."""
@@ -208,19 +218,18 @@ class Shares(Workers):
 
     def counted(self, work: Work[Any]) -> Iterable[bytes]:
         """Return what `work` says of the files of each worker."""
-        return self._paths.map(work, self._files.shares(self._paths.parts))
+        shares = self._files.shares(self._paths.parts)
+        self._n_shares = len(shares)
+        return self._paths.map(work, shares)
 
-    def run(
-        self, request: ScanRequest[T], threads: int | None = None, progress: Progress | None = None
-    ) -> Partial[T]:
-        """Return what all rows say, once it is sure that each was counted once."""
-        found = super().run(request, threads, progress)
-        if request.whole and self.n_rows is not None and found.rows != self.n_rows:
-            raise DataError(
-                f"{self.description}: workers counted {found.rows:,} rows of {self.n_rows:,}; "
-                "`map` must give one result for each item"
-            )
-        return found
+    def check(self, shares: Sequence[int]) -> None:
+        """Raise DataError unless each share answered once."""
+        for i in range(self._n_shares):
+            if (times := shares.count(i)) != 1:
+                raise DataError(
+                    f"{self.description}: share {i + 1} of {self._n_shares} was counted {times} "
+                    "times; `map` must give one result for each item"
+                )
 
 
 class Streams(Workers):
@@ -292,6 +301,17 @@ class Given(OfStatistics):
         raise ValueError("there are no parts to add; give at least one")
 
 
+class SharesRead(NamedTuple, Generic[T]):
+    """What shares say.
+
+    shares  their positions, of those that have one
+    part    what their rows say
+    """
+
+    shares: tuple[int, ...]
+    part: Partial[T]
+
+
 class Work(Generic[T]):
     """Counts a share where it is called; its errors are bytes, too, whatever carries them."""
 
@@ -300,26 +320,33 @@ class Work(Generic[T]):
 
     def __call__(self, share: Source) -> bytes:
         """Return what a share says."""
+        shares: tuple[int, ...] = ()
         try:
             if isinstance(share, FileSource):  # found elsewhere, a while ago
                 share.check_unchanged()
-            return self._bytes(self.request.count(share, self.threads))
+                shares = (share.position,)
+            return self._bytes(SharesRead(shares, self.request.count(share, self.threads)))
         except FastBayesError as error:
             return _error(error)
 
-    def _bytes(self, part: Partial[T]) -> bytes:
-        return b"=" + part.rows.to_bytes(8, "little") + self.request.to_bytes(part.value)
+    def _bytes(self, read: SharesRead[T]) -> bytes:
+        shares, (rows, value) = read
+        head = struct.pack(f"<QI{len(shares)}I", rows, len(shares), *shares)
+        return b"=" + head + self.request.to_bytes(value)
 
-    def read(self, data: bytes) -> Partial[T]:
+    def read(self, data: bytes) -> SharesRead[T]:
         """Return what a share says; raises its error."""
         if data[:1] == b"!":
             name, message = json.loads(data[1:])
             raise getattr(errors, name)(message)
-        return Partial(int.from_bytes(data[1:9], "little"), self.request.from_bytes(data[9:]))
+        rows, n = struct.unpack_from("<QI", data, 1)
+        shares = struct.unpack_from(f"<{n}I", data, 13)
+        return SharesRead(shares, Partial(rows, self.request.from_bytes(data[13 + 4 * n :])))
 
-    def add(self, a: Partial[T], b: Partial[T]) -> Partial[T]:
+    def add(self, a: SharesRead[T], b: SharesRead[T]) -> SharesRead[T]:
         """Return what the rows of both say."""
-        return Partial(a.rows + b.rows, self.request.add(a.value, b.value))
+        (mine, theirs), value = (a.part, b.part), self.request.add(a.part.value, b.part.value)
+        return SharesRead(a.shares + b.shares, Partial(mine.rows + theirs.rows, value))
 
     def sum(self, found: Iterable[bytes]) -> bytes:
         """Return what several shares say together: the first error, if there is one."""

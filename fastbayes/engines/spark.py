@@ -88,7 +88,7 @@ def map_reduce(session: Any, parts: Iterable[T], f: Callable[[T], Statistics]) -
     """
     work = Work(Given(f), 1)
     found = map(work.read, _mapped(session, work, parts))
-    return shares.map_reduce(found, lambda part: part.value, operator.add)
+    return shares.map_reduce(found, lambda read: read.part.value, operator.add)
 
 
 def _parts(session: Any) -> int:

@@ -369,11 +369,6 @@ class Counting(OfStatistics):
     memory_limit: int | None = None
     on_error: str = "stop"
 
-    @property
-    def whole(self) -> bool:
-        """Whether every row is read."""
-        return self.on_error == "stop"
-
     def count(self, rows: Source, threads: int | None) -> Partial[Statistics]:
         """Return the statistics of rows, sorted like those of all."""
         done: list[int] = []

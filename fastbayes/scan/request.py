@@ -32,11 +32,6 @@ class ScanRequest(ABC, Generic[T]):
     type. Shares may be empty, or have no row with a class; only the sum is judged.
     """
 
-    @property
-    def whole(self) -> bool:
-        """Whether every row is read: none is left out with what cannot be read."""
-        return True
-
     @abstractmethod
     def count(self, rows: Source, threads: int | None) -> Partial[T]:
         """Return what rows say, those that are read here."""
@@ -59,7 +54,12 @@ class ScanRequest(ABC, Generic[T]):
 
 
 class Counter(Source):
-    """Rows that are read elsewhere, by processes or machines that requests are sent to."""
+    """Rows that are read elsewhere, by processes or machines that requests are sent to.
+
+    ordered  whether the rows have an order, and their shares positions in it
+    """
+
+    ordered: bool = False
 
     @abstractmethod
     def run(

@@ -5,20 +5,22 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import re
+import secrets
+import shutil
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fastbayes.core.batch import BLOCK_ROWS, Batch
-from fastbayes.core.decisions import least_risk, loss_matrix
+from fastbayes.core import files
+from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import DataError, SchemaError, refuse
 from fastbayes.core.files import (
     atomic,
@@ -26,22 +28,25 @@ from fastbayes.core.files import (
     check_directory,
     check_target,
     sync,
+    telling_full,
 )
-from fastbayes.data.encode import Encoded, Encoder
+from fastbayes.data.encode import Encoder
 from fastbayes.data.segments import (
     SEGMENT_BLOCKS,
     Segment,
     Source,
+    first_line,
     reading,
     row_bytes,
     sound,
     waiting,
 )
 from fastbayes.data.source import open_for
-from fastbayes.data.unify import is_text
 from fastbayes.scan import engine
 from fastbayes.scan.budget import encoded_width
 from fastbayes.scan.engine import Progress
+from fastbayes.scan.prediction_columns import PredictionColumns, check_text
+from fastbayes.scan.request import Counter, Partial, ScanRequest
 
 FORMATS = {
     ".parquet": "parquet",
@@ -51,8 +56,6 @@ FORMATS = {
     ".ipc": "ipc",
     ".csv": "csv",
 }
-# What a spreadsheet takes text for a formula by, where it begins so.
-FORMULA = r"([=+\-@\t\r])"
 SUFFIXES = {"parquet": ".parquet", "ipc": ".arrow", "csv": ".csv"}
 # Rows of a Parquet row group or an Arrow record batch, where the source does not end sooner, and
 # of the smallest part.
@@ -61,7 +64,6 @@ GROUP_ROWS = 4 * BLOCK_ROWS
 MOST_PARTS = 128
 
 logger = logging.getLogger("fastbayes")
-Floats = NDArray[np.float64]
 # What a file takes: rows, or the lines of CSV that they are.
 Prepared = Any
 Write = Callable[[Prepared], object]
@@ -115,9 +117,10 @@ def predict_to(
     model
         A fitted model of named columns.
     source
-        As in `fastbayes.count`.
+        As in `fastbayes.count`; of files that workers read, each writes the parts of its share.
     path
-        The file to write, or the directory for parts; it appears when it is complete.
+        The file to write, or the directory for parts; it appears when it is complete. Workers write
+        next to it, and need to find that place by the same path: they take directories alone.
     proba
         True writes `proba_<class>` for each class besides `prediction`, "predicted" only `proba`,
         the probability of the prediction.
@@ -145,7 +148,7 @@ def predict_to(
     filesystem
         A pyarrow or fsspec file system for the source.
     threads
-        Worker threads; they never change a bit of the result.
+        Worker threads, those of each worker; they never change a bit of the result.
     progress
         Called with the number of rows written since the last call.
 
@@ -174,89 +177,292 @@ def predict_to(
     if copied is not None:
         log_rest(rest, opened.description)
     copied = rest if copied is None else copied
-    encoder = Encoder.applying_to(schema, opened.schema, unseen=model.unseen)
-    encoder.expect(opened.n_rows)
-    copies = [opened.schema.field(name) for name in copied]
-    answers = _Output(
+    columns = partial(
+        PredictionColumns,
         model,
-        copies,
+        [opened.schema.field(name) for name in copied],
         proba=proba,
         explain=explain,
         loss=loss,
         reject=reject,
         precision=precision,
+        csv_safe=csv_safe,
     )
-    columns = answers.schema
+    written = columns().schema
     if kind == "csv":
-        _check_text(columns)
-    if csv_safe:
-        refuse(kind != "csv", f"csv_safe is about CSV, and {os.fspath(path)} is {kind}")
-        columns = columns.empty_table().rename_columns([*map(no_formula, columns.names)]).schema
-    share = engine.share_of(
-        opened,
-        threads,
-        getattr(model, "memory_limit", None),
-        width=encoded_width(encoder),
-        made=lambda n: row_bytes(answers.schema) * _rows_held(opened, n, parts=parts),
-    )
-    opened, workers = share.source, share.threads
-    at_once = engine.rows_at_once(opened, workers, GROUP_ROWS)
-    at_once = GROUP_ROWS if at_once == GROUP_ROWS else BLOCK_ROWS  # parts are whole groups
-
-    def blocks(segment: Segment) -> Iterator[tuple[Prepared, NDArray[np.int64]]]:
-        """Yield what is written, with the numbers of rows, rows of the prior, unseen values."""
-        for rows, encoded in engine.encoded_blocks(segment, encoder):
-            with reading(segment.origin):
-                sound(rows.select(copied))
-            batch, impossible = answers.of(rows, encoded)
-            if csv_safe:
-                batch = without_formulas(batch)
-            yield prepared(kind, batch), np.array([batch.num_rows, impossible, *encoded.unseen])
-
-    total = np.zeros(2 + len(schema.categorical), dtype=np.int64)
-
-    def done(counts: NDArray[np.int64]) -> None:
-        np.add(total, counts, out=total)
-        if progress is not None:
-            progress(int(counts[0]))
-
+        check_text(written)
+    refuse(csv_safe and kind != "csv", f"csv_safe is about CSV, and {os.fspath(path)} is {kind}")
+    predicting = Predicting(model, columns, kind, opened.n_rows)
+    if isinstance(opened, Counter):
+        refuse(
+            not opened.ordered,
+            f"{opened.description}: its rows have no order in which parts could be written; "
+            "`predict` returns the frame with columns appended: write that",
+        )
+        refuse(
+            not parts,
+            f"{os.fspath(path)}: workers write files of their own; name a directory for them "
+            "(without a suffix), or pass parts=True",
+        )
     if parts:
-        stopped = threading.Event()
+        with atomic_directory(path, force=force) as folder:
+            total = _written_parts(predicting, opened, folder, path, threads, progress)
+    else:
+        with atomic(path, force=force) as temporary:
+            total = _written_file(predicting, opened, temporary, threads, progress)
+    n_rows, prior_rows, *unseen = total.tolist()
+    names = [f.name for f in schema.categorical]
+    found = {name: n for name, n in zip(names, unseen, strict=True) if n}
+    return Written(n_rows, tuple(written.names), found, prior_rows)
 
-        def write_part(numbered: tuple[int, list[Segment]]) -> NDArray[np.int64]:
+
+@dataclass(frozen=True)
+class Predicting:
+    """How rows are predicted, whoever reads them; it may be pickled.
+
+    Parameters
+    ----------
+    model
+        A fitted model of named columns.
+    columns
+        Makes what is written of a block of rows.
+    kind
+        Format of the files.
+    n_rows
+        Of all rows, some of which may be read elsewhere; None if nobody knows.
+    """
+
+    model: Any
+    columns: Callable[[], PredictionColumns]
+    kind: str
+    n_rows: int | None
+
+    @property
+    def nothing(self) -> NDArray[np.int64]:
+        """How many rows, rows of the prior and unseen values by column there are in no rows."""
+        return np.zeros(2 + len(self.model.schema_.categorical), dtype=np.int64)
+
+
+class _Predicted:
+    """Rows that are read here and turned into what is written, into one file or parts."""
+
+    def __init__(
+        self, how: Predicting, source: Source, threads: int | None, *, parts: bool
+    ) -> None:
+        self._kind, self._n_rows = how.kind, how.n_rows
+        self._encoder = Encoder.applying_to(
+            how.model.schema_, source.schema, unseen=how.model.unseen
+        )
+        self._encoder.expect(how.n_rows)
+        self._columns = how.columns()
+        width = row_bytes(self._columns.schema)
+        share = engine.share_of(
+            source,
+            threads,
+            getattr(how.model, "memory_limit", None),
+            width=encoded_width(self._encoder),
+            made=lambda n: width * _rows_held(source, n, parts=parts),
+        )
+        self.source, self.threads = share.source, share.threads
+        at_once = engine.rows_at_once(self.source, self.threads, GROUP_ROWS)
+        # Parts are whole groups.
+        self.at_once = GROUP_ROWS if at_once == GROUP_ROWS else BLOCK_ROWS
+
+    def parts(self) -> Iterator[list[Segment]]:
+        """Yield the segments of part after part, at least one; threads do not change the cuts.
+
+        Segments of a source that does not know its rows hold them: then parts are small.
+        """
+        least = GROUP_ROWS * max(1, -(-(self._n_rows or 0) // (MOST_PARTS * GROUP_ROWS)))
+        held: list[Segment] = []
+        n_rows = n_parts = 0
+        for segment in self.source.segments(self.at_once):
+            held.append(segment)
+            n_rows += SEGMENT_BLOCKS * BLOCK_ROWS if segment.n_rows is None else segment.n_rows
+            if n_rows >= least:
+                yield held
+                held, n_rows, n_parts = [], 0, n_parts + 1
+        if held or not n_parts:
+            yield held
+
+    def blocks(self, segment: Segment) -> Iterator[tuple[Prepared, NDArray[np.int64]]]:
+        """Yield what is written, with the numbers of rows, rows of the prior, unseen values."""
+        for rows, encoded in engine.encoded_blocks(segment, self._encoder):
+            with reading(segment.origin):
+                sound(rows.select(self._columns.copied))
+            batch, impossible = self._columns.of(rows, encoded)
+            counts = np.array([batch.num_rows, impossible, *encoded.unseen])
+            yield prepared(self._kind, batch), counts
+
+    def writing(self, path: Path) -> AbstractContextManager[Write]:
+        """Open a file for what blocks are; see `writing`."""
+        return writing(self._kind, path, self._columns.written, self._columns.uncoded)
+
+
+def _written_file(
+    how: Predicting,
+    source: Source,
+    path: Path,
+    threads: int | None,
+    progress: Progress | None,
+) -> NDArray[np.int64]:
+    """Write one file; return the numbers of rows, rows of the prior, and unseen values."""
+    rows = _Predicted(how, source, threads, parts=False)
+    total = how.nothing
+    # One thread writes what it makes before it makes more.
+    gathered = rows.blocks if rows.threads == 1 else lambda segment: [*rows.blocks(segment)]
+    with rows.writing(path) as write:
+        segments = rows.source.segments(rows.at_once)
+        for made in engine.in_order(gathered, segments, rows.threads):
+            for block, counts in made:
+                write(block)
+                np.add(total, counts, out=total)
+                if progress is not None:
+                    progress(int(counts[0]))
+    return total
+
+
+class PartFile(NamedTuple):
+    """A file of some rows.
+
+    share   position of the share whose rows these are
+    number  of the part within it
+    rows    how many
+    name    of the file
+    """
+
+    share: int
+    number: int
+    rows: int
+    name: str
+
+
+class PartsWritten(NamedTuple):
+    """Files that hold what was predicted of some rows.
+
+    parts   the files
+    counts  numbers of rows, rows of the prior, and unseen values by column
+    """
+
+    parts: tuple[PartFile, ...]
+    counts: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class WritingParts(ScanRequest[PartsWritten]):
+    """Predictions, written where rows are read into a directory that all find by its name.
+
+    A share that is tried again writes other files: the answer says which ones count.
+
+    Parameters
+    ----------
+    predicting
+        How rows are predicted.
+    folder
+        The directory.
+    target
+        What messages call it.
+    """
+
+    predicting: Predicting
+    folder: Path
+    target: str
+
+    def count(
+        self, rows: Source, threads: int | None, progress: Progress | None = None
+    ) -> Partial[PartsWritten]:
+        """Write the parts of some rows."""
+        predicted = _Predicted(self.predicting, rows, threads, parts=True)
+        stopped, attempt = threading.Event(), secrets.token_hex(8)
+
+        def write_part(
+            numbered: tuple[int, list[Segment]],
+        ) -> tuple[PartFile, NDArray[np.int64]]:
             number, segments = numbered
-            file = folder / f"part-{number:05d}{SUFFIXES[kind]}"
-            counts = np.zeros_like(total)
-            with writing(kind, file, columns, answers.uncoded) as write:
+            name = f"{rows.position:05d}-{number:05d}-{attempt}"
+            file, counts = self.folder / name, self.predicting.nothing
+            with predicted.writing(file) as write:
                 for segment in segments:
-                    for rows, new in blocks(segment):
-                        write(rows)
+                    for block, new in predicted.blocks(segment):
+                        write(block)
                         counts += new
                     if stopped.is_set():
                         break
             sync(file)
-            return counts
+            return PartFile(rows.position, number, int(counts[0]), name), counts
 
-        with atomic_directory(path, force=force) as folder:
-            numbered = enumerate(_gathered(opened, at_once))
-            for counts in engine.in_order(write_part, numbered, workers, stopped):
-                done(counts)
-    else:
-        with (
-            atomic(path, force=force) as temporary,
-            writing(kind, temporary, columns, answers.uncoded) as write,
-        ):
-            segments = opened.segments(at_once)
-            # One thread writes what it makes before it makes more.
-            gathered = blocks if workers == 1 else lambda s: [*blocks(s)]
-            for made in engine.in_order(gathered, segments, workers):
-                for rows, counts in made:
-                    write(rows)
-                    done(counts)
-    n_rows, prior_rows, *unseen = total.tolist()
-    names = [f.name for f in schema.categorical]
-    found = {name: n for name, n in zip(names, unseen, strict=True) if n}
-    return Written(n_rows, tuple(answers.schema.names), found, prior_rows)
+        parts, total = [], self.predicting.nothing
+        with self._telling():
+            numbered = enumerate(predicted.parts())
+            for part, counts in engine.in_order(write_part, numbered, predicted.threads, stopped):
+                parts.append(part)
+                np.add(total, counts, out=total)
+                if progress is not None:
+                    progress(part.rows)
+        return Partial(int(total[0]), PartsWritten(tuple(parts), total))
+
+    @contextlib.contextmanager
+    def _telling(self) -> Iterator[None]:
+        """Turn errors of writing into those that name the target."""
+        try:
+            with telling_full(self.target):
+                yield
+        except OSError as error:
+            raise DataError(
+                f"{self.target}: a part cannot be written ({first_line(error)}); name a directory "
+                "that all who write parts find by this path, and may write in"
+            ) from error
+
+    def asked(
+        self, rows: Source, threads: int | None, progress: Progress | None
+    ) -> Partial[PartsWritten]:
+        """Write the parts of all rows, whoever reads them."""
+        if isinstance(rows, Counter):
+            return rows.run(self, threads, progress)
+        return self.count(rows, threads, progress)
+
+    def zero(self) -> PartsWritten:
+        """Return what no rows leave."""
+        return PartsWritten((), self.predicting.nothing)
+
+    def add(self, a: PartsWritten, b: PartsWritten) -> PartsWritten:
+        """Return the files of both."""
+        return PartsWritten(a.parts + b.parts, a.counts + b.counts)
+
+    def to_bytes(self, value: PartsWritten) -> bytes:
+        """Return the bytes of a list of files."""
+        header = {"kind": "parts", "parts": [[*part] for part in value.parts]}
+        return files.to_bytes(header, {"counts": value.counts})
+
+    def from_bytes(self, data: bytes) -> PartsWritten:
+        """Return the list of files whose bytes these are."""
+        header, arrays = files.from_bytes(data, f"{len(data):,} bytes")
+        parts = tuple(PartFile(*part) for part in header["parts"])
+        return PartsWritten(parts, np.asarray(arrays["counts"]))
+
+
+def _written_parts(
+    how: Predicting,
+    source: Source,
+    folder: Path,
+    target: str | os.PathLike[str],
+    threads: int | None,
+    progress: Progress | None,
+) -> NDArray[np.int64]:
+    """Fill a directory with parts; return the numbers of rows, rows of the prior, unseen values.
+
+    Parts get their names here, in the order of the rows: what attempts left that failed, or that
+    nobody waits for any more, does not.
+    """
+    unordered = folder / "unordered"
+    unordered.mkdir()
+    request = WritingParts(how, unordered, os.fspath(target))
+    parts, counts = request.asked(source, threads, progress).value
+    kept = sorted(part for part in parts if part.rows) or sorted(parts)[:1]
+    for number, part in enumerate(kept):
+        (unordered / part.name).rename(folder / f"part-{number:05d}{SUFFIXES[how.kind]}")
+    shutil.rmtree(unordered)
+    return counts
 
 
 def _rows_held(source: Source, threads: int, *, parts: bool) -> int:
@@ -269,24 +475,6 @@ def _rows_held(source: Source, threads: int, *, parts: bool) -> int:
         return rows * threads
     segment = max(source.rows_of_segment(), rows // 3)
     return rows + (waiting(threads) * segment if threads > 1 else 0)
-
-
-def _gathered(source: Source, at_once: int) -> Iterator[list[Segment]]:
-    """Yield the segments of part after part, at least one; threads do not change the cuts.
-
-    Segments of a source that does not know its rows hold them: then parts are small.
-    """
-    least = GROUP_ROWS * max(1, -(-(source.n_rows or 0) // (MOST_PARTS * GROUP_ROWS)))
-    held: list[Segment] = []
-    n_rows = n_parts = 0
-    for segment in source.segments(at_once):
-        held.append(segment)
-        n_rows += SEGMENT_BLOCKS * BLOCK_ROWS if segment.n_rows is None else segment.n_rows
-        if n_rows >= least:
-            yield held
-            held, n_rows, n_parts = [], 0, n_parts + 1
-    if held or not n_parts:
-        yield held
 
 
 def schema_of(model: Any, job: str) -> Any:
@@ -362,179 +550,9 @@ def check_output(
     return kind, parts
 
 
-class _Output:
-    """Which columns are written, and how a block of rows turns into them."""
-
-    def __init__(
-        self,
-        model: Any,
-        copies: list[pa.Field],
-        *,
-        proba: bool | str,
-        explain: bool,
-        loss: Any,
-        reject: float | None,
-        precision: str,
-    ) -> None:
-        if not isinstance(proba, bool | np.bool_) and proba != "predicted":
-            raise ValueError(f"proba={proba!r}: use True, False or 'predicted'")
-        if precision not in ("exact", "fast"):
-            raise ValueError(f"precision={precision!r}: use 'exact' or 'fast'")
-        self._model = model
-        self._scorers = model._scorers()
-        self._copies = [field.with_type(_plain(field.type)) for field in copies]
-        self._proba, self._explain = proba, explain
-        self._reject = reject
-        self._decides = loss is not None or reject is not None
-        classes = model.schema_.classes
-        self._labels, self._loss = classes, None
-        if loss is not None:
-            self._loss, names = loss_matrix(loss, model.classes_)
-            if names.tolist() != model.classes_.tolist():
-                refuse(
-                    proba == "predicted",
-                    f"proba='predicted': the decisions {names.tolist()} are not the classes, whose "
-                    "probabilities are known; use proba=True",
-                    SchemaError,
-                )
-                self._labels = pa.array([str(name) for name in names.tolist()], pa.string())
-        self._coded = is_text(self._labels.type)
-        self._index = np.min_scalar_type(-len(self._labels))
-        label = self._labels.type
-        if self._coded:
-            label = pa.dictionary(pa.from_numpy_dtype(self._index), label)
-        fields = [*self._copies, pa.field("prediction", label)]
-        if self._decides:
-            fields.append(pa.field("expected_loss", pa.float64()))
-        self._number = pa.float64() if precision == "exact" else pa.float32()
-        if proba == "predicted":
-            fields.append(pa.field("proba", self._number))
-        elif proba:
-            fields += [pa.field(f"proba_{label}", self._number) for label in classes.to_pylist()]
-        if explain:
-            fields.append(pa.field("because", pa.string()))
-            fields.append(pa.field("because_nats", pa.float64()))
-        self.schema = pa.schema(fields)
-        # Numbers that hardly repeat: looking for values that do costs more than all the rest.
-        answers = fields[len(copies) + 1 :]
-        self.uncoded = {field.name for field in answers if pa.types.is_floating(field.type)}
-        names = self.schema.names
-        if twice := [name for name in names if names.count(name) > 1]:
-            raise SchemaError(
-                f"there would be two columns {twice[0]!r}: one copied, one of the answer; choose "
-                "the columns to copy by keys, or rename it"
-            )
-
-    def of(self, rows: pa.RecordBatch, encoded: Encoded) -> tuple[pa.RecordBatch, int]:
-        """Return what is written for a block, and how many rows the prior answered."""
-        batch, model = encoded.batch, self._model
-        scorer = self._scorers(batch.cells)
-        columns = [_copy(rows.column(field.name), field) for field in self._copies]
-        best = np.empty(batch.n_rows, dtype=np.intp)
-        if self._decides or self._proba or self._explain:
-            posterior = np.empty((batch.n_rows, len(model.classes_)))
-            prior_rows = scorer.posterior(batch.codes, batch.numeric, posterior)
-        if self._explain or not self._decides:
-            prior_rows = scorer.predict(batch.codes, batch.numeric, best)
-        index, missing = best, None
-        if self._decides:
-            index, expected = least_risk(posterior, self._loss, self._reject)
-            missing = index == -1
-        columns.append(self._predicted(index, missing))
-        if self._decides:
-            columns.append(pa.array(expected))
-        if self._proba == "predicted":
-            winners = np.take_along_axis(posterior, index[:, None], axis=1)[:, 0]
-            columns.append(pa.array(winners, mask=missing).cast(self._number))
-        elif self._proba:
-            columns += [pa.array(p).cast(self._number) for p in posterior.T]
-        if self._explain:
-            columns += _because(model, batch, posterior, best)
-        return pa.RecordBatch.from_arrays(columns, schema=self.schema), prior_rows
-
-    def _predicted(self, index: NDArray[np.intp], missing: NDArray[np.bool_] | None) -> pa.Array:
-        """Return labels by their positions."""
-        places = pa.array(index.astype(self._index), mask=missing)
-        if self._coded:
-            return pa.DictionaryArray.from_arrays(places, self._labels)
-        return self._labels.take(places)
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    """Return the type of a copied column: dictionaries would differ from block to block."""
-    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
-        kind = kind.value_type
-    if pa.types.is_string_view(kind):
-        return pa.string()
-    return pa.binary() if pa.types.is_binary_view(kind) else kind
-
-
-def _copy(column: pa.Array, field: pa.Field) -> pa.Array:
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    elif pa.types.is_run_end_encoded(column.type):
-        column = pc.run_end_decode(column)
-    try:
-        return column if column.type == field.type else column.cast(field.type)
-    except pa.ArrowException as error:
-        raise DataError(
-            f"column {field.name!r} is {field.type} in the first rows and {column.type} later "
-            f"({error}); leave it out of the columns to copy, or store it in one type"
-        ) from error
-
-
-def _check_text(schema: pa.Schema) -> None:
-    """Refuse types that CSV cannot hold before any work is done."""
-    for field in schema:
-        try:
-            pa.array([], field.type).cast(pa.string())
-        except pa.ArrowNotImplementedError:
-            raise SchemaError(
-                f"column {field.name!r} is {field.type}, which CSV does not hold; choose the "
-                "columns to copy by keys, or write Parquet"
-            ) from None
-
-
-def _because(
-    model: Any, batch: Batch, posterior: Floats, best: NDArray[np.intp]
-) -> tuple[pa.Array, pa.Array]:
-    """Return per row the feature that speaks most for the best class against the second."""
-    names = pa.array(model.schema_.names, pa.string())
-    explained = np.empty((batch.n_rows, len(names), posterior.shape[1]))
-    model._contributions(batch, explained)
-    index = np.arange(batch.n_rows)
-    margin = explained[index, :, best]
-    if posterior.shape[1] > 1:
-        others = posterior.copy()
-        others[index, best] = -1.0
-        with np.errstate(invalid="ignore"):  # what is impossible under both says nothing
-            margin = margin - explained[index, :, others.argmax(axis=1)]
-    margin[np.isnan(margin)] = 0.0
-    top = margin.argmax(axis=1)
-    return names.take(pa.array(top)), pa.array(margin[index, top])
-
-
 def prepared(kind: str, batch: pa.RecordBatch) -> Prepared:
     """Return what a file of this kind takes for a batch, made in the calling thread."""
     return _lines(batch, header=False) if kind == "csv" else batch
-
-
-def no_formula(text: str) -> str:
-    """Return text that a spreadsheet takes for text."""
-    return re.sub(f"^{FORMULA}", r"'\1", text)
-
-
-def without_formulas(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return rows whose text a spreadsheet takes for text."""
-
-    def harmless(column: pa.Array) -> pa.Array:
-        if pa.types.is_dictionary(column.type):
-            return pa.DictionaryArray.from_arrays(column.indices, harmless(column.dictionary))
-        if not is_text(column.type):
-            return column
-        return pc.replace_substring_regex(column, f"^{FORMULA}", r"'\1")
-
-    return pa.RecordBatch.from_arrays([*map(harmless, batch.columns)], names=batch.schema.names)
 
 
 def _lines(batch: pa.RecordBatch, *, header: bool) -> pa.Buffer:
