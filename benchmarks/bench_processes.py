@@ -19,6 +19,7 @@ from benchmarks.processes import (
     start_up,
     under_lock,
 )
+from benchmarks.workers import workers
 
 
 def test_small_fit_loads_no_compiler() -> None:
@@ -73,3 +74,12 @@ def test_start_up(tmp_path: Path) -> None:
     assert all(figure.value > 0 and figure.more["wall"] > 0 for figure in figures)
     # The first fit kept its machine code where the second one looked for it.
     assert list((tmp_path / "numba-0").rglob("*.nbc"))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::ResourceWarning")
+def test_workers(tmp_path: Path) -> None:
+    pytest.importorskip("distributed")
+    figures = workers("test", tmp_path)
+    assert sum("processes" in figure.title for figure in figures) >= 2
+    assert all(figure.value > 0 for figure in figures)

@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks import data
+from benchmarks.figures import GIB as GIB
+from benchmarks.figures import Figure as Figure
+from benchmarks.workers import workers
 
 ROOT = Path(__file__).resolve().parent.parent
-GIB = 2**30
 
 SMALL_FIT = """
 import sys, fastbayes
@@ -133,18 +135,6 @@ JOBS = {
         'assert fb.Calibrated().fit(table, "class").validation_ == "leave_one_out"'
     ),
 }
-
-
-@dataclass(frozen=True)
-class Figure:
-    """One measured number, what it is called in the table, and the most or least claimed of it."""
-
-    title: str
-    value: float
-    unit: str
-    most: float | None = None
-    more: dict[str, float] = field(default_factory=dict)
-    least: float | None = None
 
 
 @dataclass(frozen=True)
@@ -440,4 +430,5 @@ PROCESSES: dict[str, Callable[[str, Path], list[Figure]]] = {
     "memory-logistic": logistic_memory,
     "logistic-out-of-core": logistic_out_of_core,
     "laboratory": laboratory,
+    "workers": workers,
 }
