@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
 import threading
@@ -14,6 +15,7 @@ from typing import Any
 from fastbayes.core.errors import FastBayesError
 from fastbayes.core.threads import default_threads
 from fastbayes.engines.shares import Paths
+from fastbayes.kernels import dispatch
 
 __all__ = ["paths"]
 
@@ -107,7 +109,7 @@ class _Processes:
     def _submitted(self, function: Callable[[Any], Any], item: Any) -> Future[Any]:
         if self._executor is None:
             self._executor = ProcessPoolExecutor(
-                self._n, mp_context=self._context, initializer=_end_with_parent
+                self._n, mp_context=self._context, initializer=_begin
             )
             weakref.finalize(self, self._executor.shutdown, wait=False, cancel_futures=True)
         return self._executor.submit(function, item)
@@ -118,11 +120,13 @@ def _broken(future: Future[Any]) -> bool:
     return isinstance(future.exception(), BrokenProcessPool)
 
 
-def _end_with_parent() -> None:
+def _begin() -> None:
     """Have this process end with the one that began it, even if that is killed.
 
-    It would wait for work for ever: its siblings keep the pipe open that gives it.
+    It would wait for work for ever: its siblings keep the pipe open that gives it. That its kernels
+    are not cached the other one says, once for all.
     """
+    dispatch.log.setLevel(logging.ERROR)
     parent = multiprocessing.parent_process()
 
     def end() -> None:
