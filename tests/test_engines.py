@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
@@ -386,6 +388,33 @@ def test_processes__that_are_killed_while_they_wait(tmp_path: Path) -> None:
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
     assert not pids & {*processes.map(pid_of, range(8))}
+
+
+def test_processes__that_die_while_work_is_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was handed over then nobody does, nor says so."""
+    executors: list[Any] = []
+
+    class Executor:
+        def __init__(self, *_: Any, **__: Any) -> None:
+            executors.append(self)
+            self.handed = 0
+
+        def submit(self, f: Callable[[Any], Any], item: Any) -> Future[Any]:
+            self.handed += 1
+            future: Future[Any] = Future()
+            if self is executors[0] and self.handed > 3:
+                raise BrokenProcessPool
+            if self is not executors[0] or self.handed == 2:
+                future.set_result(f(item))
+            return future
+
+        def shutdown(self, **_: Any) -> None:
+            pass
+
+    monkeypatch.setattr(pool, "ProcessPoolExecutor", Executor)
+    monkeypatch.setattr(pool, "PATIENCE", 0.01)
+    assert [*pool.paths("a.parquet", processes=2).map(str, range(3))] == ["0", "1", "2"]
+    assert [executor.handed for executor in executors] == [4, 2]
 
 
 def pid_of(_: int) -> int:
