@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from fastbayes.core.threads import default_threads
 from fastbayes.data.source import open_source
 from fastbayes.engines import Paths, map_reduce, pool
 from fastbayes.engines.shares import Given, Work
+from fastbayes.kernels import dispatch
 from fastbayes.scan.engine import Counting
 from fastbayes.scan.request import Counter
 from fastbayes.statistics.base import RetractionError
@@ -221,7 +224,7 @@ def test_files__that_change_under_the_job_are_named(folder: Path, tmp_path: Path
         path.write_bytes((folder / "3.parquet").read_bytes())
         return shipped(f, items)
 
-    with pytest.raises(fb.DataError, match=r"a\.parquet changed while it was read; count again"):
+    with pytest.raises(fb.DataError, match=r"a\.parquet changed while it was read; begin again"):
         fb.count(Paths(path, meanwhile, 2), "y")
 
     def removed(f: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
@@ -387,6 +390,33 @@ def test_processes__that_are_killed_while_they_wait(tmp_path: Path) -> None:
     assert not pids & {*processes.map(pid_of, range(8))}
 
 
+def test_processes__that_die_while_work_is_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was handed over then nobody does, nor says so."""
+    executors: list[Any] = []
+
+    class Executor:
+        def __init__(self, *_: Any, **__: Any) -> None:
+            executors.append(self)
+            self.handed = 0
+
+        def submit(self, f: Callable[[Any], Any], item: Any) -> Future[Any]:
+            self.handed += 1
+            future: Future[Any] = Future()
+            if self is executors[0] and self.handed > 3:
+                raise BrokenProcessPool
+            if self is not executors[0] or self.handed == 2:
+                future.set_result(f(item))
+            return future
+
+        def shutdown(self, **_: Any) -> None:
+            pass
+
+    monkeypatch.setattr(pool, "ProcessPoolExecutor", Executor)
+    monkeypatch.setattr(pool, "PATIENCE", 0.01)
+    assert [*pool.paths("a.parquet", processes=2).map(str, range(3))] == ["0", "1", "2"]
+    assert [executor.handed for executor in executors] == [4, 2]
+
+
 def pid_of(_: int) -> int:
     return os.getpid()
 
@@ -422,6 +452,57 @@ def test_processes__end_with_the_one_that_began_them(tmp_path: Path, start: str)
             assert process.stdout.readline() == b"begun\n"
         process.kill()
         assert process.communicate(timeout=60)[0] == b""  # its end: nobody holds the pipe
+
+
+HOMELESS = """
+import sys
+import fastbayes as fb
+
+if __name__ == "__main__":
+    there = fb.engines.pool.paths(sys.argv[1], processes=2)
+    for _ in range(2):
+        print(fb.count(there, "y", columns=["text"]).values.counts.tolist())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.compiled
+def test_processes__without_a_writable_home_say_it_once(folder: Path, tmp_path: Path) -> None:
+    """As on a cluster: the package belongs to root, a home directory is missing."""
+    (tmp_path / "script.py").write_text(HOMELESS)
+    home = tmp_path / "home"
+    home.touch()  # a file, which stops the superuser, too
+    environment = {k: v for k, v in os.environ.items() if k != "NUMBA_CACHE_DIR"} | {
+        "HOME": str(home),
+        "XDG_CACHE_HOME": str(home),
+        "NUMBA_CACHE_LOCATOR_CLASSES": "UserWideCacheLocator",
+        "FASTBAYES_KERNELS": "always",
+    }
+    command = [sys.executable, str(tmp_path / "script.py"), str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    counts = fb.count(folder, "y", columns=["text"]).values.counts.tolist()
+    assert done.stdout.splitlines() == [str(counts)] * 2, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("compiled kernels cannot be cached where workers run")
+    assert "NUMBA_CACHE_DIR" in line
+
+
+def test_uncached__is_said_once_for_all_workers(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def elsewhere(f: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+        for item in items:
+            with monkeypatch.context() as patch:
+                patch.setattr(dispatch, "_warned", item.position == 1)
+                found = f(item)
+            yield found
+
+    dispatch.warn_of_workers.cache_clear()
+    monkeypatch.setattr(dispatch, "_warned", False)
+    for _ in range(2):
+        fb.count(Paths(folder, elsewhere, 3), "y")
+    (record,) = caplog.records
+    assert "cannot be cached where workers run" in record.message
 
 
 def test_processes__count_on_one_thread_each(tmp_path: Path) -> None:

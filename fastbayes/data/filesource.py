@@ -304,9 +304,13 @@ class FileSource(Source):
 
     def check_unchanged(self) -> None:
         """Raise DataError where files are no longer those that were found."""
-        for reader in self._readers:
+
+        def check(reader: FileReader) -> None:
             with reading(reader.file.origin):
                 reader.file.check_unchanged()
+
+        for _ in in_order(check, self._readers, _threads_for(self._readers)):
+            pass
 
     def ledger(self) -> Ledger:
         """Return the files and their row groups; of those that are known to be empty none.

@@ -182,6 +182,9 @@ class Source(ABC):
         """Return the columns that another library decodes where our kernels could, with why."""
         return {}
 
+    def check_unchanged(self) -> None:  # noqa: B027  # rows in memory do not change
+        """Raise DataError where rows are known to be no longer those that were found."""
+
     def ledger(self) -> Ledger:
         """Return the files whose rows these are; empty for rows that come from elsewhere."""
         return Ledger()

@@ -207,9 +207,11 @@ def predict_to(
     if parts:
         with atomic_directory(path, force=force) as folder:
             total = _written_parts(predicting, opened, folder, path, threads, progress)
+            opened.check_unchanged()
     else:
         with atomic(path, force=force) as temporary:
             total = _written_file(predicting, opened, temporary, threads, progress)
+            opened.check_unchanged()
     n_rows, prior_rows, *unseen = total.tolist()
     names = [f.name for f in schema.categorical]
     found = {name: n for name, n in zip(names, unseen, strict=True) if n}
