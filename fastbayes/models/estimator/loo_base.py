@@ -122,6 +122,10 @@ class LooScorer:
         self.rule = rule
         self.prior = PriorWithout(counts, rule, model.class_prior, model.class_log_prior_)
 
+    def __getstate__(self) -> dict[str, Any]:
+        # Kernels do not travel: scorers are made where they are needed.
+        return {**vars(self), "_made": {}}
+
     def _scorers(self, cells: float) -> Scorers:
         """Return what scores the other classes, and what scores the class of the row."""
         raise NotImplementedError
