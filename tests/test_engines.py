@@ -485,10 +485,12 @@ def test_compare__is_that_of_rows_read_here(folder: Path, how: str) -> None:
 
 
 def test_compare__counts_once_and_scores_once(folder: Path) -> None:
+    """A model travels as its file: what is sent is smaller than the tables that it makes."""
     asked: list[str] = []
 
     def noted(f: Any, items: Iterable[Any]) -> Iterator[Any]:
         asked.append(type(f.request).__name__)
+        assert len(pickle.dumps(f)) < 60_000
         return shipped(f, items)
 
     there = Paths(folder, noted, 3)

@@ -39,6 +39,7 @@ from fastbayes.evaluation.validate.scored_rows import (
 from fastbayes.evaluation.validation import Evaluation, Evaluator
 from fastbayes.models.estimator.base import Scans
 from fastbayes.models.estimator.loo_base import LooScorer
+from fastbayes.models.estimator.store import packed, unpacked
 from fastbayes.scan import engine
 from fastbayes.scan.budget import SLACK, check_limit
 from fastbayes.scan.counting import Opened
@@ -60,7 +61,7 @@ class Fitted(LooScorer):
         self._model, self._of = model, model._scorers()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Fitted, (self._model,)
+        return _fitted, packed(self._model)
 
     def posterior(self, batch: Batch, out: Floats) -> int:
         """Write P(c | x) into `out`; return how many rows took the prior."""
@@ -71,6 +72,10 @@ class Fitted(LooScorer):
         """Write ln P(c, x) into `out`."""
         self._of(batch.cells).log_joint(batch.codes, batch.numeric, out)
         return 0.0
+
+
+def _fitted(cls: type, data: bytes) -> Fitted:
+    return Fitted(unpacked(cls, data))
 
 
 @dataclass
