@@ -6,6 +6,7 @@ import os
 import pickle
 import signal
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from fastbayes.evaluation.calibrate import posterior_maps
 from fastbayes.evaluation.validate.scored_rows import RowEncoding
 from fastbayes.evaluation.validate.scoring import Contestant, Fitted, scores
 from fastbayes.models.estimator.loo_base import LooScorer
+from fastbayes.models.logistic import information
 from fastbayes.models.registry import candidates
 from fastbayes.scan.engine import Counting
 from fastbayes.scan.request import Counter
@@ -154,17 +156,52 @@ def test_models__learn_what_they_learn_here(folder: Path, name: str) -> None:
     np.testing.assert_allclose(there.predict_proba(some), here.predict_proba(some), rtol=1e-9)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{}, {"C": 0.1, "solver": "lbfgs"}, {"penalty": "l1"}, {"class_weight": "balanced"}],
-    ids=str,
-)
-def test_logistic_regression__is_that_of_rows_read_here(folder: Path, options: Any) -> None:
-    given = {"tol": 1e-8, **options}
-    here = fb.LogisticRegression(**given).fit(folder, "y", sample_weight="heavy")
-    there = fb.LogisticRegression(**given).fit(
-        Paths(folder, shipped, 3), "y", sample_weight="heavy"
-    )
+LOGISTIC: list[dict[str, Any]] = [
+    {},
+    {"penalty": "l1"},
+    {"penalty": None, "init": "zeros"},
+    {"class_weight": "balanced", "standard_errors": True},
+    {"interactions": [("text", "flag")]},
+]
+
+
+@pytest.mark.filterwarnings("ignore::fastbayes.FastBayesWarning")
+@pytest.mark.parametrize("options", LOGISTIC, ids=str)
+def test_logistic_regression__is_that_of_rows_read_here(tmp_path: Path, options: Any) -> None:
+    """A pass brings all second derivatives: one to count, and one for each step or so."""
+    for seed in (1, 2, 3):
+        table = rows(300, seed)
+        flag = pa.array(np.random.default_rng(seed).random(300) < 0.3)
+        table = table.append_column("flag", flag)
+        pq.write_table(table, tmp_path / f"{seed}.parquet", row_group_size=100)
+    asked: list[Any] = []
+
+    def noted(f: Any, items: Iterable[Any]) -> Iterator[Any]:
+        asked.append(f.request)
+        return shipped(f, items)
+
+    make = partial(fb.LogisticRegression, tol=1e-10, **options)
+    here = make().fit(tmp_path, "y", sample_weight="heavy")
+    there = make().fit(Paths(tmp_path, noted, 3), "y", sample_weight="heavy")
+    assert there.converged_ == here.converged_
+    np.testing.assert_allclose(there.objective_, here.objective_, rtol=1e-12)
+    np.testing.assert_allclose(there.coef_, here.coef_, rtol=1e-8, atol=1e-8)
+    assert len(asked) <= 12
+    if "standard_errors" in options:
+        errors = [m.coefficients()["standard_error"].to_numpy() for m in (here, there)]
+        np.testing.assert_allclose(*errors, rtol=1e-8)
+
+
+@pytest.mark.parametrize("solver", ["newton-cg", "lbfgs"])
+@pytest.mark.parametrize("most", [0, 2000])
+def test_logistic_regression__of_many_coefficients(
+    folder: Path, solver: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of more than some hundreds workers give products of the second derivatives alone."""
+    monkeypatch.setattr(information, "MOST", most)
+    make = partial(fb.LogisticRegression, solver=solver, tol=1e-8)
+    here = make().fit(folder, "y", sample_weight="heavy")
+    there = make().fit(Paths(folder, shipped, 3), "y", sample_weight="heavy")
     assert there.converged_
     np.testing.assert_allclose(there.objective_, here.objective_, rtol=1e-9)
     np.testing.assert_allclose(there.coef_, here.coef_, rtol=1e-5, atol=1e-6)
