@@ -363,7 +363,7 @@ def k_fold(
     folds
         A number of folds: each k rows in succession fall into k folds, in random order and without
         regard to their classes; the name of a column, a fold for each of its values; or (n_rows,)
-        values.
+        values. Where workers read the rows, the name of a column.
     seed
         Seed of that order, where `folds` is a number.
     sample_weight

@@ -338,7 +338,7 @@ class Scoring(ScanRequest[Scores]):
         n_segments = math.inf
         if source.n_rows is not None:
             n_segments = -(-source.n_rows // max(source.rows_of_segment(), 1))
-        # Of a row there are probabilities, what they are made of, and figures. Scored segments
+        # Of a row there are probabilities, what they are made of, and figures; and scored segments
         # wait.
         share = engine.share_of(
             source,
