@@ -13,8 +13,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import pyarrow as pa
 
-from fastbayes.core import errors
-from fastbayes.core.errors import DataError, FastBayesError
+from fastbayes.core.errors import DataError, FastBayesError, described, error_of
 from fastbayes.data.filesource import FileSource
 from fastbayes.data.memory import StreamSource
 from fastbayes.data.segments import Source
@@ -349,8 +348,7 @@ class Work(Generic[T]):
     def read(self, data: bytes) -> SharesRead[T]:
         """Return what a share says; raises its error."""
         if data[:1] == b"!":
-            name, message = json.loads(data[1:])
-            raise getattr(errors, name)(message)
+            raise error_of(*json.loads(data[1:]))
         _, uncached, rows, n = HEAD.unpack_from(data)
         shares = struct.unpack_from(f"<{n}I", data, HEAD.size)
         value = self.request.from_bytes(data[HEAD.size + 4 * n :])
@@ -378,7 +376,4 @@ class Work(Generic[T]):
 
 
 def _error(error: FastBayesError) -> bytes:
-    """Return an error as one of those that are documented, or the nearest to it."""
-    names = [kind.__name__ for kind in type(error).__mro__]
-    name = next(name for name in names if hasattr(errors, name))
-    return b"!" + json.dumps([name, str(error)]).encode()
+    return b"!" + json.dumps(described(error)).encode()

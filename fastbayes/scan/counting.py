@@ -31,6 +31,7 @@ from fastbayes.scan.density_spec import DensitySpec
 from fastbayes.scan.discretization import learned_columns, numeric_cuts
 from fastbayes.scan.engine import Progress
 from fastbayes.scan.known_schema import options_of, parts_of
+from fastbayes.scan.request import Counter
 from fastbayes.statistics.bundle import Statistics
 from fastbayes.statistics.family_counts import numbered
 from fastbayes.statistics.registry import wanting, with_companions
@@ -116,12 +117,14 @@ def with_folds(
     SchemaError
         When there is no such column, or not one value for each row.
     """
-    if folds is None or isinstance(folds, Folds):
-        return opened, folds
     if isinstance(folds, (int, np.integer)):
         if isinstance(folds, bool) or folds < 2:
             raise ValueError(f"folds={folds!r}: use a whole number >= 2, a column or an array")
-        return opened, FoldsByPlace(int(folds))
+        folds = FoldsByPlace(int(folds))
+    if folds is None or isinstance(folds, Folds):
+        if folds is not None and isinstance(opened, Counter):
+            engine.folds_elsewhere(opened, folds)
+        return opened, folds
     if is_name(folds):
         if folds in taken:
             raise SchemaError(f"folds: column {folds!r} holds the classes or the weights")
@@ -270,7 +273,8 @@ def count(
     folds
         Count folds of the rows apart, too (`Statistics.folds`): a number, for folds by the place
         of a row in the source, each k rows in succession falling into k folds in random order; the
-        name of a column, a fold for each of its values; or (n_rows,) values for data in memory.
+        name of a column, a fold for each of its values, which workers of `engines` count, too; or
+        (n_rows,) values for data in memory.
     sample_weight
         Name of the weight column, or (n_rows,) weights. Weight w counts as w rows, 0 as none.
     domains

@@ -36,12 +36,10 @@ from fastbayes.evaluation.curves.curve_table import METRICS, LearningCurve
 from fastbayes.evaluation.curves.fit_source import fit_rows
 from fastbayes.evaluation.intervals import check_confidence
 from fastbayes.evaluation.validate.comparison import enter, named_models
+from fastbayes.evaluation.validate.scored_rows import Part, Parts, ScoredBlock
 from fastbayes.evaluation.validate.scoring import (
     Contestant,
     Fitted,
-    Part,
-    ScoredBlock,
-    applying,
     check_rereadable,
     encoders_by,
     learns_by_subtraction,
@@ -397,6 +395,15 @@ def from_rows(model: Any, rows: SampledRows, source: Source) -> Any:
     return fit_rows(model, source, rows.learning)
 
 
+def applying(opened: Opened, schema: Schema, n_rows: int | None = None) -> Encoder:
+    """Return an encoder of the rows, `n_rows` of them or all, by the schema of models."""
+    encoder = Encoder.applying_to(
+        schema, opened.source.schema, target=opened.target, weight=opened.weight
+    )
+    encoder.expect(opened.source.n_rows if n_rows is None else n_rows)
+    return encoder
+
+
 class Arrays(NamedTuple):
     """Rows as estimators of scikit-learn take them.
 
@@ -574,6 +581,26 @@ class Sample:
         return list(accumulate(stats.folds))
 
 
+class EncodedByAll(NamedTuple):
+    """Encodes every row for all models, those of each schema by an encoder of theirs.
+
+    encoders  with the places of their models, which stand for folds
+    """
+
+    encoders: Sequence[tuple[Encoder, Sequence[int]]]
+
+    def parts(self, columns: pa.Schema, n_rows: int | None) -> Parts:
+        """Return what encodes the blocks of the rows."""
+        return self._blocks
+
+    def _blocks(self, segment: Segment) -> Iterator[ScoredBlock]:
+        for rows in segment.batches():
+            for encoder, members in self.encoders:
+                encoded = encoder.encode(rows, Place(segment.origin, -1))
+                # The codes last until the next encoding: a block for each encoder.
+                yield ScoredBlock(rows.num_rows, [Part(i, encoded.batch, None) for i in members])
+
+
 class CurveRunner:
     """Models that are fitted and tested, one random order of the rows after the other."""
 
@@ -694,15 +721,8 @@ class CurveRunner:
             for schema, members in groups
         ]
 
-        def parts(segment: Segment) -> Iterator[ScoredBlock]:
-            for rows in segment.batches():
-                for encoder, members in encoders:
-                    encoded = encoder.encode(rows, Place(segment.origin, -1))
-                    # The codes last until the next encoding: a block for each encoder.
-                    yield ScoredBlock(
-                        rows.num_rows, [Part(i, encoded.batch, None) for i in members]
-                    )
-
         contestant = Contestant(self._classes, [Fitted(model) for model in fitted.values()])
-        (score,), _ = scores(sample.test, parts, [contestant], ranks=False, **self.limits)
+        (score,), _ = scores(
+            sample.test, EncodedByAll(encoders), [contestant], ranks=False, **self.limits
+        )
         return dict(zip(fitted, score.evaluators, strict=True))

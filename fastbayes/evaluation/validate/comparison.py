@@ -22,19 +22,16 @@ from fastbayes.data.encode import Encoder
 from fastbayes.data.folds import Folds, FoldsByPlace
 from fastbayes.evaluation.validate.cross_validation import Validation, of_folds, validation
 from fastbayes.evaluation.validate.race import Lagging, Race, race_sample
+from fastbayes.evaluation.validate.scored_rows import RowEncoding
 from fastbayes.evaluation.validate.scoring import (
     Contestant,
     Fitted,
     FoldScans,
-    Parts,
     RanksShare,
     Score,
-    applying,
     check_rereadable,
+    encoding_of,
     learned_cuts,
-    parts_by_encoder,
-    parts_of,
-    parts_of_folds,
     scores,
 )
 from fastbayes.models.discrete.one_dependence import OneDependence
@@ -362,7 +359,7 @@ class ComparisonRunner:
         self.opened, self.discretize = opened, discretize
         self.loss, self.racing = loss, race
         self.race: Race | None = None
-        self.parts: Callable[[Folds | None], Parts]
+        self.rows: RowEncoding
         self.figures: Callable[[Runner, Score], Validation]
         self.named = named
         self.limits = {} if memory_limit is None else {"memory_limit": memory_limit}
@@ -486,21 +483,18 @@ class ComparisonRunner:
 
     def by_leaving_out(self) -> list[Entry]:
         """Score every row by the counts without it."""
-        parts = parts_of(applying(self.opened, self.stats.schema))
 
         def figures(runner: Runner, score: Score) -> Validation:
             fixed = runner.scorers[0].fixed
             return validation(score.figures(), method="leave-one-out", fixed=fixed)
 
-        self.parts, self.figures = lambda _: parts, figures
+        self.rows, self.figures = encoding_of(self.opened, [self.stats.schema]), figures
         self._fitted(lambda r: [loo_scorer(r.model)])
         return self._entries()
 
     def by_folds(self) -> list[Entry]:
         """Score the rows of each fold by models of the other folds."""
-        folds, names = self.opened.folds, self.stats.fold_names
-        assert folds is not None
-        order, _ = folds.names()
+        names = self.stats.fold_names
 
         def figures(runner: Runner, score: Score) -> Validation:
             return of_folds(score, self.classes, names, self.loss, self.opened.source.description)
@@ -509,12 +503,10 @@ class ComparisonRunner:
         if self.cuts is not None and learned_cuts(self.opened.learning(), self.discretize):
             for runner in self._standing():
                 runner.attempt(self._fit)
-            encoders = self._learned_by_folds()
-            self.parts = lambda f: parts_by_encoder(f or folds, order, encoders)
+            self.rows = encoding_of(self.opened, self._learned_by_folds())
             self._raced(self._standing())
         else:
-            encoder = applying(self.opened, self.stats.schema)
-            self.parts = lambda f: parts_of_folds(f or folds, order, encoder)
+            self.rows = encoding_of(self.opened, [self.stats.schema])
             ways = {runner.bins for runner in self._standing()}
             rests = {bins: training(self.seen[bins]) for bins in ways}
             scans = FoldScans(self.opened, self.stats)
@@ -539,7 +531,9 @@ class ComparisonRunner:
             if (sample := race_sample(*given)) is None:
                 self.racing = False
                 return
-            parts = self.parts(sample.folds)
+            source = self.opened.source
+            rows = replace(self.rows, folds=sample.folds)
+            parts = rows.parts(source.schema, source.n_rows)
             self.race = Race(sample, parts, len(self.runners), self.loss, self.options["threads"])
         for runner in runners:
             if runner.stands:
@@ -551,8 +545,8 @@ class ComparisonRunner:
             runner.fail(self.race.errors.get(runner.name))
         self.seconds["race"] = self.seconds.get("race", 0.0) + time.perf_counter() - start
 
-    def _learned_by_folds(self) -> list[Encoder]:
-        """Fit every model without each fold, bins included; return the encoders of the folds."""
+    def _learned_by_folds(self) -> list[Schema]:
+        """Fit every model without each fold, bins included; return the schemas of the folds."""
         start = time.perf_counter()
         scans, folds = FoldScans(self.opened, self.stats), self.opened.folds
         assert folds is not None
@@ -561,7 +555,7 @@ class ComparisonRunner:
             progress=self.progress,
             **self.options,
         )
-        encoders = []
+        schemas = []
         for fold in range(len(scans.names)):
             given = *scans.of(fold), cuts[fold]
             rest = self._scan(*given, whole=False)
@@ -574,9 +568,9 @@ class ComparisonRunner:
                         Fitted(self._trained(r, seen[r.bins], *given)),
                     ]
                 )
-            encoders.append(applying(self.opened, rest.schema))
+            schemas.append(rest.schema)
         self.seconds["counting folds"] = time.perf_counter() - start
-        return encoders
+        return schemas
 
     @property
     def classes(self) -> NDArray[Any]:
@@ -608,7 +602,7 @@ class ComparisonRunner:
             contestants = [self._contestant(runner) for runner in runners]
             found, _ = scores(
                 source,
-                self.parts(None),
+                self.rows,
                 contestants,
                 loss=self.loss,
                 **self.options,
@@ -688,7 +682,7 @@ def compare(
     Parameters
     ----------
     source
-        As in `fastbayes.count`, to be read twice or more.
+        As in `fastbayes.count`, to be read twice or more; of `engines` workers count and score.
     target
         Name of the class column or (n_rows,) labels. Rows without a class take no part.
     validation
@@ -716,7 +710,8 @@ def compare(
     progress
         Called with the number of rows done since the last call, in every scan.
     race
-        Whether to drop a model once a sample of the rows has shown that it cannot win.
+        Whether to drop a model once a sample of the rows has shown that it cannot win. Where
+        workers read the rows none is.
 
     Returns
     -------

@@ -13,22 +13,20 @@ from numpy.typing import NDArray
 
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.schema import Schema
-from fastbayes.data.encode import Encoded, Encoder
+from fastbayes.data.encode import Encoded
 from fastbayes.data.folds import FoldsByPlace
 from fastbayes.data.memory import is_name
 from fastbayes.data.segments import Source
 from fastbayes.data.source import open_for
+from fastbayes.evaluation.validate.scored_rows import RowEncoding
 from fastbayes.evaluation.validate.scoring import (
     Contestant,
     Fitted,
-    Parts,
     Score,
     check_rereadable,
     fitted_without_folds,
-    parts_of,
     scores,
 )
-from fastbayes.evaluation.validate.scoring_request import Scoring
 from fastbayes.evaluation.validation import Evaluation, Evaluator
 from fastbayes.models.estimator.base import Classifier
 from fastbayes.models.estimator.loo_base import LooScorer
@@ -132,13 +130,20 @@ def evaluate(
         schema, source, target, sample_weight, unseen=model.unseen, filesystem=filesystem
     )
     log_rest(rows.unused, rows.description)
-    request = Scoring(model, rows.target, rows.weight, loss)
-    score = request.asked(rows.source, threads, progress).value
-    found = score.scanned
+    (score,), found = scores(
+        rows.source,
+        rows.encoding,
+        [Contestant(model.classes_, [Fitted(model)])],
+        loss=loss,
+        threads=threads,
+        memory_limit=getattr(model, "memory_limit", None),
+        progress=progress,
+        weighted=sample_weight is not None,
+    )
     if found.n_rows and found.dropped == found.n_rows:
         raise DataError(
-            f"{rows.description}: column {rows.target!r} is null in all {found.n_rows} rows; name "
-            "the column of the true classes as target"
+            f"{rows.description}: column {rows.encoding.target!r} is null in all {found.n_rows} "
+            "rows; name the column of the true classes as target"
         )
     if found.dropped:
         logger.info("left out %d rows without a class", found.dropped)
@@ -147,7 +152,7 @@ def evaluate(
     for feature, n in zip(schema.categorical, np.atleast_1d(found.unseen), strict=False):
         if n:
             logger.info("column %r: %d values were not seen at fit", feature.name, n)
-    return score.evaluator.result(rows.description)
+    return score.figures(rows.description)
 
 
 def leave_one_out(
@@ -158,7 +163,7 @@ def leave_one_out(
     *,
     sample_weight: Any = None,
     loss: Any = None,
-    proba: bool = True,
+    proba: bool | None = None,
     filesystem: Any = None,
     threads: int | None = None,
     progress: Progress | None = None,
@@ -174,7 +179,7 @@ def leave_one_out(
     stats
         The statistics of the rows, as `fastbayes.count` returns them.
     source
-        The rows that were counted, as in `fastbayes.count`.
+        The rows that were counted, as in `fastbayes.count`; of `engines` workers score them.
     target
         Name of the class column or (n_rows,) labels; the name at counting by default. Rows without
         a class take no part.
@@ -183,7 +188,8 @@ def leave_one_out(
     loss
         Loss matrix as in `decide`.
     proba
-        Whether to keep the probabilities: 8 bytes for each row and class.
+        Whether to keep the probabilities: 8 bytes for each row and class. By default they are where
+        the rows are read here, not where workers read them.
     filesystem
         A pyarrow or fsspec file system for the source.
     threads
@@ -231,7 +237,7 @@ def leave_one_out(
         threads=threads,
         progress=progress,
     )
-    kept = probabilities(score, len(stats.schema.classes)) if proba else None
+    kept = probabilities(score, len(stats.schema.classes))
     return validation(score.figures(where), method="leave-one-out", fixed=scorer.fixed, proba=kept)
 
 
@@ -243,7 +249,7 @@ def left_out_scores(
     *,
     sample_weight: Any = None,
     loss: Any = None,
-    proba: bool = False,
+    proba: bool | None = False,
     ranks: bool = True,
     filesystem: Any = None,
     threads: int | None = None,
@@ -274,7 +280,7 @@ def left_out_scores(
     rows = labelled(schema, source, target, sample_weight, filesystem=filesystem, counted=stats)
     found, scanned = scores(
         rows.source,
-        rows.parts,
+        rows.encoding,
         [Contestant(schema.class_labels, [scorer]) for scorer in scorers],
         loss=loss,
         proba=proba,
@@ -289,17 +295,13 @@ def left_out_scores(
 
 
 class Labelled(NamedTuple):
-    """Labelled rows that are open, and what encodes their blocks by a schema.
+    """Labelled rows that are open, and how they are encoded by a schema.
 
-    target  the column of the classes
-    weight  that of the weights
     unused  columns that the schema does not know
     """
 
     source: Source
-    parts: Parts
-    target: str | None
-    weight: str | None
+    encoding: RowEncoding
     unused: list[str]
 
     @property
@@ -326,12 +328,9 @@ def labelled(
     also = [str(name) for name in (truth, sample_weight) if is_name(name)]
     opened, unused = open_for(schema, source, also=also, filesystem=filesystem)
     rows, target_name, weight_name = with_labels(opened, truth, sample_weight)
-    encoder = Encoder.applying_to(
-        schema, rows.schema, unseen=unseen, target=target_name, weight=weight_name
-    )
-    encoder.expect(rows.n_rows)
     check = None if counted is None else partial(_check_counted, counted)
-    return Labelled(rows, parts_of(encoder, check), target_name, weight_name, unused)
+    encoding = RowEncoding([schema], target_name, weight_name, unseen, check=check)
+    return Labelled(rows, encoding, unused)
 
 
 def k_fold(
@@ -343,7 +342,7 @@ def k_fold(
     seed: int = 0,
     sample_weight: Any = None,
     loss: Any = None,
-    proba: bool = True,
+    proba: bool | None = None,
     columns: Sequence[str] | None = None,
     null_values: Sequence[str] | None = None,
     filesystem: Any = None,
@@ -358,13 +357,13 @@ def k_fold(
     model
         A classifier of tables with its parameters; it need not be fitted, and is left as it is.
     source
-        As in `fastbayes.count`, to be read several times.
+        As in `fastbayes.count`, to be read several times; of `engines` workers count and score.
     target
         Name of the class column or (n_rows,) labels. Rows without a class take no part.
     folds
         A number of folds: each k rows in succession fall into k folds, in random order and without
         regard to their classes; the name of a column, a fold for each of its values; or (n_rows,)
-        values.
+        values. Where workers read the rows, the name of a column.
     seed
         Seed of that order, where `folds` is a number.
     sample_weight
@@ -372,7 +371,8 @@ def k_fold(
     loss
         Loss matrix as in `decide`.
     proba
-        Whether to keep the probabilities: 8 bytes for each row and class.
+        Whether to keep the probabilities: 8 bytes for each row and class. By default they are where
+        the rows are read here, not where workers read them.
     columns, null_values, filesystem, threads, memory_limit
         As in `fastbayes.count`.
     progress
@@ -430,13 +430,13 @@ def k_fold(
         filesystem=filesystem,
     )
     check_rereadable(opened.source, "k_fold counts and then scores")
-    models, names, parts = fitted_without_folds(
+    models, names, encoding = fitted_without_folds(
         partial(type(model), **params), opened, options["threads"], options["memory_limit"]
     )
     classes = models[0].classes_
     (score,), _ = scores(
         opened.source,
-        parts,
+        encoding,
         [Contestant(classes, [Fitted(m) for m in models])],
         loss=loss,
         proba=proba,
@@ -446,7 +446,7 @@ def k_fold(
         weighted=sample_weight is not None,
     )
     figures = of_folds(score, classes, names, loss, opened.source.description)
-    return replace(figures, proba=probabilities(score, len(classes)) if proba else None)
+    return replace(figures, proba=probabilities(score, len(classes)))
 
 
 def of_folds(
@@ -462,8 +462,10 @@ def of_folds(
     return validation(total.result(description), method="k-fold", fixed=("schema",), folds=found)
 
 
-def probabilities(score: Score, n_classes: int) -> Floats:
-    """Return the probabilities of all rows, (n_rows, n_classes)."""
+def probabilities(score: Score, n_classes: int) -> Floats | None:
+    """Return the probabilities of all rows, (n_rows, n_classes), where they were kept."""
+    if score.proba is None:
+        return None
     return np.concatenate([np.empty((0, n_classes)), *score.proba])
 
 

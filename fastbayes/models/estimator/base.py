@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -18,7 +18,7 @@ from fastbayes.core.batch import BLOCK_ROWS, GREATEST, Batch
 from fastbayes.core.domains import cast_domain, common_type, declared, domain, same_values
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.schema import Schema, chosen, labels
-from fastbayes.data.encode import Encoded, Encoder, LookedUp
+from fastbayes.data.encode import Encoder, LookedUp
 from fastbayes.data.folds import Folds
 from fastbayes.data.memory import to_array
 from fastbayes.data.segments import Segment
@@ -33,6 +33,7 @@ from fastbayes.scan.budget import encoded_width
 from fastbayes.scan.counting import option_of
 from fastbayes.scan.data_warnings import remark
 from fastbayes.scan.discretization import numeric_cuts
+from fastbayes.scan.row_sums import Result, Summing, Sums, Work, scanned_again
 from fastbayes.statistics.bundle import Statistics
 
 # Rows of a block for which the work of beginning one is nothing.
@@ -271,9 +272,6 @@ class TableRows(Model):
 logger = logging.getLogger("fastbayes")
 
 
-Result = TypeVar("Result")
-
-
 @dataclass
 class Scans:
     """Scans over one source, which a model learns from."""
@@ -319,42 +317,32 @@ class Scans:
             raise SchemaError(f"column {missing[0]!r} is not there; the model was fitted with it")
         return [here.index(name) for name in names]
 
-    def again(
-        self,
-        model: Classifier,
-        schema: Schema,
-        work: Callable[[Segment, Iterator[tuple[pa.RecordBatch, Encoded]]], Result],
-    ) -> Iterator[Result]:
+    def again(self, model: Classifier, schema: Schema, work: Work[Result]) -> Iterator[Result]:
         """Yield what `work` makes of each segment and its encoded blocks, in one more scan.
 
         The rows are encoded by the schema that they were counted with; results come in order.
         """
-        encoder = Encoder.applying_to(
+        yield from scanned_again(
+            self.source,
             schema,
-            self.source.schema,
-            unseen="error",
-            target=schema.target,
-            weight=self.learning(cuts=self.cuts).weight,
+            self._weight,
+            work,
+            threads=model.threads,
+            memory_limit=model.memory_limit,
+            progress=self.progress,
         )
-        encoder.expect(self.source.n_rows)
 
-        def one(segment: Segment) -> tuple[Result, int]:
-            seen: list[int] = []
+    def summed(self, model: Classifier, schema: Schema, work: Work[Sums], start: Sums) -> Sums:
+        """Return the sums of the arrays that `work` makes of segments, wherever the rows are.
 
-            def blocks() -> Iterator[tuple[pa.RecordBatch, Encoded]]:
-                for block, encoded in engine.encoded_blocks(segment, encoder):
-                    seen.append(block.num_rows)
-                    yield block, encoded
+        `start` are those of no rows; see `again`.
+        """
+        request = Summing(schema, self._weight, work, start, model.memory_limit)
+        return request.of(self.source, model.threads, self.progress)
 
-            return work(segment, blocks()), sum(seen)
-
-        width = encoded_width(encoder)
-        share = engine.share_of(self.source, model.threads, model.memory_limit, width=width)
-        segments = share.source.segments(BLOCK_ROWS)
-        for result, rows in share.in_order(one, segments):
-            yield result
-            if self.progress is not None:
-                self.progress(rows)
+    @property
+    def _weight(self) -> str | None:
+        return self.learning(cuts=self.cuts).weight
 
     def check_rereadable(self, need: str, instead: str = "") -> None:
         """Raise SchemaError where the rows can be read only once, but a model needs more."""

@@ -42,14 +42,29 @@ def save(model: Any, path: str | os.PathLike[str], *, force: bool = False) -> No
     name = type(model).__name__
     if name not in MODELS:
         raise SchemaError(f"{name} has no file format; there is one for {sorted(MODELS)}")
+    header, arrays = _described(model)
+    files.write(path, {"kind": "model", "class": name, **header}, arrays, force=force)
+
+
+def _described(model: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     header, arrays = model.state()
     params = {key: jsonable(value) for key, value in model.get_params(deep=False).items()}
-    files.write(
-        path,
-        {"kind": "model", "class": name, "params": params, "state": header},
-        arrays,
-        force=force,
-    )
+    return {"params": params, "state": header}, arrays
+
+
+def packed(model: Any) -> tuple[type, bytes]:
+    """Return the class of a fitted model and what its file would hold, for `unpacked`.
+
+    That is a small part of what a pickle holds, which has the tables that are made of counts.
+    """
+    return type(model), files.to_bytes(*_described(model))
+
+
+def unpacked(cls: Any, data: bytes) -> Any:
+    """Return the fitted model that `packed` described."""
+    origin = f"{len(data):,} bytes"
+    header, arrays = files.from_bytes(data, origin)
+    return cls.from_state(header["params"], header["state"], arrays, origin)
 
 
 def load(path: str | os.PathLike[str]) -> Any:

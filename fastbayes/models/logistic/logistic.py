@@ -301,6 +301,9 @@ class LogisticRegression(Classifier):
 
     `explain` gives each column of a pair half of what the pair adds.
 
+    Workers of `engines` read the rows once for each step: of up to 2,000 coefficients a pass brings
+    all second derivatives, of more each product of them is a pass.
+
     Separable rows have no optimum without a penalty; the steps then end at finite coefficients,
     with a warning and `converged_` False.
 
