@@ -65,6 +65,17 @@ POSTERIORS = """
 proba = model.predict_proba(rows)
 assert abs(table["proba_yes"].to_numpy() - proba[:, 1]).max() < 1e-12
 """
+PIPELINE = """
+from pyspark.ml.functions import vector_to_array
+import fastbayes as fb
+table = scored.withColumn("probability", vector_to_array("probability")).toArrow()
+assert table.num_rows == 20_000
+classifier = fb.load("delayed.fb")
+assert "far" in classifier.feature_names_in_
+assert table["prediction"].to_pylist() == classifier.predict(table).tolist()
+proba = classifier.predict_proba(table)
+assert all(abs(a - b).max() < 1e-12 for a, b in zip(table["probability"].to_numpy(), proba))
+"""
 # Spark repeats a batch whose commit it does not find.
 REPEATED = """
 assert fb.Statistics.load(COUNTED).allclose(fb.count("flights", "delayed"))
@@ -109,6 +120,7 @@ PYTHON = {
     "Processes of this machine": Checked(TREE),
     "Dask": Checked(SAME + PREDICTED + LABELS, ("distributed", "dask.dataframe"), slow=True),
     "Spark": Checked(SAME + PREDICTED + POSTERIORS, ("pyspark",), java=True, slow=True),
+    "Pipeline of Spark": Checked(PIPELINE, ("pyspark",), java=True, slow=True),
     "Structured Streaming": Checked(REPEATED, ("pyspark",), java=True, slow=True),
     "Whatever maps": Checked(ADDED),
     "Ray": Checked(ADDED, ("ray",), slow=True),
