@@ -447,5 +447,5 @@ def test_models_travel_as_bytes(tmp_path: Path) -> None:
         again = from_bytes(data)
         assert again.statistics_ == model.statistics_
         assert (again.predict_proba(X) == model.predict_proba(X)).all()
-    with pytest.raises(FileFormatError, match=r"^[\d,]+ bytes: damaged"):
+    with pytest.raises(FileFormatError, match=r"^[\d,]+ bytes: not a model"):
         from_bytes(data[:-200])
