@@ -174,7 +174,7 @@ def run(folder: Path, *command: str) -> None:
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
     done = subprocess.run(
-        command, cwd=folder, env=os.environ | variables, capture_output=True, text=True, timeout=300
+        command, cwd=folder, env=os.environ | variables, capture_output=True, text=True, timeout=900
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
