@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import DataError, SchemaError
+from fastbayes.core.ledger import Ledger, batch_of
 from fastbayes.core.schema import Schema
 from fastbayes.data.encode import Encoder
 from fastbayes.data.filesource import FileSource
@@ -240,6 +241,7 @@ def count(
     statistics: Iterable[str] = (),
     schema: Statistics | None = None,
     update: Statistics | None = None,
+    batch: str | None = None,
 ) -> Statistics:
     """Read the data once into statistics from which every model can be had.
 
@@ -322,7 +324,11 @@ def count(
         take, so that what is counted adds to them and to all that were counted so.
     update
         Statistics of some of the files: those files that are new are counted in the same way and
-        added. They are told by `Statistics.ledger`.
+        added. They are told by `Statistics.ledger`. With `batch` it is other rows that are added,
+        unless they are in.
+    batch
+        A name for rows that are no file, such as "clicks/17" for a batch of a stream. It enters the
+        ledger, by which `update` and `merge` know the rows again.
 
     Returns
     -------
@@ -369,6 +375,8 @@ def count(
             raise ValueError(f"{name}={asked!r}: use True or False")
     if on_error not in ("stop", "skip"):
         raise ValueError(f"on_error={on_error!r}: use 'stop' or 'skip'")
+    if batch is not None and not (isinstance(batch, str) and batch):
+        raise ValueError(f"batch={batch!r}: give the rows a name, or None")
     as_before = {
         "domains": domains,
         "categorical": categorical,
@@ -403,6 +411,8 @@ def count(
         on_error=leave_out if on_error == "skip" else None,
         **as_before,
     )
+    if batch is not None and opened.versions:
+        raise DataError(f"{opened.description}: files are told without a name; leave batch out")
     encoder = learning()
     groups = None if families is None else list(families)
     joint = bool(cells) if cells is None or isinstance(cells, bool) else several(cells)
@@ -412,11 +422,18 @@ def count(
     names = with_companions(named | dict.fromkeys(map(str, several(statistics)), True))
     if update is not None:
         names = _of_update(update, names)
-        if not isinstance(opened, FileSource):
-            raise DataError(f"{opened.description}: an update tells new rows by files; pass paths")
-        if (new := opened.without(update.ledger)) is None:
+        if batch is not None:
+            if update.ledger.of(batch_of(batch).digest) is not None:
+                return update
+        elif not isinstance(opened, FileSource):
+            raise DataError(
+                f"{opened.description}: an update tells new rows by files, or by a name; pass "
+                "paths, or name the rows (batch)"
+            )
+        elif (new := opened.without(update.ledger)) is None:
             return update
-        opened = new
+        else:
+            opened = new
     to_cut: tuple[Encoder, Any] | None = kinds.to_cut(encoder, discretize)
     if wanting(names, "bins"):
         to_cut = encoder, discretize
@@ -471,13 +488,29 @@ def count(
         kept = None
         if keeper is not None:
             kept = keeper.counts((*job, (*names, groups, joint), _identity(encoder.schema())))
-        stats = engine.scan(opened, encoder, wanted, **how, checkpoint=kept, folds=apart)
+        stats = engine.scan(
+            opened,
+            encoder,
+            wanted,
+            **how,
+            checkpoint=kept,
+            folds=apart,
+            classless=batch is not None,
+        )
     stats = replace(stats, provenance=(*stats.provenance, *left_out))
+    if batch is not None:
+        stats = replace(stats, ledger=Ledger([batch_of(batch)]))
     return stats if update is None else update + stats
 
 
 def _of_update(update: Statistics, names: Sequence[str]) -> list[str]:
     """Return the statistics to count, which are those that are held."""
+    if not update.ledger:
+        raise DataError(
+            "the statistics to update do not say which files or batches they were counted from: "
+            "their rows were in memory and have no name, or an earlier version wrote them; count "
+            "anew"
+        )
     usual = {"values", "moments"}
     if lacking := [name for name in names if name not in usual | {*update.parts}]:
         raise SchemaError(

@@ -39,11 +39,20 @@ def save(model: Any, path: str | os.PathLike[str], *, force: bool = False) -> No
     if isinstance(model, (Statistics, BayesianNetwork)):
         model.save(path, force=force)
         return
+    files.write(path, *_of_kind(model), force=force)
+
+
+def to_bytes(model: Any) -> bytes:
+    """Return a fitted classifier as bytes that travel: those of the file that `save` writes."""
+    return files.to_bytes(*_of_kind(model))
+
+
+def _of_kind(model: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     name = type(model).__name__
     if name not in MODELS:
         raise SchemaError(f"{name} has no file format; there is one for {sorted(MODELS)}")
     header, arrays = _described(model)
-    files.write(path, {"kind": "model", "class": name, **header}, arrays, force=force)
+    return {"kind": "model", "class": name, **header}, arrays
 
 
 def _described(model: Any) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -85,23 +94,32 @@ def load(path: str | os.PathLike[str]) -> Any:
     FileFormatError
         When the file is not one of ours, or is damaged.
     """
-    header, arrays = files.read(path)
+    return _made_of(*files.read(path), str(path))
+
+
+def from_bytes(data: bytes) -> Any:
+    """Return what `to_bytes`, or the file, was made of; errors as of `load`."""
+    origin = f"{len(data):,} bytes"
+    return _made_of(*files.from_bytes(data, origin), origin)
+
+
+def _made_of(header: Mapping[str, Any], arrays: dict[str, Any], origin: str) -> Any:
     if header.get("kind") == "statistics":
-        return Statistics.from_state(header, arrays, str(path))
+        return Statistics.from_state(header, arrays, origin)
     name = header.get("class")
     if header.get("kind") != "model" or name not in (*MODELS, "BayesianNetwork"):
         raise FileFormatError(
-            f"{path}: holds {name or header.get('kind')!r}, which this version does "
+            f"{origin}: holds {name or header.get('kind')!r}, which this version does "
             "not know; read it with the version that wrote it"
         )
     cls = BayesianNetwork if name == "BayesianNetwork" else MODELS[name].load()
     try:
-        return cls.from_state(header["params"], header["state"], arrays, str(path))
+        return cls.from_state(header["params"], header["state"], arrays, origin)
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         if isinstance(error, FileFormatError):
             raise
         raise FileFormatError(
-            f"{path}: the parts of the model do not fit together ({error}); write it again"
+            f"{origin}: the parts of the model do not fit together ({error}); write it again"
         ) from error
 
 
