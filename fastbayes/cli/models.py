@@ -47,7 +47,7 @@ from fastbayes.scan.data_warnings import remark
 from fastbayes.scan.sink import check_output, format_of
 
 # Options that say how DATA are read.
-OF_DATA = ("target", "discretize", "columns", "categorical", "missing", "calibrate")
+OF_DATA = ("target", "discretize", "columns", "exclude", "categorical", "missing", "calibrate")
 
 # What statistics may lack, and the way to it.
 COUNT_AGAIN = {
@@ -86,6 +86,7 @@ def fit(
     model: str,
     calibrate: str | None,
     columns: list[str] | None,
+    exclude: list[str] | None,
     categorical: list[str] | None,
     missing: str,
     force: bool,
@@ -100,7 +101,7 @@ def fit(
         raise click.UsageError("Give either DATA with --target, or --statistics FILE.", ctx)
     check_target(output, force=force)
     reading = {name: options.pop(name) for name in READ}
-    options["discretize"] = of_columns(options["discretize"], columns)
+    options["discretize"] = of_columns(options["discretize"], columns, exclude)
     if statistics is not None:
         found = given(ctx, {**ctx.params})
         for name in (*OF_DATA, *READ):
@@ -123,11 +124,12 @@ def fit(
         raise click.UsageError("Missing option '--target': the column that holds the class.", ctx)
     else:
         limits = {name: reading.pop(name) for name in ("threads", "memory_limit")}
-        fitted = unfitted(ctx, model, options, missing=missing, categorical=categorical, **limits)
+        picks = {"categorical": categorical, "columns": columns, "exclude": exclude}
+        fitted = unfitted(ctx, model, options, missing=missing, **picks, **limits)
         if calibrate is not None:
             fitted = fb.Calibrated(fitted, method=calibrate)
         with bar("counting", str(data)) as progress:
-            fit_source(fitted, data, target, columns=columns, progress=progress, **reading)
+            fit_source(fitted, data, target, progress=progress, **reading)
         # What held for this job is no property of the model.
         for made in (fitted,) if calibrate is None else (fitted.model, fitted.model_):
             made.set_params(**dict.fromkeys(limits))
@@ -299,7 +301,7 @@ def compare(
             raise click.UsageError("--seed goes with --folds K: other folds are as they are.")
         options["seed"] = seed
     if discretize is not None:
-        options["discretize"] = of_columns(discretize, options["columns"])
+        options["discretize"] = of_columns(discretize, options["columns"], options["exclude"])
     with bar("comparing", data) as progress:
         result = fb.compare(data, target, models=models, progress=progress, **options)
     show(result.to_dict(), as_json, str(result).splitlines())
@@ -391,7 +393,7 @@ def learning_curve(
     if plot is not None:
         check_picture(plot, figure("--json")[0], force=force)
     if discretize is not None:
-        options["discretize"] = of_columns(discretize, options["columns"])
+        options["discretize"] = of_columns(discretize, options["columns"], options["exclude"])
     with bar("learning", data) as progress:
         curve = fb.learning_curve(models, data, target, progress=progress, **options)
     shown = curve.to_dict()

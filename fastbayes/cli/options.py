@@ -16,6 +16,7 @@ from click.core import ParameterSource
 import fastbayes as fb
 from fastbayes.core.decisions import loss_matrix
 from fastbayes.core.errors import DataError, refuse
+from fastbayes.core.picks import Picks, Selection
 from fastbayes.models.estimator.parameters import Parameter, is_number
 from fastbayes.models.registry import by_name, candidates
 from fastbayes.networks.search.score import SCORES
@@ -90,11 +91,12 @@ def method(value: str) -> Any:
     return word, int(bins)
 
 
-def of_columns(discretize: Any, columns: list[str] | None) -> Any:
+def of_columns(discretize: Any, columns: Picks, exclude: Picks = None) -> Any:
     """Return what a file says of the columns that are read."""
-    if columns is None or not isinstance(discretize, dict):
+    taking = Selection.made(columns, exclude)
+    if taking is None or not isinstance(discretize, dict):
         return discretize
-    return {name: cuts for name, cuts in discretize.items() if name in columns}
+    return {name: cuts for name, cuts in discretize.items() if name in taking}
 
 
 def weights(says: str, *words: str) -> Reader:
@@ -273,6 +275,13 @@ MEMORY_LIMIT = click.option(
     metavar="SIZE",
     help="Bytes for the counts, for example 500M.",
 )
+COLUMNS = listing(
+    "--columns", help="Features to read, by names or patterns ('id_*'); the others are not decoded."
+)
+EXCLUDE = listing("--exclude", help="Columns to leave out, by names or patterns.")
+CATEGORICAL = listing(
+    "--categorical", help="Columns that are categories whatever their type, by names or patterns."
+)
 # Parameters of `fastbayes.count` that are no model's, and those that are.
 READ = ("sample_weight", "null_values", "memory_limit", "threads")
 
@@ -281,8 +290,9 @@ def reading(**missing: str) -> Callable[[Command], Command]:
     """Return the options of commands that count, with more of what a missing value may be."""
     also = "".join(f", or {what}" for what in missing.values())
     return together(
-        listing("--columns", help="Features to read; the others are not decoded."),
-        listing("--categorical", help="Columns that are categories whatever their type."),
+        COLUMNS,
+        EXCLUDE,
+        CATEGORICAL,
         WEIGHT,
         listing("--null-values", help="Texts that mean missing."),
         defaulted(
@@ -307,8 +317,9 @@ NOT_NEGATIVE, POSITIVE = click.FloatRange(0), click.FloatRange(0, min_open=True)
 
 # Parameters whose values are Python's, or that commands have as options of their own.
 LIBRARY_ONLY = {
-    *("categorical", "domains", "forbidden", "memory_limit", "missing", "network", "precision"),
-    *("required", "restarts", "seed", "threads", "unlabelled", "var_floor", "warm_start"),
+    *("categorical", "columns", "domains", "exclude", "forbidden", "memory_limit", "missing"),
+    *("network", "precision", "required", "restarts", "seed", "threads", "unlabelled"),
+    *("var_floor", "warm_start"),
 }
 # What the command line says of parameters of models, in this order; a parameter that was not given
 # is left to the model. Without a metavar, type or flag the values are those that models declare.

@@ -150,7 +150,7 @@ def count(
             raise click.UsageError(
                 "--discretize goes with --pairs, --triples, --cells or --numeric mdl"
             )
-        options["discretize"] = of_columns(discretize, options["columns"])
+        options["discretize"] = of_columns(discretize, options["columns"], options["exclude"])
     if folds is not None:
         options["folds"] = int(folds) if folds.isdecimal() else folds
     with bar("counting", source) as progress:

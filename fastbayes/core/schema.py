@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -497,31 +497,3 @@ def _checked(name: str, values: pa.Array) -> pa.Array:
         ValueError,
     )
     return values
-
-
-def chosen(names: Sequence[str], picks: Iterable[str | int] | str | int | None) -> set[str]:
-    """Return the column names that `picks` (names or indices) stands for.
-
-    Raises
-    ------
-    SchemaError
-        When a name or an index is not there.
-    """
-    if picks is None:
-        return set()
-    if isinstance(picks, (str, int)):
-        picks = [picks]
-    result = set()
-    for pick in picks:
-        if isinstance(pick, (int, np.integer)) and not isinstance(pick, bool):
-            refuse(
-                not -len(names) <= pick < len(names),
-                f"categorical: no column {pick}; there are {len(names)} features",
-                SchemaError,
-            )
-            result.add(names[int(pick)])
-        elif pick in names:
-            result.add(str(pick))
-        else:
-            raise SchemaError(f"categorical: no column {pick!r}; the features are {list(names)}")
-    return result

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import BLOCK_ROWS, GREATEST, LEAST, Batch, Codes
 from fastbayes.core.domains import declared, default_kind
 from fastbayes.core.errors import DataError, SchemaError
-from fastbayes.core.schema import Feature, Schema, chosen
+from fastbayes.core.picks import Picks, chosen
+from fastbayes.core.schema import Feature, Schema
 from fastbayes.data.columns import (
     BinBook,
     Codebook,
@@ -154,7 +155,7 @@ class Encoder:
         *,
         weight: str | None = None,
         domains: Mapping[str, Any] | None = None,
-        categorical: Iterable[str | int] | None = None,
+        categorical: Picks = None,
         missing: str = "marginalize",
         null_values: Sequence[str] = (),
         keep_unlabelled: bool = False,
@@ -179,7 +180,7 @@ class Encoder:
         if repeated:
             raise SchemaError(f"column {repeated[0]!r} stands more than once; rename one of them")
         wanted = [n for n in names if n not in (target, weight)]
-        forced = chosen(wanted, categorical)
+        forced = {*chosen(wanted, categorical)}
         listed = declared(domains)
         if unknown := sorted(set(listed) - {*wanted, target}):
             raise SchemaError(f"domains: there is no column {unknown[0]!r}; there are {names}")

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import DataError, FileFormatError
 from fastbayes.core.ledger import CountedFile, Ledger, Runs, runs_of
+from fastbayes.core.picks import Selection
 from fastbayes.core.threads import in_order
 from fastbayes.data.column_chunks import (
     BATCH_ROWS,
@@ -56,7 +57,7 @@ from fastbayes.data.segments import (
     stream_segments,
     waiting,
 )
-from fastbayes.data.unify import check_names, is_text, select, unify_schemas
+from fastbayes.data.unify import Columns, check_names, is_text, select, unify_schemas
 from fastbayes.kernels import dispatch
 
 # From this many files on, footers are read by several threads (latency, above all remote).
@@ -153,7 +154,7 @@ class FileSource(Source):
         self,
         readers: Sequence[FileReader],
         *,
-        columns: Sequence[str] | None,
+        columns: Columns,
         null_values: Sequence[str] | None,
         description: str,
         native: Any,
@@ -290,17 +291,18 @@ class FileSource(Source):
             found[share].append(reader.part(some[0], some[-1] + 1))
         return found
 
-    def _unified(self, columns: Sequence[str] | None) -> pa.Schema:
+    def _unified(self, columns: Columns) -> pa.Schema:
         first = self._readers[0]
         contract = select(_with_partitions(first), columns, first.file.origin)
+        strict = columns is None or (isinstance(columns, Selection) and columns.columns is None)
         parts = [(first.file.origin, contract)]
         seen: dict[tuple[int, tuple[str, ...]], pa.Schema] = {}
         for reader in self._readers[1:]:
             shape = (id(reader.schema), tuple(key for key, _ in reader.file.partitions))
             if shape not in seen:  # ten thousand files, one schema
-                seen[shape] = _visible(reader, contract, columns is None)
+                seen[shape] = _visible(reader, contract, columns, strict=strict)
             parts.append((reader.file.origin, seen[shape]))
-        return unify_schemas(parts, strict=columns is None)
+        return unify_schemas(parts, strict=strict)
 
     def check_unchanged(self) -> None:
         """Raise DataError where files are no longer those that were found."""
@@ -454,11 +456,14 @@ def _with_partitions(reader: FileReader) -> pa.Schema:
     return pa.schema([*reader.schema, *extra])
 
 
-def _visible(reader: FileReader, contract: pa.Schema, every: bool) -> pa.Schema:
+def _visible(
+    reader: FileReader, contract: pa.Schema, columns: Columns, *, strict: bool
+) -> pa.Schema:
     """Return the columns of a further file that are compared with those of the first."""
     fields = list(_with_partitions(reader))
-    if not every:
-        fields = [field for field in fields if field.name in contract.names]
+    if columns is not None:
+        mine = {*contract.names}
+        fields = [f for f in fields if f.name in mine or (strict and f.name in columns)]
     if reader.absent_is_null:
         names = {field.name for field in fields}
         fields += [pa.field(name, pa.null()) for name in contract.names if name not in names]

@@ -29,7 +29,7 @@ from fastbayes.data.segments import (
     value_bytes,
     waiting,
 )
-from fastbayes.data.unify import check_names, select
+from fastbayes.data.unify import Columns, check_names, select
 
 TILE_CELLS = 1 << 14  # cells turned together: rows and columns of a tile stay in cache
 
@@ -47,7 +47,7 @@ class TableSource(Source):
         self,
         table: pa.Table,
         *,
-        columns: Sequence[str] | None = None,
+        columns: Columns = None,
         null_values: Sequence[str] | None = None,
         description: str = "pyarrow.Table",
         native: Any = None,
@@ -93,7 +93,7 @@ class ArraySource(Source):
 
     in_memory = True
 
-    def __init__(self, array: NDArray[Any], *, columns: Sequence[str] | None = None) -> None:
+    def __init__(self, array: NDArray[Any], *, columns: Columns = None) -> None:
         array = native(array)
         kind = pa.from_numpy_dtype(array.dtype)
         schema = pa.schema([(f"x{j}", kind) for j in range(array.shape[1])])
@@ -155,7 +155,7 @@ class StreamSource(Source):
         schema: pa.Schema,
         *,
         rereadable: bool,
-        columns: Sequence[str] | None = None,
+        columns: Columns = None,
         null_values: Sequence[str] | None = None,
         description: str,
         native: Any = None,

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from fastbayes.core.domains import declared
 from fastbayes.core.errors import DataError, SchemaError, refuse
+from fastbayes.core.picks import ByPick, Picks, several, unknown_column
 from fastbayes.core.schema import Schema
 from fastbayes.data.filesource import (
     FileSource,
@@ -35,7 +36,7 @@ from fastbayes.data.orc import open_orc
 from fastbayes.data.paths import find_files
 from fastbayes.data.segments import OnError, Segment, Source, first_line, reading
 from fastbayes.data.text import open_csv, open_json
-from fastbayes.data.unify import check_names, unknown_column
+from fastbayes.data.unify import Columns, check_names, names_of
 
 __all__ = ["CellTypeError", "Segment", "Source", "open_source"]
 
@@ -58,7 +59,7 @@ _ACCEPTED = (
 def open_source(
     source: Any,
     *,
-    columns: Sequence[str] | None = None,
+    columns: Columns = None,
     null_values: Sequence[str] | None = None,
     filesystem: Any = None,
     types: Mapping[str, pa.DataType] | None = None,
@@ -74,7 +75,7 @@ def open_source(
         Dataset or Scanner; a polars LazyFrame; an iterable of record batches; a dict of columns;
         an array of shape (n_rows, n_columns), whose columns are called x0, x1, ...
     columns
-        Names of the columns to read, in this order; the others are not decoded.
+        Names of the columns to read, in this order, or a `Selection`; the others are not decoded.
     null_values
         Texts that mean missing, besides Arrow's null and, in CSV, the empty cell.
     filesystem
@@ -188,7 +189,8 @@ def _open_files(
 def _open_pandas(frame: Any, options: dict[str, Any]) -> Source:
     names = [str(name) for name in frame.columns]
     check_names(names, "pandas.DataFrame")
-    wanted = set(names if options["columns"] is None else options["columns"])
+    asked = names_of(options["columns"], names, "pandas.DataFrame")
+    wanted = set(names if asked is None else asked)
     # The index is no column. A column nobody asked for is not converted.
     table = table_of(
         {
@@ -209,8 +211,8 @@ def _open_lazy(frame: Any, options: dict[str, Any]) -> Source:
             raise DataError(f"polars.LazyFrame: {first_line(error)}") from error
 
     def stream() -> Iterator[pa.RecordBatch]:
-        columns = options["columns"]
-        wanted = frame if columns is None else frame.select(list(columns))
+        columns = names_of(options["columns"], schema.names, "polars.LazyFrame")
+        wanted = frame if columns is None else frame.select(columns)
         with computing():
             if hasattr(wanted, "collect_batches"):  # newer polars gives them as it goes
                 batches = wanted.collect_batches(engine="streaming", lazy=True)
@@ -349,9 +351,10 @@ def _open_dataset(source: Any, options: dict[str, Any]) -> Source:
     if hasattr(source, "projected_schema"):
         return _one_shot(source.to_reader, source.projected_schema, source, name, options)
     dataset = _with_dictionaries(source)
+    columns = names_of(options["columns"], dataset.schema.names, name)
 
     def stream() -> pa.RecordBatchReader:
-        return dataset.scanner(columns=options["columns"], **_SCANNING).to_reader()
+        return dataset.scanner(columns=columns, **_SCANNING).to_reader()
 
     return StreamSource(
         stream, dataset.schema, rereadable=True, description=name, native=source, **options
@@ -447,17 +450,14 @@ def as_at_fit(schema: Schema) -> dict[str, Any]:
     return {"null_values": schema.null_values or None, "types": _text_or_number(types)}
 
 
-def as_given(
-    categorical: str | int | Iterable[str | int] | None, domains: Mapping[str, Any] | None
-) -> dict[str, pa.DataType]:
+def as_given(categorical: Picks, domains: Mapping[str, Any] | None) -> Mapping[str, pa.DataType]:
     """Return the types that make columns of a text file the categories they are said to be.
 
     A category is the text that stands there ("007"), unless its declared values are numbers.
     """
-    picks = [categorical] if isinstance(categorical, (str, int)) else categorical or ()
-    types = {name: pa.string() for name in picks if isinstance(name, str)}
+    types = {name: pa.string() for name in several(categorical) if isinstance(name, str)}
     types |= {name: values.type for name, values in declared(domains).items()}
-    return _text_or_number(types)
+    return ByPick(_text_or_number(types))
 
 
 def _text_or_number(types: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:

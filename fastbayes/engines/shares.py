@@ -18,6 +18,7 @@ from fastbayes.data.filesource import FileSource
 from fastbayes.data.memory import StreamSource
 from fastbayes.data.segments import Source
 from fastbayes.data.source import open_source
+from fastbayes.data.unify import Columns
 from fastbayes.scan.engine import OfStatistics
 from fastbayes.scan.request import Counter, Partial, Progress, ScanRequest
 from fastbayes.statistics.bundle import Statistics
@@ -246,7 +247,7 @@ class Streams(Workers):
         on_partitions: OnPartitions,
         description: str,
         native: Any,
-        columns: Sequence[str] | None = None,
+        columns: Columns = None,
         null_values: Sequence[str] | None = None,
     ) -> None:
         super().__init__(schema, columns, null_values, description, native)

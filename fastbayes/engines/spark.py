@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from fastbayes.data.unify import Columns
 from fastbayes.engines import shares
 from fastbayes.engines.shares import Counts, Given, Paths, Streams, Work
 from fastbayes.scan.counting import count
@@ -139,7 +140,7 @@ def _collected(answers: Any) -> Iterator[bytes]:
 def open_frame(
     frame: Any,
     *,
-    columns: Sequence[str] | None = None,
+    columns: Columns = None,
     null_values: Sequence[str] | None = None,
     **_: Any,
 ) -> Streams:

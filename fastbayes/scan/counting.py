@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import DataError, SchemaError
+from fastbayes.core.picks import Picks, Selection, several, unknown_column
 from fastbayes.core.schema import Schema
 from fastbayes.data.encode import Encoder
 from fastbayes.data.filesource import FileSource
@@ -24,7 +25,6 @@ from fastbayes.data.folds import Census, Folds, FoldsByColumn, FoldsByPlace
 from fastbayes.data.memory import Joined, declared_domains, declared_values, is_name, to_array
 from fastbayes.data.segments import OnError, Segment
 from fastbayes.data.source import Source, as_given, open_source
-from fastbayes.data.unify import unknown_column
 from fastbayes.scan import engine
 from fastbayes.scan.checkpoint import Checkpoint
 from fastbayes.scan.density_spec import DensitySpec
@@ -43,7 +43,9 @@ def open_labelled(
     target: Any,
     *,
     sample_weight: Any = None,
-    columns: Sequence[str] | None = None,
+    folds: Any = None,
+    columns: Picks = None,
+    exclude: Picks = None,
     null_values: Sequence[str] | None = None,
     types: Mapping[str, Any] | None = None,
     filesystem: Any = None,
@@ -53,10 +55,11 @@ def open_labelled(
 
     Labels and weights may be names of columns or arrays alongside the data.
     """
-    names = [n for n in (target, sample_weight) if is_name(n)]
+    names = [str(n) for n in (target, sample_weight) if is_name(n)]
+    kept = [*names, *([str(folds)] if is_name(folds) else [])]
     opened = open_source(
         source,
-        columns=None if columns is None else [*dict.fromkeys([*columns, *names])],
+        columns=Selection.made(columns, exclude, kept),
         null_values=null_values,
         types=types,
         filesystem=filesystem,
@@ -72,11 +75,6 @@ def option_of(name: str) -> str:
     """Return how `count` is asked for a statistic."""
     named = name in inspect.signature(count).parameters
     return f"{name}=True" if named else f"statistics=[{name!r}]"
-
-
-def several(picks: Iterable[str | int] | str | int | None) -> list[str | int]:
-    """Return columns picked by name or index as a list that can be read twice."""
-    return [picks] if isinstance(picks, (str, int)) else list(picks or ())
 
 
 def with_labels(
@@ -169,9 +167,10 @@ def opened_to_learn(
     folds: Any = None,
     sample_weight: Any = None,
     domains: Mapping[str, Any] | None = None,
-    categorical: Iterable[str | int] | None = None,
+    categorical: Picks = None,
     missing: str = "marginalize",
-    columns: Sequence[str] | None = None,
+    columns: Picks = None,
+    exclude: Picks = None,
     null_values: Sequence[str] | None = None,
     filesystem: Any = None,
     on_error: OnError | None = None,
@@ -182,7 +181,9 @@ def opened_to_learn(
         source,
         target,
         sample_weight=sample_weight,
-        columns=columns if columns is None else [*columns, *([folds] if is_name(folds) else [])],
+        folds=folds,
+        columns=columns,
+        exclude=exclude,
         null_values=null_values,
         types=as_given(categorical, domains),
         filesystem=filesystem,
@@ -221,11 +222,12 @@ def count(
     folds: Any = None,
     sample_weight: Any = None,
     domains: Mapping[str, Any] | None = None,
-    categorical: Iterable[str | int] | None = None,
+    categorical: Picks = None,
     numeric: Any = "gaussian",
     discretize: Any = "mdl",
     missing: str = "marginalize",
-    columns: Sequence[str] | None = None,
+    columns: Picks = None,
+    exclude: Picks = None,
     null_values: Sequence[str] | None = None,
     filesystem: Any = None,
     threads: int | None = None,
@@ -276,7 +278,7 @@ def count(
     domains
         Declared values by column name; smoothing counts them even if they never occur.
     categorical
-        Names or indices of columns to treat as categorical whatever their type.
+        Names, patterns or indices of columns to treat as categorical whatever their type.
     numeric
         How the other columns are to be described where no pairs are counted, as in `NaiveBayes`:
         "gaussian"; "kde", "histogram" or "auto", which need a sketch of the values; or "mdl", which
@@ -289,7 +291,10 @@ def count(
     missing
         "marginalize" leaves missing values out; "category" makes them a value of their own.
     columns
-        Columns to read besides target and weight; all by default.
+        Columns to read besides target and weight, by names, patterns ("id_*") or indices; all by
+        default.
+    exclude
+        Columns to leave out, given in the same way; no pattern stands for target or weight.
     null_values
         Strings that mean missing.
     filesystem
@@ -371,6 +376,7 @@ def count(
         "discretize": discretize,
         "missing": missing,
         "columns": columns,
+        "exclude": exclude,
         "null_values": null_values,
     }
     if update is not None:

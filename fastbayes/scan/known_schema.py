@@ -17,6 +17,7 @@ DEFAULTS: dict[str, Any] = {
     "discretize": "mdl",
     "missing": "marginalize",
     "columns": None,
+    "exclude": None,
     "null_values": None,
 }
 
@@ -47,6 +48,7 @@ def options_of(schema: Schema, given: dict[str, Any]) -> dict[str, Any]:
         "discretize": {f.name: f.cuts.tolist() for f in schema.features if f.cuts is not None},
         "missing": schema.missing,
         "columns": list(schema.names),
+        "exclude": None,
         "null_values": list(schema.null_values),
     }
 

@@ -25,6 +25,7 @@ from fastbayes.core.errors import (
     MemoryLimitError,
     SchemaError,
 )
+from fastbayes.core.picks import Picks
 from fastbayes.core.schema import Schema
 from fastbayes.data.columns import floats
 from fastbayes.data.encode import Encoder
@@ -75,10 +76,11 @@ def learning_curve(
     confidence: float = 0.95,
     sample_weight: Any = None,
     domains: Mapping[str, Any] | None = None,
-    categorical: Iterable[str | int] | None = None,
+    categorical: Picks = None,
     discretize: Any = "mdl",
     missing: str = "marginalize",
-    columns: Sequence[str] | None = None,
+    columns: Picks = None,
+    exclude: Picks = None,
     null_values: Sequence[str] | None = None,
     filesystem: Any = None,
     threads: int | None = None,
@@ -115,7 +117,7 @@ def learning_curve(
         As in `fastbayes.count`.
     discretize
         As in `fastbayes.count`, for models given by name.
-    missing, columns, null_values, filesystem, threads
+    missing, columns, exclude, null_values, filesystem, threads
         As in `fastbayes.count`.
     memory_limit
         As in `fastbayes.count`. Models whose counts exceed it count every size by itself.
@@ -172,6 +174,7 @@ def learning_curve(
         categorical=categorical,
         missing=missing,
         columns=columns,
+        exclude=exclude,
         null_values=null_values,
         filesystem=filesystem,
     )

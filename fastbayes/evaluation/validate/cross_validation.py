@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.errors import DataError, SchemaError
+from fastbayes.core.picks import Picks
 from fastbayes.core.schema import Schema
 from fastbayes.data.encode import Encoded, Encoder
 from fastbayes.data.folds import FoldsByPlace
@@ -344,7 +345,8 @@ def k_fold(
     sample_weight: Any = None,
     loss: Any = None,
     proba: bool = True,
-    columns: Sequence[str] | None = None,
+    columns: Picks = None,
+    exclude: Picks = None,
     null_values: Sequence[str] | None = None,
     filesystem: Any = None,
     threads: int | None = None,
@@ -373,7 +375,9 @@ def k_fold(
         Loss matrix as in `decide`.
     proba
         Whether to keep the probabilities: 8 bytes for each row and class.
-    columns, null_values, filesystem, threads, memory_limit
+    columns, exclude
+        As in `fastbayes.count`; by default those of the model.
+    null_values, filesystem, threads, memory_limit
         As in `fastbayes.count`.
     progress
         Called with the number of rows scored since the last call.
@@ -425,7 +429,8 @@ def k_fold(
         domains=model.domains,
         categorical=model.categorical,
         missing=model._counts_missing,
-        columns=columns,
+        columns=model.columns if columns is None else columns,
+        exclude=model.exclude if exclude is None else exclude,
         null_values=null_values,
         filesystem=filesystem,
     )

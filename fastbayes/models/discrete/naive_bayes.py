@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 
 
 # Parameters that a logistic regression has, too.
-SHARED = ("domains", "categorical", "missing", "threads", "memory_limit")
+SHARED = ("domains", "categorical", "columns", "exclude", "missing", "threads", "memory_limit")
 
 
 class NaiveBayes(AsNetwork, Iterative):

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from fastbayes.core.errors import SchemaError, refuse
-from fastbayes.data.unify import unknown_column
+from fastbayes.core.picks import unknown_column
 
 
 class Appended:

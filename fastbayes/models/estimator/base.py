@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Self, TypeVar
@@ -17,7 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 from fastbayes.core.batch import BLOCK_ROWS, GREATEST, Batch
 from fastbayes.core.domains import cast_domain, common_type, declared, domain, same_values
 from fastbayes.core.errors import DataError, SchemaError
-from fastbayes.core.schema import Schema, chosen, labels
+from fastbayes.core.picks import Picks, Selection, chosen
+from fastbayes.core.schema import Schema, labels
 from fastbayes.data.encode import Encoded, Encoder, LookedUp
 from fastbayes.data.folds import Folds
 from fastbayes.data.memory import to_array
@@ -389,9 +390,22 @@ class Classifier(TableRows):
         "Declared values by column name: smoothing counts them, other values are an error.",
         default=None,
     )
-    categorical: Iterable[str | int] | None = parameter(
-        "Names or indices of columns to treat as categorical whatever their type.",
+    categorical: Picks = parameter(
+        "Names, patterns or indices of columns to treat as categorical whatever their type.",
         default=None,
+    )
+    columns: Picks = parameter(
+        """
+        Columns that take part besides the class and the weight, by names, patterns ("id_*") or
+        indices; all by default.
+        """,
+        default=None,
+        filed=False,
+    )
+    exclude: Picks = parameter(
+        "Columns to leave out, given in the same way; no pattern stands for the class or weight.",
+        default=None,
+        filed=False,
     )
     missing: str = parameter(
         '"marginalize": a missing value says nothing; "category": it is a value of its own.',
@@ -494,7 +508,7 @@ class Classifier(TableRows):
             if known.classes_declared:
                 domains[opened.target] = known.classes
             # A column of nothing but nulls so far is of no kind yet, unless the user chose one.
-            picked = chosen(known.names, self.categorical)
+            picked = {*chosen(known.names, self.categorical)}
             picked |= {f.name for f in coded if not f.void}
             here = {*opened.source.schema.names} - {opened.target, opened.weight}
             categorical = sorted(picked & here)
@@ -593,7 +607,13 @@ class Classifier(TableRows):
                 f"has missing={self._counts_missing!r}; use one of them for both"
             )
         counted = {f.name: f.values for f in schema.features}
-        forced = chosen(schema.names, self.categorical)
+        taking = Selection.made(self.columns, self.exclude)
+        if taking is not None and (other := [n for n in schema.names if n not in taking]):
+            raise SchemaError(
+                f"the statistics were counted with column {other[0]!r}, which the model leaves out "
+                "by `columns` or `exclude`; count again with these, or change them"
+            )
+        forced = {*chosen(schema.names, self.categorical)}
         for name in (f.name for f in schema.numeric if f.name in forced):
             raise SchemaError(
                 f"the statistics were counted with column {name!r} as numeric, the model has it "

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import GREATEST, LEAST
 from fastbayes.core.errors import DataError, FastBayesWarning, SchemaError, refuse, warn
+from fastbayes.core.picks import Selection
 from fastbayes.data.memory import (
     Joined,
     Renamed,
@@ -178,13 +179,28 @@ def _column(cells: NDArray[Any], j: int) -> pa.Array | None:
     return pa.array(np.asarray(filled, dtype=np.str_), mask=missing)
 
 
-def open_rows(model: Any, X: Any, *, reset: bool = False, labels: Sequence[str] = ()) -> Any:
-    """Return the source of rows: as they are (`reset`), or with the names that the model knows."""
+def open_rows(
+    model: Any, X: Any, *, reset: bool = False, labels: Sequence[str] | None = None
+) -> Any:
+    """Return the source of rows: as they are (`reset`), or with the names that the model knows.
+
+    `labels` are columns of classes and weights; None where rows are to be scored.
+    """
+    taking = None if labels is None else Selection.made(model.columns, model.exclude, labels)
     if is_array(X):
-        return _renamed(model, open_source(_cells(model, X, reset=reset)), fitted=not reset)
+        source = open_source(_cells(model, X, reset=reset))
+        if reset and taking is not None:
+            return source.only(taking.of(source.schema.names, "X"))
+        return _renamed(model, source, fitted=not reset)
     if reset:
-        return open_source(X, types=as_given(model.categorical, model.domains))
-    return _positioned(model, open_source(X, **as_at_fit(model.schema_)), labels)
+        return open_source(
+            X,
+            columns=taking,
+            types=as_given(model.categorical, model.domains),
+        )
+    known = None if taking is None else [*dict.fromkeys([*model.schema_.names, *taking.keep])]
+    source = open_source(X, columns=known, **as_at_fit(model.schema_))
+    return _positioned(model, source, labels or ())
 
 
 def open_features(model: Any, X: Any) -> Any:
@@ -201,6 +217,8 @@ def _selected(model: Any, X: Any, source: Any, names: tuple[str, ...]) -> Any:
         return source
     if not used <= set(source.schema.names):
         return source  # the encoder says which column is not there
+    taking = Selection.made(model.columns, model.exclude)
+    extra = [n for n in extra if taking is None or n in taking]  # the others are known to be there
     if unknown := [n for n in extra if n != model.schema_.target]:
         warn(
             f"{source.description}: the model does not use {unknown[:5]}"
@@ -216,6 +234,8 @@ def _renamed(model: Any, source: Source, *, fitted: bool) -> Any:
     names = model.schema_.names if fitted and hasattr(model, "schema_") else None
     if names is None or list(names) == source.schema.names:
         return source
+    if not hasattr(model, "feature_names_in_") and {*names} <= {*source.schema.names}:
+        return source.only(list(names))  # `exclude` left some out
     return Renamed(source, names)
 
 
@@ -224,13 +244,15 @@ def _positioned(model: Any, source: Source, labels: Sequence[str]) -> Any:
     if hasattr(model, "feature_names_in_") or set(model.schema_.names) <= set(source.schema.names):
         return source
     others = [n for n in source.schema.names if n not in labels]
-    if len(others) != len(model.schema_.names):
+    if len(others) != (n_features := model.n_features_in_):
         raise DataError(
-            f"X has {len(others)} features, but {type(model).__name__} is expecting "
-            f"{len(model.schema_.names)} features as input"
+            f"X has {len(others)} features, but {type(model).__name__} is expecting {n_features} "
+            "features as input"
         )
     warn(f"X has feature names, but {type(model).__name__} was fitted without feature names")
     known = iter(model.schema_.names)
+    if len(model.schema_.names) < n_features:  # some are left out by `exclude`
+        known = iter([f"x{j}" for j in range(n_features)])
     return Renamed(source, [n if n in labels else next(known) for n in source.schema.names])
 
 

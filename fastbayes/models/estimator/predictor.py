@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import Codes
 from fastbayes.core.errors import SchemaError
+from fastbayes.core.picks import unknown_column
 from fastbayes.core.schema import Feature
 from fastbayes.data.encode import Encoder
 from fastbayes.data.segments import Place
-from fastbayes.data.unify import unknown_column
 
 # Returns the code of a value, None where the model itself has to look at it.
 CodeOf = Callable[[Any], int | None]

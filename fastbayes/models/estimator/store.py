@@ -43,7 +43,7 @@ def save(model: Any, path: str | os.PathLike[str], *, force: bool = False) -> No
     if name not in MODELS:
         raise SchemaError(f"{name} has no file format; there is one for {sorted(MODELS)}")
     header, arrays = model.state()
-    params = {key: jsonable(value) for key, value in model.get_params(deep=False).items()}
+    params = jsonable(_filed(model))
     files.write(
         path,
         {"kind": "model", "class": name, "params": params, "state": header},
@@ -100,6 +100,16 @@ def made(options: Mapping[str, Any], source: str) -> Any:
     return MODELS[name].load()(**options["params"])
 
 
+def _filed(model: Any) -> dict[str, Any]:
+    """Return the parameters that a file of the model has."""
+    declared = getattr(model, "_declared", {})
+    return {
+        name: value
+        for name, value in model.get_params(deep=False).items()
+        if name not in declared or declared[name].filed or value is not declared[name].default
+    }
+
+
 def jsonable(value: Any) -> Any:
     """Return a constructor parameter as JSON holds it: arrays become lists."""
     if isinstance(value, np.generic):  # float64 and str_ pass for Python's own
@@ -113,8 +123,7 @@ def jsonable(value: Any) -> Any:
     if isinstance(value, DAG):  # of a network a model keeps the graph
         return jsonable(value.parents)
     if type(value).__name__ in MODELS:  # a model of a model
-        params = value.get_params(deep=False)
-        return {"class": type(value).__name__, "params": jsonable(params)}
+        return {"class": type(value).__name__, "params": jsonable(_filed(value))}
     if isinstance(value, Mapping):
         return {str(key): jsonable(item) for key, item in value.items()}
     if isinstance(value, Iterable):
