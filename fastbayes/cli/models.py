@@ -47,7 +47,10 @@ from fastbayes.scan.data_warnings import remark
 from fastbayes.scan.sink import check_output, format_of
 
 # Options that say how DATA are read.
-OF_DATA = ("target", "discretize", "columns", "exclude", "categorical", "missing", "calibrate")
+OF_DATA = (
+    *("target", "discretize", "columns", "exclude", "categorical", "dates", "missing"),
+    "calibrate",
+)
 
 # What statistics may lack, and the way to it.
 COUNT_AGAIN = {
@@ -87,6 +90,7 @@ def fit(
     calibrate: str | None,
     columns: list[str] | None,
     exclude: list[str] | None,
+    dates: dict[str, list[str]] | None,
     categorical: list[str] | None,
     missing: str,
     force: bool,
@@ -124,7 +128,7 @@ def fit(
         raise click.UsageError("Missing option '--target': the column that holds the class.", ctx)
     else:
         limits = {name: reading.pop(name) for name in ("threads", "memory_limit")}
-        picks = {"categorical": categorical, "columns": columns, "exclude": exclude}
+        picks = {"categorical": categorical, "columns": columns, "exclude": exclude, "dates": dates}
         fitted = unfitted(ctx, model, options, missing=missing, **picks, **limits)
         if calibrate is not None:
             fitted = fb.Calibrated(fitted, method=calibrate)

@@ -138,6 +138,18 @@ def _by_name(value: str) -> list[tuple[str, str]]:
 
 
 @reader
+def parts(value: str) -> dict[str, list[str]]:
+    """Return the parts of dates and times of A=weekday+hour,B=number."""
+    found = {name: said.split("+") for name, said in _by_name(value)}
+    refuse(
+        not all(found) or not all(all(some) for some in found.values()),
+        f"{value!r}: write parts after each = as when=weekday+hour, or when=number",
+        click.BadParameter,
+    )
+    return found
+
+
+@reader
 def interactions(value: str) -> list[tuple[str, str]]:
     """Return the pairs of A:B,C:D."""
     found = []
@@ -282,6 +294,13 @@ EXCLUDE = listing("--exclude", help="Columns to leave out, by names or patterns.
 CATEGORICAL = listing(
     "--categorical", help="Columns that are categories whatever their type, by names or patterns."
 )
+DATES = click.option(
+    "--dates",
+    callback=parts,
+    metavar="A=PART+PART,B=number,...",
+    help="Parts of dates and times, of year, month, weekday, hour and elapsed, or number for "
+    "elapsed time alone; default: those that the span of the column says.",
+)
 # Parameters of `fastbayes.count` that are no model's, and those that are.
 READ = ("sample_weight", "null_values", "memory_limit", "threads")
 
@@ -293,6 +312,7 @@ def reading(**missing: str) -> Callable[[Command], Command]:
         COLUMNS,
         EXCLUDE,
         CATEGORICAL,
+        DATES,
         WEIGHT,
         listing("--null-values", help="Texts that mean missing."),
         defaulted(
@@ -317,9 +337,9 @@ NOT_NEGATIVE, POSITIVE = click.FloatRange(0), click.FloatRange(0, min_open=True)
 
 # Parameters whose values are Python's, or that commands have as options of their own.
 LIBRARY_ONLY = {
-    *("categorical", "columns", "domains", "exclude", "forbidden", "memory_limit", "missing"),
-    *("network", "precision", "required", "restarts", "seed", "threads", "unlabelled"),
-    *("var_floor", "warm_start"),
+    *("categorical", "columns", "dates", "domains", "exclude", "forbidden", "memory_limit"),
+    *("missing", "network", "precision", "required", "restarts", "seed", "threads"),
+    *("unlabelled", "var_floor", "warm_start"),
 }
 # What the command line says of parameters of models, in this order; a parameter that was not given
 # is left to the model. Without a metavar, type or flag the values are those that models declare.

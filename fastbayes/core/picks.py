@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -84,8 +85,20 @@ def unknown_column(name: Any, names: Sequence[str], where: str) -> str:
     return visible(f"{what}{here}; {hint}{of_what} are: {shown}")
 
 
+class Chooser(ABC):
+    """What chooses columns to read, once it is known which there are."""
+
+    @abstractmethod
+    def of(self, names: Sequence[str], where: str) -> list[str]:
+        """Return the columns to read out of those that `where` has."""
+
+    @abstractmethod
+    def __contains__(self, name: str) -> bool:
+        """Return whether a column may be read, as far as its name tells."""
+
+
 @dataclass(frozen=True)
-class Selection:
+class Selection(Chooser):
     """Columns to read of a source, said by patterns, or by what is left out.
 
     Parameters

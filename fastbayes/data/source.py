@@ -17,7 +17,7 @@ import pyarrow as pa
 from fastbayes.core.domains import declared
 from fastbayes.core.errors import DataError, SchemaError, refuse
 from fastbayes.core.picks import ByPick, Picks, several, unknown_column
-from fastbayes.core.schema import Schema
+from fastbayes.core.schema import Needed, Schema
 from fastbayes.data.filesource import (
     FileSource,
     dictionary_type,
@@ -422,13 +422,14 @@ def open_for(
     SchemaError when a column is not there, which names it and close ones, and DataError when the
     data cannot be read.
     """
-    asked = [*dict.fromkeys([*schema.names, *also])]
-    known = {*asked, schema.target}
+    needed = Needed(schema, tuple(also))
+    known = {*schema.names, *schema.columns, *also, schema.target}
     options = {**as_at_fit(schema), "filesystem": filesystem}
     if not rest:
-        opened = open_source(source, columns=asked, **options)
+        opened = open_source(source, columns=needed, **options)
         return opened, [name for name in opened.available if name not in known]
     opened = open_source(source, **options)
+    asked = needed.of(opened.available)
     for name in asked:
         if name not in opened.available:
             raise SchemaError(unknown_column(name, opened.available, opened.description))

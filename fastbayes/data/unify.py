@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastbayes.core.errors import DataError, SchemaError, refuse
-from fastbayes.core.picks import Selection, unknown_column
+from fastbayes.core.picks import Chooser, unknown_column
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -74,12 +74,12 @@ def check_names(names: Sequence[str], where: str) -> None:
 
 
 # Names of columns to read, in their order, or what selects them; None for all.
-Columns: TypeAlias = "Sequence[str] | Selection | None"
+Columns: TypeAlias = "Sequence[str] | Chooser | None"
 
 
 def names_of(columns: Columns, names: Sequence[str], where: str) -> list[str] | None:
     """Return the names of the columns to read, out of those that there are; None for all."""
-    if isinstance(columns, Selection):
+    if isinstance(columns, Chooser):
         return columns.of(names, where)
     return None if columns is None else list(columns)
 

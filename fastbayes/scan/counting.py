@@ -27,6 +27,7 @@ from fastbayes.data.segments import OnError, Segment
 from fastbayes.data.source import Source, as_given, open_source
 from fastbayes.scan import engine
 from fastbayes.scan.checkpoint import Checkpoint
+from fastbayes.scan.date_spans import date_parts
 from fastbayes.scan.density_spec import DensitySpec
 from fastbayes.scan.discretization import learned_columns, numeric_cuts
 from fastbayes.scan.engine import Progress
@@ -171,11 +172,17 @@ def opened_to_learn(
     missing: str = "marginalize",
     columns: Picks = None,
     exclude: Picks = None,
+    dates: Mapping[str, Any] | None = None,
     null_values: Sequence[str] | None = None,
     filesystem: Any = None,
+    threads: int | None = None,
     on_error: OnError | None = None,
+    as_parts: bool = True,
 ) -> Opened:
-    """Open rows to be learned from; parameters as in `count`."""
+    """Open rows to be learned from; parameters as in `count`, and `on_error` of `open_source`.
+
+    Where dates and times are taken `as_parts`, rows may be scanned for their span.
+    """
     categorical = several(categorical)
     opened, target_name, weight_name = open_labelled(
         source,
@@ -191,9 +198,12 @@ def opened_to_learn(
     )
     opened, apart = with_folds(opened, folds, (target_name, weight_name))
     classes = declared_values(target)
+    fields = without_folds(opened.schema, apart)
+    features = [name for name in fields.names if name not in (target_name, weight_name)]
+    how: dict[str, Any] = {"threads": threads, "on_error": "stop" if on_error is None else "skip"}
     learning = partial(
         Encoder.learning,
-        without_folds(opened.schema, apart),
+        fields,
         target_name,
         weight=weight_name,
         domains={
@@ -204,6 +214,7 @@ def opened_to_learn(
         categorical=categorical,
         missing=missing,
         null_values=null_values or (),
+        parts=date_parts(opened, features, dates, **how) if as_parts else None,
     )
     return Opened(opened, target_name, weight_name, apart, learning)
 
@@ -228,6 +239,7 @@ def count(
     missing: str = "marginalize",
     columns: Picks = None,
     exclude: Picks = None,
+    dates: Mapping[str, Any] | None = None,
     null_values: Sequence[str] | None = None,
     filesystem: Any = None,
     threads: int | None = None,
@@ -295,6 +307,13 @@ def count(
         default.
     exclude
         Columns to leave out, given in the same way; no pattern stands for target or weight.
+    dates
+        {column of dates or times: its parts}: features "when.year", "when.month", "when.weekday" (1
+        is Monday), "when.hour" and "when.elapsed" (a number: days or seconds since 1970, seconds of
+        a time of day or a duration); or "number" for elapsed time alone. By default those that the
+        span of the column says, from one more scan: within a day hour and elapsed; weekday from a
+        day on, month from 60 days on, year from two years on, and hour unless all are at midnight.
+        Parts are of local time in the time zone of the column.
     null_values
         Strings that mean missing.
     filesystem
@@ -377,6 +396,7 @@ def count(
         "missing": missing,
         "columns": columns,
         "exclude": exclude,
+        "dates": dates,
         "null_values": null_values,
     }
     if update is not None:
@@ -402,6 +422,7 @@ def count(
         folds=folds,
         sample_weight=sample_weight,
         filesystem=filesystem,
+        threads=threads,
         on_error=leave_out if on_error == "skip" else None,
         **as_before,
     )
@@ -505,6 +526,7 @@ def _identity(schema: Schema) -> tuple[Any, ...]:
             f.kind,
             f.values.to_pylist() if f.declared and f.values is not None else None,
             None if f.cuts is None else f.cuts.tolist(),
+            *(() if f.part is None else [f.part.to_json()]),
         )
         for f in schema.features
     ]

@@ -18,6 +18,7 @@ DEFAULTS: dict[str, Any] = {
     "missing": "marginalize",
     "columns": None,
     "exclude": None,
+    "dates": None,
     "null_values": None,
 }
 
@@ -47,8 +48,9 @@ def options_of(schema: Schema, given: dict[str, Any]) -> dict[str, Any]:
         ],
         "discretize": {f.name: f.cuts.tolist() for f in schema.features if f.cuts is not None},
         "missing": schema.missing,
-        "columns": list(schema.names),
+        "columns": list(schema.columns),
         "exclude": None,
+        "dates": schema.parts,
         "null_values": list(schema.null_values),
     }
 

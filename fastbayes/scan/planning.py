@@ -13,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS
+from fastbayes.core.date_parts import PARTS, holds
 from fastbayes.core.domains import default_kind
 from fastbayes.core.errors import MemoryLimitError, SchemaError
 from fastbayes.core.picks import Picks
@@ -155,6 +156,7 @@ def plan(
     sample_weight: Any = None,
     columns: Picks = None,
     exclude: Picks = None,
+    dates: Mapping[str, Any] | None = None,
     null_values: Sequence[str] | None = None,
     filesystem: Any = None,
     threads: int | None = None,
@@ -185,8 +187,8 @@ def plan(
         Names, patterns or indices of columns to treat as categorical.
     sample_weight
         Name of the weight column, or weights.
-    columns, exclude
-        Columns to read, and those to leave out, as in `count`.
+    columns, exclude, dates
+        As in `count`; of dates and times that are not named all parts are planned.
     null_values
         Strings that mean missing.
     filesystem
@@ -230,12 +232,15 @@ def plan(
         null_values=null_values,
         filesystem=filesystem,
     )
-    opened, target_name, weight_name, _, learning = opening(columns=columns, exclude=exclude)
+    opened, target_name, weight_name, *_ = opening(columns=columns, exclude=exclude, as_parts=False)
     if not opened.rereadable:
         raise SchemaError(f"{opened.description} can be read only once; plan with a table or path")
     names = [n for n in opened.schema.names if n not in (target_name, weight_name)]
-    if unusable := _unusable(opened.schema, names):
-        opened, *_, learning = opening(columns=[n for n in names if n not in unusable])
+    held = {n: kind for n in names if (kind := holds(opened.schema.field(n).type)) is not None}
+    unusable = _unusable(opened.schema, [n for n in names if n not in held])
+    every = {n: PARTS[kind] for n, kind in held.items()}
+    usable = [n for n in names if n not in unusable]
+    opened, *_, learning = opening(columns=usable, dates={**every, **(dates or {})})
     encoder = learning()
     kinds = DensitySpec(numeric)
     named = {"values": True, "moments": True, "pairs": pairs, "triples": triples}

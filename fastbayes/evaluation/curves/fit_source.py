@@ -44,11 +44,13 @@ def fit_source(
         missing=model._counts_missing,
         columns=model.columns,
         exclude=model.exclude,
+        dates=model.dates,
+        threads=model.threads,
         null_values=null_values,
         filesystem=filesystem,
     )
     rows, where = opened.source, opened.source.description
-    features = [n for n in rows.schema.names if n not in (opened.target, opened.weight)]
+    features = [feature.name for feature, _ in opened.learning().features]
     for name in _named(model):
         if name not in features:
             raise SchemaError(unknown_column(name, features, where))

@@ -28,6 +28,7 @@ from fastbayes.core.errors import (
 from fastbayes.core.picks import Picks
 from fastbayes.core.schema import Schema
 from fastbayes.data.columns import floats
+from fastbayes.data.dates import DateParts
 from fastbayes.data.encode import Encoder
 from fastbayes.data.folds import Census, Draw, Drawn, Increments
 from fastbayes.data.memory import TableSource
@@ -81,6 +82,7 @@ def learning_curve(
     missing: str = "marginalize",
     columns: Picks = None,
     exclude: Picks = None,
+    dates: Mapping[str, Any] | None = None,
     null_values: Sequence[str] | None = None,
     filesystem: Any = None,
     threads: int | None = None,
@@ -117,7 +119,7 @@ def learning_curve(
         As in `fastbayes.count`.
     discretize
         As in `fastbayes.count`, for models given by name.
-    missing, columns, exclude, null_values, filesystem, threads
+    missing, columns, exclude, dates, null_values, filesystem, threads
         As in `fastbayes.count`.
     memory_limit
         As in `fastbayes.count`. Models whose counts exceed it count every size by itself.
@@ -175,8 +177,10 @@ def learning_curve(
         missing=missing,
         columns=columns,
         exclude=exclude,
+        dates=dates,
         null_values=null_values,
         filesystem=filesystem,
+        threads=threads,
     )
     check_rereadable(opened.source, "learning_curve reads it for every repeat")
     given: dict[str, Any] = {"threads": threads, "memory_limit": memory_limit}
@@ -425,7 +429,8 @@ class Arrays(NamedTuple):
         ]
         codes = np.concatenate([np.asarray(b.classes, np.int64) for b in batches])
         weights = [b.weight for b in batches if b.weight is not None]
-        X = table.select(rows.schema.names)
+        parts = (part for some in rows.schema.parts.values() for part in some)
+        X = DateParts(parts).of(table).select(rows.schema.names)
         if rows.schema.categorical:
             try:
                 X = X.to_pandas()

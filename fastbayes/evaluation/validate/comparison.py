@@ -678,6 +678,7 @@ def compare(
     missing: str = "marginalize",
     columns: Picks = None,
     exclude: Picks = None,
+    dates: Mapping[str, Any] | None = None,
     null_values: Sequence[str] | None = None,
     filesystem: Any = None,
     threads: int | None = None,
@@ -709,7 +710,9 @@ def compare(
         Name of the weight column, or (n_rows,) weights.
     loss
         Loss matrix as in `decide`.
-    domains, categorical, discretize, missing, columns, exclude, null_values, filesystem, threads
+    domains, categorical, discretize, missing, columns, exclude, dates
+        As in `fastbayes.count`.
+    null_values, filesystem, threads
         As in `fastbayes.count`.
     memory_limit
         As in `fastbayes.count`. Models whose counts exceed it are listed with the reason. With less
@@ -778,8 +781,10 @@ def compare(
         missing=missing,
         columns=columns,
         exclude=exclude,
+        dates=dates,
         null_values=null_values,
         filesystem=filesystem,
+        threads=threads,
     )
     check_rereadable(opened.source, "compare counts and then scores")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -347,6 +347,7 @@ def k_fold(
     proba: bool = True,
     columns: Picks = None,
     exclude: Picks = None,
+    dates: Mapping[str, Any] | None = None,
     null_values: Sequence[str] | None = None,
     filesystem: Any = None,
     threads: int | None = None,
@@ -375,7 +376,7 @@ def k_fold(
         Loss matrix as in `decide`.
     proba
         Whether to keep the probabilities: 8 bytes for each row and class.
-    columns, exclude
+    columns, exclude, dates
         As in `fastbayes.count`; by default those of the model.
     null_values, filesystem, threads, memory_limit
         As in `fastbayes.count`.
@@ -431,8 +432,10 @@ def k_fold(
         missing=model._counts_missing,
         columns=model.columns if columns is None else columns,
         exclude=model.exclude if exclude is None else exclude,
+        dates=model.dates if dates is None else dates,
         null_values=null_values,
         filesystem=filesystem,
+        threads=threads,
     )
     check_rereadable(opened.source, "k_fold counts and then scores")
     models, names, parts = fitted_without_folds(

@@ -36,7 +36,9 @@ class Appended:
     def __init__(self, model: Any, columns: Sequence[str], *, proba: bool) -> None:
         schema = getattr(model, "schema_", None)
         classes = pa.array(model.classes_) if schema is None else schema.classes
-        names = getattr(model, "feature_names_in_", None) if schema is None else schema.names
+        names = getattr(model, "feature_names_in_", None)
+        if schema is not None:
+            names = schema.read_from(columns)
         if names is None:
             raise SchemaError(
                 f"{type(model).__name__} was fitted without feature names, and columns of a frame "

@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS, GREATEST, Batch
+from fastbayes.core.date_parts import named_parts
 from fastbayes.core.domains import cast_domain, common_type, declared, domain, same_values
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.picks import Picks, Selection, chosen
@@ -33,6 +34,7 @@ from fastbayes.scan import engine
 from fastbayes.scan.budget import encoded_width
 from fastbayes.scan.counting import option_of
 from fastbayes.scan.data_warnings import remark
+from fastbayes.scan.date_spans import date_parts
 from fastbayes.scan.discretization import numeric_cuts
 from fastbayes.statistics.bundle import Statistics
 
@@ -407,6 +409,15 @@ class Classifier(TableRows):
         default=None,
         filed=False,
     )
+    dates: Mapping[str, Any] | None = parameter(
+        """
+        {column of dates or times: its parts}, some of "year", "month", "weekday", "hour" and
+        "elapsed"; or "number" for elapsed time alone. By default those that the span of the column
+        says, as in `fastbayes.count`.
+        """,
+        default=None,
+        filed=False,
+    )
     missing: str = parameter(
         '"marginalize": a missing value says nothing; "category": it is a value of its own.',
         default="marginalize",
@@ -511,13 +522,21 @@ class Classifier(TableRows):
             picked = {*chosen(known.names, self.categorical)}
             picked |= {f.name for f in coded if not f.void}
             here = {*opened.source.schema.names} - {opened.target, opened.weight}
+            here |= {f.name for f in known.features if f.column in here}
             categorical = sorted(picked & here)
         if classes is not None:
             domains[opened.target] = np.unique(np.asarray(classes)).tolist()
+        taken = (opened.target, opened.weight)
+        features = [name for name in opened.source.schema.names if name not in taken]
+        dates = self.dates
+        if not first:
+            dates = {name: some for name, some in known.parts.items() if name in features}
+        parts = date_parts(opened.source, features, dates, threads=self.threads)
         learning = partial(
             Encoder.learning,
             opened.source.schema,
             opened.target,
+            parts=parts if first else {**known.parts, **parts},
             weight=opened.weight,
             domains=domains,
             categorical=categorical,
@@ -608,7 +627,7 @@ class Classifier(TableRows):
             )
         counted = {f.name: f.values for f in schema.features}
         taking = Selection.made(self.columns, self.exclude)
-        if taking is not None and (other := [n for n in schema.names if n not in taking]):
+        if taking is not None and (other := [n for n in schema.columns if n not in taking]):
             raise SchemaError(
                 f"the statistics were counted with column {other[0]!r}, which the model leaves out "
                 "by `columns` or `exclude`; count again with these, or change them"
@@ -619,6 +638,13 @@ class Classifier(TableRows):
                 f"the statistics were counted with column {name!r} as numeric, the model has it "
                 "in `categorical`; count again with it"
             )
+        for column, asked in (self.dates or {}).items():
+            have = {part.part for part in schema.parts.get(column, ())}
+            if have != {*named_parts(asked)}:
+                raise SchemaError(
+                    f"the statistics were not counted with the model's dates[{column!r}]; count "
+                    "again with these dates, or leave them out"
+                )
         for name, wanted in (self.domains or {}).items():
             values = schema.classes if name == schema.target else counted.get(name)
             if values is None or not _same_domain(name, wanted, values):
@@ -628,7 +654,7 @@ class Classifier(TableRows):
                 )
 
     def _features_of(self, stats: Statistics) -> tuple[Sequence[str] | None, int]:
-        return stats.schema.names, len(stats.schema.names)
+        return stats.schema.columns, len(stats.schema.columns)
 
     def _loaded(
         self, header: Mapping[str, Any], arrays: Mapping[str, Any], source: str

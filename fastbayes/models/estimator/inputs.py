@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import GREATEST, LEAST
 from fastbayes.core.errors import DataError, FastBayesWarning, SchemaError, refuse, warn
 from fastbayes.core.picks import Selection
+from fastbayes.core.schema import Needed
 from fastbayes.data.memory import (
     Joined,
     Renamed,
@@ -198,19 +199,20 @@ def open_rows(
             columns=taking,
             types=as_given(model.categorical, model.domains),
         )
-    known = None if taking is None else [*dict.fromkeys([*model.schema_.names, *taking.keep])]
+    known = None if taking is None else Needed(model.schema_, taking.keep)
     source = open_source(X, columns=known, **as_at_fit(model.schema_))
     return _positioned(model, source, labels or ())
 
 
 def open_features(model: Any, X: Any) -> Any:
     """Return the source of rows to be scored, with the names that the model knows."""
-    source, names = open_rows(model, X), model.schema_.names
-    return source if is_array(X) else _selected(model, X, source, names)
+    source = open_rows(model, X)
+    return source if is_array(X) else _selected(model, X, source)
 
 
-def _selected(model: Any, X: Any, source: Any, names: tuple[str, ...]) -> Any:
+def _selected(model: Any, X: Any, source: Any) -> Any:
     """Read only what the model needs; what else is there is said once."""
+    names = model.schema_.read_from(source.schema.names)
     used = set(names)
     extra = [n for n in source.schema.names if n not in used]
     if not extra or isinstance(source, Renamed):
@@ -225,7 +227,7 @@ def _selected(model: Any, X: Any, source: Any, names: tuple[str, ...]) -> Any:
             f"{f' and {len(unknown) - 5} more columns' if len(unknown) > 5 else ''}"
         )
     if source.rereadable:
-        return open_source(X, columns=list(names), **as_at_fit(model.schema_))
+        return open_source(X, columns=names, **as_at_fit(model.schema_))
     return source
 
 
@@ -241,7 +243,8 @@ def _renamed(model: Any, source: Source, *, fitted: bool) -> Any:
 
 def _positioned(model: Any, source: Source, labels: Sequence[str]) -> Any:
     """Match the columns of a frame by position where the model was fitted on a bare array."""
-    if hasattr(model, "feature_names_in_") or set(model.schema_.names) <= set(source.schema.names):
+    needed = model.schema_.read_from(source.schema.names)
+    if hasattr(model, "feature_names_in_") or {*needed} <= {*source.schema.names}:
         return source
     others = [n for n in source.schema.names if n not in labels]
     if len(others) != (n_features := model.n_features_in_):

@@ -157,7 +157,7 @@ class Predictor:
         """Return a row as the model takes it."""
         if isinstance(row, (pa.RecordBatch, pa.Table)):
             return row
-        names = self._model.schema_.names
+        names = self._model.schema_.read_from(row)
         if missing := [name for name in names if name not in row]:
             raise SchemaError(unknown_column(missing[0], [*map(str, row)], "the row"))
         return {name: [row[name]] for name in names}

@@ -123,6 +123,7 @@ class ReadOptions:
             exclude=self.exclude,
             null_values=self.null_values,
             filesystem=self.filesystem,
+            as_parts=False,
         )
         if again and not opened.source.rereadable:
             opened = opened._replace(source=open_source(_table(opened.source)))
