@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import DataError, SchemaError, refuse
+from fastbayes.data.nested import flat, flat_schema
 from fastbayes.data.segments import (
     SEGMENT_BLOCKS,
     Rows,
@@ -53,6 +54,7 @@ class TableSource(Source):
         native: Any = None,
     ) -> None:
         native = table if native is None else native
+        table = flat(table)
         super().__init__(table.schema, columns, null_values, description, native)
         self.n_rows = table.num_rows
         self._table = table.select(self.schema.names)
@@ -160,7 +162,7 @@ class StreamSource(Source):
         description: str,
         native: Any = None,
     ) -> None:
-        super().__init__(schema, columns, null_values, description, native)
+        super().__init__(flat_schema(schema), columns, null_values, description, native)
         self.rereadable = rereadable
         self._open = open_stream
         self._used = False
@@ -189,7 +191,8 @@ class StreamSource(Source):
 
     def _conformed(self) -> Iterator[pa.RecordBatch]:
         with reading(self.description):
-            for batch in self._open():
+            for given in self._open():
+                batch = flat(given)
                 if self._complete and batch.num_columns > len(self.schema):
                     select(batch.schema, None, self.description)
                     late = next(n for n in batch.schema.names if n not in self.schema.names)

@@ -32,6 +32,7 @@ from fastbayes.data.memory import (
     arrow_array,
     table_of,
 )
+from fastbayes.data.nested import flat_schema, roots
 from fastbayes.data.orc import open_orc
 from fastbayes.data.paths import find_files
 from fastbayes.data.segments import OnError, Segment, Source, first_line, reading
@@ -189,8 +190,12 @@ def _open_files(
 def _open_pandas(frame: Any, options: dict[str, Any]) -> Source:
     names = [str(name) for name in frame.columns]
     check_names(names, "pandas.DataFrame")
-    asked = names_of(options["columns"], names, "pandas.DataFrame")
-    wanted = set(names if asked is None else asked)
+    asked = options["columns"]
+    wanted = {
+        name
+        for j, name in enumerate(names)
+        if asked is None or name in asked or _holds_structs(frame.iloc[:, j])
+    }
     # The index is no column. A column nobody asked for is not converted.
     table = table_of(
         {
@@ -202,6 +207,14 @@ def _open_pandas(frame: Any, options: dict[str, Any]) -> Source:
     return TableSource(table, description="pandas.DataFrame", native=frame, **options)
 
 
+def _holds_structs(column: Any) -> bool:
+    """Return whether a pandas series holds structs, of which some fields may be wanted."""
+    if isinstance(column.dtype, np.dtype):
+        known = column.notna().to_numpy() if column.dtype == object else np.zeros(0, np.bool_)
+        return bool(known.any()) and isinstance(column.iloc[int(known.argmax())], Mapping)
+    return pa.types.is_struct(getattr(column.dtype, "pyarrow_dtype", pa.null()))
+
+
 def _open_lazy(frame: Any, options: dict[str, Any]) -> Source:
     @contextmanager
     def computing() -> Iterator[None]:
@@ -211,8 +224,8 @@ def _open_lazy(frame: Any, options: dict[str, Any]) -> Source:
             raise DataError(f"polars.LazyFrame: {first_line(error)}") from error
 
     def stream() -> Iterator[pa.RecordBatch]:
-        columns = names_of(options["columns"], schema.names, "polars.LazyFrame")
-        wanted = frame if columns is None else frame.select(columns)
+        columns = names_of(options["columns"], flat_schema(schema).names, "polars.LazyFrame")
+        wanted = frame if columns is None else frame.select(roots(columns, schema.names))
         with computing():
             if hasattr(wanted, "collect_batches"):  # newer polars gives them as it goes
                 batches = wanted.collect_batches(engine="streaming", lazy=True)
@@ -351,7 +364,9 @@ def _open_dataset(source: Any, options: dict[str, Any]) -> Source:
     if hasattr(source, "projected_schema"):
         return _one_shot(source.to_reader, source.projected_schema, source, name, options)
     dataset = _with_dictionaries(source)
-    columns = names_of(options["columns"], dataset.schema.names, name)
+    columns = names_of(options["columns"], flat_schema(dataset.schema).names, name)
+    if columns is not None:
+        columns = roots(columns, dataset.schema.names)
 
     def stream() -> pa.RecordBatchReader:
         return dataset.scanner(columns=columns, **_SCANNING).to_reader()

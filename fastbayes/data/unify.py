@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from fastbayes.core.errors import DataError, SchemaError, refuse
 from fastbayes.core.picks import Chooser, unknown_column
+from fastbayes.data.nested import flat
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -176,6 +177,8 @@ class Projection:
         given = batch.schema
         if given.equals(self._fitting):
             return batch
+        batch = flat(batch)
+        given = batch.schema
         positions = {name: j for j, name in enumerate(given.names)}
         columns, fits = [], given.names == self.schema.names
         for field in self.schema:

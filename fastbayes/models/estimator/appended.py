@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from fastbayes.core.errors import SchemaError, refuse
 from fastbayes.core.picks import unknown_column
+from fastbayes.data.nested import roots
 
 
 class Appended:
@@ -44,7 +45,7 @@ class Appended:
                 f"{type(model).__name__} was fitted without feature names, and columns of a frame "
                 "on workers are matched by name: fit it to a data frame"
             )
-        self.needs = list(names)
+        self.needs = roots(names, columns)
         for name in self.needs:
             if name not in columns:
                 raise SchemaError(unknown_column(name, columns, "the frame"))

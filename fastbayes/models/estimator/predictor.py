@@ -18,6 +18,7 @@ from fastbayes.core.errors import SchemaError
 from fastbayes.core.picks import unknown_column
 from fastbayes.core.schema import Feature
 from fastbayes.data.encode import Encoder
+from fastbayes.data.nested import flat_row
 from fastbayes.data.segments import Place
 
 # Returns the code of a value, None where the model itself has to look at it.
@@ -157,6 +158,7 @@ class Predictor:
         """Return a row as the model takes it."""
         if isinstance(row, (pa.RecordBatch, pa.Table)):
             return row
+        row = flat_row(row)
         names = self._model.schema_.read_from(row)
         if missing := [name for name in names if name not in row]:
             raise SchemaError(unknown_column(missing[0], [*map(str, row)], "the row"))
