@@ -201,20 +201,21 @@ def opened_to_learn(
     fields = without_folds(opened.schema, apart)
     features = [name for name in fields.names if name not in (target_name, weight_name)]
     how: dict[str, Any] = {"threads": threads, "on_error": "stop" if on_error is None else "skip"}
+    parts = date_parts(opened, features, dates, **how) if as_parts else {}
     learning = partial(
         Encoder.learning,
         fields,
         target_name,
         weight=weight_name,
         domains={
-            **declared(source, opened, weight_name, None if apart is None else apart.column),
+            **declared(source, opened, weight_name, apart.column if apart else None, *parts),
             **({} if classes is None or target_name is None else {target_name: classes}),
             **(domains or {}),
         },
         categorical=categorical,
         missing=missing,
         null_values=null_values or (),
-        parts=date_parts(opened, features, dates, **how) if as_parts else None,
+        parts=parts,
     )
     return Opened(opened, target_name, weight_name, apart, learning)
 

@@ -532,6 +532,7 @@ class Classifier(TableRows):
         if not first:
             dates = {name: some for name, some in known.parts.items() if name in features}
         parts = date_parts(opened.source, features, dates, threads=self.threads)
+        domains = {name: values for name, values in domains.items() if name not in parts}
         learning = partial(
             Encoder.learning,
             opened.source.schema,
