@@ -24,7 +24,7 @@ from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.schema import from_header, to_header
 from fastbayes.core.schema_file import packed, unpacked
 from fastbayes.data import dates as module
-from fastbayes.data.dates import PER_SECOND, DateParts, span_of
+from fastbayes.data.dates import PER_SECOND, DateParts, by_python, span_of
 from fastbayes.engines import pool
 from tests.commands import run
 
@@ -50,8 +50,22 @@ def told(seconds: Fraction, part: DatePart) -> float:
 
 
 def values(column: pa.Array, parts: Sequence[DatePart]) -> dict[str, list[Any]]:
+    """Return parts by their names: by tables and without, of one array and of two, the same."""
     rows = pa.record_batch([column], names=["when"])
-    return {part.part: DateParts(parts).of(rows).column(part.name).to_pylist() for part in parts}
+    whole = DateParts(parts).of(rows)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "FEW_ROWS", 0)
+        by_table = DateParts(parts)
+        half = len(column) // 2
+        halves = [by_table.of(rows.slice(half)), by_table.of(rows.slice(0, half))]
+        assert by_table.of(rows).equals(whole)
+        assert pa.Table.from_batches(halves[::-1]).equals(pa.Table.from_batches([whole]))
+    for part in parts:
+        of_one = by_python(part)
+        for value, told_part in zip(column.to_pylist(), whole[part.name].to_pylist(), strict=True):
+            known = None if isinstance(value, int) else of_one(value)
+            assert known is None or known == told_part
+    return {part.part: whole.column(part.name).to_pylist() for part in parts}
 
 
 MOMENTS = st.lists(
@@ -124,6 +138,7 @@ def test_elapsed__of_a_moment_is_the_same_in_all_units() -> None:
 def test_tables__grow_with_what_is_met(monkeypatch: pytest.MonkeyPatch) -> None:
     column = pa.array(np.arange(-50, 50) * 86_400_000 * 400, pa.timestamp("ms", "Europe/Berlin"))
     parts = parts_of("when", column.type, PARTS["timestamp"])
+    monkeypatch.setattr(module, "FEW_ROWS", 0)
     derive = DateParts(parts)
     whole = derive.of(pa.record_batch([column], names=["when"]))
     one_by_one = DateParts(parts)
@@ -339,6 +354,30 @@ def test_statistics__add_where_parts_are_the_same(tmp_path: Path) -> None:
     assert model.feature_names_in_.tolist() == ["when", "a"]
 
 
+def test_columns_after_others__where_memory_is_short(tmp_path: Path) -> None:
+    rows = table(200_000)
+    pq.write_table(rows, tmp_path / "t.parquet")
+    wanted = fb.count(tmp_path / "t.parquet", "y")
+    found = fb.count(tmp_path / "t.parquet", "y", memory_limit=5_000_000, threads=1)
+    assert found.values == wanted.values
+    binned = [
+        fb.count(tmp_path / "t.parquet", "y", numeric="mdl", memory_limit=limit, threads=1)
+        for limit in (None, 9_000_000)
+    ]
+    assert binned[0] == binned[1]
+
+
+def test_dask__frames_have_parts_too() -> None:
+    dd, pandas = pytest.importorskip("dask.dataframe"), pytest.importorskip("pandas")
+    rows = table(500)
+    frame = dd.from_pandas(rows.to_pandas(), npartitions=3)
+    stats = fb.count(frame, "y")
+    assert stats.values == fb.count(rows, "y").values
+    model = fb.NaiveBayes().fit(frame, "y")
+    answers = model.predict(frame.drop(columns="y")).compute()["prediction"]
+    assert pandas.Series(model.predict(rows.drop_columns("y"))).tolist() == answers.tolist()
+
+
 def test_update__counts_new_files_in_the_same_parts(tmp_path: Path) -> None:
     rows = table(800)
     pq.write_table(rows.slice(0, 500), tmp_path / "a.parquet")
@@ -402,12 +441,12 @@ def test_schema__in_a_file() -> None:
     assert unpacked(*packed(schema)) == schema
     assert from_header(*to_header(schema)) == schema
     plain = fb.count(table(50), "y", exclude="when").schema
-    assert "parts" not in packed(plain)[0]
+    assert "dates" not in packed(plain)[0]
     header, arrays = packed(schema)
     for wrong in ([0, "when", "minute"], [0, "x", *schema.features[0].part.to_json()[1:]],
                   [99, *schema.features[0].part.to_json()]):  # fmt: skip
         with pytest.raises((ValueError, TypeError)):
-            unpacked({**header, "parts": [wrong]}, arrays)
+            unpacked({**header, "dates": [wrong]}, arrays)
 
 
 def test_network__says_what_to_do_with_a_date() -> None:

@@ -505,7 +505,7 @@ def to_header(schema: Schema) -> tuple[dict[str, Any], dict[str, pa.Array]]:
     }
     if schema.parts:
         parts = [(i, f.part) for i, f in enumerate(schema.features) if f.part is not None]
-        header["parts"] = [[i, *part.to_json()] for i, part in parts]
+        header["dates"] = [[i, *part.to_json()] for i, part in parts]
     return header, arrays
 
 
@@ -519,7 +519,7 @@ def from_header(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Schema:
     """
     features: list[Feature] = []
     n_categorical = 0
-    parts = {i: DatePart.from_json(part) for i, *part in header.get("parts", ())}
+    parts = {i: DatePart.from_json(part) for i, *part in header.get("dates", ())}
     for i, (name, kind, declared) in enumerate(header["features"]):
         feature = Feature(name, kind, None, declared is True, None, parts.pop(i, None))
         refuse(

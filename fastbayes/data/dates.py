@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, date, datetime
 from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 import pyarrow as pa
@@ -20,12 +22,15 @@ from fastbayes.data.segments import Rows
 
 Ints = NDArray[np.int64]
 
+EPOCH = datetime(1970, 1, 1)
 # Ticks of a second, by the units of Arrow.
 PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 # Seconds of a stretch of time within which clock and calendar show one hour, and one day.
 HOUR = 3600
 # Tables have at most so many stretches, those of 120 years, and grow by so many.
 MOST_STRETCHES, GROWTH = 1 << 20, 1 << 14
+# Where there is none yet, it takes longer than to look at so many rows one by one.
+FEW_ROWS = 1 << 13
 
 
 class Ticks(NamedTuple):
@@ -142,7 +147,8 @@ class DateParts:
         """Write what clock and calendar show."""
         name, zone = wanted[0][0].column, wanted[0][0].zone
         names = [part.part for part, _ in wanted]
-        step = self._step(column, name, zone) if zone is not None else 0
+        few = len(column) < FEW_ROWS and not self._tables
+        step = self._step(column, name, zone) if zone is not None and not few else 0
         if step == 0:
             column, zone = local_times(column, name, zone), None
             step = HOUR if "hour" in names else DAY
@@ -151,7 +157,7 @@ class DateParts:
         stretch = step * ticks.per_second // ticks.seconds  # in ticks
         first, last = (end // stretch for end in ticks.ends(column))
         table = None
-        if last - first < MOST_STRETCHES:
+        if last - first < MOST_STRETCHES and not few:
             table = self._table(name, zone, step, names, first, last)
         for begin in range(0, len(column), BLOCK_ROWS):
             at = ticks.numbers[begin : begin + BLOCK_ROWS].astype(np.int64, copy=False)
@@ -306,3 +312,32 @@ def _has_times(column: pa.Array, name: str) -> bool:
         if (ticks.numbers % (DAY * ticks.per_second)).any():
             return True
     return False
+
+
+def by_python(part: DatePart) -> Callable[[Any], float | None]:
+    """Return what tells the part of one value of Python's, as `DateParts` does of an array.
+
+    It gives None for a value that is another's to look at: of another type or zone, or missing.
+    """
+    try:
+        zone = None if part.zone is None else ZoneInfo(part.zone)
+    except (ZoneInfoNotFoundError, ValueError):  # as "+05:30", which Arrow knows
+        return lambda _: None
+
+    def told(value: Any) -> float | None:
+        kind = type(value)
+        if kind is date and zone is None:
+            value = datetime(value.year, value.month, value.day)
+        elif kind is not datetime or (value.tzinfo is None) != (zone is None):
+            return None
+        if part.part != "elapsed":
+            value = value if zone is None else value.astimezone(zone)
+            return value.isoweekday() if part.part == "weekday" else getattr(value, part.part)
+        since = value - (EPOCH if zone is None else EPOCH.replace(tzinfo=UTC))
+        if part.unit == "days":
+            rest = since.microseconds / 10**6 + since.seconds
+            return rest / DAY + (since.days - part.origin)
+        whole = since.days * DAY + since.seconds
+        return since.microseconds / 10**6 + (whole - part.origin)
+
+    return told if part.held in ("date", "timestamp") else lambda _: None

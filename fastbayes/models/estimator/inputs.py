@@ -219,7 +219,8 @@ def _selected(model: Any, X: Any, source: Any) -> Any:
         return source
     if not used <= set(source.schema.names):
         return source  # the encoder says which column is not there
-    taking = Selection.made(model.columns, model.exclude)
+    fitted = getattr(model, "model_", model)  # that of a meta-estimator
+    taking = Selection.made(fitted.columns, fitted.exclude)
     extra = [n for n in extra if taking is None or n in taking]  # the others are known to be there
     if unknown := [n for n in extra if n != model.schema_.target]:
         warn(
