@@ -15,6 +15,7 @@ from fastbayes.cli.options import (
     FORCE,
     JSON,
     LOSS,
+    MISSING_COLUMNS,
     MODEL_FILE,
     READ,
     READING,
@@ -170,6 +171,14 @@ def file_or_directory(path: str) -> None:
         format_of(path)
 
 
+def applied(model: Any, missing_columns: str | None) -> Any:
+    """Return a model that treats columns that are not there as it is said, if it is."""
+    own = getattr(model, "model_", model)  # of a calibrated one
+    if missing_columns is not None and hasattr(own, "missing_columns"):
+        own.missing_columns = missing_columns
+    return model
+
+
 @click.command()
 @MODEL_FILE
 @click.argument("data")
@@ -202,6 +211,7 @@ def file_or_directory(path: str) -> None:
 @LOSS
 @click.option("--reject", type=float, help="Cost of not deciding: such rows stay empty.")
 @listing("--keys", help="Columns of DATA to copy; default: those the model does not know.")
+@MISSING_COLUMNS
 @THREADS
 @FORCE
 @JSON
@@ -211,13 +221,14 @@ def predict(
     output: str,
     proba: str | None,
     loss: str | None,
+    missing_columns: str | None,
     as_json: bool,
     **options: Any,
 ) -> None:
     """Apply MODEL to DATA, writing one row per row."""
     check_output(output, parts=options["parts"], force=options["force"])
     options["proba"] = proba == "all" or proba or False
-    fitted = model_from(model)
+    fitted = applied(model_from(model), missing_columns)
     matrix = loss_from(loss, fitted)
     with bar("predicting", data) as progress:
         done = fb.predict_to(fitted, data, output, loss=matrix, progress=progress, **options)
@@ -237,13 +248,20 @@ def predict(
 @click.option("--target", help="Column that holds the class; default: the model's own.")
 @WEIGHT
 @LOSS
+@MISSING_COLUMNS
 @THREADS
 @JSON
 def evaluate(
-    model: str, data: str, target: str | None, loss: str | None, as_json: bool, **options: Any
+    model: str,
+    data: str,
+    target: str | None,
+    loss: str | None,
+    missing_columns: str | None,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Judge MODEL on DATA whose classes are known."""
-    fitted = model_from(model)
+    fitted = applied(model_from(model), missing_columns)
     matrix = loss_from(loss, fitted)
     with bar("scoring", data) as progress:
         result = fb.evaluate(fitted, data, target, loss=matrix, progress=progress, **options)

@@ -280,6 +280,11 @@ LOSS = click.option(
     type=click.Path(),
     help="JSON file {decision: {truth: cost}}: decide by least expected cost.",
 )
+MISSING_COLUMNS = click.option(
+    "--missing-columns",
+    type=click.Choice(["error", "marginalize"]),
+    help="A column of the model that DATA lacks is an error, or missing in all rows.",
+)
 MODEL_FILE = click.argument("model", type=click.Path())
 MEMORY_LIMIT = click.option(
     "--memory-limit",
@@ -338,7 +343,16 @@ NOT_NEGATIVE, POSITIVE = click.FloatRange(0), click.FloatRange(0, min_open=True)
 # Parameters whose values are Python's, or that commands have as options of their own.
 LIBRARY_ONLY = {
     *("categorical", "columns", "dates", "domains", "exclude", "forbidden", "memory_limit"),
-    *("missing", "network", "precision", "required", "restarts", "seed", "threads"),
+    *(
+        "missing",
+        "missing_columns",
+        "network",
+        "precision",
+        "required",
+        "restarts",
+        "seed",
+        "threads",
+    ),
     *("unlabelled", "var_floor", "warm_start"),
 }
 # What the command line says of parameters of models, in this order; a parameter that was not given

@@ -29,10 +29,12 @@ from fastbayes.core.domains import (
     value_type,
 )
 from fastbayes.core.errors import SchemaError, refuse
-from fastbayes.core.picks import Chooser
+from fastbayes.core.picks import Chooser, unknown_column
 
 # Domains up to this size are laid out value by value.
 FEW_VALUES = 256
+# What may be done at predict where a column is not there.
+ABSENT = "missing_columns='marginalize' takes it as missing in all rows"
 
 
 class Shape(NamedTuple):
@@ -406,14 +408,26 @@ class Needed(Chooser):
         The schema; where a source has the parts of a date instead of it, these are read.
     also
         Further columns.
+    lenient
+        Whether features may be without their column.
+    remedy
+        What the message says besides of one that is not there.
     """
 
     schema: Schema
     also: tuple[str, ...] = ()
+    lenient: bool = False
+    remedy: str = ""
 
     def of(self, names: Iterable[str], where: str = "") -> list[str]:
-        """Return the columns to read, whether they are there or not."""
-        return [*dict.fromkeys([*self.schema.read_from(names), *self.also])]
+        """Return the columns to read: of features those that are there, if it is lenient."""
+        own, there = self.schema.read_from(names), {*names}
+        lacking = [name for name in own if name not in there]
+        if self.lenient:
+            own = [name for name in own if name in there]
+        elif lacking and self.remedy:
+            raise SchemaError(f"{unknown_column(lacking[0], [*names], where)}; {self.remedy}")
+        return [*dict.fromkeys([*own, *self.also])] or [*names][:1]  # there must be rows
 
     def __contains__(self, name: str) -> bool:
         """Return whether a column may be read."""

@@ -392,6 +392,23 @@ class Joined(SourceView):
             yield type(batch).from_arrays([*batch.columns, *beside], names=names)
 
 
+class Filled(SourceView):
+    """A source with further columns, in which every value is missing."""
+
+    def __init__(self, source: Source, names: Sequence[str]) -> None:
+        self.names = list(names)
+        nulls = [pa.field(name, pa.null()) for name in self.names]
+        super().__init__(source, pa.schema([*source.schema, *nulls]))
+        self.in_memory = source.in_memory
+
+    def view(self, segment: Segment) -> Iterator[Rows]:
+        """Yield the batches of a segment with the columns that it lacks."""
+        for batch in segment.batches():
+            nulls = [pa.nulls(batch.num_rows)] * len(self.names)
+            names = [*batch.schema.names, *self.names]
+            yield pa.RecordBatch.from_arrays([*batch.columns, *nulls], names=names)
+
+
 class Renamed(SourceView):
     """A source whose columns go by other names, position by position."""
 

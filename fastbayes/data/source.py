@@ -17,7 +17,7 @@ import pyarrow as pa
 from fastbayes.core.domains import declared
 from fastbayes.core.errors import DataError, SchemaError, refuse
 from fastbayes.core.picks import ByPick, Picks, several, unknown_column
-from fastbayes.core.schema import Needed, Schema
+from fastbayes.core.schema import ABSENT, Needed, Schema
 from fastbayes.data.filesource import (
     FileSource,
     dictionary_type,
@@ -27,6 +27,7 @@ from fastbayes.data.filesource import (
 from fastbayes.data.memory import (
     ArraySource,
     CellTypeError,
+    Filled,
     StreamSource,
     TableSource,
     arrow_array,
@@ -427,31 +428,41 @@ def open_for(
     *,
     also: Iterable[str] = (),
     rest: bool = False,
+    lenient: bool = False,
     filesystem: Any = None,
 ) -> tuple[Source, list[str]]:
     """Open data for a schema, with its null values and its types where a file has none.
 
     Returns a source of the features and what is wanted `also`, and of the `rest`, columns that the
     schema does not know, if these are wanted too; a stream that is read once keeps all columns.
+    Where that is `lenient`, a feature without its column is missing in all rows.
     With it, the names of the columns that are neither in the schema nor in `also`. Raises
     SchemaError when a column is not there, which names it and close ones, and DataError when the
     data cannot be read.
     """
-    needed = Needed(schema, tuple(also))
+    needed = Needed(schema, tuple(also), lenient, ABSENT)
     known = {*schema.names, *schema.columns, *also, schema.target}
     options = {**as_at_fit(schema), "filesystem": filesystem}
     if not rest:
         opened = open_source(source, columns=needed, **options)
-        return opened, [name for name in opened.available if name not in known]
+        others = [name for name in opened.available if name not in known]
+        return filled(opened, schema) if lenient else opened, others
     opened = open_source(source, **options)
-    asked = needed.of(opened.available)
+    asked = needed.of(opened.available, opened.description)
     for name in asked:
         if name not in opened.available:
             raise SchemaError(unknown_column(name, opened.available, opened.description))
     others = [name for name in opened.available if name not in known]
     if opened.rereadable and len(asked) + len(others) < len(opened.available):
         opened = open_source(source, columns=[*asked, *others], **options)
-    return opened, others
+    return filled(opened, schema) if lenient else opened, others
+
+
+def filled(source: Source, schema: Schema) -> Source:
+    """Return a source that has all columns of a schema, those that it lacks full of nulls."""
+    there = {*source.schema.names}
+    lacking = [name for name in schema.read_from(there) if name not in there]
+    return Filled(source, lacking) if lacking else source
 
 
 def as_at_fit(schema: Schema) -> dict[str, Any]:

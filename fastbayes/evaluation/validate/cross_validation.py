@@ -36,7 +36,7 @@ from fastbayes.models.estimator.loo_base import LooScorer
 from fastbayes.models.leave_one_out.loo import unfitted_loo_scorer
 from fastbayes.scan.counting import opened_to_learn, with_labels
 from fastbayes.scan.engine import Progress
-from fastbayes.scan.sink import log_rest, schema_of
+from fastbayes.scan.sink import log_rest, schema_of, takes_absent
 from fastbayes.statistics.bundle import Statistics
 from fastbayes.statistics.value_counts import ValueCounts
 
@@ -130,7 +130,10 @@ def evaluate(
     """
     schema = schema_of(model, "evaluate")
     rows = labelled(
-        schema, source, target, sample_weight, unseen=model.unseen, filesystem=filesystem
+        *(schema, source, target, sample_weight),
+        unseen=model.unseen,
+        lenient=takes_absent(model),
+        filesystem=filesystem,
     )
     log_rest(rows.unused, rows.description)
     request = Scoring(model, rows.target, rows.weight, loss)
@@ -316,16 +319,18 @@ def labelled(
     sample_weight: Any,
     *,
     unseen: str = "ignore",
+    lenient: bool = False,
     filesystem: Any = None,
     counted: Statistics | None = None,
 ) -> Labelled:
     """Open labelled rows, which are those that were `counted` where that is given.
 
-    Values outside the schema of the models are treated as `unseen` says.
+    Values outside the schema of the models are treated as `unseen` says; where that is `lenient`, a
+    column that is not there is missing in all rows.
     """
     truth = schema.target if target is None else target
     also = [str(name) for name in (truth, sample_weight) if is_name(name)]
-    opened, unused = open_for(schema, source, also=also, filesystem=filesystem)
+    opened, unused = open_for(schema, source, also=also, lenient=lenient, filesystem=filesystem)
     rows, target_name, weight_name = with_labels(opened, truth, sample_weight)
     encoder = Encoder.applying_to(
         schema, rows.schema, unseen=unseen, target=target_name, weight=weight_name

@@ -423,6 +423,15 @@ class Classifier(TableRows):
         default="marginalize",
         choices=("marginalize", "category"),
     )
+    missing_columns: str = parameter(
+        """
+        A column that is not there at predict is an error ("error"), or missing in all rows
+        ("marginalize"; not with missing="category").
+        """,
+        default="error",
+        choices=("error", "marginalize"),
+        filed=False,
+    )
     threads: int | None = parameter(
         "Worker threads, all processors by default; they never change a bit of a result.",
         default=None,

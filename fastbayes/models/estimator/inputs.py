@@ -24,7 +24,8 @@ from fastbayes.data.memory import (
     is_name,
     to_array,
 )
-from fastbayes.data.source import Source, as_at_fit, as_given, engine_opener, open_source
+from fastbayes.data.source import Source, as_at_fit, as_given, engine_opener, filled, open_source
+from fastbayes.scan.sink import takes_absent
 
 
 class Training(NamedTuple):
@@ -215,10 +216,12 @@ def _selected(model: Any, X: Any, source: Any) -> Any:
     names = model.schema_.read_from(source.schema.names)
     used = set(names)
     extra = [n for n in source.schema.names if n not in used]
+    if not used <= {*source.schema.names}:
+        if not takes_absent(model):
+            return source  # the encoder says which column is not there
+        names = [name for name in names if name in source.schema.names]
     if not extra or isinstance(source, Renamed):
-        return source
-    if not used <= set(source.schema.names):
-        return source  # the encoder says which column is not there
+        return filled(source, model.schema_)
     fitted = getattr(model, "model_", model)  # that of a meta-estimator
     taking = Selection.made(fitted.columns, fitted.exclude)
     extra = [n for n in extra if taking is None or n in taking]  # the others are known to be there
@@ -228,8 +231,8 @@ def _selected(model: Any, X: Any, source: Any) -> Any:
             f"{f' and {len(unknown) - 5} more columns' if len(unknown) > 5 else ''}"
         )
     if source.rereadable:
-        return open_source(X, columns=names, **as_at_fit(model.schema_))
-    return source
+        source = open_source(X, columns=names or None, **as_at_fit(model.schema_))
+    return filled(source, model.schema_)
 
 
 def _renamed(model: Any, source: Source, *, fitted: bool) -> Any:

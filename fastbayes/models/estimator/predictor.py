@@ -21,6 +21,7 @@ from fastbayes.data.dates import by_python
 from fastbayes.data.encode import Encoder
 from fastbayes.data.nested import flat_row
 from fastbayes.data.segments import Place
+from fastbayes.scan.sink import takes_absent
 
 # Returns the code of a value, None where the model itself has to look at it.
 CodeOf = Callable[[Any], int | None]
@@ -161,6 +162,8 @@ class Predictor:
             return row
         row = flat_row(row)
         names = self._model.schema_.read_from(row)
+        if takes_absent(self._model):
+            return {name: [row.get(name)] for name in names}
         if missing := [name for name in names if name not in row]:
             raise SchemaError(unknown_column(missing[0], [*map(str, row)], "the row"))
         return {name: [row[name]] for name in names}
