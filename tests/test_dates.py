@@ -477,3 +477,33 @@ def test_command_line(tmp_path: Path) -> None:
     ] == "timestamp"  # fmt: skip
     wrong = run("fit", data, "--target", "y", "--dates", "when", "-o", model, "--force", code=2)
     assert "write parts after each = as when=weekday+hour" in wrong.stderr
+
+
+def test_statistics__as_a_table_and_as_bytes() -> None:
+    stats = fb.count(table(200), "y")
+    assert fb.Statistics.from_table(stats.to_table()).schema == stats.schema
+    assert fb.Statistics.from_bytes(stats.to_bytes()) == stats
+
+
+def test_files_that_cannot_be_read__are_skipped_where_spans_are_looked_for(tmp_path: Path) -> None:
+    rows = table(400)
+    for name in "ab":
+        pq.write_table(rows, tmp_path / f"{name}.parquet", use_dictionary=False)
+    damaged = bytearray((tmp_path / "b.parquet").read_bytes())
+    damaged[200:2000] = bytes(1800)
+    (tmp_path / "b.parquet").write_bytes(damaged)
+    with pytest.raises(DataError, match=r"b\.parquet"):
+        fb.count(tmp_path, "y")
+    stats = fb.count(tmp_path, "y", on_error="skip")
+    assert stats.values == fb.count(rows, "y").values
+
+
+def test_checkpoint__finds_the_same_parts(tmp_path: Path) -> None:
+    rows = table(400)
+    pq.write_table(rows, tmp_path / "t.parquet")
+    first, again = (
+        fb.count(tmp_path / "t.parquet", "y", checkpoint=tmp_path / "kept") for _ in range(2)
+    )
+    assert first == again
+    other = fb.count(tmp_path / "t.parquet", "y", dates={"when": ["hour"]})
+    assert other.schema != first.schema

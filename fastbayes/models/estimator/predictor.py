@@ -160,8 +160,10 @@ class Predictor:
         """Return a row as the model takes it."""
         if isinstance(row, (pa.RecordBatch, pa.Table)):
             return row
-        row = flat_row(row)
         names = self._model.schema_.read_from(row)
+        if not all(name in row for name in names):
+            row = flat_row(row)
+            names = self._model.schema_.read_from(row)
         if takes_absent(self._model):
             return {name: [row.get(name)] for name in names}
         if missing := [name for name in names if name not in row]:
