@@ -29,8 +29,8 @@ PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 HOUR = 3600
 # Tables have at most so many stretches, those of 120 years, and grow by so many.
 MOST_STRETCHES, GROWTH = 1 << 20, 1 << 14
-# Where there is none yet, it takes longer than to look at so many rows one by one.
-FEW_ROWS = 1 << 13
+# To make one takes about as long as to do without for so many rows.
+FEW_ROWS = BLOCK_ROWS
 
 
 class Ticks(NamedTuple):
@@ -91,6 +91,7 @@ class DateParts:
         # By column, zone and seconds of a stretch. Any thread lets them grow: what another one
         # replaces at the same time is made once more.
         self._tables: dict[tuple[str, str | None, int], _Table] = {}
+        self._met = 0  # rows, as long as there is no table
         # By column, from which hour to which its zone is known, and the seconds of a stretch there.
         self._steps: dict[str, tuple[int, int, int]] = {}
 
@@ -147,7 +148,8 @@ class DateParts:
         """Write what clock and calendar show."""
         name, zone = wanted[0][0].column, wanted[0][0].zone
         names = [part.part for part, _ in wanted]
-        few = len(column) < FEW_ROWS and not self._tables
+        self._met += len(column)
+        few = self._met < FEW_ROWS and not self._tables
         step = self._step(column, name, zone) if zone is not None and not few else 0
         if step == 0:
             column, zone = local_times(column, name, zone), None
