@@ -403,9 +403,9 @@ def k_fold(
     Notes
     -----
     Equal to fitting without the fold, to 1e-12 of a probability, with classes, domains and parts of
-    dates as all rows have them. Structures, a chosen alpha and cut points are learned from the other folds
-    alone. One scan counts the folds and one scores the rows; cut points, and structures that take
-    scans of their own, take these once for each fold.
+    dates as all rows have them. Structures, a chosen alpha and cut points are learned from the
+    other folds alone. One scan counts the folds and one scores the rows; cut points, and structures
+    that take scans of their own, take these once for each fold.
 
     Examples
     --------

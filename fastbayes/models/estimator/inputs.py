@@ -195,11 +195,7 @@ def open_rows(
             return source.only(taking.of(source.schema.names, "X"))
         return _renamed(model, source, fitted=not reset)
     if reset:
-        return open_source(
-            X,
-            columns=taking,
-            types=as_given(model.categorical, model.domains),
-        )
+        return open_source(X, columns=taking, types=as_given(model.categorical, model.domains))
     known = None if taking is None else Needed(model.schema_, taking.keep)
     source = open_source(X, columns=known, **as_at_fit(model.schema_))
     return _positioned(model, source, labels or ())
