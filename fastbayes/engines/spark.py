@@ -6,6 +6,7 @@ so Spark Connect, serverless clusters, dynamic allocation and the retry of tasks
 
 from __future__ import annotations
 
+import inspect
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -148,7 +149,10 @@ def open_frame(
     from pyspark.sql.pandas.types import to_arrow_schema
 
     on_partitions = partial(_on_partitions, frame)
-    schema = to_arrow_schema(frame.schema)
+    options: dict[str, Any] = {}
+    if "timezone" in inspect.signature(to_arrow_schema).parameters:  # not in Spark 4.0
+        options["timezone"] = frame.sparkSession.conf.get("spark.sql.session.timeZone")
+    schema = to_arrow_schema(frame.schema, **options)
     given = "pyspark.sql.DataFrame", frame, columns, null_values
     return Streams(schema, on_partitions, *given)
 
