@@ -351,8 +351,8 @@ def test_inspect__data_that_cannot_be_used_as_they_are(tmp_path: Path) -> None:
     data = parquet(table, tmp_path / "d.parquet")
     said = answer("inspect", data, "--target", "play")["columns"]["tags"]
     assert said["kind"] == "unusable"
-    assert "flatten" in said["why"]
-    assert "flatten" in run("inspect", data).stdout
+    assert "explode" in said["why"]
+    assert "explode" in run("inspect", data).stdout
 
 
 # -- generate ----------------------------------------------------------------------------------

@@ -289,7 +289,7 @@ def test_fit__a_column_that_is_not_there_is_told_before_the_scan(
 
 
 def test_options__each_is_a_parameter_of_the_models_that_its_help_names() -> None:
-    shared = {"missing", "categorical"}
+    shared = {"missing", "categorical", "columns", "dates", "exclude"}
     found = set()
     for option in fit.get_params(click.Context(fit)):
         assert isinstance(option, click.Parameter)

@@ -84,6 +84,28 @@ def test_frames(session: Any, folder: Path, options: Any) -> None:
     assert fb.count(some, "y", **options).allclose(expected)
 
 
+def test_dates_and_structs(session: Any, tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    moments = rng.integers(1_600_000_000, 1_680_000_000, 500) * 10**6
+    rows = pa.table(
+        {
+            "when": pa.array(moments, pa.timestamp("us", "UTC")),
+            "device": [{"os": "abc"[i % 3], "size": float(i % 7)} for i in range(500)],
+            "y": rng.choice([*"np"], 500),
+        }
+    )
+    pq.write_table(rows, tmp_path / "t.parquet")
+    frame = session.read.parquet(str(tmp_path / "t.parquet"))
+    zone = session.conf.get("spark.sql.session.timeZone")
+    local = rows.set_column(0, "when", rows["when"].cast(pa.timestamp("us", zone)))
+    stats, wanted = fb.count(frame, "y"), fb.count(local, "y")
+    assert stats.schema == wanted.schema
+    assert stats.values == wanted.values
+    model = fb.NaiveBayes().fit_statistics(stats)
+    found = model.predict(frame.drop("y")).toArrow()["prediction"].to_pylist()
+    assert found == model.predict(rows.drop_columns("y")).tolist()
+
+
 def test_models(session: Any, folder: Path) -> None:
     frame = session.read.parquet(str(folder))
     here, there = fb.KDB().fit(folder, "y"), fb.KDB().fit(frame, "y")

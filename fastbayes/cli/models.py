@@ -15,6 +15,7 @@ from fastbayes.cli.options import (
     FORCE,
     JSON,
     LOSS,
+    MISSING_COLUMNS,
     MODEL_FILE,
     READ,
     READING,
@@ -47,7 +48,10 @@ from fastbayes.scan.data_warnings import remark
 from fastbayes.scan.sink import check_output, format_of
 
 # Options that say how DATA are read.
-OF_DATA = ("target", "discretize", "columns", "categorical", "missing", "calibrate")
+OF_DATA = (
+    *("target", "discretize", "columns", "exclude", "categorical", "dates", "missing"),
+    "calibrate",
+)
 
 # What statistics may lack, and the way to it.
 COUNT_AGAIN = {
@@ -86,6 +90,8 @@ def fit(
     model: str,
     calibrate: str | None,
     columns: list[str] | None,
+    exclude: list[str] | None,
+    dates: dict[str, list[str]] | None,
     categorical: list[str] | None,
     missing: str,
     force: bool,
@@ -100,7 +106,7 @@ def fit(
         raise click.UsageError("Give either DATA with --target, or --statistics FILE.", ctx)
     check_target(output, force=force)
     reading = {name: options.pop(name) for name in READ}
-    options["discretize"] = of_columns(options["discretize"], columns)
+    options["discretize"] = of_columns(options["discretize"], columns, exclude)
     if statistics is not None:
         found = given(ctx, {**ctx.params})
         for name in (*OF_DATA, *READ):
@@ -123,11 +129,12 @@ def fit(
         raise click.UsageError("Missing option '--target': the column that holds the class.", ctx)
     else:
         limits = {name: reading.pop(name) for name in ("threads", "memory_limit")}
-        fitted = unfitted(ctx, model, options, missing=missing, categorical=categorical, **limits)
+        picks = {"categorical": categorical, "columns": columns, "exclude": exclude, "dates": dates}
+        fitted = unfitted(ctx, model, options, missing=missing, **picks, **limits)
         if calibrate is not None:
             fitted = fb.Calibrated(fitted, method=calibrate)
         with bar("counting", str(data)) as progress:
-            fit_source(fitted, data, target, columns=columns, progress=progress, **reading)
+            fit_source(fitted, data, target, progress=progress, **reading)
         # What held for this job is no property of the model.
         for made in (fitted,) if calibrate is None else (fitted.model, fitted.model_):
             made.set_params(**dict.fromkeys(limits))
@@ -164,6 +171,14 @@ def file_or_directory(path: str) -> None:
         format_of(path)
 
 
+def applied(model: Any, missing_columns: str | None) -> Any:
+    """Return a model that treats columns that are not there as it is said, if it is."""
+    own = getattr(model, "model_", model)  # of a calibrated one
+    if missing_columns is not None and hasattr(own, "missing_columns"):
+        own.missing_columns = missing_columns
+    return model
+
+
 @click.command()
 @MODEL_FILE
 @click.argument("data")
@@ -196,6 +211,7 @@ def file_or_directory(path: str) -> None:
 @LOSS
 @click.option("--reject", type=float, help="Cost of not deciding: such rows stay empty.")
 @listing("--keys", help="Columns of DATA to copy; default: those the model does not know.")
+@MISSING_COLUMNS
 @THREADS
 @FORCE
 @JSON
@@ -205,13 +221,14 @@ def predict(
     output: str,
     proba: str | None,
     loss: str | None,
+    missing_columns: str | None,
     as_json: bool,
     **options: Any,
 ) -> None:
     """Apply MODEL to DATA, writing one row per row."""
     check_output(output, parts=options["parts"], force=options["force"])
     options["proba"] = proba == "all" or proba or False
-    fitted = model_from(model)
+    fitted = applied(model_from(model), missing_columns)
     matrix = loss_from(loss, fitted)
     with bar("predicting", data) as progress:
         done = fb.predict_to(fitted, data, output, loss=matrix, progress=progress, **options)
@@ -231,13 +248,20 @@ def predict(
 @click.option("--target", help="Column that holds the class; default: the model's own.")
 @WEIGHT
 @LOSS
+@MISSING_COLUMNS
 @THREADS
 @JSON
 def evaluate(
-    model: str, data: str, target: str | None, loss: str | None, as_json: bool, **options: Any
+    model: str,
+    data: str,
+    target: str | None,
+    loss: str | None,
+    missing_columns: str | None,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Judge MODEL on DATA whose classes are known."""
-    fitted = model_from(model)
+    fitted = applied(model_from(model), missing_columns)
     matrix = loss_from(loss, fitted)
     with bar("scoring", data) as progress:
         result = fb.evaluate(fitted, data, target, loss=matrix, progress=progress, **options)
@@ -299,7 +323,7 @@ def compare(
             raise click.UsageError("--seed goes with --folds K: other folds are as they are.")
         options["seed"] = seed
     if discretize is not None:
-        options["discretize"] = of_columns(discretize, options["columns"])
+        options["discretize"] = of_columns(discretize, options["columns"], options["exclude"])
     with bar("comparing", data) as progress:
         result = fb.compare(data, target, models=models, progress=progress, **options)
     show(result.to_dict(), as_json, str(result).splitlines())
@@ -391,7 +415,7 @@ def learning_curve(
     if plot is not None:
         check_picture(plot, figure("--json")[0], force=force)
     if discretize is not None:
-        options["discretize"] = of_columns(discretize, options["columns"])
+        options["discretize"] = of_columns(discretize, options["columns"], options["exclude"])
     with bar("learning", data) as progress:
         curve = fb.learning_curve(models, data, target, progress=progress, **options)
     shown = curve.to_dict()

@@ -14,6 +14,7 @@ import click
 
 import fastbayes as fb
 from fastbayes.cli.options import (
+    EXCLUDE,
     FORCE,
     JSON,
     MEMORY_LIMIT,
@@ -188,8 +189,9 @@ def network() -> None:
     default=1.0,
     help="Equivalent sample size of bdeu, as score and as prior.",
 )
-@listing("--columns", help="Columns to read: the nodes.")
-@listing("--categorical", help="Columns whose fractions are states.")
+@listing("--columns", help="Columns to read, the nodes, by names or patterns ('id_*').")
+@EXCLUDE
+@listing("--categorical", help="Columns whose fractions are states, by names or patterns.")
 @click.option(
     "--discretize",
     callback=cuts,
@@ -213,7 +215,9 @@ def network() -> None:
 def learn(data: str, output: str, force: bool, as_json: bool, **options: Any) -> None:
     """Learn graph and tables from DATA, every column of which is a node."""
     check_target(output, force=force)
-    options["discretize"] = of_columns(options["discretize"], options["columns"])
+    options["discretize"] = of_columns(
+        options["discretize"], options["columns"], options["exclude"]
+    )
     with _steps() as progress:
         found = fb.BayesianNetwork.learn(data, progress=progress, **options)
     if output.lower().endswith(MODEL_SUFFIX):

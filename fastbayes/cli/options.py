@@ -16,6 +16,7 @@ from click.core import ParameterSource
 import fastbayes as fb
 from fastbayes.core.decisions import loss_matrix
 from fastbayes.core.errors import DataError, refuse
+from fastbayes.core.picks import Picks, Selection
 from fastbayes.models.estimator.parameters import Parameter, is_number
 from fastbayes.models.registry import by_name, candidates
 from fastbayes.networks.search.score import SCORES
@@ -90,11 +91,12 @@ def method(value: str) -> Any:
     return word, int(bins)
 
 
-def of_columns(discretize: Any, columns: list[str] | None) -> Any:
+def of_columns(discretize: Any, columns: Picks, exclude: Picks = None) -> Any:
     """Return what a file says of the columns that are read."""
-    if columns is None or not isinstance(discretize, dict):
+    taking = Selection.made(columns, exclude)
+    if taking is None or not isinstance(discretize, dict):
         return discretize
-    return {name: cuts for name, cuts in discretize.items() if name in columns}
+    return {name: cuts for name, cuts in discretize.items() if name in taking}
 
 
 def weights(says: str, *words: str) -> Reader:
@@ -133,6 +135,18 @@ def _by_name(value: str) -> list[tuple[str, str]]:
     """Return the names and what is said of each in A=2,B=1."""
     pairs = (part.rpartition("=") for part in names(None, None, value))
     return [(name.strip(), said.strip()) for name, _, said in pairs]
+
+
+@reader
+def parts(value: str) -> dict[str, list[str]]:
+    """Return the parts of dates and times of A=weekday+hour,B=number."""
+    found = {name: said.split("+") for name, said in _by_name(value)}
+    refuse(
+        not all(found) or not all(all(some) for some in found.values()),
+        f"{value!r}: write parts after each = as when=weekday+hour, or when=number",
+        click.BadParameter,
+    )
+    return found
 
 
 @reader
@@ -266,12 +280,31 @@ LOSS = click.option(
     type=click.Path(),
     help="JSON file {decision: {truth: cost}}: decide by least expected cost.",
 )
+MISSING_COLUMNS = click.option(
+    "--missing-columns",
+    type=click.Choice(["error", "marginalize"]),
+    help="A column of the model that DATA lacks is an error, or missing in all rows.",
+)
 MODEL_FILE = click.argument("model", type=click.Path())
 MEMORY_LIMIT = click.option(
     "--memory-limit",
     callback=n_bytes,
     metavar="SIZE",
     help="Bytes for the counts, for example 500M.",
+)
+COLUMNS = listing(
+    "--columns", help="Features to read, by names or patterns ('id_*'); the others are not decoded."
+)
+EXCLUDE = listing("--exclude", help="Columns to leave out, by names or patterns.")
+CATEGORICAL = listing(
+    "--categorical", help="Columns that are categories whatever their type, by names or patterns."
+)
+DATES = click.option(
+    "--dates",
+    callback=parts,
+    metavar="A=PART+PART,B=number,...",
+    help="Parts of dates and times, of year, month, weekday, hour and elapsed, or number for "
+    "elapsed time alone; default: those that the span of the column says.",
 )
 # Parameters of `fastbayes.count` that are no model's, and those that are.
 READ = ("sample_weight", "null_values", "memory_limit", "threads")
@@ -281,8 +314,10 @@ def reading(**missing: str) -> Callable[[Command], Command]:
     """Return the options of commands that count, with more of what a missing value may be."""
     also = "".join(f", or {what}" for what in missing.values())
     return together(
-        listing("--columns", help="Features to read; the others are not decoded."),
-        listing("--categorical", help="Columns that are categories whatever their type."),
+        COLUMNS,
+        EXCLUDE,
+        CATEGORICAL,
+        DATES,
         WEIGHT,
         listing("--null-values", help="Texts that mean missing."),
         defaulted(
@@ -307,8 +342,18 @@ NOT_NEGATIVE, POSITIVE = click.FloatRange(0), click.FloatRange(0, min_open=True)
 
 # Parameters whose values are Python's, or that commands have as options of their own.
 LIBRARY_ONLY = {
-    *("categorical", "domains", "forbidden", "memory_limit", "missing", "network", "precision"),
-    *("required", "restarts", "seed", "threads", "unlabelled", "var_floor", "warm_start"),
+    *("categorical", "columns", "dates", "domains", "exclude", "forbidden", "memory_limit"),
+    *(
+        "missing",
+        "missing_columns",
+        "network",
+        "precision",
+        "required",
+        "restarts",
+        "seed",
+        "threads",
+    ),
+    *("unlabelled", "var_floor", "warm_start"),
 }
 # What the command line says of parameters of models, in this order; a parameter that was not given
 # is left to the model. Without a metavar, type or flag the values are those that models declare.

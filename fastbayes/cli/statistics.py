@@ -36,6 +36,7 @@ from fastbayes.cli.show import (
     table,
     text,
 )
+from fastbayes.core.date_parts import PARTS, holds
 from fastbayes.core.domains import default_kind
 from fastbayes.core.files import check_target
 from fastbayes.data.source import open_source
@@ -150,7 +151,7 @@ def count(
             raise click.UsageError(
                 "--discretize goes with --pairs, --triples, --cells or --numeric mdl"
             )
-        options["discretize"] = of_columns(discretize, options["columns"])
+        options["discretize"] = of_columns(discretize, options["columns"], options["exclude"])
     if folds is not None:
         options["folds"] = int(folds) if folds.isdecimal() else folds
     with bar("counting", source) as progress:
@@ -380,8 +381,10 @@ def _data(path: str, target: str | None, planning: dict[str, Any]) -> dict[str, 
         elif name in plan.unusable:
             column |= {"kind": "unusable", "why": plan.unusable[name]}
         else:
-            column["kind"] = default_kind(name, source.schema.field(name).type)
-            column["bytes"] = plan.columns[name]
+            kind = source.schema.field(name).type
+            column["kind"] = holds(kind) or default_kind(name, kind)
+            parts = [f"{name}.{part}" for part in PARTS.get(column["kind"], ())]
+            column["bytes"] = sum(plan.columns[part] for part in parts or [name])
     return {
         "source": source.description,
         "rows": source.n_rows,

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import DataError, FileFormatError
 from fastbayes.core.ledger import CountedFile, Ledger, Runs, runs_of
+from fastbayes.core.picks import Selection
 from fastbayes.core.threads import in_order
 from fastbayes.data.column_chunks import (
     BATCH_ROWS,
@@ -36,6 +37,7 @@ from fastbayes.data.column_chunks import (
 )
 from fastbayes.data.decoded_rows import DecodedRows
 from fastbayes.data.memory import TableSource
+from fastbayes.data.nested import flat, flat_schema, is_flat, roots
 from fastbayes.data.number_chunks import of_numbers, reading_numbers
 from fastbayes.data.paths import DataFile
 from fastbayes.data.segments import (
@@ -56,7 +58,7 @@ from fastbayes.data.segments import (
     stream_segments,
     waiting,
 )
-from fastbayes.data.unify import check_names, is_text, select, unify_schemas
+from fastbayes.data.unify import Columns, check_names, is_text, select, unify_schemas
 from fastbayes.kernels import dispatch
 
 # From this many files on, footers are read by several threads (latency, above all remote).
@@ -153,13 +155,14 @@ class FileSource(Source):
         self,
         readers: Sequence[FileReader],
         *,
-        columns: Sequence[str] | None,
+        columns: Columns,
         null_values: Sequence[str] | None,
         description: str,
         native: Any,
         on_error: OnError | None = None,
     ) -> None:
         self._readers = readers
+        self._nested = not all(is_flat(reader.schema) for reader in readers)
         self._on_error = on_error
         super().__init__(self._unified(columns), None, null_values, description, native)
         self.available = _with_partitions(readers[0]).names
@@ -285,17 +288,18 @@ class FileSource(Source):
             found[share].append(reader.part(some[0], some[-1] + 1))
         return found
 
-    def _unified(self, columns: Sequence[str] | None) -> pa.Schema:
+    def _unified(self, columns: Columns) -> pa.Schema:
         first = self._readers[0]
         contract = select(_with_partitions(first), columns, first.file.origin)
+        strict = columns is None or (isinstance(columns, Selection) and columns.columns is None)
         parts = [(first.file.origin, contract)]
         seen: dict[tuple[int, tuple[str, ...]], pa.Schema] = {}
         for reader in self._readers[1:]:
             shape = (id(reader.schema), tuple(key for key, _ in reader.file.partitions))
             if shape not in seen:  # ten thousand files, one schema
-                seen[shape] = _visible(reader, contract, columns is None)
+                seen[shape] = _visible(reader, contract, columns, strict=strict)
             parts.append((reader.file.origin, seen[shape]))
-        return unify_schemas(parts, strict=columns is None)
+        return unify_schemas(parts, strict=strict)
 
     def check_unchanged(self) -> None:
         """Raise DataError where files are no longer those that were found."""
@@ -336,7 +340,9 @@ class FileSource(Source):
 
     def handed_over(self) -> dict[str, str]:
         """Return the columns of the first file that pyarrow decodes, with the reasons."""
-        return self._readers[0].handed_over()
+        found = self._readers[0].handed_over()
+        names = self.schema.names
+        return {n: found[root] for n in names for root in roots([n], found) if root in found}
 
     def held(self, threads: int) -> int:
         """Return about how many bytes so many threads hold that read, by the first file.
@@ -358,11 +364,16 @@ class FileSource(Source):
 
     def _columns_of(self, reader: FileReader) -> pa.Schema:
         """Return the columns to read of a file."""
-        own = set(reader.schema.names)
+        own = {*reader.schema.names}
+        fields = {field.name: field for field in self.schema}
+        if self._nested:  # of a struct all fields are read
+            known = {f.name: f for one in (self._readers[0], reader) for f in one.schema}
+            held = roots(fields, known if reader.absent_is_null else own)
+            fields = {name: fields[name] if name in fields else known[name] for name in held}
         if reader.absent_is_null:  # the first rows may lack a key that later ones have
-            own |= set(self.schema.names) - {key for key, _ in reader.file.partitions}
-        fields = [field for field in self.schema if field.name in own]
-        return pa.schema(fields or [reader.schema.field(0)])  # only directories: rows are counted
+            own |= set(fields) - {key for key, _ in reader.file.partitions}
+        read = [field for name, field in fields.items() if name in own]
+        return pa.schema(read or [reader.schema.field(0)])  # only directories: rows are counted
 
     def segments(self, block_rows: int) -> Iterator[Segment]:
         """Return the pieces of every file in turn."""
@@ -384,7 +395,8 @@ class FileSource(Source):
     ) -> Iterator[tuple[Iterator[Rows], LateNumbers | None]]:
         assert piece.apart is not None
         # Of another type in other files they would be cast.
-        names = [name for name in names if pa.types.is_float64(self.schema.field(name).type)]
+        there = {*reader.schema.names}  # no field of a struct
+        names = [n for n in names if pa.types.is_float64(self.schema.field(n).type) and n in there]
         with ExitStack() as stack:
             with reading(reader.file.origin, _REMEDY):
                 read, numbers = stack.enter_context(piece.apart(names))
@@ -411,7 +423,7 @@ class FileSource(Source):
                 yield rows
                 continue
             for batch in rows.batches() if decoded else [rows]:
-                complete = self._completed(batch, reader)
+                complete = self._completed(flat(batch) if self._nested else batch, reader)
                 yield self._projection.blank(self._projection.conform(complete, reader.file.origin))
         if piece.n_rows is not None and n_rows != piece.n_rows:
             raise FileFormatError(
@@ -450,14 +462,17 @@ def _with_partitions(reader: FileReader) -> pa.Schema:
     extra = [
         pa.field(key, kind) for key, _ in reader.file.partitions if key not in reader.schema.names
     ]
-    return pa.schema([*reader.schema, *extra])
+    return flat_schema(pa.schema([*reader.schema, *extra]))
 
 
-def _visible(reader: FileReader, contract: pa.Schema, every: bool) -> pa.Schema:
+def _visible(
+    reader: FileReader, contract: pa.Schema, columns: Columns, *, strict: bool
+) -> pa.Schema:
     """Return the columns of a further file that are compared with those of the first."""
     fields = list(_with_partitions(reader))
-    if not every:
-        fields = [field for field in fields if field.name in contract.names]
+    if columns is not None:
+        mine = {*contract.names}
+        fields = [f for f in fields if f.name in mine or (strict and f.name in columns)]
     if reader.absent_is_null:
         names = {field.name for field in fields}
         fields += [pa.field(name, pa.null()) for name in contract.names if name not in names]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import DataError, FileFormatError
 from fastbayes.core.ledger import Ledger
-from fastbayes.data.unify import Projection, is_text, select, unify_types
+from fastbayes.data.unify import Columns, Projection, is_text, select, unify_types
 
 # Blocks of one segment of a table, an IPC file, a stream: few, so that a million rows keep every
 # worker busy and little is held. One number for all: floating-point sums are formed of so many
@@ -158,7 +158,7 @@ class Source(ABC):
     def __init__(
         self,
         schema: pa.Schema,
-        columns: Sequence[str] | None,
+        columns: Columns,
         null_values: Sequence[str] | None,
         description: str,
         native: Any = None,

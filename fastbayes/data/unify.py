@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastbayes.core.errors import DataError, SchemaError, refuse
-from fastbayes.core.text_tables import visible
+from fastbayes.core.picks import Chooser, unknown_column
+from fastbayes.data.nested import flat
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -73,17 +74,29 @@ def check_names(names: Sequence[str], where: str) -> None:
         raise SchemaError(f"{where} has two columns named {twice!r}; rename or drop one")
 
 
-def select(schema: pa.Schema, columns: Sequence[str] | None, where: str) -> pa.Schema:
+# Names of columns to read, in their order, or what selects them; None for all.
+Columns: TypeAlias = "Sequence[str] | Chooser | None"
+
+
+def names_of(columns: Columns, names: Sequence[str], where: str) -> list[str] | None:
+    """Return the names of the columns to read, out of those that there are; None for all."""
+    if isinstance(columns, Chooser):
+        return columns.of(names, where)
+    return None if columns is None else list(columns)
+
+
+def select(schema: pa.Schema, columns: Columns, where: str) -> pa.Schema:
     """Return the schema of `columns`, in their order; None means all.
 
     Raises SchemaError for an unknown column (names close ones and those there are), or one named
     twice.
     """
     check_names(schema.names, where)
-    if columns is None:
-        return schema.remove_metadata()
     if isinstance(columns, str):
         raise SchemaError(f"columns={columns!r}: give a list of names, [{columns!r}]")
+    columns = names_of(columns, schema.names, where)
+    if columns is None:
+        return schema.remove_metadata()
     known = set(schema.names)
     for name in columns:
         if name not in known:
@@ -92,17 +105,6 @@ def select(schema: pa.Schema, columns: Sequence[str] | None, where: str) -> pa.S
         check_names(list(columns), "the selection columns=")
     refuse(not columns, "columns=[] selects nothing; leave it out to take all columns", SchemaError)
     return pa.schema([schema.field(name) for name in columns])
-
-
-def unknown_column(name: str, names: Sequence[str], where: str) -> str:
-    """Return the message for a column that is not there: close matches, and what there is.
-
-    It is one line, whatever the names hold.
-    """
-    close = difflib.get_close_matches(str(name), names, n=3)
-    hint = f"did you mean {' or '.join(map(repr, close))}? " if close else ""
-    shown = ", ".join(names[:20]) + (f", ... ({len(names)} in all)" if len(names) > 20 else "")
-    return visible(f"no column {name!r} in {where}; {hint}its columns are: {shown}")
 
 
 def unify_schemas(parts: Iterable[tuple[str, pa.Schema]], strict: bool) -> pa.Schema:
@@ -175,6 +177,8 @@ class Projection:
         given = batch.schema
         if given.equals(self._fitting):
             return batch
+        batch = flat(batch)
+        given = batch.schema
         positions = {name: j for j, name in enumerate(given.names)}
         columns, fits = [], given.names == self.schema.names
         for field in self.schema:

@@ -16,8 +16,10 @@ import pyarrow as pa
 from fastbayes.core.errors import DataError, FastBayesError, described, error_of
 from fastbayes.data.filesource import FileSource
 from fastbayes.data.memory import StreamSource
+from fastbayes.data.nested import flat_schema, roots
 from fastbayes.data.segments import Source
 from fastbayes.data.source import open_source
+from fastbayes.data.unify import Columns
 from fastbayes.kernels import dispatch
 from fastbayes.scan.engine import OfStatistics
 from fastbayes.scan.request import Counter, Partial, Progress, ScanRequest
@@ -263,21 +265,23 @@ class Streams(Workers):
         on_partitions: OnPartitions,
         description: str,
         native: Any,
-        columns: Sequence[str] | None = None,
+        columns: Columns = None,
         null_values: Sequence[str] | None = None,
     ) -> None:
-        super().__init__(schema, columns, null_values, description, native)
+        super().__init__(flat_schema(schema), columns, null_values, description, native)
         self._on_partitions, self._null_values = on_partitions, null_values
+        self._whole = schema
 
     def only(self, columns: Sequence[str]) -> Streams:
         """Return the source with these columns."""
         given = self._on_partitions, self.description, self.native
-        return Streams(self.schema, *given, columns, self._null_values)
+        return Streams(self._whole, *given, columns, self._null_values)
 
     def counted(self, work: Work[Any]) -> Iterable[bytes]:
         """Return what `work` says of each partition, or of several."""
         counts = partial(_of_stream, work, self.schema, self._null_values, self.description)
-        return self._on_partitions(self.schema.names, counts, work.sum)
+        columns = roots(self.schema.names, self._whole.names)
+        return self._on_partitions(columns, counts, work.sum)
 
 
 def _of_stream(

@@ -6,6 +6,7 @@ so Spark Connect, serverless clusters, dynamic allocation and the retry of tasks
 
 from __future__ import annotations
 
+import inspect
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 
 from fastbayes.core.errors import FastBayesError
+from fastbayes.data.unify import Columns
 from fastbayes.engines import shares
 from fastbayes.engines.shares import Counts, Given, Paths, Streams, Work
 from fastbayes.scan.counting import count
@@ -154,7 +156,7 @@ def _collected(answers: Any) -> Iterator[bytes]:
 def open_frame(
     frame: Any,
     *,
-    columns: Sequence[str] | None = None,
+    columns: Columns = None,
     null_values: Sequence[str] | None = None,
     **_: Any,
 ) -> Streams:
@@ -162,7 +164,10 @@ def open_frame(
     from pyspark.sql.pandas.types import to_arrow_schema
 
     on_partitions = partial(_on_partitions, frame)
-    schema = to_arrow_schema(frame.schema)
+    options: dict[str, Any] = {}
+    if "timezone" in inspect.signature(to_arrow_schema).parameters:  # not in Spark 4.0
+        options["timezone"] = frame.sparkSession.conf.get("spark.sql.session.timeZone")
+    schema = to_arrow_schema(frame.schema, **options)
     given = "pyspark.sql.DataFrame", frame, columns, null_values
     return Streams(schema, on_partitions, *given)
 

@@ -21,8 +21,8 @@ from pyspark.ml.util import (
 )
 
 from fastbayes.core.errors import SchemaError
+from fastbayes.core.picks import unknown_column
 from fastbayes.data.source import frame_of_engine
-from fastbayes.data.unify import unknown_column
 from fastbayes.models.estimator.appended import LabelsAndPosteriors
 from fastbayes.models.estimator.store import from_bytes, to_bytes
 from fastbayes.models.registry import by_name

@@ -18,6 +18,7 @@ import pyarrow as pa
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.ledger import Ledger, batch_of
+from fastbayes.core.picks import Picks, Selection, several, unknown_column
 from fastbayes.core.schema import Schema
 from fastbayes.data.encode import Encoder
 from fastbayes.data.filesource import FileSource
@@ -25,9 +26,9 @@ from fastbayes.data.folds import Census, Folds, FoldsByColumn, FoldsByPlace
 from fastbayes.data.memory import Joined, declared_domains, declared_values, is_name, to_array
 from fastbayes.data.segments import OnError, Segment
 from fastbayes.data.source import Source, as_given, open_source
-from fastbayes.data.unify import unknown_column
 from fastbayes.scan import engine
 from fastbayes.scan.checkpoint import Checkpoint
+from fastbayes.scan.date_spans import date_parts
 from fastbayes.scan.density_spec import DensitySpec
 from fastbayes.scan.discretization import learned_columns, numeric_cuts
 from fastbayes.scan.engine import Progress
@@ -45,7 +46,9 @@ def open_labelled(
     target: Any,
     *,
     sample_weight: Any = None,
-    columns: Sequence[str] | None = None,
+    folds: Any = None,
+    columns: Picks = None,
+    exclude: Picks = None,
     null_values: Sequence[str] | None = None,
     types: Mapping[str, Any] | None = None,
     filesystem: Any = None,
@@ -55,10 +58,11 @@ def open_labelled(
 
     Labels and weights may be names of columns or arrays alongside the data.
     """
-    names = [n for n in (target, sample_weight) if is_name(n)]
+    names = [str(n) for n in (target, sample_weight) if is_name(n)]
+    kept = [*names, *([str(folds)] if is_name(folds) else [])]
     opened = open_source(
         source,
-        columns=None if columns is None else [*dict.fromkeys([*columns, *names])],
+        columns=Selection.made(columns, exclude, kept),
         null_values=null_values,
         types=types,
         filesystem=filesystem,
@@ -74,11 +78,6 @@ def option_of(name: str) -> str:
     """Return how `count` is asked for a statistic."""
     named = name in inspect.signature(count).parameters
     return f"{name}=True" if named else f"statistics=[{name!r}]"
-
-
-def several(picks: Iterable[str | int] | str | int | None) -> list[str | int]:
-    """Return columns picked by name or index as a list that can be read twice."""
-    return [picks] if isinstance(picks, (str, int)) else list(picks or ())
 
 
 def with_labels(
@@ -173,20 +172,29 @@ def opened_to_learn(
     folds: Any = None,
     sample_weight: Any = None,
     domains: Mapping[str, Any] | None = None,
-    categorical: Iterable[str | int] | None = None,
+    categorical: Picks = None,
     missing: str = "marginalize",
-    columns: Sequence[str] | None = None,
+    columns: Picks = None,
+    exclude: Picks = None,
+    dates: Mapping[str, Any] | None = None,
     null_values: Sequence[str] | None = None,
     filesystem: Any = None,
+    threads: int | None = None,
     on_error: OnError | None = None,
+    as_parts: bool = True,
 ) -> Opened:
-    """Open rows to be learned from; parameters as in `count`."""
+    """Open rows to be learned from; parameters as in `count`, and `on_error` of `open_source`.
+
+    Where dates and times are taken `as_parts`, rows may be scanned for their span.
+    """
     categorical = several(categorical)
     opened, target_name, weight_name = open_labelled(
         source,
         target,
         sample_weight=sample_weight,
-        columns=columns if columns is None else [*columns, *([folds] if is_name(folds) else [])],
+        folds=folds,
+        columns=columns,
+        exclude=exclude,
         null_values=null_values,
         types=as_given(categorical, domains),
         filesystem=filesystem,
@@ -194,19 +202,24 @@ def opened_to_learn(
     )
     opened, apart = with_folds(opened, folds, (target_name, weight_name))
     classes = declared_values(target)
+    fields = without_folds(opened.schema, apart)
+    features = [name for name in fields.names if name not in (target_name, weight_name)]
+    how: dict[str, Any] = {"threads": threads, "on_error": "stop" if on_error is None else "skip"}
+    parts = date_parts(opened, features, dates, **how) if as_parts else {}
     learning = partial(
         Encoder.learning,
-        without_folds(opened.schema, apart),
+        fields,
         target_name,
         weight=weight_name,
         domains={
-            **declared(source, opened, weight_name, None if apart is None else apart.column),
+            **declared(source, opened, weight_name, apart.column if apart else None, *parts),
             **({} if classes is None or target_name is None else {target_name: classes}),
             **(domains or {}),
         },
         categorical=categorical,
         missing=missing,
         null_values=null_values or (),
+        parts=parts,
     )
     return Opened(opened, target_name, weight_name, apart, learning)
 
@@ -225,11 +238,13 @@ def count(
     folds: Any = None,
     sample_weight: Any = None,
     domains: Mapping[str, Any] | None = None,
-    categorical: Iterable[str | int] | None = None,
+    categorical: Picks = None,
     numeric: Any = "gaussian",
     discretize: Any = "mdl",
     missing: str = "marginalize",
-    columns: Sequence[str] | None = None,
+    columns: Picks = None,
+    exclude: Picks = None,
+    dates: Mapping[str, Any] | None = None,
     null_values: Sequence[str] | None = None,
     filesystem: Any = None,
     threads: int | None = None,
@@ -282,7 +297,7 @@ def count(
     domains
         Declared values by column name; smoothing counts them even if they never occur.
     categorical
-        Names or indices of columns to treat as categorical whatever their type.
+        Names, patterns or indices of columns to treat as categorical whatever their type.
     numeric
         How the other columns are to be described where no pairs are counted, as in `NaiveBayes`:
         "gaussian"; "kde", "histogram" or "auto", which need a sketch of the values; or "mdl", which
@@ -295,7 +310,17 @@ def count(
     missing
         "marginalize" leaves missing values out; "category" makes them a value of their own.
     columns
-        Columns to read besides target and weight; all by default.
+        Columns to read besides target and weight, by names, patterns ("id_*") or indices; all by
+        default.
+    exclude
+        Columns to leave out, given in the same way; no pattern stands for target or weight.
+    dates
+        {column of dates or times: its parts}: features "when.year", "when.month", "when.weekday" (1
+        is Monday), "when.hour" and "when.elapsed" (a number: days or seconds since 1970, seconds of
+        a time of day or a duration); or "number" for elapsed time alone. By default those that the
+        span of the column says, from one more scan: within a day hour and elapsed; weekday from a
+        day on, month from 60 days on, year from two years on, and hour unless all are at midnight.
+        Parts are of local time in the time zone of the column.
     null_values
         Strings that mean missing.
     filesystem
@@ -383,6 +408,8 @@ def count(
         "discretize": discretize,
         "missing": missing,
         "columns": columns,
+        "exclude": exclude,
+        "dates": dates,
         "null_values": null_values,
     }
     if update is not None:
@@ -408,6 +435,7 @@ def count(
         folds=folds,
         sample_weight=sample_weight,
         filesystem=filesystem,
+        threads=threads,
         on_error=leave_out if on_error == "skip" else None,
         **as_before,
     )
@@ -536,6 +564,7 @@ def _identity(schema: Schema) -> tuple[Any, ...]:
             f.kind,
             f.values.to_pylist() if f.declared and f.values is not None else None,
             None if f.cuts is None else f.cuts.tolist(),
+            *(() if f.part is None else [f.part.to_json()]),
         )
         for f in schema.features
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -239,7 +239,7 @@ class Cutting(ScanRequest[CutSketches]):
         own, done = copy.deepcopy(self.encoder), [0]
         beside = None if self.folds is None else self.folds.column
         target = None if own.target is None else own.target.name
-        names = {*self.learned, own.weight, target, beside}
+        names = {*own.columns, own.weight, target, beside}
         if self.on_error == "stop":
             rows = rows.only([name for name in rows.schema.names if name in names])
         share = ReadShare.within(rows, resolved_threads(threads), None)
@@ -379,7 +379,7 @@ def _check(source: Source, encoder: Encoder, learned: dict[str, Method]) -> None
         )
 
 
-def _encoder(encoder: Encoder, learned: dict[str, Method]) -> Encoder:
+def _encoder(encoder: Encoder, learned: Iterable[str]) -> Encoder:
     book = encoder.target
     target = None
     if book is not None:
@@ -387,7 +387,8 @@ def _encoder(encoder: Encoder, learned: dict[str, Method]) -> Encoder:
         target = Codebook(
             book.name, book.kind, known, fixed=book.fixed, null_values=book.null_values
         )
-    features = [(Feature(name, "numeric"), None) for name in learned]
+    parts = {f.name: f.part for f, _ in encoder.features}
+    features = [(Feature(name, "numeric", part=parts.get(name)), None) for name in learned]
     return Encoder(features, target, template=encoder.template, weight=encoder.weight)
 
 
@@ -417,7 +418,7 @@ def _groups(
     need = copies * bytes_needed(math.inf if rows is None else rows, FEW_ROWS, weighted=weighted)
 
     def share(some: list[str]) -> ReadShare:
-        taken = {*some, *known}
+        taken = {*_encoder(encoder, some).columns, *known}
         read = source if whole else source.only([n for n in source.schema.names if n in taken])
         return ReadShare.within(read, threads, limit, need * len(some))
 

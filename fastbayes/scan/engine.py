@@ -496,7 +496,7 @@ def _runs(
         parts = [encoder.part(m * k // n, m * (k + 1) // n) for k in range(n)]
         found = []
         for part in parts:
-            names = {*(f.name for f, _ in part.features), *beside}
+            names = {*part.columns, *beside}
             some = source.only([name for name in source.schema.names if name in names])
             taken = ReadShare.within(some, threads, limit, counts, encoded_width(part))
             # Of text, fewer columns take no less.

@@ -172,7 +172,12 @@ def predict_to(
     schema = schema_of(model, "predict_to")
     copied = None if keys is None else list(keys)
     opened, rest = open_for(
-        schema, source, also=copied or (), rest=copied is None, filesystem=filesystem
+        schema,
+        source,
+        also=copied or (),
+        rest=copied is None,
+        lenient=takes_absent(model),
+        filesystem=filesystem,
     )
     if copied is not None:
         log_rest(rest, opened.description)
@@ -501,6 +506,25 @@ def schema_of(model: Any, job: str) -> Any:
             "reads bare arrays: use its predict"
         )
     return model.schema_
+
+
+def takes_absent(model: Any) -> bool:
+    """Return whether a column that is not there at predict is missing in all rows.
+
+    Raises
+    ------
+    SchemaError
+        When it would be a category of its own.
+    """
+    fitted = getattr(model, "model_", model)  # that of a meta-estimator
+    lenient: bool = getattr(fitted, "missing_columns", "error") == "marginalize"
+    refuse(
+        lenient and model.schema_.missing == "category",
+        "missing_columns='marginalize' goes with missing='marginalize': a missing value is a "
+        "category of the model",
+        SchemaError,
+    )
+    return lenient
 
 
 def log_rest(names: list[str], description: str) -> None:

@@ -121,6 +121,7 @@ def by_folds(model: Any, source: Any, target: str, weight: str | None, folds: in
         domains=domains_of(schema, target),
         categorical=[f.name for f in schema.categorical if f.cuts is None],
         missing=model._counts_missing,
+        parts=schema.parts,
     )
     source, apart = with_folds(source, FoldsByPlace(folds))
     models, _, encoding = fitted_without_folds(

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fastbayes.core.errors import SchemaError
+from fastbayes.core.picks import unknown_column
 from fastbayes.data.encode import Encoder
 from fastbayes.data.segments import Source
-from fastbayes.data.unify import unknown_column
 from fastbayes.evaluation.calibrate.calibration import Calibrated
 from fastbayes.models.discrete.spode import CRITERIA
 from fastbayes.models.estimator.base import check_learnable
@@ -22,7 +22,6 @@ def fit_source(
     target: Any,
     *,
     sample_weight: Any = None,
-    columns: Sequence[str] | None = None,
     null_values: Sequence[str] | None = None,
     filesystem: Any = None,
     progress: Progress | None = None,
@@ -43,12 +42,15 @@ def fit_source(
         domains=model.domains,
         categorical=model.categorical,
         missing=model._counts_missing,
-        columns=columns,
+        columns=model.columns,
+        exclude=model.exclude,
+        dates=model.dates,
+        threads=model.threads,
         null_values=null_values,
         filesystem=filesystem,
     )
     rows, where = opened.source, opened.source.description
-    features = [n for n in rows.schema.names if n not in (opened.target, opened.weight)]
+    features = [feature.name for feature, _ in opened.learning().features]
     for name in _named(model):
         if name not in features:
             raise SchemaError(unknown_column(name, features, where))

@@ -25,8 +25,10 @@ from fastbayes.core.errors import (
     MemoryLimitError,
     SchemaError,
 )
+from fastbayes.core.picks import Picks
 from fastbayes.core.schema import Schema
 from fastbayes.data.columns import floats
+from fastbayes.data.dates import DateParts
 from fastbayes.data.encode import Encoder
 from fastbayes.data.folds import Census, Draw, Drawn, Increments
 from fastbayes.data.memory import TableSource
@@ -73,10 +75,12 @@ def learning_curve(
     confidence: float = 0.95,
     sample_weight: Any = None,
     domains: Mapping[str, Any] | None = None,
-    categorical: Iterable[str | int] | None = None,
+    categorical: Picks = None,
     discretize: Any = "mdl",
     missing: str = "marginalize",
-    columns: Sequence[str] | None = None,
+    columns: Picks = None,
+    exclude: Picks = None,
+    dates: Mapping[str, Any] | None = None,
     null_values: Sequence[str] | None = None,
     filesystem: Any = None,
     threads: int | None = None,
@@ -113,7 +117,7 @@ def learning_curve(
         As in `fastbayes.count`.
     discretize
         As in `fastbayes.count`, for models given by name.
-    missing, columns, null_values, filesystem, threads
+    missing, columns, exclude, dates, null_values, filesystem, threads
         As in `fastbayes.count`.
     memory_limit
         As in `fastbayes.count`. Models whose counts exceed it count every size by itself.
@@ -170,8 +174,11 @@ def learning_curve(
         categorical=categorical,
         missing=missing,
         columns=columns,
+        exclude=exclude,
+        dates=dates,
         null_values=null_values,
         filesystem=filesystem,
+        threads=threads,
     )
     check_rereadable(opened.source, "learning_curve reads it for every repeat")
     given: dict[str, Any] = {"threads": threads, "memory_limit": memory_limit}
@@ -429,7 +436,8 @@ class Arrays(NamedTuple):
         ]
         codes = np.concatenate([np.asarray(b.classes, np.int64) for b in batches])
         weights = [b.weight for b in batches if b.weight is not None]
-        X = table.select(rows.schema.names)
+        parts = (part for some in rows.schema.parts.values() for part in some)
+        X = DateParts(parts).of(table).select(rows.schema.names)
         if rows.schema.categorical:
             try:
                 X = X.to_pandas()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.allocators import releasing
 from fastbayes.core.errors import DataError, FastBayesError, MemoryLimitError, SchemaError
+from fastbayes.core.picks import Picks
 from fastbayes.core.schema import Schema
 from fastbayes.core.text_tables import ShortRepr, aligned, size
 from fastbayes.data.encode import Encoder
@@ -666,10 +667,12 @@ def compare(
     sample_weight: Any = None,
     loss: Any = None,
     domains: Mapping[str, Any] | None = None,
-    categorical: Iterable[str | int] | None = None,
+    categorical: Picks = None,
     discretize: Any = "mdl",
     missing: str = "marginalize",
-    columns: Sequence[str] | None = None,
+    columns: Picks = None,
+    exclude: Picks = None,
+    dates: Mapping[str, Any] | None = None,
     null_values: Sequence[str] | None = None,
     filesystem: Any = None,
     threads: int | None = None,
@@ -701,7 +704,9 @@ def compare(
         Name of the weight column, or (n_rows,) weights.
     loss
         Loss matrix as in `decide`.
-    domains, categorical, discretize, missing, columns, null_values, filesystem, threads
+    domains, categorical, discretize, missing, columns, exclude, dates
+        As in `fastbayes.count`.
+    null_values, filesystem, threads
         As in `fastbayes.count`.
     memory_limit
         As in `fastbayes.count`. Models whose counts exceed it are listed with the reason. With less
@@ -770,8 +775,11 @@ def compare(
         categorical=categorical,
         missing=missing,
         columns=columns,
+        exclude=exclude,
+        dates=dates,
         null_values=null_values,
         filesystem=filesystem,
+        threads=threads,
     )
     check_rereadable(opened.source, "compare counts and then scores")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.errors import DataError, SchemaError
+from fastbayes.core.picks import Picks
 from fastbayes.core.schema import Schema
 from fastbayes.data.encode import Encoded
 from fastbayes.data.folds import FoldsByPlace
@@ -33,7 +34,7 @@ from fastbayes.models.estimator.loo_base import LooScorer
 from fastbayes.models.leave_one_out.loo import unfitted_loo_scorer
 from fastbayes.scan.counting import opened_to_learn, with_labels
 from fastbayes.scan.engine import Progress
-from fastbayes.scan.sink import log_rest, schema_of
+from fastbayes.scan.sink import log_rest, schema_of, takes_absent
 from fastbayes.statistics.bundle import Statistics
 from fastbayes.statistics.value_counts import ValueCounts
 
@@ -127,7 +128,10 @@ def evaluate(
     """
     schema = schema_of(model, "evaluate")
     rows = labelled(
-        schema, source, target, sample_weight, unseen=model.unseen, filesystem=filesystem
+        *(schema, source, target, sample_weight),
+        unseen=model.unseen,
+        lenient=takes_absent(model),
+        filesystem=filesystem,
     )
     log_rest(rows.unused, rows.description)
     (score,), found = scores(
@@ -317,16 +321,18 @@ def labelled(
     sample_weight: Any,
     *,
     unseen: str = "ignore",
+    lenient: bool = False,
     filesystem: Any = None,
     counted: Statistics | None = None,
 ) -> Labelled:
     """Open labelled rows, which are those that were `counted` where that is given.
 
-    Values outside the schema of the models are treated as `unseen` says.
+    Values outside the schema of the models are treated as `unseen` says; where that is `lenient`, a
+    column that is not there is missing in all rows.
     """
     truth = schema.target if target is None else target
     also = [str(name) for name in (truth, sample_weight) if is_name(name)]
-    opened, unused = open_for(schema, source, also=also, filesystem=filesystem)
+    opened, unused = open_for(schema, source, also=also, lenient=lenient, filesystem=filesystem)
     rows, target_name, weight_name = with_labels(opened, truth, sample_weight)
     check = None if counted is None else partial(_check_counted, counted)
     encoding = RowEncoding([schema], target_name, weight_name, unseen, check=check)
@@ -343,7 +349,9 @@ def k_fold(
     sample_weight: Any = None,
     loss: Any = None,
     proba: bool | None = None,
-    columns: Sequence[str] | None = None,
+    columns: Picks = None,
+    exclude: Picks = None,
+    dates: Mapping[str, Any] | None = None,
     null_values: Sequence[str] | None = None,
     filesystem: Any = None,
     threads: int | None = None,
@@ -373,7 +381,9 @@ def k_fold(
     proba
         Whether to keep the probabilities: 8 bytes for each row and class. By default they are where
         the rows are read here, not where workers read them.
-    columns, null_values, filesystem, threads, memory_limit
+    columns, exclude, dates
+        As in `fastbayes.count`; by default those of the model.
+    null_values, filesystem, threads, memory_limit
         As in `fastbayes.count`.
     progress
         Called with the number of rows scored since the last call.
@@ -392,10 +402,10 @@ def k_fold(
 
     Notes
     -----
-    Equal to fitting without the fold, to 1e-12 of a probability, with classes and domains as all
-    rows have them. Structures, a chosen alpha and cut points are learned from the other folds
-    alone. One scan counts the folds and one scores the rows; cut points, and structures that take
-    scans of their own, take these once for each fold.
+    Equal to fitting without the fold, to 1e-12 of a probability, with classes, domains and parts of
+    dates as all rows have them. Structures, a chosen alpha and cut points are learned from the
+    other folds alone. One scan counts the folds and one scores the rows; cut points, and structures
+    that take scans of their own, take these once for each fold.
 
     Examples
     --------
@@ -425,9 +435,12 @@ def k_fold(
         domains=model.domains,
         categorical=model.categorical,
         missing=model._counts_missing,
-        columns=columns,
+        columns=model.columns if columns is None else columns,
+        exclude=model.exclude if exclude is None else exclude,
+        dates=model.dates if dates is None else dates,
         null_values=null_values,
         filesystem=filesystem,
+        threads=threads,
     )
     check_rereadable(opened.source, "k_fold counts and then scores")
     models, names, encoding = fitted_without_folds(

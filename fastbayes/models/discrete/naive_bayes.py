@@ -70,7 +70,10 @@ if TYPE_CHECKING:
 
 
 # Parameters that a logistic regression has, too.
-SHARED = ("domains", "categorical", "missing", "threads", "memory_limit")
+SHARED = (
+    *("domains", "categorical", "columns", "exclude", "dates", "missing", "threads"),
+    "memory_limit",
+)
 
 
 class NaiveBayes(AsNetwork, Iterative):
@@ -570,6 +573,7 @@ def _joint_schema(labelled: Statistics, table: pa.Table, weight: str | None) -> 
         cuts={f.name: f.cuts for f in own.categorical if f.cuts is not None},
         missing=own.missing,
         null_values=own.null_values,
+        parts=own.parts,
     )
     others = engine.scan(open_source(table), encoder, ("values",)).schema
     same_classes = replace(

@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from fastbayes.core.errors import SchemaError, refuse
-from fastbayes.data.unify import unknown_column
+from fastbayes.core.picks import unknown_column
+from fastbayes.data.nested import roots
 
 
 class Appended:
@@ -36,13 +37,15 @@ class Appended:
     def __init__(self, model: Any, columns: Sequence[str], *, proba: bool) -> None:
         schema = getattr(model, "schema_", None)
         classes = pa.array(model.classes_) if schema is None else schema.classes
-        names = getattr(model, "feature_names_in_", None) if schema is None else schema.names
+        names = getattr(model, "feature_names_in_", None)
+        if schema is not None:
+            names = schema.read_from(columns)
         if names is None:
             raise SchemaError(
                 f"{type(model).__name__} was fitted without feature names, and columns of a frame "
                 "on workers are matched by name: fit it to a data frame"
             )
-        self.needs = list(names)
+        self.needs = roots(names, columns)
         for name in self.needs:
             if name not in columns:
                 raise SchemaError(unknown_column(name, columns, "the frame"))

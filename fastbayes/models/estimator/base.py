@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Self
@@ -15,9 +15,11 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS, GREATEST, Batch
+from fastbayes.core.date_parts import named_parts
 from fastbayes.core.domains import cast_domain, common_type, declared, domain, same_values
 from fastbayes.core.errors import DataError, SchemaError
-from fastbayes.core.schema import Schema, chosen, labels
+from fastbayes.core.picks import Picks, Selection, chosen
+from fastbayes.core.schema import Schema, labels
 from fastbayes.data.encode import Encoder, LookedUp
 from fastbayes.data.folds import Folds
 from fastbayes.data.memory import to_array
@@ -32,6 +34,7 @@ from fastbayes.scan import engine
 from fastbayes.scan.budget import encoded_width
 from fastbayes.scan.counting import option_of
 from fastbayes.scan.data_warnings import remark
+from fastbayes.scan.date_spans import date_parts
 from fastbayes.scan.discretization import numeric_cuts
 from fastbayes.scan.row_sums import Result, Summing, Sums, Work, scanned_again
 from fastbayes.statistics.bundle import Statistics
@@ -377,14 +380,45 @@ class Classifier(TableRows):
         "Declared values by column name: smoothing counts them, other values are an error.",
         default=None,
     )
-    categorical: Iterable[str | int] | None = parameter(
-        "Names or indices of columns to treat as categorical whatever their type.",
+    categorical: Picks = parameter(
+        "Names, patterns or indices of columns to treat as categorical whatever their type.",
         default=None,
+    )
+    columns: Picks = parameter(
+        """
+        Columns that take part besides the class and the weight, by names, patterns ("id_*") or
+        indices; all by default.
+        """,
+        default=None,
+        filed=False,
+    )
+    exclude: Picks = parameter(
+        "Columns to leave out, given in the same way; no pattern stands for the class or weight.",
+        default=None,
+        filed=False,
+    )
+    dates: Mapping[str, Any] | None = parameter(
+        """
+        {column of dates or times: its parts}, some of "year", "month", "weekday", "hour" and
+        "elapsed"; or "number" for elapsed time alone. By default those that the span of the column
+        says, as in `fastbayes.count`.
+        """,
+        default=None,
+        filed=False,
     )
     missing: str = parameter(
         '"marginalize": a missing value says nothing; "category": it is a value of its own.',
         default="marginalize",
         choices=("marginalize", "category"),
+    )
+    missing_columns: str = parameter(
+        """
+        A column that is not there at predict is an error ("error"), or missing in all rows
+        ("marginalize"; not with missing="category").
+        """,
+        default="error",
+        choices=("error", "marginalize"),
+        filed=False,
     )
     threads: int | None = parameter(
         "Worker threads, all processors by default; they never change a bit of a result.",
@@ -482,16 +516,25 @@ class Classifier(TableRows):
             if known.classes_declared:
                 domains[opened.target] = known.classes
             # A column of nothing but nulls so far is of no kind yet, unless the user chose one.
-            picked = chosen(known.names, self.categorical)
+            picked = {*chosen(known.names, self.categorical)}
             picked |= {f.name for f in coded if not f.void}
             here = {*opened.source.schema.names} - {opened.target, opened.weight}
+            here |= {f.name for f in known.features if f.column in here}
             categorical = sorted(picked & here)
         if classes is not None:
             domains[opened.target] = np.unique(np.asarray(classes)).tolist()
+        taken = (opened.target, opened.weight)
+        features = [name for name in opened.source.schema.names if name not in taken]
+        dates = self.dates
+        if not first:
+            dates = {name: some for name, some in known.parts.items() if name in features}
+        parts = date_parts(opened.source, features, dates, threads=self.threads)
+        domains = {name: values for name, values in domains.items() if name not in parts}
         learning = partial(
             Encoder.learning,
             opened.source.schema,
             opened.target,
+            parts=parts if first else {**known.parts, **parts},
             weight=opened.weight,
             domains=domains,
             categorical=categorical,
@@ -581,12 +624,25 @@ class Classifier(TableRows):
                 f"has missing={self._counts_missing!r}; use one of them for both"
             )
         counted = {f.name: f.values for f in schema.features}
-        forced = chosen(schema.names, self.categorical)
+        taking = Selection.made(self.columns, self.exclude)
+        if taking is not None and (other := [n for n in schema.columns if n not in taking]):
+            raise SchemaError(
+                f"the statistics were counted with column {other[0]!r}, which the model leaves out "
+                "by `columns` or `exclude`; count again with these, or change them"
+            )
+        forced = {*chosen(schema.names, self.categorical)}
         for name in (f.name for f in schema.numeric if f.name in forced):
             raise SchemaError(
                 f"the statistics were counted with column {name!r} as numeric, the model has it "
                 "in `categorical`; count again with it"
             )
+        for column, asked in (self.dates or {}).items():
+            have = {part.part for part in schema.parts.get(column, ())}
+            if have != {*named_parts(asked)}:
+                raise SchemaError(
+                    f"the statistics were not counted with the model's dates[{column!r}]; count "
+                    "again with these dates, or leave them out"
+                )
         for name, wanted in (self.domains or {}).items():
             values = schema.classes if name == schema.target else counted.get(name)
             if values is None or not _same_domain(name, wanted, values):
@@ -596,7 +652,7 @@ class Classifier(TableRows):
                 )
 
     def _features_of(self, stats: Statistics) -> tuple[Sequence[str] | None, int]:
-        return stats.schema.names, len(stats.schema.names)
+        return stats.schema.columns, len(stats.schema.columns)
 
     def _loaded(
         self, header: Mapping[str, Any], arrays: Mapping[str, Any], source: str

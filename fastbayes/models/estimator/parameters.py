@@ -35,6 +35,9 @@ class Parameter:
         Called with the name and the value before a fit; raises ValueError.
     kw_only
         Whether it is given by name only.
+    filed
+        Whether files of models always have it; else only where it is not the default, so that files
+        of models that do not use it are as those of earlier versions.
     """
 
     default: Any
@@ -42,6 +45,7 @@ class Parameter:
     choices: tuple[Any, ...] = ()
     check: Check | None = None
     kw_only: bool = True
+    filed: bool = True
 
     def validate(self, name: str, value: Any) -> None:
         """Raise ValueError where a value is not allowed; the message names both."""
@@ -63,9 +67,10 @@ def parameter(
     choices: tuple[Any, ...] = (),
     check: Check | None = None,
     kw_only: bool = True,
+    filed: bool = True,
 ) -> Any:
     """Declare a parameter in the body of a model's class: see `Parameter`."""
-    return Parameter(default, inspect.cleandoc(doc), choices, check, kw_only)
+    return Parameter(default, inspect.cleandoc(doc), choices, check, kw_only, filed)
 
 
 def fitted(doc: str = "", *, init: Literal[False] = False) -> Any:

@@ -57,8 +57,7 @@ def _of_kind(model: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def _described(model: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     header, arrays = model.state()
-    params = {key: jsonable(value) for key, value in model.get_params(deep=False).items()}
-    return {"params": params, "state": header}, arrays
+    return {"params": jsonable(_filed(model)), "state": header}, arrays
 
 
 def packed(model: Any) -> tuple[type, bytes]:
@@ -133,6 +132,16 @@ def made(options: Mapping[str, Any], source: str) -> Any:
     return MODELS[name].load()(**options["params"])
 
 
+def _filed(model: Any) -> dict[str, Any]:
+    """Return the parameters that a file of the model has."""
+    declared = getattr(model, "_declared", {})
+    return {
+        name: value
+        for name, value in model.get_params(deep=False).items()
+        if name not in declared or declared[name].filed or value is not declared[name].default
+    }
+
+
 def jsonable(value: Any) -> Any:
     """Return a constructor parameter as JSON holds it: arrays become lists."""
     if isinstance(value, np.generic):  # float64 and str_ pass for Python's own
@@ -146,8 +155,7 @@ def jsonable(value: Any) -> Any:
     if isinstance(value, DAG):  # of a network a model keeps the graph
         return jsonable(value.parents)
     if type(value).__name__ in MODELS:  # a model of a model
-        params = value.get_params(deep=False)
-        return {"class": type(value).__name__, "params": jsonable(params)}
+        return {"class": type(value).__name__, "params": jsonable(_filed(value))}
     if isinstance(value, Mapping):
         return {str(key): jsonable(item) for key, item in value.items()}
     if isinstance(value, Iterable):
