@@ -166,6 +166,26 @@ def contributions_sum_to_the_log_joint(make: Make, table: pa.Table) -> None:
 
 
 @law
+def lines_of_an_explained_row_sum_to_its_log_odds(make: Make, table: pa.Table) -> None:
+    model, X = fit(make, table), features(table).slice(0, 5)
+    said, joint = model.explain(X), model.log_joint(X)
+    for row in range(5):
+        lines = said.table(row)
+        parts = np.column_stack([lines[f"contribution_{c}"].to_numpy() for c in model.classes_])
+        assert lines["column"][0].as_py() == "(prior)"
+        assert {*lines["column"].to_pylist()} == {"(prior)", *said.features}
+        sizes = np.abs(parts[1:]).max(axis=1)
+        assert (sizes[:-1] >= sizes[1:]).all()
+        possible = np.isfinite(joint[row])
+        np.testing.assert_allclose(parts[:, possible].sum(axis=1), 0, atol=1e-6)
+        apart = joint[row, possible] - joint[row, possible].mean()
+        np.testing.assert_allclose(parts[:, possible].sum(axis=0), apart, rtol=1e-6, atol=1e-6)
+        shown = dict(zip(lines["column"].to_pylist(), lines["value"].to_pylist(), strict=True))
+        for name in said.features:
+            assert (shown[name] is None) == (not X[name][row].is_valid)
+
+
+@law
 def a_count_is_all_that_is_learned(make: Make, table: pa.Table) -> None:
     model = fit(make, table)
     again = make().fit_statistics(model.statistics_)

@@ -21,7 +21,7 @@ from fastbayes.core.schema import Schema, chosen, labels
 from fastbayes.data.encode import Encoded, Encoder, LookedUp
 from fastbayes.data.folds import Folds
 from fastbayes.data.memory import to_array
-from fastbayes.data.segments import Segment
+from fastbayes.data.segments import Segment, Source
 from fastbayes.kernels import dispatch
 from fastbayes.models.estimator.inputs import open_features, open_training
 from fastbayes.models.estimator.log_space import Floats
@@ -33,6 +33,7 @@ from fastbayes.scan.budget import encoded_width
 from fastbayes.scan.counting import option_of
 from fastbayes.scan.data_warnings import remark
 from fastbayes.scan.discretization import numeric_cuts
+from fastbayes.scan.packed_rows import in_memory, rereadable
 from fastbayes.statistics.bundle import Statistics
 
 # Rows of a block for which the work of beginning one is nothing.
@@ -139,10 +140,10 @@ class TableRows(Model):
             may = getattr(scorers(rows.cells), "repeatable", None)
             return may is not None and (may(False) or (may(True) and rows.complete()))
 
-        return self._scan(X, score, width, labels, repeatable)[0]
+        return self._scan(open_features(self, X), score, width, labels, repeatable)[0]
 
-    def _explained(self, X: Any) -> tuple[Floats, dict[str, int], Floats | None]:
-        # Both in one scan: a stream can be read only once.
+    def _explained(self, X: Any) -> tuple[Floats, dict[str, int], Floats | None, Any]:
+        source = rereadable(open_features(self, X))  # for the values, which are shown, too
         shape = 1 + self._averages, len(self.schema_.features), len(self.classes_)
 
         def score(batch: Batch, out: NDArray[Any]) -> int:
@@ -153,23 +154,23 @@ class TableRows(Model):
                 self._contributions(batch, parts[:, 0])
             return 0
 
-        flat, tally = self._scan(X, score, math.prod(shape))
+        flat, tally = self._scan(source, score, math.prod(shape))
         parts = flat.reshape(-1, *shape)
-        return parts[:, 0], self._unseen(tally), parts[:, 1] if self._averages else None
+        shares = parts[:, 1] if self._averages else None
+        return parts[:, 0], self._unseen(tally), shares, in_memory(source)
 
     def _scan(
         self,
-        X: Any,
+        source: Source,
         score: Callable[[Batch, NDArray[Any]], int | None],
         width: int | None,
         labels: NDArray[Any] | None = None,
         repeatable: Callable[[LookedUp], bool] = lambda rows: False,
     ) -> tuple[NDArray[Any], Tally]:
-        """Return score(batch, out) of all rows of X, in order; or the labels at these positions.
+        """Return score(batch, out) of all rows, in order; or the labels at these positions.
 
         Where repeatable(rows) it does nothing with rows but call kernels.
         """
-        source = open_features(self, X)
         encoder = Encoder.applying_to(self.schema_, source.schema, unseen=self.unseen)
         encoder.expect(source.n_rows)
         tail = () if width is None else (width,)

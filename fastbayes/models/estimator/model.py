@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -17,6 +16,7 @@ from fastbayes.core.iteration import check_iteration, converged, squarem
 from fastbayes.data.source import frame_of_engine
 from fastbayes.kernels import dispatch
 from fastbayes.models.estimator.appended import Appended
+from fastbayes.models.estimator.explanation import Explanation
 from fastbayes.models.estimator.log_space import Floats, log_sum_exp, normalise, settle
 from fastbayes.models.estimator.parameters import fitted
 from fastbayes.models.estimator.protocol import Estimator
@@ -24,39 +24,6 @@ from fastbayes.models.estimator.sampling import class_codes
 
 # Writes what a scorer says of a block of rows; may return how many rows got the prior.
 ScoreRows = Callable[[Any, tuple[Any, ...], NDArray[Any]], int | None]
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """Why a model says what it says: contributions in nats that add up to the log joint.
-
-    Parameters
-    ----------
-    contributions
-        (n_rows, n_features, n_classes): ln P(x_j | c), 0 where the value is missing.
-    prior
-        (n_classes,): ln P(c).
-    features
-        Feature names, in the order of the second axis.
-    classes
-        Class labels, in the order of the last axis.
-    unseen
-        Number of values that were never seen at fit, by column.
-    prior_rows
-        Number of rows that are impossible under every class, which the prior answers.
-    super_parents
-        (n_rows, n_features, n_classes) of averages over super-parents, None of other models: the
-        share of each super-parent in the probability of a row and class. Shares sum to 1; a row
-        that naive Bayes answers, and an impossible class, has none.
-    """
-
-    contributions: Floats
-    prior: Floats
-    features: tuple[str, ...]
-    classes: NDArray[Any]
-    unseen: dict[str, int]
-    prior_rows: int
-    super_parents: Floats | None = None
 
 
 class Prediction(Estimator):
@@ -98,10 +65,11 @@ class Prediction(Estimator):
         """Return the part of the log joint that no feature contributes, (n_classes,)."""
         return self._log_prior()
 
-    def _explained(self, X: Any) -> tuple[Floats, dict[str, int], Floats | None]:
-        """Return contributions, unseen values by column, and shares of super-parents or None.
+    def _explained(self, X: Any) -> tuple[Floats, dict[str, int], Floats | None, Any]:
+        """Return contributions, unseen values by column, shares of super-parents or None, and rows.
 
-        Contributions and shares are (n_rows, n_features, n_classes).
+        Contributions and shares are (n_rows, n_features, n_classes); rows as `Explanation` has
+        them.
         """
         raise NotImplementedError
 
@@ -273,14 +241,16 @@ class Prediction(Estimator):
         -------
         Explanation
             `contributions` (n_rows, n_features, n_classes) and `prior` (n_classes,) in nats; their
-            sum is the log joint. `super_parents` says which super-parents spoke.
+            sum is the log joint. `table(row)` says it of one row, the largest first;
+            `super_parents` says which super-parents spoke.
         """
         self._check_fitted()
-        contributions, unseen, shares = self._explained(X)
+        contributions, unseen, shares, rows = self._explained(X)
         prior = self._explained_prior().copy()
         impossible = np.isneginf(contributions.sum(axis=1) + prior).all(axis=1)
         names, prior_rows = self._feature_names(), int(impossible.sum())
-        return Explanation(contributions, prior, names, self.classes_, unseen, prior_rows, shares)
+        known = contributions, prior, names, self.classes_, unseen, prior_rows
+        return Explanation(*known, shares, rows)
 
     def sample(self, n: int, y: Any = None, seed: int | None = None) -> pa.Table:
         """Draw rows from the model.

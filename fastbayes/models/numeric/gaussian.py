@@ -16,6 +16,7 @@ from fastbayes.core.schema import Feature, labels
 from fastbayes.data.encode import Encoder
 from fastbayes.kernels import dispatch
 from fastbayes.models.estimator.base import Classifier, Scans, TableRows
+from fastbayes.models.estimator.inputs import open_features
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.parameters import fitted, number, parameter
 from fastbayes.models.estimator.smoothing import Spread, log_prior, spread_of
@@ -199,7 +200,7 @@ class Discriminant(TableRows):
                 out[:] = ((np.stack(batch.numeric, axis=1) - mean) - rest) @ axes
             return 0
 
-        return self._scan(X, project, axes.shape[1])[0]
+        return self._scan(open_features(self, X), project, axes.shape[1])[0]
 
 
 logger = logging.getLogger("fastbayes")
