@@ -18,6 +18,7 @@ from fastbayes.models.discrete.hierarchical import TOL, backed_off, check_smooth
 from fastbayes.models.discrete.one_dependence import OneDependence, by_chain_rule, code_rows
 from fastbayes.models.discrete.structure import Family, class_node, tree_dot
 from fastbayes.models.estimator.base import Classifier, Scans
+from fastbayes.models.estimator.column_table import Distribution
 from fastbayes.models.estimator.iterative import Iterative
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.loo_base import (
@@ -263,6 +264,29 @@ class AsNetwork(Classifier):
         """Yield each feature and (S_parent + 2, ..., S_j + 2, n_classes) ln P(x_j | parents, c)."""
         raise NotImplementedError
 
+    def _distribution(self, place: int) -> Distribution:
+        names = [feature.name for feature in self.schema_.categorical]
+        depends, name = self._dependencies(), names[place]
+        if name not in depends:
+            return super()._distribution(place)._replace(note="which the model leaves out")
+        parents = tuple(names.index(p) for p in depends[name])
+        family = *parents, place
+        shown = tuple(slice(self._states(i)) for i in family)
+        log_table = dict(self._log_tables())[name]
+        counts = self._family_counts(place)
+        return Distribution(parents, np.exp(log_table[shown]), counts[shown])
+
+    def _states(self, place: int) -> int:
+        """Return the values of a categorical column, missing one of them where it is."""
+        values = self.statistics_.values
+        as_value = self.missing == "category" and bool(values.missing[place].any())
+        return int(values.shape.sizes[place]) + as_value
+
+    def _family_counts(self, place: int) -> NDArray[Any]:
+        """Return n(c, parents, x_j), (S_parent + 1, ..., S_j + 1, n_classes)."""
+        values = self.statistics_.values
+        return values.counts[int(values.offsets[place]) : int(values.offsets[place + 1])]
+
     def to_dot(self) -> str:
         """Return the structure in Graphviz' language.
 
@@ -387,6 +411,20 @@ class FamilyModel(AsNetwork, OneDependence):
     def _log_tables(self) -> Iterator[tuple[str, Floats]]:
         for family, table in zip(self._cells.families, self._network.tables, strict=False):
             yield self.schema_.names[family[-1]], table
+
+    def _value_smoothing(self) -> Smoothing:
+        return self._rule
+
+    def _distribution(self, place: int) -> Distribution:
+        found, families = super()._distribution(place), self._cells.families
+        parts = {f[-1]: part for f, part in zip(families, self._cells.class_is, strict=True)}
+        apart = parts.get(place) == APART
+        return found._replace(note="the same in all classes") if apart else found
+
+    def _family_counts(self, place: int) -> NDArray[Any]:
+        places = [family[-1] for family in self._cells.families]
+        counts = self._cells.counts(places.index(place))
+        return counts.astype(self.statistics_.values.counts.dtype)
 
     def _network_scorer(
         self, log_prior: Floats, network: Network, precision: str, cells: float

@@ -23,11 +23,19 @@ from fastbayes.data.folds import Folds
 from fastbayes.data.memory import to_array
 from fastbayes.data.segments import Segment, Source
 from fastbayes.kernels import dispatch
+from fastbayes.models.estimator.column_table import (
+    ClassNumbers,
+    ColumnTable,
+    Distribution,
+    of_numbers,
+    of_values,
+)
 from fastbayes.models.estimator.inputs import open_features, open_training
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.model import Model, ScoreRows
 from fastbayes.models.estimator.parameters import fitted, memory_limit, parameter, worker_threads
 from fastbayes.models.estimator.predictor import Predictor
+from fastbayes.models.estimator.smoothing import CountTables, Smoothing
 from fastbayes.scan import engine
 from fastbayes.scan.budget import encoded_width
 from fastbayes.scan.counting import option_of
@@ -610,6 +618,60 @@ class Classifier(TableRows):
 
     def _features_of(self, stats: Statistics) -> tuple[Sequence[str] | None, int]:
         return stats.schema.names, len(stats.schema.names)
+
+    # -- what was learned about a column -------------------------------------------------------
+
+    def _value_smoothing(self) -> Smoothing:
+        """Return what makes P(value | class) of the counts of a column alone."""
+        return Smoothing(alpha=0.0)
+
+    def _margin(self, place: int) -> Floats:
+        """Return P(value | class) of a categorical column, (S_j, n_classes).
+
+        One more value where missing is one.
+        """
+        counts = CountTables(self.statistics_.values, missing=self.missing, unseen="ignore")
+        first = int(counts.offsets[place])
+        # All columns at once: cheap next to the counts themselves.
+        table = counts.likelihood(self._value_smoothing())
+        return table[first : first + int(counts.choices[place])]
+
+    def _distribution(self, place: int) -> Distribution:
+        """Return what the model has of a categorical column, by its place among these."""
+        margin = self._margin(place)
+        first = int(self.statistics_.values.offsets[place])
+        return Distribution((), margin, self.statistics_.values.counts[first : first + len(margin)])
+
+    def _class_numbers(self, place: int) -> ClassNumbers:
+        """Return what the model has of a numeric column, by its place among these."""
+        nothing = np.full(len(self.classes_), np.nan)
+        if (moments := self.statistics_.parts.get("moments")) is None:
+            return ClassNumbers("numbers of each class", nothing, nothing, nothing, nothing)
+        rows = moments.count[place]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            mean = np.where(rows > 0, moments.mean[place] + moments.rest[place], np.nan)
+            deviation = np.sqrt(moments.scatter[place] / rows)
+        missing = self.statistics_.values.class_counts - rows
+        says = "mean and standard deviation of each class"
+        return ClassNumbers(says, mean, deviation, rows, missing)
+
+    def _column_table(self, j: int) -> ColumnTable:
+        schema, values = self.schema_, self.statistics_.values
+        feature = schema.features[j]
+        place = schema.places[feature.kind].index(j)
+        if feature.values is None:
+            found = self._class_numbers(place)
+            return of_numbers(feature.name, found, self.classes_, values.class_counts)
+        shown = self._distribution(place)
+        return of_values(
+            schema.categorical,
+            place,
+            shown,
+            self.classes_,
+            margin=self._margin(place) if shown.parents else shown.probability,
+            class_counts=values.class_counts,
+            missing=values.missing[place],
+        )
 
     def _loaded(
         self, header: Mapping[str, Any], arrays: Mapping[str, Any], source: str

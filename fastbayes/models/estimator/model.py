@@ -11,11 +11,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fastbayes.core.decisions import Decisions, decide
-from fastbayes.core.errors import DataError
+from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.iteration import check_iteration, converged, squarem
 from fastbayes.data.source import frame_of_engine
+from fastbayes.data.unify import unknown_column
 from fastbayes.kernels import dispatch
 from fastbayes.models.estimator.appended import Appended
+from fastbayes.models.estimator.column_table import ColumnTable
 from fastbayes.models.estimator.explanation import Explanation
 from fastbayes.models.estimator.log_space import Floats, log_sum_exp, normalise, settle
 from fastbayes.models.estimator.parameters import fitted
@@ -74,6 +76,10 @@ class Prediction(Estimator):
         raise NotImplementedError
 
     def _feature_names(self) -> tuple[str, ...]:
+        raise NotImplementedError
+
+    def _column_table(self, j: int) -> ColumnTable:
+        """Return what was learned about a feature, by its place among all."""
         raise NotImplementedError
 
     def _drawn(self, codes: NDArray[np.intp], random: np.random.Generator) -> dict[str, Any]:
@@ -251,6 +257,44 @@ class Prediction(Estimator):
         names, prior_rows = self._feature_names(), int(impossible.sum())
         known = contributions, prior, names, self.classes_, unseen, prior_rows
         return Explanation(*known, shares, rows)
+
+    def table(self, column: str) -> ColumnTable:
+        """Return what the model has learned about one column, as people read it.
+
+        Parameters
+        ----------
+        column
+            Its name; the columns of an array without names are x0, x1, ...
+
+        Returns
+        -------
+        ColumnTable
+            `table`, an Arrow table: P(value | class) with the counts, by the values of the parents
+            where the column depends on others; of numbers mean, standard deviation, rows and share
+            missing within each class; the coefficients of a logistic regression. `str` and
+            `to_dict` show it.
+
+        Raises
+        ------
+        SchemaError
+            When there is no such column; the message names those that are like it.
+
+        Examples
+        --------
+        >>> import fastbayes as fb
+        >>> rows = {"sky": ["sun", "sun", "rain", "rain"], "play": ["yes", "yes", "no", "yes"]}
+        >>> print(fb.NaiveBayes().fit(rows, "play").table("sky"))
+        sky: P(value | class)
+        <BLANKLINE>
+          value  proba_no  proba_yes  count_no  count_yes
+          rain    0.66667        0.4         1          1
+          sun     0.33333        0.6         0          2
+        """
+        self._check_fitted()
+        names = list(self._feature_names())
+        if column not in names:
+            raise SchemaError(unknown_column(column, names, f"this {type(self).__name__}"))
+        return self._column_table(names.index(column))
 
     def sample(self, n: int, y: Any = None, seed: int | None = None) -> pa.Table:
         """Draw rows from the model.
