@@ -264,29 +264,6 @@ class AsNetwork(Classifier):
         """Yield each feature and (S_parent + 2, ..., S_j + 2, n_classes) ln P(x_j | parents, c)."""
         raise NotImplementedError
 
-    def _distribution(self, place: int) -> Distribution:
-        names = [feature.name for feature in self.schema_.categorical]
-        depends, name = self._dependencies(), names[place]
-        if name not in depends:
-            return super()._distribution(place)._replace(note="which the model leaves out")
-        parents = tuple(names.index(p) for p in depends[name])
-        family = *parents, place
-        shown = tuple(slice(self._states(i)) for i in family)
-        log_table = dict(self._log_tables())[name]
-        counts = self._family_counts(place)
-        return Distribution(parents, np.exp(log_table[shown]), counts[shown])
-
-    def _states(self, place: int) -> int:
-        """Return the values of a categorical column, missing one of them where it is."""
-        values = self.statistics_.values
-        as_value = self.missing == "category" and bool(values.missing[place].any())
-        return int(values.shape.sizes[place]) + as_value
-
-    def _family_counts(self, place: int) -> NDArray[Any]:
-        """Return n(c, parents, x_j), (S_parent + 1, ..., S_j + 1, n_classes)."""
-        values = self.statistics_.values
-        return values.counts[int(values.offsets[place]) : int(values.offsets[place + 1])]
-
     def to_dot(self) -> str:
         """Return the structure in Graphviz' language.
 
@@ -416,15 +393,16 @@ class FamilyModel(AsNetwork, OneDependence):
         return self._rule
 
     def _distribution(self, place: int) -> Distribution:
-        found, families = super()._distribution(place), self._cells.families
-        parts = {f[-1]: part for f, part in zip(families, self._cells.class_is, strict=True)}
-        apart = parts.get(place) == APART
-        return found._replace(note="the same in all classes") if apart else found
-
-    def _family_counts(self, place: int) -> NDArray[Any]:
-        places = [family[-1] for family in self._cells.families]
-        counts = self._cells.counts(places.index(place))
-        return counts.astype(self.statistics_.values.counts.dtype)
+        cells = self._cells
+        children = [family[-1] for family in cells.families]
+        if place not in children:
+            return super()._distribution(place)._replace(note="which the model leaves out")
+        q = children.index(place)
+        family = cells.families[q]
+        shown = tuple(slice(int(cells.choices[j])) for j in family)
+        counts = cells.counts(q)[shown].astype(self.statistics_.values.counts.dtype)
+        note = "the same in all classes" if cells.class_is[q] == APART else ""
+        return Distribution(family[:-1], np.exp(self._network.tables[q][shown]), counts, note)
 
     def _network_scorer(
         self, log_prior: Floats, network: Network, precision: str, cells: float

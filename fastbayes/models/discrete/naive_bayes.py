@@ -314,6 +314,10 @@ class NaiveBayes(AsNetwork, Iterative):
         names = [feature.name for feature in self.schema_.categorical]
         yield from zip(names, np.split(self._tables, self._offsets[1:-1]), strict=True)
 
+    def _margin(self, place: int) -> Floats:
+        first = int(self._offsets[place])
+        return np.exp(self._tables[first : first + self._choices(place)])
+
     def _class_numbers(self, place: int) -> ClassNumbers:
         kind = self.numeric_[self.schema_.numeric[place].name]
         found = super()._class_numbers(place)._replace(says=f"{DENSITIES[kind]} of each class")

@@ -35,7 +35,7 @@ from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.model import Model, ScoreRows
 from fastbayes.models.estimator.parameters import fitted, memory_limit, parameter, worker_threads
 from fastbayes.models.estimator.predictor import Predictor
-from fastbayes.models.estimator.smoothing import CountTables, Smoothing
+from fastbayes.models.estimator.smoothing import Smoothing
 from fastbayes.scan import engine
 from fastbayes.scan.budget import encoded_width
 from fastbayes.scan.counting import option_of
@@ -625,22 +625,27 @@ class Classifier(TableRows):
         """Return what makes P(value | class) of the counts of a column alone."""
         return Smoothing(alpha=0.0)
 
-    def _margin(self, place: int) -> Floats:
-        """Return P(value | class) of a categorical column, (S_j, n_classes).
+    def _choices(self, place: int) -> int:
+        """Return the values of a categorical column, one more where missing is one."""
+        values = self.statistics_.values
+        last = int(values.offsets[place + 1]) - 1
+        as_value = self.missing == "category" and bool(values.counts[last].any())
+        return int(values.shape.sizes[place]) + as_value
 
-        One more value where missing is one.
-        """
-        counts = CountTables(self.statistics_.values, missing=self.missing, unseen="ignore")
-        first = int(counts.offsets[place])
-        # All columns at once: cheap next to the counts themselves.
-        table = counts.likelihood(self._value_smoothing())
-        return table[first : first + int(counts.choices[place])]
+    def _value_counts(self, place: int) -> NDArray[Any]:
+        """Return the counts of the values of a categorical column, as many as are choices."""
+        values = self.statistics_.values
+        first = int(values.offsets[place])
+        return values.counts[first : first + self._choices(place)]
+
+    def _margin(self, place: int) -> Floats:
+        """Return P(value | class) of a categorical column, as many values as are choices."""
+        counts = self._value_counts(place)
+        return self._value_smoothing().ratio(counts, counts.sum(axis=0), float(len(counts)))
 
     def _distribution(self, place: int) -> Distribution:
         """Return what the model has of a categorical column, by its place among these."""
-        margin = self._margin(place)
-        first = int(self.statistics_.values.offsets[place])
-        return Distribution((), margin, self.statistics_.values.counts[first : first + len(margin)])
+        return Distribution((), self._margin(place), self._value_counts(place))
 
     def _class_numbers(self, place: int) -> ClassNumbers:
         """Return what the model has of a numeric column, by its place among these."""
@@ -670,7 +675,7 @@ class Classifier(TableRows):
             self.classes_,
             margin=self._margin(place) if shown.parents else shown.probability,
             class_counts=values.class_counts,
-            missing=values.missing[place],
+            missing=values.counts[int(values.offsets[place + 1]) - 1],
         )
 
     def _loaded(
