@@ -1,4 +1,7 @@
-"""Commands that make, use and judge models: fit, predict, evaluate, compare, learning-curve."""
+"""Commands that make, use and judge models.
+
+They are fit, predict, explain, evaluate, compare and learning-curve.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import pyarrow as pa
 
 import fastbayes as fb
 from fastbayes.cli.options import (
@@ -36,16 +40,19 @@ from fastbayes.cli.options import (
     statistics_from,
     unfitted,
 )
-from fastbayes.cli.show import MOST, bar, calibration, fields, learned, show
+from fastbayes.cli.show import MOST, bar, calibration, fields, learned, listed, show
+from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import SchemaError, refuse
 from fastbayes.core.files import check_target
+from fastbayes.core.text_tables import cell, lines_of
 from fastbayes.evaluation.calibrate.posterior_maps import MAPS
 from fastbayes.evaluation.curves.curve_table import METRICS
 from fastbayes.evaluation.curves.fit_source import fit_source
 from fastbayes.evaluation.plots import check_picture, figure
 from fastbayes.models.estimator.base import check_learnable
+from fastbayes.models.estimator.inputs import open_features
 from fastbayes.scan.data_warnings import remark
-from fastbayes.scan.sink import check_output, format_of
+from fastbayes.scan.sink import check_output, format_of, schema_of
 
 # Options that say how DATA are read.
 OF_DATA = (
@@ -245,6 +252,65 @@ def predict(
 @click.command()
 @MODEL_FILE
 @click.argument("data")
+@click.option(
+    "--row",
+    "wanted",
+    type=click.IntRange(0),
+    multiple=True,
+    help="Row to explain, counted from 0; may be given more than once.  [default: 0]",
+)
+@click.option("--rows", "first", type=click.IntRange(1), help="Explain the first N rows.")
+@JSON
+def explain(
+    model: str, data: str, wanted: tuple[int, ...], first: int | None, as_json: bool
+) -> None:
+    """Say what each column of rows of DATA adds to the log joint of each class of MODEL.
+
+    In nats, less the mean over the classes; the largest first.
+    """
+    if wanted and first is not None:
+        raise click.UsageError("--row and --rows say both which rows: give one of them.")
+    fitted = model_from(model)
+    schema_of(fitted, "explain")
+    places = sorted({*wanted} or {*range(first or 1)})
+    source = open_features(fitted, data)
+    rows, read = rows_at(source, places)
+    refuse(
+        first is None and read <= places[-1],
+        f"{source.description}: there is no row {places[-1]}; it has {read:,}, counted from 0",
+    )
+    explained, proba = fitted.explain(rows), fitted.predict_proba(rows)
+    labels = [str(label) for label in fitted.classes_.tolist()]
+    result: list[dict[str, Any]] = []
+    lines: list[str] = []
+    for at, place in enumerate(places[: rows.num_rows]):
+        posterior = dict(zip(labels, proba[at].tolist(), strict=True))
+        found = explained.table(at)
+        result.append({"row": place, "proba": posterior, "lines": found.to_pylist()})
+        head = listed([f"{label} {cell(p)}" for label, p in posterior.items()])
+        lines += [f"row {place}: {head}", *lines_of(found), ""]
+    show(result, as_json, lines[:-1])
+
+
+def rows_at(source: Any, places: list[int]) -> tuple[pa.Table, int]:
+    """Return the rows at places in ascending order, those that are there, and how many were read.
+
+    What comes after the last one is not read.
+    """
+    parts, done, last = [source.schema.empty_table()], 0, places[-1]
+    for segment in source.segments(BLOCK_ROWS):
+        for block in segment.batches():
+            here = [place - done for place in places if 0 <= place - done < block.num_rows]
+            parts.append(pa.Table.from_batches([block]).take(pa.array(here, pa.int64())))
+            done += block.num_rows
+            if done > last:
+                return pa.concat_tables(parts, promote_options="permissive"), done
+    return pa.concat_tables(parts, promote_options="permissive"), done
+
+
+@click.command()
+@MODEL_FILE
+@click.argument("data")
 @click.option("--target", help="Column that holds the class; default: the model's own.")
 @WEIGHT
 @LOSS
@@ -432,4 +498,4 @@ def learning_curve(
     show(shown, as_json, lines if lines[-1] else lines[:-1])
 
 
-COMMANDS = (fit, predict, evaluate, compare, learning_curve)
+COMMANDS = (fit, predict, explain, evaluate, compare, learning_curve)

@@ -17,8 +17,8 @@ import click
 import numpy as np
 
 from fastbayes.core.errors import FastBayesWarning
+from fastbayes.core.text_tables import cell, visible
 from fastbayes.core.text_tables import size as size
-from fastbayes.core.text_tables import visible
 from fastbayes.data.source import open_source
 
 MOST = 12  # entries of a list that are shown
@@ -114,13 +114,41 @@ def coefficient_lines(lines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     some = lines[:MOST]
     names = [name for name in some[0] if any(line[name] is not None for line in some)]
     yield ""
-    yield from table([names, *([_cell(line[name]) for name in names] for line in some)])
+    yield from table([names, *([cell(line[name]) for name in names] for line in some)])
     if len(lines) > MOST:
         yield f"  and {len(lines) - MOST:,} more: see --json"
 
 
-def _cell(value: Any) -> str:
-    return f"{value:.5g}" if isinstance(value, float) else text(value)
+def said_of(model: Any, name: str) -> dict[str, Any]:
+    """Return what a model says of a column in few numbers, from its table."""
+    found = model.table(name)
+    said: dict[str, Any] = {"missing": found.missing}
+    if found.telling:
+        said["telling"] = [*found.telling]
+    if "mean" in found.table.column_names:
+        labels = map(str, found.table["class"].to_pylist())
+        numbers = (found.table[key].to_pylist() for key in ("mean", "standard_deviation"))
+        said["numbers"] = {
+            label: {"mean": mean, "standard_deviation": deviation}
+            for label, mean, deviation in zip(labels, *numbers, strict=True)
+        }
+    return said
+
+
+def said_in_words(column: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return cells of what `said_of` has: the share missing, and what tells classes apart."""
+    if "missing" not in column:
+        return ()
+    missing = f"{column['missing']:.3g} missing" if column["missing"] else ""
+    telling = [
+        f"{one['class']} {cell(one['value']) or 'missing'} {one['log_ratio']:+.3g}"
+        for one in column.get("telling", ())
+    ]
+    numbers = [
+        f"{label} {cell(of['mean'])} ± {cell(of['standard_deviation'])}"
+        for label, of in column.get("numbers", {}).items()
+    ]
+    return missing, listed(telling or numbers)
 
 
 def calibration(model: Any) -> dict[str, Any]:

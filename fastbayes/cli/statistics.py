@@ -31,6 +31,8 @@ from fastbayes.cli.show import (
     fields,
     learned,
     listed,
+    said_in_words,
+    said_of,
     show,
     size,
     table,
@@ -274,6 +276,7 @@ def inspect(path: str, target: str | None, as_json: bool, **planning: Any) -> No
             "declared": f.declared,
             **({} if f.cuts is None else {"cuts": f.cuts.tolist(), "bins": f.intervals}),
             **({"parents": parents[f.name]} if f.name in parents else {}),
+            **({} if held is stats else said_of(held, f.name)),
         }
         for f in stats.schema.features
     }
@@ -341,7 +344,10 @@ def _lines(summary: dict[str, Any]) -> Iterator[str]:
     }
     yield from fields(shown)
     given = any(column.get("parents") for column in columns.values())
-    rows = [(name, *_given(column, given), *_domain(column)) for name, column in columns.items()]
+    rows = [
+        (name, *_given(column, given), *_domain(column), *said_in_words(column))
+        for name, column in columns.items()
+    ]
     yield from table(rows)
     if "coefficients" in summary:
         yield from coefficient_lines(summary["coefficients"])

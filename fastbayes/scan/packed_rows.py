@@ -37,16 +37,19 @@ logger = logging.getLogger("fastbayes")
 
 def rereadable(source: Source) -> Source:
     """Return a source that can be read again: of a stream, its rows in memory."""
-    if source.rereadable:
-        return source
+    return source if source.rereadable else open_source(in_memory(source))
+
+
+def in_memory(source: Source) -> pa.Table:
+    """Return all rows of a source as a table."""
     parts = [
-        pa.Table.from_batches([block])
+        pa.Table.from_batches([block]) if isinstance(block, pa.RecordBatch) else block
         for segment in source.segments(BLOCK_ROWS)
         for block in segment.batches()
     ]
     if not parts:
-        return open_source(source.schema.empty_table())
-    return open_source(pa.concat_tables(parts, promote_options="permissive"))
+        return source.schema.empty_table()
+    return pa.concat_tables(parts, promote_options="permissive")
 
 
 @dataclass(frozen=True)

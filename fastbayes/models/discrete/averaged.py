@@ -16,6 +16,7 @@ from fastbayes.core.errors import SchemaError
 from fastbayes.kernels import dispatch
 from fastbayes.models.discrete.one_dependence import OneDependence, code_rows
 from fastbayes.models.discrete.structure import class_information
+from fastbayes.models.estimator.column_table import Distribution
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.parameters import fitted, number, parameter, pseudo_count, switch
 from fastbayes.models.estimator.sampling import value_codes
@@ -140,6 +141,12 @@ class Averaged(OneDependence):
     adapt_prior.__doc__ = OneDependence.adapt_prior.__doc__
 
     # -- answers -------------------------------------------------------------------------------
+
+    def _value_smoothing(self) -> Smoothing:
+        return self._rule
+
+    def _distribution(self, place: int) -> Distribution:
+        return super()._distribution(place)._replace(note="super-parents summed out")
 
     def _scorer(self, cells: float) -> Any:
         scorer, implied = self._mean_scorer(cells), self._implied

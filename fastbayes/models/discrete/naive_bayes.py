@@ -22,6 +22,7 @@ from fastbayes.data.source import open_source
 from fastbayes.kernels import dispatch
 from fastbayes.models.discrete.family_model import AsNetwork
 from fastbayes.models.discrete.one_dependence import code_rows
+from fastbayes.models.estimator.column_table import ClassNumbers
 from fastbayes.models.estimator.iterative import Iterative
 from fastbayes.models.estimator.log_space import Floats, log_sum_exp
 from fastbayes.models.estimator.loo_base import (
@@ -74,6 +75,13 @@ SHARED = (
     *("domains", "categorical", "columns", "exclude", "dates", "missing", "threads"),
     "memory_limit",
 )
+# What is said of a numeric column by the kind of its density.
+DENSITIES = {
+    "gaussian": "normal density",
+    "kde": "normal kernels",
+    "histogram": "histogram",
+    "mdl": "bins where the classes change",
+}
 
 
 class NaiveBayes(AsNetwork, Iterative):
@@ -308,6 +316,19 @@ class NaiveBayes(AsNetwork, Iterative):
     def _log_tables(self) -> Iterator[tuple[str, Floats]]:
         names = [feature.name for feature in self.schema_.categorical]
         yield from zip(names, np.split(self._tables, self._offsets[1:-1]), strict=True)
+
+    def _margin(self, place: int) -> Floats:
+        first = int(self._offsets[place])
+        return np.exp(self._tables[first : first + self._choices(place)])
+
+    def _class_numbers(self, place: int) -> ClassNumbers:
+        kind = self.numeric_[self.schema_.numeric[place].name]
+        found = super()._class_numbers(place)._replace(says=f"{DENSITIES[kind]} of each class")
+        if place in self._densities.by_place:
+            return found
+        normal = np.flatnonzero(self._densities.gaussian).tolist().index(place)
+        deviation = np.sqrt(self.variance_[normal])
+        return found._replace(mean=self.mean_[normal], deviation=deviation)
 
     def to_logistic(self, **params: Any) -> LogisticRegression:
         """Return the model as a logistic regression: the same posteriors, missing values or not.

@@ -23,19 +23,28 @@ from fastbayes.core.schema import Schema, labels
 from fastbayes.data.encode import Encoder, LookedUp
 from fastbayes.data.folds import Folds
 from fastbayes.data.memory import to_array
-from fastbayes.data.segments import Segment
+from fastbayes.data.segments import Segment, Source
 from fastbayes.kernels import dispatch
+from fastbayes.models.estimator.column_table import (
+    ClassNumbers,
+    ColumnTable,
+    Distribution,
+    of_numbers,
+    of_values,
+)
 from fastbayes.models.estimator.inputs import open_features, open_training
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.model import Model, ScoreRows
 from fastbayes.models.estimator.parameters import fitted, memory_limit, parameter, worker_threads
 from fastbayes.models.estimator.predictor import Predictor
+from fastbayes.models.estimator.smoothing import Smoothing
 from fastbayes.scan import engine
 from fastbayes.scan.budget import encoded_width
 from fastbayes.scan.counting import option_of
 from fastbayes.scan.data_warnings import remark
 from fastbayes.scan.date_spans import date_parts
 from fastbayes.scan.discretization import numeric_cuts
+from fastbayes.scan.packed_rows import in_memory, rereadable
 from fastbayes.scan.row_sums import Result, Summing, Sums, Work, scanned_again
 from fastbayes.statistics.bundle import Statistics
 
@@ -143,10 +152,10 @@ class TableRows(Model):
             may = getattr(scorers(rows.cells), "repeatable", None)
             return may is not None and (may(False) or (may(True) and rows.complete()))
 
-        return self._scan(X, score, width, labels, repeatable)[0]
+        return self._scan(open_features(self, X), score, width, labels, repeatable)[0]
 
-    def _explained(self, X: Any) -> tuple[Floats, dict[str, int], Floats | None]:
-        # Both in one scan: a stream can be read only once.
+    def _explained(self, X: Any) -> tuple[Floats, dict[str, int], Floats | None, Any]:
+        source = rereadable(open_features(self, X))  # for the values, which are shown, too
         shape = 1 + self._averages, len(self.schema_.features), len(self.classes_)
 
         def score(batch: Batch, out: NDArray[Any]) -> int:
@@ -157,23 +166,23 @@ class TableRows(Model):
                 self._contributions(batch, parts[:, 0])
             return 0
 
-        flat, tally = self._scan(X, score, math.prod(shape))
+        flat, tally = self._scan(source, score, math.prod(shape))
         parts = flat.reshape(-1, *shape)
-        return parts[:, 0], self._unseen(tally), parts[:, 1] if self._averages else None
+        shares = parts[:, 1] if self._averages else None
+        return parts[:, 0], self._unseen(tally), shares, in_memory(source)
 
     def _scan(
         self,
-        X: Any,
+        source: Source,
         score: Callable[[Batch, NDArray[Any]], int | None],
         width: int | None,
         labels: NDArray[Any] | None = None,
         repeatable: Callable[[LookedUp], bool] = lambda rows: False,
     ) -> tuple[NDArray[Any], Tally]:
-        """Return score(batch, out) of all rows of X, in order; or the labels at these positions.
+        """Return score(batch, out) of all rows, in order; or the labels at these positions.
 
         Where repeatable(rows) it does nothing with rows but call kernels.
         """
-        source = open_features(self, X)
         encoder = Encoder.applying_to(self.schema_, source.schema, unseen=self.unseen)
         encoder.expect(source.n_rows)
         tail = () if width is None else (width,)
@@ -653,6 +662,65 @@ class Classifier(TableRows):
 
     def _features_of(self, stats: Statistics) -> tuple[Sequence[str] | None, int]:
         return stats.schema.columns, len(stats.schema.columns)
+
+    # -- what was learned about a column -------------------------------------------------------
+
+    def _value_smoothing(self) -> Smoothing:
+        """Return what makes P(value | class) of the counts of a column alone."""
+        return Smoothing(alpha=0.0)
+
+    def _choices(self, place: int) -> int:
+        """Return the values of a categorical column, one more where missing is one."""
+        values = self.statistics_.values
+        last = int(values.offsets[place + 1]) - 1
+        as_value = self.missing == "category" and bool(values.counts[last].any())
+        return int(values.shape.sizes[place]) + as_value
+
+    def _value_counts(self, place: int) -> NDArray[Any]:
+        """Return the counts of the values of a categorical column, as many as are choices."""
+        values = self.statistics_.values
+        first = int(values.offsets[place])
+        return values.counts[first : first + self._choices(place)]
+
+    def _margin(self, place: int) -> Floats:
+        """Return P(value | class) of a categorical column, as many values as are choices."""
+        counts = self._value_counts(place)
+        return self._value_smoothing().ratio(counts, counts.sum(axis=0), float(len(counts)))
+
+    def _distribution(self, place: int) -> Distribution:
+        """Return what the model has of a categorical column, by its place among these."""
+        return Distribution((), self._margin(place), self._value_counts(place))
+
+    def _class_numbers(self, place: int) -> ClassNumbers:
+        """Return what the model has of a numeric column, by its place among these."""
+        nothing = np.full(len(self.classes_), np.nan)
+        if (moments := self.statistics_.parts.get("moments")) is None:
+            return ClassNumbers("numbers of each class", nothing, nothing, nothing, nothing)
+        rows = moments.count[place]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            mean = np.where(rows > 0, moments.mean[place] + moments.rest[place], np.nan)
+            deviation = np.sqrt(moments.scatter[place] / rows)
+        missing = self.statistics_.values.class_counts - rows
+        says = "mean and standard deviation of each class"
+        return ClassNumbers(says, mean, deviation, rows, missing)
+
+    def _column_table(self, j: int) -> ColumnTable:
+        schema, values = self.schema_, self.statistics_.values
+        feature = schema.features[j]
+        place = schema.places[feature.kind].index(j)
+        if feature.values is None:
+            found = self._class_numbers(place)
+            return of_numbers(feature.name, found, self.classes_, values.class_counts)
+        shown = self._distribution(place)
+        return of_values(
+            schema.categorical,
+            place,
+            shown,
+            self.classes_,
+            margin=self._margin(place) if shown.parents else shown.probability,
+            class_counts=values.class_counts,
+            missing=values.counts[int(values.offsets[place + 1]) - 1],
+        )
 
     def _loaded(
         self, header: Mapping[str, Any], arrays: Mapping[str, Any], source: str

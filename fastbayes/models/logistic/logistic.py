@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
 from fastbayes.core.batch import Batch
@@ -23,6 +24,7 @@ from fastbayes.core.iteration import Found
 from fastbayes.core.layout import Layout
 from fastbayes.core.schema import Schema, labels
 from fastbayes.models.estimator.base import Classifier, Scans, check_learnable
+from fastbayes.models.estimator.column_table import ColumnTable
 from fastbayes.models.estimator.inputs import open_training
 from fastbayes.models.estimator.log_space import Floats, log_sum_exp
 from fastbayes.models.estimator.model import shifted_prior
@@ -827,6 +829,20 @@ class LogisticRegression(Classifier):
         self._check_fitted()
         c, layout, fit = self.coefficients_, self._fit.layout, self._fit
         return wald_table(c, layout, fit.information, fit.references, self.schema_, level)
+
+    def _column_table(self, j: int) -> ColumnTable:
+        schema, table = self.schema_, self.coefficients()
+        feature, values = schema.features[j], self.statistics_.values
+        names = [f.name for f in schema.categorical]
+        pairs = [(names[a], names[b]) for a, b in self.coefficients_.pairs]
+        terms = [feature.name, *(f"{a}:{b}" for a, b in pairs if feature.name in (a, b))]
+        shown = table.filter(pc.is_in(table["feature"], pa.array(terms)))
+        place = schema.places[feature.kind].index(j)
+        lost = values.missing[place].sum() if feature.values is not None else np.nan
+        if (moments := self.statistics_.parts.get("moments")) is not None and np.isnan(lost):
+            lost = values.class_counts.sum() - moments.count[place].sum()
+        missing = None if np.isnan(lost) else float(lost) / float(values.class_counts.sum())
+        return ColumnTable(feature.name, "coefficients and odds ratios", shown, missing)
 
     # -- saving --------------------------------------------------------------------------------
 
