@@ -12,10 +12,12 @@ import click
 import fastbayes as fb
 from fastbayes.cli.options import (
     DISCRETIZE,
+    FILES,
     FORCE,
     JSON,
     LOSS,
     MODEL_FILE,
+    OF_FILES,
     READ,
     READING,
     THREADS,
@@ -23,6 +25,7 @@ from fastbayes.cli.options import (
     ModelCommand,
     ModelOption,
     defaulted,
+    files_of,
     given,
     listing,
     loss_from,
@@ -73,6 +76,7 @@ COUNT_AGAIN = {
     "(or of folds): by one temperature, or by rising curves; one more scan.",
 )
 @reading(impute_mean="the mean of its class (gaussian-bayes: impute_mean)")
+@FILES
 @FORCE
 @JSON
 @click.pass_context
@@ -99,11 +103,12 @@ def fit(
     if (data is None) == (statistics is None):
         raise click.UsageError("Give either DATA with --target, or --statistics FILE.", ctx)
     check_target(output, force=force)
+    source = files_of(data, options)
     reading = {name: options.pop(name) for name in READ}
     options["discretize"] = of_columns(options["discretize"], columns)
     if statistics is not None:
         found = given(ctx, {**ctx.params})
-        for name in (*OF_DATA, *READ):
+        for name in (*OF_DATA, *READ, *OF_FILES):
             if name in found:
                 raise click.UsageError(
                     f"{found[name][0]} goes with DATA: the statistics are counted.", ctx
@@ -126,8 +131,8 @@ def fit(
         fitted = unfitted(ctx, model, options, missing=missing, categorical=categorical, **limits)
         if calibrate is not None:
             fitted = fb.Calibrated(fitted, method=calibrate)
-        with bar("counting", str(data)) as progress:
-            fit_source(fitted, data, target, columns=columns, progress=progress, **reading)
+        with bar("counting", source) as progress:
+            fit_source(fitted, source, target, columns=columns, progress=progress, **reading)
         # What held for this job is no property of the model.
         for made in (fitted,) if calibrate is None else (fitted.model, fitted.model_):
             made.set_params(**dict.fromkeys(limits))
@@ -196,6 +201,7 @@ def file_or_directory(path: str) -> None:
 @LOSS
 @click.option("--reject", type=float, help="Cost of not deciding: such rows stay empty.")
 @listing("--keys", help="Columns of DATA to copy; default: those the model does not know.")
+@FILES
 @THREADS
 @FORCE
 @JSON
@@ -211,10 +217,11 @@ def predict(
     """Apply MODEL to DATA, writing one row per row."""
     check_output(output, parts=options["parts"], force=options["force"])
     options["proba"] = proba == "all" or proba or False
+    source = files_of(data, options)
     fitted = model_from(model)
     matrix = loss_from(loss, fitted)
-    with bar("predicting", data) as progress:
-        done = fb.predict_to(fitted, data, output, loss=matrix, progress=progress, **options)
+    with bar("predicting", source) as progress:
+        done = fb.predict_to(fitted, source, output, loss=matrix, progress=progress, **options)
     summary = {
         "rows": done.rows,
         "columns": done.columns,
@@ -231,16 +238,18 @@ def predict(
 @click.option("--target", help="Column that holds the class; default: the model's own.")
 @WEIGHT
 @LOSS
+@FILES
 @THREADS
 @JSON
 def evaluate(
     model: str, data: str, target: str | None, loss: str | None, as_json: bool, **options: Any
 ) -> None:
     """Judge MODEL on DATA whose classes are known."""
+    source = files_of(data, options)
     fitted = model_from(model)
     matrix = loss_from(loss, fitted)
-    with bar("scoring", data) as progress:
-        result = fb.evaluate(fitted, data, target, loss=matrix, progress=progress, **options)
+    with bar("scoring", source) as progress:
+        result = fb.evaluate(fitted, source, target, loss=matrix, progress=progress, **options)
     show(result.to_dict(), as_json, _figures(result))
 
 
@@ -276,6 +285,7 @@ def _figures(result: Any) -> Iterator[str]:
 )
 @DISCRETIZE
 @READING
+@FILES
 @JSON
 def compare(
     data: str,
@@ -300,8 +310,9 @@ def compare(
         options["seed"] = seed
     if discretize is not None:
         options["discretize"] = of_columns(discretize, options["columns"])
-    with bar("comparing", data) as progress:
-        result = fb.compare(data, target, models=models, progress=progress, **options)
+    source = files_of(data, options)
+    with bar("comparing", source) as progress:
+        result = fb.compare(source, target, models=models, progress=progress, **options)
     show(result.to_dict(), as_json, str(result).splitlines())
 
 
@@ -371,6 +382,7 @@ def rows_or_share(value: str) -> float:
 @click.option("--plot", type=click.Path(), help="File to draw: .png, .svg or .pdf.")
 @DISCRETIZE
 @READING
+@FILES
 @FORCE
 @JSON
 def learning_curve(
@@ -392,8 +404,9 @@ def learning_curve(
         check_picture(plot, figure("--json")[0], force=force)
     if discretize is not None:
         options["discretize"] = of_columns(discretize, options["columns"])
-    with bar("learning", data) as progress:
-        curve = fb.learning_curve(models, data, target, progress=progress, **options)
+    source = files_of(data, options)
+    with bar("learning", source) as progress:
+        curve = fb.learning_curve(models, source, target, progress=progress, **options)
     shown = curve.to_dict()
     crossings, lines = [], [*str(curve).splitlines(), ""]
     for pair in combinations(curve.models, 2):

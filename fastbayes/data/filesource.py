@@ -18,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS
-from fastbayes.core.errors import DataError, FileFormatError
+from fastbayes.core.errors import DataError, FileFormatError, SchemaError
 from fastbayes.core.ledger import CountedFile, Ledger, Runs, runs_of
 from fastbayes.core.threads import in_order
 from fastbayes.data.column_chunks import (
@@ -56,7 +56,7 @@ from fastbayes.data.segments import (
     stream_segments,
     waiting,
 )
-from fastbayes.data.unify import check_names, is_text, select, unify_schemas
+from fastbayes.data.unify import ColumnsOfFiles, check_names, is_text, odd_ones, unify_schemas
 from fastbayes.kernels import dispatch
 
 # From this many files on, footers are read by several threads (latency, above all remote).
@@ -67,6 +67,10 @@ SMALL_FILES = 10_000_000
 # What pyarrow holds of a column that it decodes: a page and the dictionary, as they are stored and
 # unpacked, each of up to a MiB.
 ARROW_COLUMN = 4 << 20
+# How files of different columns are read together; see `unify_schemas`.
+SCHEMA_MODES = ("union", "strict", "first")
+# With this begin the notes of columns that files lack.
+ABSENT = "absent: "
 _REMEDY = "write the file again or leave it out"
 
 log = logging.getLogger(__name__)
@@ -158,11 +162,15 @@ class FileSource(Source):
         description: str,
         native: Any,
         on_error: OnError | None = None,
+        schema_mode: str = "union",
     ) -> None:
         self._readers = readers
         self._on_error = on_error
-        super().__init__(self._unified(columns), None, null_values, description, native)
-        self.available = _with_partitions(readers[0]).names
+        self.description = description
+        schema = self._unified(schema_mode, columns)
+        available = self.available
+        super().__init__(schema, None, null_values, description, native)
+        self.available = available
         self._note_files()
 
     def _note_files(self) -> None:
@@ -290,17 +298,34 @@ class FileSource(Source):
             found[share].append(reader.part(some[0], some[-1] + 1))
         return found
 
-    def _unified(self, columns: Sequence[str] | None) -> pa.Schema:
-        first = self._readers[0]
-        contract = select(_with_partitions(first), columns, first.file.origin)
-        parts = [(first.file.origin, contract)]
-        seen: dict[tuple[int, tuple[str, ...]], pa.Schema] = {}
-        for reader in self._readers[1:]:
+    def _unified(self, mode: str, columns: Sequence[str] | None) -> pa.Schema:
+        """Return the columns of all files; with `on_error` files that do not fit are left out."""
+        if mode not in SCHEMA_MODES:
+            raise ValueError(f"schema_mode={mode!r}: use one of {', '.join(SCHEMA_MODES)}")
+        parts, where = self._kinds(), self.description
+        if self._on_error is not None and (odd := odd_ones(parts, mode, columns)):
+            lost = {file for i in odd for file in parts[i].files}
+            for i, error in odd.items():
+                for file in parts[i].files:
+                    self._on_error(SchemaError(str(error).replace(parts[i].files[0], file)))
+            self._readers = [r for r in self._readers if r.file.origin not in lost]
+            parts = [part for i, part in enumerate(parts) if i not in odd]
+        schema = unify_schemas(parts, mode, columns, where)
+        self.available = [*dict.fromkeys(name for part in parts for name in part.schema.names)]
+        if mode != "union":
+            self.available = parts[0].schema.names
+        self.notes = [*_absences(schema.names, parts)]
+        return schema
+
+    def _kinds(self) -> list[ColumnsOfFiles]:
+        """Return the columns that files have, each with the files that have them."""
+        kinds: dict[tuple[int, tuple[str, ...]], ColumnsOfFiles] = {}
+        for reader in self._readers:  # ten thousand files, one schema
             shape = (id(reader.schema), tuple(key for key, _ in reader.file.partitions))
-            if shape not in seen:  # ten thousand files, one schema
-                seen[shape] = _visible(reader, contract, columns is None)
-            parts.append((reader.file.origin, seen[shape]))
-        return unify_schemas(parts, strict=columns is None)
+            if shape not in kinds:
+                kinds[shape] = ColumnsOfFiles(_with_partitions(reader), [], reader.absent_is_null)
+            kinds[shape].files.append(reader.file.origin)
+        return [*kinds.values()]
 
     def check_unchanged(self) -> None:
         """Raise DataError where files are no longer those that were found."""
@@ -384,8 +409,9 @@ class FileSource(Source):
         self, reader: FileReader, piece: Piece, block_rows: int, names: Sequence[str]
     ) -> Iterator[tuple[Iterator[Rows], LateNumbers | None]]:
         assert piece.apart is not None
-        # Of another type in other files they would be cast.
-        names = [name for name in names if pa.types.is_float64(self.schema.field(name).type)]
+        # Of another type in this file or in others they are cast; what it lacks is null.
+        kinds = dict(zip(reader.schema.names, reader.schema.types, strict=True))
+        names = [n for n in names if kinds.get(n) == self.schema.field(n).type == pa.float64()]
         with ExitStack() as stack:
             with reading(reader.file.origin, _REMEDY):
                 read, numbers = stack.enter_context(piece.apart(names))
@@ -454,15 +480,21 @@ def _with_partitions(reader: FileReader) -> pa.Schema:
     return pa.schema([*reader.schema, *extra])
 
 
-def _visible(reader: FileReader, contract: pa.Schema, every: bool) -> pa.Schema:
-    """Return the columns of a further file that are compared with those of the first."""
-    fields = list(_with_partitions(reader))
-    if not every:
-        fields = [field for field in fields if field.name in contract.names]
-    if reader.absent_is_null:
-        names = {field.name for field in fields}
-        fields += [pa.field(name, pa.null()) for name in contract.names if name not in names]
-    return pa.schema(fields)
+def _absences(names: Sequence[str], parts: Sequence[ColumnsOfFiles]) -> Iterator[str]:
+    """Yield a line for each column that some files lack, in which it is null."""
+    lacking: dict[str, list[str]] = {}
+    for part in parts:
+        if not part.absent:
+            for name in {*names}.difference(part.schema.names):
+                lacking.setdefault(name, []).extend(part.files)
+    n_files = sum(len(part.files) for part in parts)
+    for name in names:
+        if files := lacking.get(name):
+            more = f" and {len(files) - 1:,} more" if len(files) > 1 else ""
+            yield (
+                f"{ABSENT}column {name!r} is null in {len(files):,} of {n_files:,} files, which "
+                f"lack it: {files[0]}{more}"
+            )
 
 
 def _constant(value: str | None, n_rows: int) -> pa.Array:

@@ -63,6 +63,7 @@ def open_source(
     filesystem: Any = None,
     types: Mapping[str, pa.DataType] | None = None,
     on_error: OnError | None = None,
+    schema_mode: str = "union",
 ) -> Source:
     """Open anything that holds rows.
 
@@ -85,6 +86,8 @@ def open_source(
     on_error
         Gets the error of each file that cannot be opened, or not be read to its end by the
         thread that asks for segments; the file, or its rest, is left out then. None raises it.
+    schema_mode
+        How files of different columns are read together; see `Files`.
 
     Returns
     -------
@@ -104,7 +107,7 @@ def open_source(
         return opener(**options, filesystem=filesystem, types=types, on_error=on_error)
     refuse(isinstance(source, Source), "the source is open already; pass what it was opened from")
     if isinstance(source, str | os.PathLike):
-        return _open_files(source, source, options, filesystem, types, on_error)
+        return _open_files(source, source, options, filesystem, types, on_error, schema_mode)
     if isinstance(source, pa.Table | pa.RecordBatch):
         kind = f"pyarrow.{type(source).__name__}"
         return TableSource(_table(source), description=kind, native=source, **options)
@@ -136,7 +139,7 @@ def open_source(
         f"{type(source).__name__} cannot be read; pass {_ACCEPTED}",
     )
     if isinstance(source, Iterable) and not hasattr(source, "__array__"):
-        return _open_iterable(source, options, filesystem, types, on_error)
+        return _open_iterable(source, options, filesystem, types, on_error, schema_mode)
     return _open_array(source, options)
 
 
@@ -171,6 +174,7 @@ def _open_files(
     filesystem: Any,
     types: Mapping[str, pa.DataType] | None,
     on_error: OnError | None,
+    schema_mode: str,
 ) -> Source:
     files, description = find_files(named, filesystem, on_error)
     kind, columns, types = files[0].format, options["columns"], types or {}
@@ -178,11 +182,18 @@ def _open_files(
     if kind in _OPENERS:
         readers = _OPENERS[kind](files, on_error)
     elif kind == "json":
-        readers = open_json(files, columns, types, on_error)
+        readers = open_json(files, columns, types, on_error, schema_mode)
     else:
         readers = open_csv(files, columns, types, list(options["null_values"] or []), on_error)
         options = {**options, "null_values": None}  # the parser makes them null
-    return FileSource(readers, description=description, native=source, on_error=on_error, **options)
+    return FileSource(
+        readers,
+        description=description,
+        native=source,
+        on_error=on_error,
+        schema_mode=schema_mode,
+        **options,
+    )
 
 
 def _open_pandas(frame: Any, options: dict[str, Any]) -> Source:
@@ -263,6 +274,7 @@ def _open_iterable(
     filesystem: Any,
     types: Mapping[str, pa.DataType] | None,
     on_error: OnError | None,
+    schema_mode: str,
 ) -> Source:
     name = f"{type(source).__name__} of record batches"
     iterator = iter(source)
@@ -273,7 +285,8 @@ def _open_iterable(
             f"the {type(source).__name__} is empty: it gives neither a path nor a record batch"
         ) from None
     if isinstance(first, str | os.PathLike):
-        return _open_files(source, [first, *iterator], options, filesystem, types, on_error)
+        named = [first, *iterator]
+        return _open_files(source, named, options, filesystem, types, on_error, schema_mode)
     if not isinstance(first, pa.RecordBatch | pa.Table):
         if isinstance(source, Sequence):
             return _open_array(source, options)
