@@ -223,3 +223,65 @@ def test_command_line__has_the_modes_wherever_data_are_read(tmp_path: Path) -> N
         code=2,
     ).stderr
     assert "--schema-mode goes with DATA" in said
+
+
+def hive(root: Path, days: int, rows_of_day: int = 40) -> Path:
+    """Write a file for each day into a directory of its own."""
+    for day in range(days):
+        folder = root / f"day=2026-11-{day + 1:02}"
+        folder.mkdir(parents=True)
+        pq.write_table(drawn(rows_of_day, day), folder / "part.parquet")
+    return root
+
+
+def test_partitions__of_one_directory_are_columns_as_of_all(tmp_path: Path) -> None:
+    lake = hive(tmp_path / "lake", 3)
+    for source in (lake / "day=2026-11-02", lake / "day=2026-11-02" / "part.parquet"):
+        (feature,) = (f for f in fb.count(source, "y").schema.features if f.name == "day")
+        assert feature.values is not None
+        assert feature.values.to_pylist() == ["2026-11-02"]
+        assert "day" not in fb.count(fb.Files(source, partitions=False), "y").schema.names
+    model = fb.NaiveBayes().fit(lake, "y")
+    whole = model.predict_proba(lake)
+    parts = [model.predict_proba(lake / f"day=2026-11-0{day}") for day in (1, 2, 3)]
+    np.testing.assert_array_equal(np.concatenate(parts), whole)
+    run("count", lake, "--target", "y", "--no-partitions", "-o", tmp_path / "s.fbs")
+    assert fb.load(tmp_path / "s.fbs").schema.names == ("t", "n", "x")
+
+
+class Disturbed:
+    """A source of files, beside which something happens once their rows have been read."""
+
+    def __init__(self, source: Any, happens: Callable[[], Any]) -> None:
+        self.source, self.happens = source, happens
+
+    def __fastbayes_source__(self, **options: Any) -> Any:
+        opened = open_source(self.source, **options)
+        segments = opened.segments
+
+        def disturbed(block_rows: int) -> Any:
+            yield from segments(block_rows)
+            self.happens()
+
+        opened.segments = disturbed  # type: ignore[method-assign]
+        return opened
+
+
+def test_files__that_appear_or_vanish_while_they_are_read(tmp_path: Path) -> None:
+    lake = hive(tmp_path / "lake", 3)
+    late = lake / "day=2026-11-02" / "late.parquet"
+    for source in (lake, str(lake / "**")):
+        appearing = Disturbed(source, lambda: pq.write_table(drawn(9, 9), late))
+        with pytest.raises(fb.DataError, match=r"late\.parquet appeared while .* was read"):
+            fb.count(appearing, "y")
+        late.unlink()
+        stats = fb.count(appearing, "y", on_error="skip")
+        assert stats.n_rows == 120
+        assert "late.parquet appeared" in " ".join(stats.provenance)
+        late.unlink()
+    one = Disturbed(lake / "day=2026-11-01" / "part.parquet", lambda: late.write_bytes(b"x"))
+    assert fb.count(one, "y").n_rows == 40
+    late.unlink()
+    last = lake / "day=2026-11-03" / "part.parquet"
+    with pytest.raises(fb.DataError, match=r"11-03/part\.parquet: no such file or directory"):
+        fb.count(Disturbed(lake, last.unlink), "y")

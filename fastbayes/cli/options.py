@@ -282,9 +282,14 @@ FILES = together(
         "stop at the first difference (strict); or read the columns of the first file, which "
         "others must have (first).",
     ),
+    click.option(
+        "--partitions/--no-partitions",
+        default=None,
+        help="Whether directories KEY=VALUE are columns; default: they are.",
+    ),
 )
 # Parameters of `fastbayes.Files`.
-OF_FILES = ("schema_mode",)
+OF_FILES = ("schema_mode", "partitions")
 
 
 def files_of(data: Any, options: dict[str, Any]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
 from fastbayes.core.errors import DataError
@@ -34,6 +35,10 @@ class Files:
         text. Anything else in a column, such as text beside numbers, is an error that names both
         files; where files that cannot be read are left out, files of the rarer type are, too. Of
         columns that are named (`columns`) only these count.
+    partitions
+        Whether directories `key=value` (Hive's) are columns of text: those below the directory that
+        is named, and those that lead to it or to a file, one after another. Where a file has a
+        column of that name, too, both must say the same; False takes what the file says.
 
     Raises
     ------
@@ -47,18 +52,25 @@ class Files:
     Files('flights/*.parquet', schema_mode='strict')
     """
 
-    def __init__(self, source: Any, *, schema_mode: str = "union") -> None:
+    def __init__(self, source: Any, *, schema_mode: str = "union", partitions: bool = True) -> None:
         if schema_mode not in SCHEMA_MODES:
             raise ValueError(f"schema_mode={schema_mode!r}: use one of {', '.join(SCHEMA_MODES)}")
-        self.source, self.schema_mode = source, schema_mode
+        self.source, self.schema_mode, self.partitions = source, schema_mode, partitions
 
     def __repr__(self) -> str:
-        changed = f", schema_mode={self.schema_mode!r}" if self.schema_mode != "union" else ""
-        return f"Files({self.source!r}{changed})"
+        parameters = signature(Files).parameters
+        changed = [
+            f", {name}={value!r}"
+            for name, value in vars(self).items()
+            if value != parameters[name].default and name != "source"
+        ]
+        return f"Files({self.source!r}{''.join(changed)})"
 
     def __fastbayes_source__(self, **options: Any) -> FileSource:
         """Open the files with the options of `open_source`."""
-        files = open_source(self.source, **options, schema_mode=self.schema_mode)
+        files = open_source(
+            self.source, **options, schema_mode=self.schema_mode, partitions=self.partitions
+        )
         if not isinstance(files, FileSource):
             raise DataError(f"{files.description}: Files are paths; pass the rows as they are")
         return files

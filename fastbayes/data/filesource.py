@@ -15,6 +15,7 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS
@@ -37,7 +38,7 @@ from fastbayes.data.column_chunks import (
 from fastbayes.data.decoded_rows import DecodedRows
 from fastbayes.data.memory import TableSource
 from fastbayes.data.number_chunks import of_numbers, reading_numbers
-from fastbayes.data.paths import DataFile
+from fastbayes.data.paths import DataFile, Listing
 from fastbayes.data.segments import (
     SEGMENT_BLOCKS,
     LateNumbers,
@@ -163,7 +164,9 @@ class FileSource(Source):
         native: Any,
         on_error: OnError | None = None,
         schema_mode: str = "union",
+        listing: Listing | None = None,
     ) -> None:
+        self._listing = listing
         self._readers = readers
         self._on_error = on_error
         self.description = description
@@ -280,7 +283,7 @@ class FileSource(Source):
     def _of(self, readers: Sequence[FileReader]) -> FileSource:
         """Return the source with these files alone."""
         other = copy.copy(self)
-        other._readers = readers
+        other._readers, other._listing = readers, None
         other._note_files()
         return other
 
@@ -339,7 +342,8 @@ class FileSource(Source):
         Raises
         ------
         DataError
-            When a file is no longer what it was when it was found; `on_error` gets that.
+            When a file is no longer what it was when it was found, or another one is there now;
+            `on_error` gets that.
         """
 
         def counted(reader: FileReader) -> list[CountedFile]:
@@ -350,6 +354,9 @@ class FileSource(Source):
                 return [CountedFile(*given, reader.runs())]
             return []
 
+        for origin in self._listing.appeared() if self._listing else ():
+            with leaving_out(self._on_error):
+                raise DataError(f"{origin} appeared while {self.description} was read; count again")
         full = [reader for reader in self._readers if reader.n_rows != 0]
         return Ledger(chain.from_iterable(in_order(counted, full, _threads_for(full))))
 
@@ -411,6 +418,8 @@ class FileSource(Source):
         assert piece.apart is not None
         # Of another type in this file or in others they are cast; what it lacks is null.
         kinds = dict(zip(reader.schema.names, reader.schema.types, strict=True))
+        for name in self._twice(reader):  # is looked at
+            del kinds[name]
         names = [n for n in names if kinds.get(n) == self.schema.field(n).type == pa.float64()]
         with ExitStack() as stack:
             with reading(reader.file.origin, _REMEDY):
@@ -430,14 +439,17 @@ class FileSource(Source):
             yield from reblock(batches, min(block_rows, BLOCK_ROWS), many=many)
 
     def _conformed(self, reader: FileReader, piece: Piece) -> Iterator[pa.RecordBatch]:
+        twice = self._twice(reader)
         n_rows = 0
         for rows in piece.read():
             n_rows += rows.num_rows
             decoded = isinstance(rows, DecodedRows)
-            if decoded and self._projection.leaves(rows.schema):
+            if decoded and not twice and self._projection.leaves(rows.schema):
                 yield rows
                 continue
             for batch in rows.batches() if decoded else [rows]:
+                for name, value in twice.items():
+                    _check_key(name, value, batch.column(name), reader.file)
                 complete = self._completed(batch, reader)
                 yield self._projection.blank(self._projection.conform(complete, reader.file.origin))
         if piece.n_rows is not None and n_rows != piece.n_rows:
@@ -445,6 +457,11 @@ class FileSource(Source):
                 f"{reader.file.origin} holds {n_rows} rows from row {piece.first_row} on but its "
                 f"metadata says {piece.n_rows}; write it again"
             )
+
+    def _twice(self, reader: FileReader) -> dict[str, str | None]:
+        """Return the columns that a file and its directories have, with what these say."""
+        own = {*self.schema.names}.intersection(reader.schema.names)
+        return {key: value for key, value in reader.file.partitions if key in own}
 
     def _completed(self, batch: pa.RecordBatch, reader: FileReader) -> pa.RecordBatch:
         """Add the columns that are not in the file: of its directories, or null."""
@@ -495,6 +512,23 @@ def _absences(names: Sequence[str], parts: Sequence[ColumnsOfFiles]) -> Iterator
                 f"{ABSENT}column {name!r} is null in {len(files):,} of {n_files:,} files, which "
                 f"lack it: {files[0]}{more}"
             )
+
+
+def _check_key(name: str, value: str | None, column: pa.Array, file: DataFile) -> None:
+    """Raise DataError where a file says another thing of a column than its directory."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    try:
+        said = pa.scalar(value, pa.string()).cast(column.type)
+        alike = column.is_null() if value is None else pc.equal(column, said).fill_null(False)
+    except pa.ArrowException:
+        alike = pa.array([False] * len(column))
+    if not pc.all(alike).as_py():
+        found = column[pc.index(alike, False).as_py()].as_py()
+        raise SchemaError(
+            f"{file.origin}: column {name!r} holds {found!r}, and the directory says {value!r}; "
+            "partitions=False (--no-partitions) ignores directories, or leave the column out"
+        )
 
 
 def _constant(value: str | None, n_rows: int) -> pa.Array:
