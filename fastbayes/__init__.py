@@ -27,6 +27,7 @@ PUBLIC = {
         "NotFittedError",
         "SchemaError",
     ),
+    "data.files": ("Files",),
     "evaluation.curves.curve_table": ("Crossover", "LearningCurve", "crossover"),
     "evaluation.curves.learning_curves": ("learning_curve",),
     "evaluation.curves.sweeps": ("Sweep", "ThresholdSweep", "alpha_sweep", "threshold_sweep"),

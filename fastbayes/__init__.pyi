@@ -12,6 +12,7 @@ from fastbayes.core.errors import FileFormatError as FileFormatError
 from fastbayes.core.errors import MemoryLimitError as MemoryLimitError
 from fastbayes.core.errors import NotFittedError as NotFittedError
 from fastbayes.core.errors import SchemaError as SchemaError
+from fastbayes.data.files import Files as Files
 from fastbayes.evaluation.calibrate.calibration import Calibrated as Calibrated
 from fastbayes.evaluation.curves.curve_table import Crossover as Crossover
 from fastbayes.evaluation.curves.curve_table import LearningCurve as LearningCurve

@@ -62,12 +62,6 @@ WRONG: dict[str, tuple[Callable[[pa.Table], pa.Table], dict[str, Any], Any, str]
         fb.SchemaError,
         "no column 'txet'.*'text'",
     ),
-    "a column that one file lacks": (
-        lambda table: table.drop_columns(["text"]),
-        {},
-        fb.SchemaError,
-        r"1\.parquet.*'text'",
-    ),
     "text beside numbers": (
         lambda table: changed(table, "number", ["1.5"] * len(table)),
         {},
@@ -124,6 +118,19 @@ def test_rows__that_do_not_fit(tmp_path: Path, engine: Map, name: str) -> None:
         same_error(partial(fb.count, target="y", pairs=pairs, **options), tmp_path, engine)
     with pytest.raises(error, match=said):
         fb.count(Paths(tmp_path, engine, 3), "y", **options)
+
+
+def test_files__without_a_column_where_all_must_have_it(tmp_path: Path, engine: Map) -> None:
+    for seed in range(3):
+        table = rows(seed).drop_columns(["text"] if seed == 1 else [])
+        pq.write_table(table, tmp_path / f"{seed}.parquet")
+    strict = fb.Files(tmp_path, schema_mode="strict")
+    assert "1.parquet has no column 'text'" in same_error(
+        partial(fb.count, target="y"), strict, engine
+    )
+    one, other = fb.count(tmp_path, "y"), fb.count(Paths(tmp_path, engine, 3), "y")
+    assert one == other
+    assert one.provenance == other.provenance
 
 
 def test_text__that_comes_late_in_a_file(

@@ -690,10 +690,27 @@ class TestManyFiles:
         Path("c/k=v").mkdir(parents=True)
         Path("c/k=v/t.csv").write_text("a,b\n1,2\n3,4\n")
         assert rows(open_source("c", columns=["k"])) == [{"k": "v"}, {"k": "v"}]
-        assert rows(open_source("h/year=2020")) == [{"v": 1, "place": "a b"}]
+        for source in ("h/year=2020", "h/year=2020/place=a%20b/p.parquet", "h/year=2020/**"):
+            assert rows(open_source(source)) == wanted[:1]
+        assert rows(open_source("h", partitions=False)) == [{"v": 1}, {"v": 2}]
+        os.chdir("h")
+        assert rows(open_source("year=2020/place=a%20b/p.parquet")) == wanted[:1]
+        os.chdir("..")
         Path("h/year=2022/place=x").mkdir(parents=True)
         pq.write_table(pa.table({"v": [3], "year": ["own"]}), "h/year=2022/place=x/p.parquet")
-        assert rows(open_source("h"))[2] == {"v": 3, "year": "own", "place": "x"}
+        with pytest.raises(SchemaError, match=r"'year' holds 'own'.* directory says '2022'"):
+            rows(open_source("h"))
+        assert rows(open_source("h", columns=["v"]))[2] == {"v": 3}
+        assert rows(open_source("h/year=2022", partitions=False)) == [{"v": 3, "year": "own"}]
+        for year in (pa.array([2022]), pa.array(["2022"]), pa.array([2022.0])):
+            table = pa.table({"v": [3], "year": year})
+            pq.write_table(table, "h/year=2022/place=x/p.parquet")
+            assert rows(open_source("h/year=2022", columns=["year"])) == [{"year": year[0].as_py()}]
+        days = pa.table({"v": [3], "day": pa.array([20_000], pa.int32()).cast(pa.date32())})
+        Path("e/day=2024-10-04").mkdir(parents=True)
+        pq.write_table(days, "e/day=2024-10-04/p.parquet")
+        assert rows(open_source("e", columns=["v"])) == [{"v": 3}]
+        assert len(rows(open_source("e"))) == 1
 
     def test_types_unify(self, folder: Path) -> None:
         first = pa.table({"i": pa.array([1, 2], pa.int32()), "s": ["a", "b"], "n": pa.nulls(2)})

@@ -16,11 +16,13 @@ import pyarrow as pa
 import fastbayes as fb
 from fastbayes.cli.options import (
     DISCRETIZE,
+    FILES,
     FORCE,
     JSON,
     LOSS,
     MISSING_COLUMNS,
     MODEL_FILE,
+    OF_FILES,
     READ,
     READING,
     THREADS,
@@ -28,6 +30,7 @@ from fastbayes.cli.options import (
     ModelCommand,
     ModelOption,
     defaulted,
+    files_of,
     given,
     listing,
     loss_from,
@@ -84,6 +87,7 @@ COUNT_AGAIN = {
     "(or of folds): by one temperature, or by rising curves; one more scan.",
 )
 @reading(impute_mean="the mean of its class (gaussian-bayes: impute_mean)")
+@FILES
 @FORCE
 @JSON
 @click.pass_context
@@ -112,11 +116,12 @@ def fit(
     if (data is None) == (statistics is None):
         raise click.UsageError("Give either DATA with --target, or --statistics FILE.", ctx)
     check_target(output, force=force)
+    source = files_of(data, options)
     reading = {name: options.pop(name) for name in READ}
     options["discretize"] = of_columns(options["discretize"], columns, exclude)
     if statistics is not None:
         found = given(ctx, {**ctx.params})
-        for name in (*OF_DATA, *READ):
+        for name in (*OF_DATA, *READ, *OF_FILES):
             if name in found:
                 raise click.UsageError(
                     f"{found[name][0]} goes with DATA: the statistics are counted.", ctx
@@ -140,8 +145,8 @@ def fit(
         fitted = unfitted(ctx, model, options, missing=missing, **picks, **limits)
         if calibrate is not None:
             fitted = fb.Calibrated(fitted, method=calibrate)
-        with bar("counting", str(data)) as progress:
-            fit_source(fitted, data, target, progress=progress, **reading)
+        with bar("counting", source) as progress:
+            fit_source(fitted, source, target, progress=progress, **reading)
         # What held for this job is no property of the model.
         for made in (fitted,) if calibrate is None else (fitted.model, fitted.model_):
             made.set_params(**dict.fromkeys(limits))
@@ -219,6 +224,7 @@ def applied(model: Any, missing_columns: str | None) -> Any:
 @click.option("--reject", type=float, help="Cost of not deciding: such rows stay empty.")
 @listing("--keys", help="Columns of DATA to copy; default: those the model does not know.")
 @MISSING_COLUMNS
+@FILES
 @THREADS
 @FORCE
 @JSON
@@ -235,10 +241,11 @@ def predict(
     """Apply MODEL to DATA, writing one row per row."""
     check_output(output, parts=options["parts"], force=options["force"])
     options["proba"] = proba == "all" or proba or False
+    source = files_of(data, options)
     fitted = applied(model_from(model), missing_columns)
     matrix = loss_from(loss, fitted)
-    with bar("predicting", data) as progress:
-        done = fb.predict_to(fitted, data, output, loss=matrix, progress=progress, **options)
+    with bar("predicting", source) as progress:
+        done = fb.predict_to(fitted, source, output, loss=matrix, progress=progress, **options)
     summary = {
         "rows": done.rows,
         "columns": done.columns,
@@ -315,6 +322,7 @@ def rows_at(source: Any, places: list[int]) -> tuple[pa.Table, int]:
 @WEIGHT
 @LOSS
 @MISSING_COLUMNS
+@FILES
 @THREADS
 @JSON
 def evaluate(
@@ -327,10 +335,11 @@ def evaluate(
     **options: Any,
 ) -> None:
     """Judge MODEL on DATA whose classes are known."""
+    source = files_of(data, options)
     fitted = applied(model_from(model), missing_columns)
     matrix = loss_from(loss, fitted)
-    with bar("scoring", data) as progress:
-        result = fb.evaluate(fitted, data, target, loss=matrix, progress=progress, **options)
+    with bar("scoring", source) as progress:
+        result = fb.evaluate(fitted, source, target, loss=matrix, progress=progress, **options)
     show(result.to_dict(), as_json, _figures(result))
 
 
@@ -366,6 +375,7 @@ def _figures(result: Any) -> Iterator[str]:
 )
 @DISCRETIZE
 @READING
+@FILES
 @JSON
 def compare(
     data: str,
@@ -390,8 +400,9 @@ def compare(
         options["seed"] = seed
     if discretize is not None:
         options["discretize"] = of_columns(discretize, options["columns"], options["exclude"])
-    with bar("comparing", data) as progress:
-        result = fb.compare(data, target, models=models, progress=progress, **options)
+    source = files_of(data, options)
+    with bar("comparing", source) as progress:
+        result = fb.compare(source, target, models=models, progress=progress, **options)
     show(result.to_dict(), as_json, str(result).splitlines())
 
 
@@ -461,6 +472,7 @@ def rows_or_share(value: str) -> float:
 @click.option("--plot", type=click.Path(), help="File to draw: .png, .svg or .pdf.")
 @DISCRETIZE
 @READING
+@FILES
 @FORCE
 @JSON
 def learning_curve(
@@ -482,8 +494,9 @@ def learning_curve(
         check_picture(plot, figure("--json")[0], force=force)
     if discretize is not None:
         options["discretize"] = of_columns(discretize, options["columns"], options["exclude"])
-    with bar("learning", data) as progress:
-        curve = fb.learning_curve(models, data, target, progress=progress, **options)
+    source = files_of(data, options)
+    with bar("learning", source) as progress:
+        curve = fb.learning_curve(models, source, target, progress=progress, **options)
     shown = curve.to_dict()
     crossings, lines = [], [*str(curve).splitlines(), ""]
     for pair in combinations(curve.models, 2):

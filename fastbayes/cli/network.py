@@ -15,12 +15,14 @@ import click
 import fastbayes as fb
 from fastbayes.cli.options import (
     EXCLUDE,
+    FILES,
     FORCE,
     JSON,
     MEMORY_LIMIT,
     THREADS,
     WEIGHT,
     defaulted,
+    files_of,
     listing,
     method,
     of_columns,
@@ -207,6 +209,7 @@ def network() -> None:
 @together(
     WEIGHT,
     listing("--null-values", help="Texts that mean missing."),
+    FILES,
     MEMORY_LIMIT,
     THREADS,
     FORCE,
@@ -218,8 +221,9 @@ def learn(data: str, output: str, force: bool, as_json: bool, **options: Any) ->
     options["discretize"] = of_columns(
         options["discretize"], options["columns"], options["exclude"]
     )
+    source = files_of(data, options)
     with _steps() as progress:
-        found = fb.BayesianNetwork.learn(data, progress=progress, **options)
+        found = fb.BayesianNetwork.learn(source, progress=progress, **options)
     if output.lower().endswith(MODEL_SUFFIX):
         found.save(output, force=force)
     else:

@@ -17,6 +17,7 @@ import fastbayes as fb
 from fastbayes.core.decisions import loss_matrix
 from fastbayes.core.errors import DataError, refuse
 from fastbayes.core.picks import Picks, Selection
+from fastbayes.data.filesource import SCHEMA_MODES
 from fastbayes.models.estimator.parameters import Parameter, is_number
 from fastbayes.models.registry import by_name, candidates
 from fastbayes.networks.search.score import SCORES
@@ -306,6 +307,31 @@ DATES = click.option(
     help="Parts of dates and times, of year, month, weekday, hour and elapsed, or number for "
     "elapsed time alone; default: those that the span of the column says.",
 )
+FILES = together(
+    click.option(
+        "--schema-mode",
+        type=click.Choice(SCHEMA_MODES),
+        help="Read all columns of all files, null where a file lacks one (union, the default); "
+        "stop at the first difference (strict); or read the columns of the first file, which "
+        "others must have (first).",
+    ),
+    click.option(
+        "--partitions/--no-partitions",
+        default=None,
+        help="Whether directories KEY=VALUE are columns; default: they are.",
+    ),
+)
+# Parameters of `fastbayes.Files`.
+OF_FILES = ("schema_mode", "partitions")
+
+
+def files_of(data: Any, options: dict[str, Any]) -> Any:
+    """Return DATA as it is to be read by the options of `FILES`, which are taken out of all."""
+    said = {name: options.pop(name) for name in OF_FILES}
+    said = {name: value for name, value in said.items() if value is not None}
+    return fb.Files(data, **said) if said and data is not None else data
+
+
 # Parameters of `fastbayes.count` that are no model's, and those that are.
 READ = ("sample_weight", "null_values", "memory_limit", "threads")
 

@@ -14,12 +14,14 @@ import fastbayes as fb
 from fastbayes.cli.network import describe
 from fastbayes.cli.options import (
     DISCRETIZE,
+    FILES,
     FORCE,
     JSON,
     MEMORY_LIMIT,
     NUMERIC,
     READING,
     THREADS,
+    files_of,
     of_columns,
     statistics_from,
 )
@@ -108,6 +110,7 @@ LARGEST = 5  # pairs that are named
     help="Count K folds of the rows apart, or one for each value of a column.",
 )
 @READING
+@FILES
 @FORCE
 @JSON
 def count(
@@ -140,7 +143,7 @@ def count(
         options["schema"] = statistics_from(schema)
     if update and Path(output).exists():
         options["update"] = statistics_from(output)
-    source: Any = data[0] if len(data) == 1 else [*data]
+    source = files_of(data[0] if len(data) == 1 else [*data], options)
     if part is not None:
         source = fb.engines.part(source, *_numbers_of(part))
     if numeric is not None:
@@ -243,6 +246,7 @@ def _report(stats: fb.Statistics, output: str, as_json: bool, before: str = "") 
 @click.option("--scatter", is_flag=True, help="Plan to take scatter matrices, too.")
 @NUMERIC
 @DISCRETIZE
+@FILES
 @MEMORY_LIMIT
 @THREADS
 @JSON
@@ -251,11 +255,12 @@ def inspect(path: str, target: str | None, as_json: bool, **planning: Any) -> No
 
     Of DATA: the columns, how they would be used, and the memory that counting them needs.
     """
-    if not _written_by_us(path):
+    source = files_of(path, planning)
+    if source is not path or not _written_by_us(path):
         for name in ("numeric", "discretize"):
             if planning[name] is None:
                 del planning[name]
-        summary = _data(path, target, planning)
+        summary = _data(source, target, planning)
         show(summary, as_json, _data_lines(summary))
         return
     held = fb.load(path)
@@ -370,8 +375,8 @@ def _domain(column: dict[str, Any]) -> tuple[str, str]:
     return f"{len(values):,} values{declared}", listed(values)
 
 
-def _data(path: str, target: str | None, planning: dict[str, Any]) -> dict[str, Any]:
-    source = open_source(path)
+def _data(data: Any, target: str | None, planning: dict[str, Any]) -> dict[str, Any]:
+    source = open_source(data)
     columns: dict[str, dict[str, Any]] = {}
     for field in source.schema:
         kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
@@ -380,7 +385,7 @@ def _data(path: str, target: str | None, planning: dict[str, Any]) -> dict[str, 
         columns[name]["by_pyarrow"] = why
     if "discretize" in planning:
         planning["discretize"] = of_columns(planning["discretize"], source.schema.names)
-    plan = fb.plan(path, target, **planning)
+    plan = fb.plan(data, target, **planning)
     for name, column in columns.items():
         if name == target:
             column["kind"] = "target"

@@ -15,12 +15,12 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS
-from fastbayes.core.errors import DataError, FileFormatError
+from fastbayes.core.errors import DataError, FileFormatError, SchemaError
 from fastbayes.core.ledger import CountedFile, Ledger, Runs, runs_of
-from fastbayes.core.picks import Selection
 from fastbayes.core.threads import in_order
 from fastbayes.data.column_chunks import (
     BATCH_ROWS,
@@ -39,7 +39,7 @@ from fastbayes.data.decoded_rows import DecodedRows
 from fastbayes.data.memory import TableSource
 from fastbayes.data.nested import flat, flat_schema, is_flat, roots
 from fastbayes.data.number_chunks import of_numbers, reading_numbers
-from fastbayes.data.paths import DataFile
+from fastbayes.data.paths import DataFile, Listing
 from fastbayes.data.segments import (
     SEGMENT_BLOCKS,
     LateNumbers,
@@ -58,7 +58,14 @@ from fastbayes.data.segments import (
     stream_segments,
     waiting,
 )
-from fastbayes.data.unify import Columns, check_names, is_text, select, unify_schemas
+from fastbayes.data.unify import (
+    Columns,
+    ColumnsOfFiles,
+    check_names,
+    is_text,
+    odd_ones,
+    unify_schemas,
+)
 from fastbayes.kernels import dispatch
 
 # From this many files on, footers are read by several threads (latency, above all remote).
@@ -69,6 +76,10 @@ SMALL_FILES = 10_000_000
 # What pyarrow holds of a column that it decodes: a page and the dictionary, as they are stored and
 # unpacked, each of up to a MiB.
 ARROW_COLUMN = 4 << 20
+# How files of different columns are read together; see `unify_schemas`.
+SCHEMA_MODES = ("union", "strict", "first")
+# With this begin the notes of columns that files lack.
+ABSENT = "absent: "
 _REMEDY = "write the file again or leave it out"
 
 log = logging.getLogger(__name__)
@@ -160,12 +171,18 @@ class FileSource(Source):
         description: str,
         native: Any,
         on_error: OnError | None = None,
+        schema_mode: str = "union",
+        listing: Listing | None = None,
     ) -> None:
+        self._listing = listing
         self._readers = readers
         self._nested = not all(is_flat(reader.schema) for reader in readers)
         self._on_error = on_error
-        super().__init__(self._unified(columns), None, null_values, description, native)
-        self.available = _with_partitions(readers[0]).names
+        self.description = description
+        schema = self._unified(schema_mode, columns)
+        available = self.available
+        super().__init__(schema, None, null_values, description, native)
+        self.available = available
         self._note_files()
 
     def _note_files(self) -> None:
@@ -270,7 +287,7 @@ class FileSource(Source):
     def _of(self, readers: Sequence[FileReader]) -> FileSource:
         """Return the source with these files alone."""
         other = copy.copy(self)
-        other._readers = readers
+        other._readers, other._listing = readers, None
         other._note_files()
         return other
 
@@ -288,18 +305,34 @@ class FileSource(Source):
             found[share].append(reader.part(some[0], some[-1] + 1))
         return found
 
-    def _unified(self, columns: Columns) -> pa.Schema:
-        first = self._readers[0]
-        contract = select(_with_partitions(first), columns, first.file.origin)
-        strict = columns is None or (isinstance(columns, Selection) and columns.columns is None)
-        parts = [(first.file.origin, contract)]
-        seen: dict[tuple[int, tuple[str, ...]], pa.Schema] = {}
-        for reader in self._readers[1:]:
+    def _unified(self, mode: str, columns: Columns) -> pa.Schema:
+        """Return the columns of all files; with `on_error` files that do not fit are left out."""
+        if mode not in SCHEMA_MODES:
+            raise ValueError(f"schema_mode={mode!r}: use one of {', '.join(SCHEMA_MODES)}")
+        parts, where = self._kinds(), self.description
+        if self._on_error is not None and (odd := odd_ones(parts, mode, columns)):
+            lost = {file for i in odd for file in parts[i].files}
+            for i, error in odd.items():
+                for file in parts[i].files:
+                    self._on_error(SchemaError(str(error).replace(parts[i].files[0], file)))
+            self._readers = [r for r in self._readers if r.file.origin not in lost]
+            parts = [part for i, part in enumerate(parts) if i not in odd]
+        schema = unify_schemas(parts, mode, columns, where)
+        self.available = [*dict.fromkeys(name for part in parts for name in part.schema.names)]
+        if mode != "union":
+            self.available = parts[0].schema.names
+        self.notes = [*_absences(schema.names, parts)]
+        return schema
+
+    def _kinds(self) -> list[ColumnsOfFiles]:
+        """Return the columns that files have, each with the files that have them."""
+        kinds: dict[tuple[int, tuple[str, ...]], ColumnsOfFiles] = {}
+        for reader in self._readers:  # ten thousand files, one schema
             shape = (id(reader.schema), tuple(key for key, _ in reader.file.partitions))
-            if shape not in seen:  # ten thousand files, one schema
-                seen[shape] = _visible(reader, contract, columns, strict=strict)
-            parts.append((reader.file.origin, seen[shape]))
-        return unify_schemas(parts, strict=strict)
+            if shape not in kinds:
+                kinds[shape] = ColumnsOfFiles(_with_partitions(reader), [], reader.absent_is_null)
+            kinds[shape].files.append(reader.file.origin)
+        return [*kinds.values()]
 
     def check_unchanged(self) -> None:
         """Raise DataError where files are no longer those that were found."""
@@ -317,7 +350,8 @@ class FileSource(Source):
         Raises
         ------
         DataError
-            When a file is no longer what it was when it was found; `on_error` gets that.
+            When a file is no longer what it was when it was found, or another one is there now;
+            `on_error` gets that.
         """
 
         def counted(reader: FileReader) -> list[CountedFile]:
@@ -328,6 +362,9 @@ class FileSource(Source):
                 return [CountedFile(*given, reader.runs())]
             return []
 
+        for origin in self._listing.appeared() if self._listing else ():
+            with leaving_out(self._on_error):
+                raise DataError(f"{origin} appeared while {self.description} was read; count again")
         full = [reader for reader in self._readers if reader.n_rows != 0]
         return Ledger(chain.from_iterable(in_order(counted, full, _threads_for(full))))
 
@@ -394,9 +431,11 @@ class FileSource(Source):
         self, reader: FileReader, piece: Piece, block_rows: int, names: Sequence[str]
     ) -> Iterator[tuple[Iterator[Rows], LateNumbers | None]]:
         assert piece.apart is not None
-        # Of another type in other files they would be cast.
-        there = {*reader.schema.names}  # no field of a struct
-        names = [n for n in names if pa.types.is_float64(self.schema.field(n).type) and n in there]
+        # Of another type in this file or in others they are cast; what it lacks is null.
+        kinds = dict(zip(reader.schema.names, reader.schema.types, strict=True))
+        for name in self._twice(reader):  # is looked at
+            del kinds[name]
+        names = [n for n in names if kinds.get(n) == self.schema.field(n).type == pa.float64()]
         with ExitStack() as stack:
             with reading(reader.file.origin, _REMEDY):
                 read, numbers = stack.enter_context(piece.apart(names))
@@ -415,21 +454,30 @@ class FileSource(Source):
             yield from reblock(batches, min(block_rows, BLOCK_ROWS), many=many)
 
     def _conformed(self, reader: FileReader, piece: Piece) -> Iterator[pa.RecordBatch]:
+        twice = self._twice(reader)
         n_rows = 0
         for rows in piece.read():
             n_rows += rows.num_rows
             decoded = isinstance(rows, DecodedRows)
-            if decoded and self._projection.leaves(rows.schema):
+            if decoded and not twice and self._projection.leaves(rows.schema):
                 yield rows
                 continue
             for batch in rows.batches() if decoded else [rows]:
-                complete = self._completed(flat(batch) if self._nested else batch, reader)
+                own = flat(batch) if self._nested else batch
+                for name, value in twice.items():
+                    _check_key(name, value, own.column(name), reader.file)
+                complete = self._completed(own, reader)
                 yield self._projection.blank(self._projection.conform(complete, reader.file.origin))
         if piece.n_rows is not None and n_rows != piece.n_rows:
             raise FileFormatError(
                 f"{reader.file.origin} holds {n_rows} rows from row {piece.first_row} on but its "
                 f"metadata says {piece.n_rows}; write it again"
             )
+
+    def _twice(self, reader: FileReader) -> dict[str, str | None]:
+        """Return the columns that a file and its directories have, with what these say."""
+        own = {*self.schema.names}.intersection(reader.schema.names)
+        return {key: value for key, value in reader.file.partitions if key in own}
 
     def _completed(self, batch: pa.RecordBatch, reader: FileReader) -> pa.RecordBatch:
         """Add the columns that are not in the file: of its directories, or null."""
@@ -465,18 +513,38 @@ def _with_partitions(reader: FileReader) -> pa.Schema:
     return flat_schema(pa.schema([*reader.schema, *extra]))
 
 
-def _visible(
-    reader: FileReader, contract: pa.Schema, columns: Columns, *, strict: bool
-) -> pa.Schema:
-    """Return the columns of a further file that are compared with those of the first."""
-    fields = list(_with_partitions(reader))
-    if columns is not None:
-        mine = {*contract.names}
-        fields = [f for f in fields if f.name in mine or (strict and f.name in columns)]
-    if reader.absent_is_null:
-        names = {field.name for field in fields}
-        fields += [pa.field(name, pa.null()) for name in contract.names if name not in names]
-    return pa.schema(fields)
+def _absences(names: Sequence[str], parts: Sequence[ColumnsOfFiles]) -> Iterator[str]:
+    """Yield a line for each column that some files lack, in which it is null."""
+    lacking: dict[str, list[str]] = {}
+    for part in parts:
+        if not part.absent:
+            for name in {*names}.difference(part.schema.names):
+                lacking.setdefault(name, []).extend(part.files)
+    n_files = sum(len(part.files) for part in parts)
+    for name in names:
+        if files := lacking.get(name):
+            more = f" and {len(files) - 1:,} more" if len(files) > 1 else ""
+            yield (
+                f"{ABSENT}column {name!r} is null in {len(files):,} of {n_files:,} files, which "
+                f"lack it: {files[0]}{more}"
+            )
+
+
+def _check_key(name: str, value: str | None, column: pa.Array, file: DataFile) -> None:
+    """Raise DataError where a file says another thing of a column than its directory."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    try:
+        said = pa.scalar(value, pa.string()).cast(column.type)
+        alike = column.is_null() if value is None else pc.equal(column, said).fill_null(False)
+    except pa.ArrowException:
+        alike = pa.array([False] * len(column))
+    if not pc.all(alike).as_py():
+        found = column[pc.index(alike, False).as_py()].as_py()
+        raise SchemaError(
+            f"{file.origin}: column {name!r} holds {found!r}, and the directory says {value!r}; "
+            "partitions=False (--no-partitions) ignores directories, or leave the column out"
+        )
 
 
 def _constant(value: str | None, n_rows: int) -> pa.Array:

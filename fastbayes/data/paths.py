@@ -6,8 +6,9 @@ import fnmatch
 import os
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -29,6 +30,8 @@ _MAGIC = {b"PAR1": "parquet", b"ARROW1": "ipc", b"\xff\xff\xff\xff": "ipc", b"OR
 _PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _WILD = re.compile(r"[*?\[]")
+# A directory that says what a column is in all files below it.
+_KEY = re.compile(r"\w[^/=]*=[^/]*")
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -75,15 +78,55 @@ class DataFile:
         return self.filesystem.open_input_stream(self.path, compression=self.compression)
 
 
+class Listing:
+    """What files paths named when they were looked up."""
+
+    def __init__(self, names: Sequence[str], filesystem: Any) -> None:
+        self._names, self._filesystem = names, filesystem
+        self._there: set[str] = set()
+
+    def look_up(self, name: str, *, partitions: bool) -> list[DataFile]:
+        """Return the files of one path, glob, directory or URI."""
+        files = _resolve(name, self._filesystem, partitions)
+        self._there.update(file.origin for file in files)
+        return files
+
+    def appeared(self) -> list[str]:
+        """Return files that are there now and were not, by what messages call them."""
+        now: list[DataFile] = []
+        for name in self._names:
+            with suppress(DataError):  # what is named vanished: of its files that is known
+                now += _resolve(name, self._filesystem, False)
+        return [file.origin for file in now if file.origin not in self._there]
+
+
+class Found(NamedTuple):
+    """The files that paths name.
+
+    files        in their order, of one format
+    description  for messages
+    listing      what was looked up
+    """
+
+    files: list[DataFile]
+    description: str
+    listing: Listing
+
+
 def find_files(
-    source: Any, filesystem: Any = None, on_error: OnError | None = None
-) -> tuple[list[DataFile], str]:
-    """Return the files that `source` names, and a description for messages.
+    source: Any,
+    filesystem: Any = None,
+    on_error: OnError | None = None,
+    *,
+    partitions: bool = True,
+) -> Found:
+    """Return the files that `source` names.
 
     A path or a sequence of paths: a file, a directory (searched through; names that begin with "."
-    or "_" are ignored, `key=value` directories are columns), a glob (`**` too), or a URI of one of
-    these. `on_error` gets the error of each file that is empty or not recognised, which is left out
-    then. Raises DataError for a path that does not exist, is empty or matches nothing.
+    or "_" are ignored), a glob (`**` too), or a URI of one of these. With `partitions` directories
+    `key=value` are columns: those below what is named, and those that lead to it, one after
+    another. `on_error` gets the error of each file that is empty or not recognised, which is left
+    out then. Raises DataError for a path that does not exist, is empty or matches nothing.
     """
     listed = [source] if isinstance(source, str | os.PathLike) else list(source)
     for item in listed:
@@ -91,9 +134,11 @@ def find_files(
             not isinstance(item, str | os.PathLike),
             f"{item!r} among the paths is no path but {type(item).__name__}",
         )
+    names = [os.fspath(item) for item in listed]
+    listing = Listing(names, filesystem)
     files: list[DataFile] = []
-    for item in listed:
-        for file in _resolve(os.fspath(item), filesystem):
+    for name in names:
+        for file in listing.look_up(name, partitions=partitions):
             with leaving_out(on_error):
                 files.append(_with_format(file))
     refuse(not files, f"{os.fspath(listed[0])}: none of the files can be read")
@@ -111,10 +156,10 @@ def find_files(
         )
     count = f" ({len(files)} files)" if len(files) > 1 else ""
     more = ", ..." if len(listed) > 1 else ""
-    return files, f"{os.fspath(listed[0])}{more}{count}"
+    return Found(files, f"{names[0]}{more}{count}", listing)
 
 
-def _resolve(name: str, filesystem: Any) -> list[DataFile]:
+def _resolve(name: str, filesystem: Any, partitions: bool) -> list[DataFile]:
     """Return the files of one path, glob, directory or URI."""
     with reading(name):
         fs, path = _filesystem(name, filesystem)
@@ -124,9 +169,12 @@ def _resolve(name: str, filesystem: Any) -> list[DataFile]:
             found = _glob(fs, path)
             refuse(not found, f"{name}: no file matches")
             base = path[: _WILD.search(path).start()].rpartition("/")[0]  # type: ignore[union-attr]
-            return [file for info in found for file in _contents(fs, info, base)]
-        base = path.rstrip("/") if info.type == pafs.FileType.Directory else ""
-        files = _contents(fs, info, base)
+            start = _start(base) if partitions else None
+            return [file for info in found for file in _contents(fs, info, start)]
+        base = path.rstrip("/")
+        if info.type != pafs.FileType.Directory:
+            base = base.rpartition("/")[0]
+        files = _contents(fs, info, _start(base) if partitions else None)
     refuse(not files, f"{name}: the directory holds no data files")
     return files
 
@@ -151,7 +199,14 @@ def _filesystem(name: str, filesystem: Any) -> tuple[pafs.FileSystem, str]:
     return fs, f"{path.rstrip('/')}/{name[len(fixed) + 1 :]}" if wild else path
 
 
-def _contents(fs: pafs.FileSystem, info: pafs.FileInfo, base: str) -> list[DataFile]:
+def _start(base: str) -> int:
+    """Return where the part of a path begins whose directories may be columns."""
+    while _KEY.fullmatch(base.rpartition("/")[2]):
+        base = base.rpartition("/")[0]
+    return len(base)
+
+
+def _contents(fs: pafs.FileSystem, info: pafs.FileInfo, base: int | None) -> list[DataFile]:
     """Return one file, or the files below a directory in the order of their paths."""
     if info.type != pafs.FileType.Directory:
         return [_data_file(fs, info, base)]
@@ -169,8 +224,8 @@ def _path(info: pafs.FileInfo) -> list[str]:
     return info.path.split("/")
 
 
-def _data_file(fs: pafs.FileSystem, info: pafs.FileInfo, base: str) -> DataFile:
-    below = info.path[len(base) :].strip("/").split("/")[:-1] if base else []
+def _data_file(fs: pafs.FileSystem, info: pafs.FileInfo, base: int | None) -> DataFile:
+    below = [] if base is None else info.path[base:].strip("/").split("/")[:-1]
     keys = dict(part.split("=", 1) for part in below if "=" in part)
     partitions = tuple(
         (unquote(key), None if value == _NULL_PARTITION else unquote(value))

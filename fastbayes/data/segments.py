@@ -140,6 +140,7 @@ class Source(ABC):
     description  for messages: "flights/*.parquet (12 files)"
     native       the object that was opened
     versions     per file its path, size and time of change in ns: what tells changed data
+    notes        what files lack, a line each
     of_whole     whether these are all rows that were named, and not a part of them
     position     which share of the rows of all it is, counted from 0
     """
@@ -154,6 +155,7 @@ class Source(ABC):
     of_whole: bool = True
     position: int = 0
     versions: Sequence[tuple[str, int, int | None]] = ()
+    notes: Sequence[str] = ()
 
     def __init__(
         self,
@@ -239,6 +241,7 @@ class SourceView(Source):
         self.source = source
         self.n_rows = source.n_rows
         self.rereadable = source.rereadable
+        self.notes = source.notes
 
     def within(self, batch_bytes: int, threads: int) -> Self:
         """Return a view of the source of which so many threads decode so much at a time."""

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -58,6 +58,16 @@ _ACCEPTED = (
 )
 
 
+class _OfFiles(NamedTuple):
+    """Options of `open_source` that only files have."""
+
+    filesystem: Any
+    types: Mapping[str, pa.DataType] | None
+    on_error: OnError | None
+    schema_mode: str
+    partitions: bool
+
+
 def open_source(
     source: Any,
     *,
@@ -66,6 +76,8 @@ def open_source(
     filesystem: Any = None,
     types: Mapping[str, pa.DataType] | None = None,
     on_error: OnError | None = None,
+    schema_mode: str = "union",
+    partitions: bool = True,
 ) -> Source:
     """Open anything that holds rows.
 
@@ -88,6 +100,10 @@ def open_source(
     on_error
         Gets the error of each file that cannot be opened, or not be read to its end by the
         thread that asks for segments; the file, or its rest, is left out then. None raises it.
+    schema_mode
+        How files of different columns are read together; see `Files`.
+    partitions
+        Whether directories `key=value` are columns; see `Files`.
 
     Returns
     -------
@@ -102,12 +118,13 @@ def open_source(
         For what cannot be read; names the file, row and remedy where known.
     """
     options: dict[str, Any] = {"columns": columns, "null_values": null_values}
+    how = _OfFiles(filesystem, types, on_error, schema_mode, partitions)
     module = type(source).__module__.partition(".")[0]
     if (opener := engine_opener(source)) is not None:
         return opener(**options, filesystem=filesystem, types=types, on_error=on_error)
     refuse(isinstance(source, Source), "the source is open already; pass what it was opened from")
     if isinstance(source, str | os.PathLike):
-        return _open_files(source, source, options, filesystem, types, on_error)
+        return _open_files(source, source, options, how)
     if isinstance(source, pa.Table | pa.RecordBatch):
         kind = f"pyarrow.{type(source).__name__}"
         return TableSource(_table(source), description=kind, native=source, **options)
@@ -139,7 +156,7 @@ def open_source(
         f"{type(source).__name__} cannot be read; pass {_ACCEPTED}",
     )
     if isinstance(source, Iterable) and not hasattr(source, "__array__"):
-        return _open_iterable(source, options, filesystem, types, on_error)
+        return _open_iterable(source, options, how)
     return _open_array(source, options)
 
 
@@ -171,21 +188,30 @@ def _open_files(
     source: Any,
     named: Any,
     options: dict[str, Any],
-    filesystem: Any,
-    types: Mapping[str, pa.DataType] | None,
-    on_error: OnError | None,
+    how: _OfFiles,
 ) -> Source:
-    files, description = find_files(named, filesystem, on_error)
-    kind, columns, types = files[0].format, options["columns"], types or {}
+    on_error, types = how.on_error, how.types or {}
+    files, description, listing = find_files(
+        named, how.filesystem, on_error, partitions=how.partitions
+    )
+    kind, columns = files[0].format, options["columns"]
     readers: Sequence[Any]
     if kind in _OPENERS:
         readers = _OPENERS[kind](files, on_error)
     elif kind == "json":
-        readers = open_json(files, columns, types, on_error)
+        readers = open_json(files, columns, types, on_error, how.schema_mode)
     else:
         readers = open_csv(files, columns, types, list(options["null_values"] or []), on_error)
         options = {**options, "null_values": None}  # the parser makes them null
-    return FileSource(readers, description=description, native=source, on_error=on_error, **options)
+    return FileSource(
+        readers,
+        description=description,
+        native=source,
+        on_error=on_error,
+        schema_mode=how.schema_mode,
+        listing=listing,
+        **options,
+    )
 
 
 def _open_pandas(frame: Any, options: dict[str, Any]) -> Source:
@@ -276,9 +302,7 @@ def _one_shot(
 def _open_iterable(
     source: Iterable[Any],
     options: dict[str, Any],
-    filesystem: Any,
-    types: Mapping[str, pa.DataType] | None,
-    on_error: OnError | None,
+    how: _OfFiles,
 ) -> Source:
     name = f"{type(source).__name__} of record batches"
     iterator = iter(source)
@@ -289,7 +313,8 @@ def _open_iterable(
             f"the {type(source).__name__} is empty: it gives neither a path nor a record batch"
         ) from None
     if isinstance(first, str | os.PathLike):
-        return _open_files(source, [first, *iterator], options, filesystem, types, on_error)
+        named = [first, *iterator]
+        return _open_files(source, named, options, how)
     if not isinstance(first, pa.RecordBatch | pa.Table):
         if isinstance(source, Sequence):
             return _open_array(source, options)

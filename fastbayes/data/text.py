@@ -590,11 +590,14 @@ def open_json(
     columns: Columns,
     types: Mapping[str, pa.DataType],
     on_error: OnError | None = None,
+    schema_mode: str = "union",
 ) -> list[JsonReader]:
     """Open files of JSON lines."""
     size = infer_bytes(files)
     readers = open_all(files, lambda file: JsonReader(file, types, size), on_error)
-    if columns is None:
-        for reader in readers:  # the columns of the first file are the contract
-            reader.keys = readers[0].schema.names
+    if columns is None and schema_mode != "first":
+        known = readers if schema_mode == "union" else readers[:1]
+        keys = [*dict.fromkeys(name for reader in known for name in reader.schema.names)]
+        for reader in readers:
+            reader.keys = keys
     return readers

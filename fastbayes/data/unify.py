@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastbayes.core.errors import DataError, SchemaError, refuse
-from fastbayes.core.picks import Chooser, unknown_column
+from fastbayes.core.picks import Chooser, Selection, unknown_column
 from fastbayes.data.nested import flat
 
 
@@ -39,8 +40,9 @@ def is_number(kind: pa.DataType) -> bool:
 def unify_types(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
     """Return the type that holds the values of both, None where there is none.
 
-    Null goes with anything, int with float, text with text in another encoding, a dictionary
-    with one of another index width.
+    Null goes with anything. Integers become the wider of them, signed and unsigned ones int64,
+    integers and floats float64; text goes with text in another encoding, a dictionary with one of
+    another index width. Text beside numbers is no type, and neither are dates beside either.
     """
     if a == b or pa.types.is_null(b):
         return a
@@ -85,6 +87,11 @@ def names_of(columns: Columns, names: Sequence[str], where: str) -> list[str] | 
     return None if columns is None else list(columns)
 
 
+def takes_all(columns: Columns) -> bool:
+    """Return whether all columns are read but for those that are left out by name."""
+    return columns is None or (isinstance(columns, Selection) and columns.columns is None)
+
+
 def select(schema: pa.Schema, columns: Columns, where: str) -> pa.Schema:
     """Return the schema of `columns`, in their order; None means all.
 
@@ -107,45 +114,148 @@ def select(schema: pa.Schema, columns: Columns, where: str) -> pa.Schema:
     return pa.schema([schema.field(name) for name in columns])
 
 
-def unify_schemas(parts: Iterable[tuple[str, pa.Schema]], strict: bool) -> pa.Schema:
-    """Unify the schemas of several files; the columns of the first are the contract.
+@dataclass(frozen=True)
+class ColumnsOfFiles:
+    """Columns of files that are alike, and which files these are.
 
-    A column that only a later file has is an error where that is `strict`, else ignored since the
-    caller named the columns it wants. A SchemaError names the file and the column, or both files
-    and both types.
+    files   their names in messages, at least one
+    absent  whether a column that is not among them is null in all rows (formats that omit nulls)
     """
-    iterator = iter(parts)
-    first, schema = next(iterator)
-    types: dict[str, tuple[pa.DataType, str]] = {f.name: (f.type, first) for f in schema}
-    known = schema
-    for origin, other in iterator:
-        if other is known or other.equals(known):
+
+    schema: pa.Schema
+    files: list[str]
+    absent: bool = False
+
+
+def unify_schemas(
+    parts: Sequence[ColumnsOfFiles],
+    mode: str = "union",
+    columns: Columns = None,
+    where: str = "",
+) -> pa.Schema:
+    """Unify the schemas of several files.
+
+    Parameters
+    ----------
+    parts
+        Columns of the files, in their order.
+    mode
+        "union": all columns of all files, null where a file lacks one; "first": those of the first
+        file, which the others must have, whatever more they have; "strict": those of the first,
+        and neither more nor of other types. Types go together as `unify_types` says; in "strict"
+        only null, and text in another encoding.
+    columns
+        The columns that are wanted, in this order; None: all.
+    where
+        Name of all files together, for messages.
+
+    Raises
+    ------
+    SchemaError
+        For a column that no file has, and for files that do not fit together: names both.
+    """
+    first = parts[0]
+    here = parts if mode == "union" else parts[:1]
+    known = dict.fromkeys(name for part in here for name in part.schema.names)
+    wanted = select(pa.schema([(name, pa.null()) for name in known]), columns, where).names
+    types: dict[str, tuple[pa.DataType, str]] = {}
+    for part in parts:
+        if mode != "union":
+            every = mode == "strict" and takes_all(columns)
+            more = [n for n in part.schema.names if every and (columns is None or n in columns)]
+            _check_columns(part, first, wanted, more)
+        for name in wanted:
+            if name not in part.schema.names:
+                continue
+            kind = part.schema.field(name).type
+            mine, owner = types.get(name, (kind, part.files[0]))
+            unified = unify_types(mine, kind)
+            if unified is None or (mode == "strict" and not _alike(mine, kind)):
+                raise SchemaError(_of_two_types(name, mine, owner, kind, part.files[0]))
+            if name not in types or unified != mine:
+                types[name] = unified, part.files[0]
+    held = {field.name: field for part in reversed(parts) for field in part.schema}
+    return pa.schema([held[name].with_type(types[name][0]) for name in wanted])
+
+
+def _check_columns(
+    part: ColumnsOfFiles, first: ColumnsOfFiles, wanted: Sequence[str], more: Sequence[str]
+) -> None:
+    """Raise SchemaError where files lack a wanted column of the first, which `more` must be in."""
+    own = {*part.schema.names}
+    for name in wanted:
+        if name not in own and not part.absent:
+            raise SchemaError(
+                f"{part.files[0]} has no column {name!r}, which {first.files[0]} has; every file "
+                "must have the columns of the first (schema_mode='union': it is null there)"
+            )
+    for name in more:
+        if name not in first.schema.names:
+            raise SchemaError(
+                f"{part.files[0]} has a column {name!r} that {first.files[0]} lacks; every file "
+                "must have the columns of the first (columns=[...] selects those to read)"
+            )
+
+
+def _alike(a: pa.DataType, b: pa.DataType) -> bool:
+    """Return whether types are the same but for the encoding of text, or null."""
+    return a == b or pa.types.is_null(a) or pa.types.is_null(b) or (is_text(a) and is_text(b))
+
+
+def _of_two_types(name: str, mine: pa.DataType, owner: str, kind: pa.DataType, file: str) -> str:
+    return (
+        f"column {name!r} is {_plain(mine)} in {owner} but {_plain(kind)} in {file}; give it "
+        f"one type in all files (in CSV, categorical=[{name!r}] reads it as text)"
+    )
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """Return the type of the values of a dictionary, whose encoding is not what is wrong."""
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def odd_ones(
+    parts: Sequence[ColumnsOfFiles], mode: str, columns: Columns
+) -> dict[int, SchemaError]:
+    """Return which parts do not fit with the others, by position, with the reason.
+
+    Of a column that has several types, none of which holds the others, the type stays that most
+    files have, the first of those; then files that are not as the `mode` wants them by the first.
+    """
+    odd: dict[int, SchemaError] = {}
+    left = dict(enumerate(parts))
+    for name in dict.fromkeys(n for part in parts for n in part.schema.names):
+        if columns is not None and name not in columns:
             continue
-        theirs = dict(zip(other.names, other.types, strict=True))
-        for name in types:
-            if name not in theirs:
-                raise SchemaError(
-                    f"{origin} has no column {name!r}, which {first} has; every file must have "
-                    "the columns of the first"
-                )
-        if strict:
-            for name in other.names:
-                if name not in types:
-                    raise SchemaError(
-                        f"{origin} has a column {name!r} that {first} lacks; every file must have "
-                        "the columns of the first (columns=[...] selects those to read)"
-                    )
-        for name, (mine, owner) in types.items():
-            unified = unify_types(mine, theirs[name])
-            if unified is None:
-                raise SchemaError(
-                    f"column {name!r} is {mine} in {owner} but {theirs[name]} in {origin}; give it "
-                    f"one type in all files (in CSV, categorical=[{name!r}] reads it as text)"
-                )
-            if unified != mine:
-                types[name] = (unified, origin)
-        known = other
-    return pa.schema([schema.field(name).with_type(kind) for name, (kind, _) in types.items()])
+        families: list[tuple[pa.DataType, list[int]]] = []
+        for i, part in left.items():
+            if name not in part.schema.names:
+                continue
+            kind = part.schema.field(name).type
+            if pa.types.is_null(kind):
+                continue
+            for j, (common, members) in enumerate(families):
+                if (wider := unify_types(common, kind)) is not None:
+                    families[j] = wider, [*members, i]
+                    break
+            else:
+                families.append((kind, [i]))
+        if len(families) < 2:
+            continue
+        most = max(families, key=lambda family: sum(len(left[i].files) for i in family[1]))
+        owner = left[most[1][0]].files[0]
+        for kind, members in families:
+            for i in members if kind is not most[0] else ():
+                file = left.pop(i).files[0]
+                odd[i] = SchemaError(_of_two_types(name, most[0], owner, kind, file))
+    if mode != "union":
+        first = next(iter(left.values()))
+        for i, part in [*left.items()]:
+            try:
+                unify_schemas([first, part], mode, columns, first.files[0])
+            except SchemaError as error:
+                odd[i] = error
+    return odd
 
 
 class Projection:

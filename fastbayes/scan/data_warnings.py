@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.errors import warn
 from fastbayes.core.schema import Feature
+from fastbayes.data.filesource import ABSENT
 from fastbayes.statistics.bundle import Statistics
 
 logger = logging.getLogger("fastbayes")
@@ -46,9 +47,13 @@ def remark(stats: Statistics, *, densities: bool = True) -> None:
 def remarks(stats: Statistics, *, densities: bool = True) -> Iterator[str]:
     """Yield a line for each column that was probably meant otherwise, with the remedy.
 
-    Rows without a class, text that is a number nearly everywhere, values that hardly ever repeat,
-    and numbers that are constant within every class but differ between classes.
+    Columns that some files lack, rows without a class, text that is a number nearly everywhere,
+    values that hardly ever repeat, and numbers that are constant within every class but differ
+    between classes.
     """
+    for note in stats.provenance:
+        if note.startswith(ABSENT):
+            yield note.removeprefix(ABSENT)
     if stats.dropped_rows:
         yield f"{stats.dropped_rows:,} rows without a class were left out"
     rows = float(stats.n_rows)

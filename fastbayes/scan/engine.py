@@ -602,7 +602,7 @@ def _scanned(
     done = rows = dropped = 0
     read: set[str] = set()
     lost: set[str] = set()
-    provenance = [] if source.versions else [source.description]
+    provenance = [*([] if source.versions else [source.description]), *source.notes]
     if kept is not None:
         done, rows, start, _ = kept
         dropped, provenance = start.dropped_rows, list(start.provenance)

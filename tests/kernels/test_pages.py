@@ -36,7 +36,7 @@ def chunks(path, **options):
     pq.write_table(table, path, data_page_size=100, write_batch_size=20, **options)
     text = pa.dictionary(pa.int32(), pa.string())
     types = pa.schema([f.with_type(text) if f.type == pa.string() else f for f in table.schema])
-    (file,), _ = find_files(path)
+    (file,) = find_files(path).files
     found, reasons = Footer(file).divide(types, 0, dispatch.numpy_twin("pages"))
     assert not reasons
     for chunk in found:

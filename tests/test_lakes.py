@@ -1,0 +1,287 @@
+"""Directories of files that differ: columns that come and go, types, conflicts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from commands import fails, run
+
+import fastbayes as fb
+from fastbayes.data.source import open_source
+
+
+def written(folder: Path, form: str, *tables: pa.Table) -> Path:
+    """Write a file for each table: 0, 1, 2 ..."""
+    folder.mkdir(exist_ok=True)
+    for i, table in enumerate(tables):
+        path = folder / f"{i}.{form}"
+        if form == "parquet":
+            pq.write_table(table, path)
+        elif form == "arrow":
+            with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+                writer.write_table(table)
+        elif form == "csv":
+            pa.csv.write_csv(table, path)
+        else:
+            path.write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
+    return folder
+
+
+def rows(source: Any, **options: Any) -> list[dict[str, Any]]:
+    """Return the rows of a source."""
+    opened = open_source(source, **options)
+    found = [b.to_pylist() for s in opened.segments(1 << 16) for b in s.batches()]
+    return [row for some in found for row in some]
+
+
+def drawn(n: int, seed: int) -> pa.Table:
+    """Return rows of a class, a text, a whole number and a fraction."""
+    random = np.random.default_rng(seed)
+    return pa.table(
+        {
+            "y": random.choice(["no", "yes"], n),
+            "t": pa.array(random.choice(["a", "b", "c"], n), mask=random.random(n) < 0.1),
+            "n": pa.array(random.integers(0, 9, n).astype(np.int32), mask=random.random(n) < 0.1),
+            "x": random.integers(0, 64, n) / 8,
+        }
+    )
+
+
+def same(found: fb.Statistics, expected: fb.Statistics) -> None:
+    """Hold counts to be equal, and sums of fractions, which are added in another order, nearly."""
+    one, other = found.aligned(expected.schema), expected
+    assert found.schema.names == expected.schema.names
+    for name in expected.parts:
+        if name == "moments":
+            np.testing.assert_array_equal(one.moments.count, other.moments.count)
+            np.testing.assert_allclose(one.moments.mean, other.moments.mean, rtol=1e-12)
+            np.testing.assert_allclose(one.moments.scatter, other.moments.scatter, rtol=1e-11)
+        else:
+            assert one.parts[name] == other.parts[name], name
+    assert found.dropped_rows == expected.dropped_rows
+
+
+FORMS = ["parquet", "arrow", "csv", "jsonl"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_union__is_the_table_with_nulls(tmp_path: Path, form: str) -> None:
+    """Counts are those of the tables joined by pyarrow, whichever file lacks what."""
+    parts = [drawn(300, i) for i in range(5)]
+    parts[1] = parts[1].append_column("new", pa.array(["p", "q", None] * 100))
+    parts[2] = parts[2].drop_columns(["t"])
+    parts[3] = parts[3].drop_columns(["x"]).append_column("late", pa.array([0.5] * 300))
+    parts[4] = parts[4].set_column(2, "n", parts[4]["n"].cast(pa.int64()))
+    folder = written(tmp_path / "lake", form, *parts)
+    whole = pa.concat_tables(parts, promote_options="permissive")
+    assert rows(folder) == whole.to_pylist()
+    columns = ["late", "y", "t"]
+    assert rows(folder, columns=columns) == whole.select(columns).to_pylist()
+    for options in ({}, {"pairs": True}):
+        found = fb.count(folder, "y", **options)
+        expected = fb.count(whole, "y", **options)
+        same(found, expected)
+        assert fb.count(folder, "y", threads=1, **options) == found
+    if form == "jsonl":  # which does not write what is null
+        return
+    notes = [note for note in found.provenance if note.startswith("absent")]
+    assert [note.split("'")[1] for note in notes] == ["t", "x", "new", "late"]
+    assert "is null in 4 of 5 files" in notes[2]
+
+
+def test_union__reads_numbers_that_some_files_have_as_whole_numbers(tmp_path: Path) -> None:
+    parts = [drawn(70_000, i).select(["y", "x"]) for i in range(3)]
+    parts[1] = parts[1].set_column(1, "x", pa.array(np.arange(70_000) % 50, pa.int32()))
+    parts[2] = parts[2].drop_columns(["x"])
+    folder = written(tmp_path / "lake", "parquet", *parts)
+    whole = pa.concat_tables(parts, promote_options="permissive")
+    stats = fb.count(folder, "y")
+    same(stats, fb.count(whole, "y"))
+    assert fb.count(folder, "y", threads=1) == stats
+
+
+CONFLICTS: dict[str, tuple[Callable[[pa.Table], pa.Table], str]] = {
+    "text": (lambda t: t.set_column(2, "n", t["n"].cast(pa.string())), "int32.*0.*string.*1"),
+    "truth": (lambda t: t.set_column(3, "x", pa.array([True] * len(t))), "double.*0.*bool.*1"),
+}
+
+
+@pytest.mark.parametrize("mode", ["union", "first", "strict"])
+@pytest.mark.parametrize("name", CONFLICTS)
+def test_conflict__names_both_files(tmp_path: Path, name: str, mode: str) -> None:
+    change, said = CONFLICTS[name]
+    folder = written(tmp_path / "lake", "parquet", drawn(9, 0), change(drawn(9, 1)), drawn(9, 2))
+    with pytest.raises(fb.SchemaError, match=said):
+        fb.count(fb.Files(folder, schema_mode=mode), "y")
+    fb.count(fb.Files(folder, schema_mode=mode), "y", columns=["t"])
+
+
+@pytest.mark.parametrize("odd", range(4))
+def test_conflict__skipped_leaves_out_the_rarer_type(tmp_path: Path, odd: int) -> None:
+    parts = [drawn(50, i) for i in range(4)]
+    wrong = parts[odd].set_column(2, "n", parts[odd]["n"].cast(pa.string()))
+    folder = written(tmp_path / "lake", "parquet", *parts[:odd], wrong, *parts[odd + 1 :])
+    stats = fb.count(folder, "y", on_error="skip")
+    same(stats, fb.count(pa.concat_tables(parts[:odd] + parts[odd + 1 :]), "y"))
+    assert [Path(f.path).stem for f in stats.ledger] == [str(i) for i in range(4) if i != odd]
+    (left,) = [note for note in stats.provenance if note.startswith("left out")]
+    assert f"{odd}.parquet" in left
+    assert "'n'" in left
+
+
+def test_first__ignores_what_others_have_besides(tmp_path: Path) -> None:
+    parts = [drawn(40, 0), drawn(40, 1).append_column("new", pa.array([1] * 40))]
+    folder = written(tmp_path / "lake", "parquet", *parts)
+    first = fb.Files(folder, schema_mode="first")
+    whole = pa.concat_tables([parts[0], parts[1].drop_columns(["new"])])
+    same(fb.count(first, "y"), fb.count(whole, "y"))
+    back = fb.Files([folder / "1.parquet", folder / "0.parquet"], schema_mode="first")
+    with pytest.raises(fb.SchemaError, match=r"0\.parquet has no column 'new', which .*1\.parquet"):
+        fb.count(back, "y")
+    assert fb.count(back, "y", on_error="skip").n_rows == 40
+    with pytest.raises(fb.SchemaError, match="no column 'new'"):
+        fb.count(first, "y", columns=["new"])
+
+
+STRICT: dict[str, tuple[Callable[[pa.Table], pa.Table], str]] = {
+    "more": (lambda t: t.append_column("new", pa.nulls(len(t), pa.int8())), "'new' that .*0.parq"),
+    "fewer": (lambda t: t.drop_columns(["t"]), "no column 't', which .*0.parq"),
+    "wider": (lambda t: t.set_column(2, "n", t["n"].cast(pa.int64())), "int32.*0.parq.*int64.*1"),
+}
+
+
+@pytest.mark.parametrize("name", STRICT)
+def test_strict__stops_at_the_first_difference(tmp_path: Path, name: str) -> None:
+    change, said = STRICT[name]
+    folder = written(tmp_path / "lake", "parquet", drawn(9, 0), change(drawn(9, 1)))
+    with pytest.raises(fb.SchemaError, match=said):
+        fb.count(fb.Files(folder, schema_mode="strict"), "y")
+
+
+def test_strict__takes_encodings_of_text_and_columns_without_values(tmp_path: Path) -> None:
+    one = pa.table({"y": ["a", "b"], "t": ["p", "q"], "n": [1, 2]})
+    other = pa.table({"n": pa.nulls(2), "t": one["t"].dictionary_encode(), "y": one["y"]})
+    folder = written(tmp_path / "lake", "arrow", one, other)
+    assert fb.count(fb.Files(folder, schema_mode="strict"), "y").n_rows == 4
+
+
+def judged(source: Any) -> Sequence[Any]:
+    """Return what comes of a source by every function that takes one."""
+    model = fb.NaiveBayes().fit(source, "y")
+    return (
+        model.statistics_,
+        fb.count(source, "y"),
+        model.predict(source).tolist(),
+        fb.evaluate(model, source).to_dict(),
+        fb.compare(source, "y", models=["naive-bayes"]).best.figures.log_loss,
+        fb.plan(source, "y").total,
+        fb.BayesianNetwork.learn(source, columns=["y", "t"]).edges,
+    )
+
+
+def test_files__go_where_paths_go(tmp_path: Path) -> None:
+    folder = written(tmp_path / "lake", "parquet", drawn(200, 0), drawn(200, 1))
+    assert judged(fb.Files(folder, schema_mode="strict")) == judged(folder)
+    with pytest.raises(ValueError, match="schema_mode='unoin'"):
+        fb.Files(folder, schema_mode="unoin")
+    with pytest.raises(fb.DataError, match="Files are paths"):
+        fb.count(fb.Files(drawn(9, 0)), "y")
+
+
+def test_command_line__has_the_modes_wherever_data_are_read(tmp_path: Path) -> None:
+    new = drawn(60, 1).append_column("new", pa.array(["u", "v"] * 30))
+    folder = written(tmp_path / "lake", "parquet", drawn(60, 0), new)
+    model = tmp_path / "m.fb"
+    said = run("fit", folder, "--target", "y", "-o", model).stderr
+    assert "column 'new' is null in 1 of 2 files, which lack it: " in said
+    for command in (
+        ("fit", folder, "--target", "y", "-o", tmp_path / "n.fb"),
+        ("count", folder, "--target", "y", "-o", tmp_path / "n.fbs"),
+        ("compare", folder, "--target", "y", "--models", "naive-bayes"),
+        ("inspect", folder, "--target", "y"),
+        ("network", "learn", folder, "-o", tmp_path / "n.bif"),
+    ):
+        said = fails(*command, "--schema-mode", "strict", folder=tmp_path)
+        assert "1.parquet has a column 'new' that " in said
+    run("fit", folder, "--target", "y", "--schema-mode", "first", "-o", tmp_path / "f.fb")
+    assert fb.load(tmp_path / "f.fb").schema_.names == ("t", "n", "x")
+    for name, *more in (("predict", "-o", tmp_path / "p.csv"), ("evaluate",)):
+        said = fails(name, model, folder, *more, "--schema-mode", "strict", folder=tmp_path)
+        assert "'new'" in said
+        run(name, model, folder, *more)
+    said = run(
+        *("fit", "--statistics", tmp_path / "s.fbs", "--schema-mode", "first"),
+        *("-o", tmp_path / "g.fb"),
+        code=2,
+    ).stderr
+    assert "--schema-mode goes with DATA" in said
+
+
+def hive(root: Path, days: int, rows_of_day: int = 40) -> Path:
+    """Write a file for each day into a directory of its own."""
+    for day in range(days):
+        folder = root / f"day=2026-11-{day + 1:02}"
+        folder.mkdir(parents=True)
+        pq.write_table(drawn(rows_of_day, day), folder / "part.parquet")
+    return root
+
+
+def test_partitions__of_one_directory_are_columns_as_of_all(tmp_path: Path) -> None:
+    lake = hive(tmp_path / "lake", 3)
+    for source in (lake / "day=2026-11-02", lake / "day=2026-11-02" / "part.parquet"):
+        (feature,) = (f for f in fb.count(source, "y").schema.features if f.name == "day")
+        assert feature.values is not None
+        assert feature.values.to_pylist() == ["2026-11-02"]
+        assert "day" not in fb.count(fb.Files(source, partitions=False), "y").schema.names
+    model = fb.NaiveBayes().fit(lake, "y")
+    whole = model.predict_proba(lake)
+    parts = [model.predict_proba(lake / f"day=2026-11-0{day}") for day in (1, 2, 3)]
+    np.testing.assert_array_equal(np.concatenate(parts), whole)
+    run("count", lake, "--target", "y", "--no-partitions", "-o", tmp_path / "s.fbs")
+    assert fb.load(tmp_path / "s.fbs").schema.names == ("t", "n", "x")
+
+
+class Disturbed:
+    """A source of files, beside which something happens once their rows have been read."""
+
+    def __init__(self, source: Any, happens: Callable[[], Any]) -> None:
+        self.source, self.happens = source, happens
+
+    def __fastbayes_source__(self, **options: Any) -> Any:
+        opened = open_source(self.source, **options)
+        segments = opened.segments
+
+        def disturbed(block_rows: int) -> Any:
+            yield from segments(block_rows)
+            self.happens()
+
+        opened.segments = disturbed  # type: ignore[method-assign]
+        return opened
+
+
+def test_files__that_appear_or_vanish_while_they_are_read(tmp_path: Path) -> None:
+    lake = hive(tmp_path / "lake", 3)
+    late = lake / "day=2026-11-02" / "late.parquet"
+    for source in (lake, str(lake / "**")):
+        appearing = Disturbed(source, lambda: pq.write_table(drawn(9, 9), late))
+        with pytest.raises(fb.DataError, match=r"late\.parquet appeared while .* was read"):
+            fb.count(appearing, "y")
+        late.unlink()
+        stats = fb.count(appearing, "y", on_error="skip")
+        assert stats.n_rows == 120
+        assert "late.parquet appeared" in " ".join(stats.provenance)
+        late.unlink()
+    one = Disturbed(lake / "day=2026-11-01" / "part.parquet", lambda: late.write_bytes(b"x"))
+    assert fb.count(one, "y").n_rows == 40
+    late.unlink()
+    last = lake / "day=2026-11-03" / "part.parquet"
+    with pytest.raises(fb.DataError, match=r"11-03/part\.parquet: no such file or directory"):
+        fb.count(Disturbed(lake, last.unlink), "y")
