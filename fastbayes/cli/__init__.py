@@ -9,13 +9,14 @@ import click
 
 import fastbayes as fb
 from fastbayes.cli import models, network, statistics, tools
+from fastbayes.cli.help import Group
 from fastbayes.cli.show import remarks
 from fastbayes.cli.stopping import Stopped, stoppable
 from fastbayes.core.files import FULL
 from fastbayes.core.text_tables import visible
 
 
-class Commands(click.Group):
+class Commands(Group):
     """Commands whose failures are one line: exit 1 for bad data, 128 + n for signal n."""
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -51,7 +52,15 @@ def _said(error: Exception) -> str:
     return visible(" ".join(said.split())) or type(error).__name__
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    examples=[
+        "fastbayes fit penguins.csv --target species --null-values NA -o penguins.fb",
+        "fastbayes predict penguins.fb penguins.csv -o predicted.csv",
+        "fastbayes evaluate penguins.fb penguins.csv",
+    ],
+)
 @click.version_option(fb.__version__, prog_name="fastbayes")
 @click.option("-v", "--verbose", is_flag=True, help="Say more, and show the traceback of errors.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress bar and no remarks.")

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 import fastbayes as fb
+from fastbayes.cli.help import COMMON, BriefCommand
 from fastbayes.cli.options import (
     DISCRETIZE,
     FORCE,
@@ -18,6 +19,7 @@ from fastbayes.cli.options import (
     MODEL_FILE,
     READ,
     READING,
+    TARGET,
     THREADS,
     WEIGHT,
     ModelCommand,
@@ -61,10 +63,22 @@ COUNT_AGAIN = {
 }
 
 
-@click.command(cls=ModelCommand)
+@click.command(
+    cls=ModelCommand,
+    examples=[
+        "fastbayes fit penguins.csv --target species --null-values NA -o penguins.fb",
+        "fastbayes fit penguins.csv --target sex --null-values NA --model tan -o tan.fb",
+        "fastbayes fit penguins.csv --target species --columns island,year -o two.fb",
+    ],
+)
 @click.argument("data", required=False)
-@click.option("--target", help="Column that holds the class.")
-@click.option("--statistics", type=click.Path(), help="Fit what `count` or `merge` wrote instead.")
+@click.option("--target", help="Column that holds the class.", **COMMON)
+@click.option(
+    "--statistics",
+    type=click.Path(),
+    help="Fit what `count` or `merge` wrote instead.",
+    **COMMON,
+)
 @output("Model file to write (.fb).")
 @click.option(
     "--calibrate",
@@ -164,7 +178,13 @@ def file_or_directory(path: str) -> None:
         format_of(path)
 
 
-@click.command()
+@click.command(
+    cls=BriefCommand,
+    examples=[
+        "fastbayes predict penguins.fb penguins.csv -o predicted.csv",
+        "fastbayes predict penguins.fb penguins.csv --proba --keys sex -o proba.parquet",
+    ],
+)
 @MODEL_FILE
 @click.argument("data")
 @output("File to write: .parquet, .arrow or .csv; or a directory for parts.", file_or_directory)
@@ -225,7 +245,13 @@ def predict(
     show(summary, as_json, fields(summary))
 
 
-@click.command()
+@click.command(
+    cls=BriefCommand,
+    examples=[
+        "fastbayes evaluate penguins.fb penguins.csv",
+        "fastbayes evaluate penguins.fb penguins.csv --json",
+    ],
+)
 @MODEL_FILE
 @click.argument("data")
 @click.option("--target", help="Column that holds the class; default: the model's own.")
@@ -253,20 +279,28 @@ def _figures(result: Any) -> Iterator[str]:
         yield f"confusion and calibration of {len(result.classes)} classes: see --json"
 
 
-@click.command()
+@click.command(
+    cls=BriefCommand,
+    examples=[
+        "fastbayes compare penguins.csv --target species --null-values NA",
+        "fastbayes compare penguins.csv --target island --models tan,kdb --folds 5",
+    ],
+)
 @click.argument("data")
-@click.option("--target", required=True, help="Column that holds the class.")
+@TARGET
 @click.option(
     "--models",
     cls=ModelOption,
     callback=names,
     metavar="A,B,...",
     help="Models: {MODELS}; default: all that the columns allow.",
+    common=True,
 )
 @click.option(
     "--folds",
     metavar="K|COLUMN",
     help="Judge by K folds of the rows, or one for each value of a column; default: leave-one-out.",
+    **COMMON,
 )
 @click.option("--seed", type=int, help="Seed of the order in which K folds take rows; default: 0.")
 @click.option(
@@ -330,9 +364,16 @@ def rows_or_share(value: str) -> float:
     return found[0]
 
 
-@click.command("learning-curve")
+@click.command(
+    "learning-curve",
+    cls=BriefCommand,
+    examples=[
+        "fastbayes learning-curve penguins.csv --target species --null-values NA",
+        "fastbayes learning-curve penguins.csv --target sex --sizes 50,200 --repeats 3",
+    ],
+)
 @click.argument("data")
-@click.option("--target", required=True, help="Column that holds the class.")
+@TARGET
 @defaulted(
     "--models",
     cls=ModelOption,
@@ -340,6 +381,7 @@ def rows_or_share(value: str) -> float:
     default="naive-bayes,logistic",
     metavar="A,B,...",
     help="Models: {MODELS}.",
+    common=True,
 )
 @click.option(
     "--sizes",
@@ -347,8 +389,11 @@ def rows_or_share(value: str) -> float:
     metavar="N,N,...",
     help="Rows to learn from, or shares up to 1.0 of those that are not tested on; default: eight, "
     "from 10 on.",
+    **COMMON,
 )
-@defaulted("--repeats", type=click.IntRange(1), default=10, help="How often rows are drawn anew.")
+@defaulted(
+    "--repeats", type=click.IntRange(1), default=10, help="How often rows are drawn anew.", **COMMON
+)
 @defaulted("--seed", type=int, default=0, help="Seed of the drawing.")
 @click.option(
     "--test",
@@ -368,7 +413,7 @@ def rows_or_share(value: str) -> float:
     default="log_loss",
     help="What is drawn, and where models are said to overtake each other.",
 )
-@click.option("--plot", type=click.Path(), help="File to draw: .png, .svg or .pdf.")
+@click.option("--plot", type=click.Path(), help="File to draw: .png, .svg or .pdf.", **COMMON)
 @DISCRETIZE
 @READING
 @FORCE

@@ -13,6 +13,7 @@ from typing import Any, cast
 import click
 
 import fastbayes as fb
+from fastbayes.cli.help import COMMON, BriefCommand, Group
 from fastbayes.cli.options import (
     FORCE,
     JSON,
@@ -140,7 +141,13 @@ def _default(function: Any, option: str) -> Any:
     return signature(function).parameters[option].default
 
 
-@click.group()
+@click.group(
+    cls=Group,
+    examples=[
+        "fastbayes network learn penguins.csv --columns species,island,sex -o net.bif",
+        "fastbayes network query net.bif --target species",
+    ],
+)
 def network() -> None:
     """Bayesian networks: learn, query, sample, show.
 
@@ -149,12 +156,18 @@ def network() -> None:
     """
 
 
-@network.command()
+@network.command(
+    cls=BriefCommand,
+    examples=[
+        "fastbayes network learn penguins.csv --columns species,island,sex -o net.bif",
+        "fastbayes network learn penguins.csv --columns island,sex,year --score k2 -o n.fb",
+    ],
+)
 @click.argument("data")
 @output("File to write: .bif, .xml, or .fb, which keeps numbers as numbers, too.", file_of_network)
-@defaulted("--score", type=click.Choice([*SCORES]), default="mdl")
-@defaulted("--search", type=click.Choice([*SEARCHES]), default="hill_climb")
-@click.option("--max-parents", type=click.IntRange(0), help="Most parents of a node.")
+@defaulted("--score", type=click.Choice([*SCORES]), default="mdl", **COMMON)
+@defaulted("--search", type=click.Choice([*SEARCHES]), default="hill_climb", **COMMON)
+@click.option("--max-parents", type=click.IntRange(0), help="Most parents of a node.", **COMMON)
 @click.option("--required", help="An edge that the graph must have.", **EDGES)
 @click.option("--forbidden", help="An edge that it must not have.", **EDGES)
 @listing(
@@ -188,19 +201,21 @@ def network() -> None:
     default=1.0,
     help="Equivalent sample size of bdeu, as score and as prior.",
 )
-@listing("--columns", help="Columns to read: the nodes.")
-@listing("--categorical", help="Columns whose fractions are states.")
+@listing("--columns", help="Columns to read: the nodes.", **COMMON)
+@listing("--categorical", help="Columns whose fractions are states.", **COMMON)
 @click.option(
     "--discretize",
     callback=cuts,
     metavar="quantile[:N]|width[:N]|FILE",
     help="How other columns of fractions become bins.",
+    **COMMON,
 )
 @defaulted(
     "--missing",
     type=click.Choice(["complete", "category"]),
     default="complete",
     help="Leave out rows with a missing value, or make it a state.",
+    **COMMON,
 )
 @together(
     WEIGHT,
@@ -263,7 +278,13 @@ def _families(network: fb.BayesianNetwork) -> Iterator[str]:
             yield f"  {node} given {listed([*map(str, above)])}"
 
 
-@network.command()
+@network.command(
+    cls=BriefCommand,
+    examples=[
+        "fastbayes network query net.bif --target species",
+        "fastbayes network query net.bif -t species -e island=Biscoe -e sex=male",
+    ],
+)
 @NETWORK
 @click.option(
     "--target",
@@ -334,7 +355,13 @@ def query(
     show({**about, "answer": rows.to_pylist()}, as_json, lines)
 
 
-@network.command()
+@network.command(
+    cls=BriefCommand,
+    examples=[
+        "fastbayes network sample net.bif --rows 1000 -o sampled.csv",
+        "fastbayes network sample net.bif --rows 9 -e species=Gentoo -o gentoo.csv",
+    ],
+)
 @NETWORK
 @click.option("--rows", type=click.IntRange(0), required=True, help="Number of rows.")
 @output("File to write: .parquet, .arrow or .csv.", rows_format)
@@ -366,7 +393,15 @@ def sample(
     show(summary, as_json, fields({**summary, "columns": len(held.nodes)}))
 
 
-@network.command("show")
+@network.command(
+    "show",
+    cls=BriefCommand,
+    examples=[
+        "fastbayes network show net.bif",
+        "fastbayes network show net.bif --dot",
+        "fastbayes network show net.bif --separated sex island --given species",
+    ],
+)
 @NETWORK
 @click.option("--dot", is_flag=True, help="Print the graph for Graphviz.")
 @click.option(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastbayes.core.errors import DataError, SchemaError, refuse
+from fastbayes.core.suggestions import did_you_mean
 from fastbayes.core.text_tables import visible
 
 
@@ -99,10 +99,10 @@ def unknown_column(name: str, names: Sequence[str], where: str) -> str:
 
     It is one line, whatever the names hold.
     """
-    close = difflib.get_close_matches(str(name), names, n=3)
-    hint = f"did you mean {' or '.join(map(repr, close))}? " if close else ""
     shown = ", ".join(names[:20]) + (f", ... ({len(names)} in all)" if len(names) > 20 else "")
-    return visible(f"no column {name!r} in {where}; {hint}its columns are: {shown}")
+    return visible(
+        f"no column {name!r} in {where}{did_you_mean(name, names)}; its columns are: {shown}"
+    )
 
 
 def unify_schemas(parts: Iterable[tuple[str, pa.Schema]], strict: bool) -> pa.Schema:
