@@ -160,7 +160,7 @@ def network() -> None:
     cls=BriefCommand,
     examples=[
         "fastbayes network learn penguins.csv --columns species,island,sex -o net.bif",
-        "fastbayes network learn penguins.csv --columns island,sex,year --score k2 -o n.fb",
+        "fastbayes network learn penguins.csv --columns island,sex --score bdeu -o n.fb",
     ],
 )
 @click.argument("data")
