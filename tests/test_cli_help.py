@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 import pytest
-from commands import fails, run
+from commands import fails, parquet, run, tennis
 
 import fastbayes as fb
 from fastbayes.cli import main
@@ -95,3 +95,62 @@ def test_help__of_a_model_shows_what_it_takes(model: str) -> None:
 @pytest.mark.parametrize("words", [["--help", "--model", "tann"], ["--model", "tann", "--help"]])
 def test_help__of_a_model_that_is_not_there(tmp_path: Path, words: list[str]) -> None:
     assert "did you mean 'tan'?" in fails("fit", *words, folder=tmp_path, code=2)
+
+
+# -- did you mean --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Go to a directory with data, a model and a network."""
+    parquet(tennis(), tmp_path / "d.parquet")
+    monkeypatch.chdir(tmp_path)
+    run("fit", "d.parquet", "--target", "play", "-o", "m.fb")
+    run("network", "learn", "d.parquet", "--columns", "sky,warmth,play", "-o", "n.bif")
+    table = tennis().rename_columns(["sky", "warmth", "degrees", "played"])
+    parquet(table.set_column(3, "play", [["ye"] * 1000]), tmp_path / "other.parquet")
+    costs = '{"yes": {"yes": 0, "not": 1}, "no": {"yes": 1, "not": 0}}'
+    (tmp_path / "loss.json").write_text(costs)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("predcit m.fb d.parquet", "predict"),
+        ("network lern d.parquet", "learn"),
+        ("fit d.parquet --traget play -o x.fb", "--target"),
+        ("fit d.parquet --target play --model navie-bayes -o x.fb", "naive-bayes"),
+        ("fit d.parquet --target Play -o x.fb", "play"),
+        ("fit d.parquet --target pley -o x.fb", "play"),
+        ("fit d.parquet --target play --weight degres -o x.fb", "degrees"),
+        ("fit d.parquet --target play --columns sky,warmt -o x.fb", "warmth"),
+        ("fit d.parquet --target play --categorical degree -o x.fb", "degrees"),
+        ("fit d.parquet --target play --numeric gausian -o x.fb", "gaussian"),
+        ("fit d.parquet --target play --numeric dergees=kde -o x.fb", "degrees"),
+        ("fit d.parquet --target play --model tan --root skye -o x.fb", "sky"),
+        ("fit d.parquet --target play --model aode --weights skye=1 -o x.fb", "sky"),
+        ("fit d.parquet --target play --model logistic --class-weight yess=2 -o x.fb", "yes"),
+        ("count d.parquet --target play --folds ski -o x.fbs", "sky"),
+        ("compare d.parquet --target play --models tann,aode", "tan"),
+        ("learning-curve d.parquet --target play --models tann", "tan"),
+        ("predict m.fb d.parquet --keys skye -o x.csv", "sky"),
+        ("predict m.fb d.parquet --loss loss.json -o x.csv", "no"),
+        ("evaluate m.fb d.parquet --target playy", "play"),
+        ("evaluate m.fb d.parquet --weight degres", "degrees"),
+        ("evaluate m.fb other.parquet", "yes"),
+        ("network query n.bif --target skyy", "sky"),
+        ("network query n.bif -e sky=rian", "rain"),
+        ("network show n.bif --separated sky wormth", "warmth"),
+        ("network learn d.parquet --columns sky,wormth -o x.bif", "warmth"),
+        ("network learn d.parquet --columns sky,warmth --required sky->wormth -o x.bif", "warmth"),
+        ("network learn d.parquet --score bdue -o x.bif", "bdeu"),
+        ("generate --preset flihgts --rows 5 -o x", "flights"),
+    ],
+)
+def test_typo__gets_the_nearest(made: Path, line: str, meant: str) -> None:
+    words = shlex.split(line)
+    code = run(*words, code=None).exit_code
+    said = fails(*words, folder=made, code=code)
+    if meant:
+        assert f"did you mean '{meant}'?" in said or f"did you mean '{meant}' or " in said

@@ -10,6 +10,7 @@ import click
 import fastbayes as fb
 from fastbayes.cli import models, network, statistics, tools
 from fastbayes.cli.help import Group
+from fastbayes.cli.remedies import in_options
 from fastbayes.cli.show import remarks
 from fastbayes.cli.stopping import Stopped, stoppable
 from fastbayes.core.files import FULL
@@ -36,7 +37,7 @@ class Commands(Group):
                 raise
             raise click.ClickException(_said(error)) from error
         except click.ClickException as error:
-            vars(error)["message"] = visible(error.message)  # click calls it final
+            vars(error)["message"] = visible(in_options(error.message))  # click calls it final
             raise
 
 
@@ -49,7 +50,7 @@ def _said(error: Exception) -> str:
             said += "; nothing was written: free some space, or name another place"
     elif isinstance(error, MemoryError) and not said:
         said = "out of memory; read fewer --columns, or use fewer --threads"
-    return visible(" ".join(said.split())) or type(error).__name__
+    return visible(in_options(" ".join(said.split()))) or type(error).__name__
 
 
 @click.group(

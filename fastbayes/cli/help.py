@@ -10,6 +10,7 @@ import click
 from fastbayes.core.suggestions import did_you_mean
 
 GIVEN = "fastbayes.given"  # the words after a command, in the context's `meta`
+LEAF = "fastbayes.leaf"  # the context of the command that is run, groups being passed
 ALL = "fastbayes.all"  # whether its help shows every option
 FEW = 13  # options of which the short help leaves none out
 
@@ -42,7 +43,7 @@ class Documented(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse; an unknown option or choice is an error that names the nearest."""
-        ctx.meta[GIVEN] = [*args]
+        ctx.meta[GIVEN], ctx.meta[LEAF] = [*args], ctx
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
@@ -112,6 +113,12 @@ class Group(Documented, click.Group):
             hint = did_you_mean(name, self.commands) or _all_options(ctx)
             raise click.UsageError(f"no such command {name!r}{hint}", ctx)
         return super().resolve_command(ctx, args)
+
+
+def leaf() -> click.Context | None:
+    """Return the context of the command that is run; None where none is."""
+    ctx = click.get_current_context(silent=True)
+    return None if ctx is None else ctx.meta.get(LEAF)
 
 
 def given_to(ctx: click.Context, option: click.Parameter) -> Any:

@@ -131,7 +131,8 @@ def fit(
             )
         for needed, remedy in COUNT_AGAIN.items():
             if needed in fitted._statistics and not _holds(stats, needed, fitted):
-                raise SchemaError(f"{statistics}: holds no {needed}, which {model} needs; {remedy}")
+                what = needed.replace("_", " ")
+                raise SchemaError(f"{statistics}: holds no {what}, which {model} needs; {remedy}")
         fitted.fit_statistics(stats)
     elif target is None:
         raise click.UsageError("Missing option '--target': the column that holds the class.", ctx)

@@ -29,8 +29,9 @@ from fastbayes.cli.options import (
     together,
 )
 from fastbayes.cli.show import bar, fields, listed, say, show, table
-from fastbayes.core.errors import refuse
+from fastbayes.core.errors import DataError, refuse
 from fastbayes.core.files import check_target
+from fastbayes.core.suggestions import did_you_mean
 from fastbayes.core.text_tables import visible
 from fastbayes.networks.formats import format_of
 from fastbayes.networks.search.score import SCORES
@@ -105,7 +106,9 @@ def network_from(path: str) -> fb.BayesianNetwork:
 def node_of(network: fb.BayesianNetwork, text: str) -> Any:
     """Return the node of this name; names are text here, whatever they are in the network."""
     found: dict[str, Any] = {str(node): node for node in network.nodes}
-    refuse(text not in found, f"there is no node {text!r}; there are {listed([*found])}")
+    if text not in found:
+        nodes = f"{listed([*found])}{did_you_mean(text, found)}"
+        raise DataError(f"there is no node {text!r}; there are {nodes}")
     return found[text]
 
 
@@ -127,10 +130,9 @@ def observed(network: fb.BayesianNetwork, given: Sequence[str]) -> dict[Any, Any
         )
         node = node_of(network, name)
         states = _texts(network, node)
-        refuse(
-            wanted not in states,
-            f"node {name!r} has no state {wanted!r}; it has {listed([*states])}",
-        )
+        if wanted not in states:
+            those = f"{listed([*states])}{did_you_mean(wanted, states)}"
+            raise DataError(f"node {name!r} has no state {wanted!r}; it has {those}")
         refuse(node in found, f"node {name!r} is observed twice")
         found[node] = states[wanted]
     return found

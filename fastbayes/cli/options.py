@@ -17,6 +17,7 @@ import fastbayes as fb
 from fastbayes.cli.help import COMMON, BriefCommand, Option, given_to
 from fastbayes.core.decisions import loss_matrix
 from fastbayes.core.errors import DataError, refuse
+from fastbayes.core.suggestions import use_one_of
 from fastbayes.models.estimator.parameters import Parameter, is_number
 from fastbayes.models.registry import by_name, candidates
 from fastbayes.networks.search.score import SCORES
@@ -124,7 +125,7 @@ def kinds(value: str) -> str | dict[str, str]:
         where = f"{name}={kind}: " if name else ""
         refuse(
             kind not in KINDS,
-            f"{where}{kind!r} is not one of {', '.join(KINDS)}",
+            f"{where}{kind!r}: {use_one_of(kind, KINDS)}",
             click.BadParameter,
         )
     return found if "=" in value else value

@@ -28,6 +28,7 @@ from fastbayes.core.domains import (
     value_type,
 )
 from fastbayes.core.errors import SchemaError, refuse
+from fastbayes.core.suggestions import did_you_mean
 
 # Domains up to this size are laid out value by value.
 FEW_VALUES = 256
@@ -523,5 +524,8 @@ def chosen(names: Sequence[str], picks: Iterable[str | int] | str | int | None) 
         elif pick in names:
             result.add(str(pick))
         else:
-            raise SchemaError(f"categorical: no column {pick!r}; the features are {list(names)}")
+            raise SchemaError(
+                f"categorical: no column {pick!r}; the features are {list(names)}"
+                + did_you_mean(pick, names)
+            )
     return result

@@ -21,3 +21,9 @@ def near(name: object, names: Iterable[object]) -> list[str]:
         known.setdefault(text.casefold(), []).append(text)
     close = difflib.get_close_matches(str(name).casefold(), known, n=MOST)
     return [text for key in close for text in known[key]][:MOST]
+
+
+def use_one_of(value: object, choices: Iterable[object]) -> str:
+    """Return "use one of 'a', 'b'", and which of them a wrong value is likely to stand for."""
+    known = [*choices]
+    return f"use one of {', '.join(map(repr, known))}{did_you_mean(value, known)}"

@@ -101,7 +101,7 @@ def unknown_column(name: str, names: Sequence[str], where: str) -> str:
     """
     shown = ", ".join(names[:20]) + (f", ... ({len(names)} in all)" if len(names) > 20 else "")
     return visible(
-        f"no column {name!r} in {where}{did_you_mean(name, names)}; its columns are: {shown}"
+        f"no column {name!r} in {where}; its columns are: {shown}{did_you_mean(name, names)}"
     )
 
 
