@@ -1,4 +1,4 @@
-"""The command line: results on stdout, log on stderr; exit 0 done, 1 bad data, 2 bad usage."""
+"""The command line: results on stdout, log on stderr, exit codes as below."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import click
 
 import fastbayes as fb
 from fastbayes.cli import models, network, statistics, tools
+from fastbayes.cli.gates import FAILED
 from fastbayes.cli.help import Group
 from fastbayes.cli.remedies import in_options
 from fastbayes.cli.show import remarks
@@ -16,9 +17,23 @@ from fastbayes.cli.stopping import Stopped, stoppable
 from fastbayes.core.files import FULL
 from fastbayes.core.text_tables import visible
 
+EXIT_CODES = {
+    "0": "done",
+    "1": "data or files cannot be used; of doctor: something is wrong",
+    "2": "wrong usage",
+    str(FAILED): "of evaluate: it fails by --fail-if or --baseline",
+    "128 + n": "ended by signal n",
+}
+
 
 class Commands(Group):
-    """Commands whose failures are one line: exit 1 for bad data, 128 + n for signal n."""
+    """Commands whose failures are one line, with an exit code by their kind."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write what the exit codes mean, and the examples."""
+        with formatter.section("Exit codes"):
+            formatter.write_dl([*EXIT_CODES.items()])
+        super().format_epilog(ctx, formatter)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; turn the errors that a user can mend into one line."""

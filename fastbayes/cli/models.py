@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 import fastbayes as fb
+from fastbayes.cli.gates import FAILED, SAME, Baseline, Condition, conditions
 from fastbayes.cli.help import COMMON, BriefCommand
 from fastbayes.cli.options import (
     DISCRETIZE,
@@ -37,7 +38,7 @@ from fastbayes.cli.options import (
     statistics_from,
     unfitted,
 )
-from fastbayes.cli.show import MOST, bar, calibration, fields, learned, show
+from fastbayes.cli.show import MOST, bar, calibration, fields, learned, plain, say, show
 from fastbayes.core.errors import SchemaError, refuse
 from fastbayes.core.files import check_target
 from fastbayes.evaluation.calibrate.posterior_maps import MAPS
@@ -251,6 +252,7 @@ def predict(
     examples=[
         "fastbayes evaluate penguins.fb penguins.csv",
         "fastbayes evaluate penguins.fb penguins.csv --json",
+        "fastbayes evaluate penguins.fb penguins.csv --fail-if 'log_loss > 0.4'",
     ],
 )
 @MODEL_FILE
@@ -258,17 +260,61 @@ def predict(
 @click.option("--target", help="Column that holds the class; default: the model's own.")
 @WEIGHT
 @LOSS
+@click.option(
+    "--fail-if",
+    multiple=True,
+    callback=conditions,
+    metavar="CONDITION",
+    help="End with exit code 3 if a figure is so, for example 'log_loss > 0.4'; may be given "
+    "several times.",
+)
+@click.option(
+    "--baseline",
+    type=click.Path(),
+    metavar="FILE",
+    help="What `evaluate --json` printed before: end with exit code 3 if a figure is worse.",
+)
+@click.option(
+    "--tolerance",
+    type=click.FloatRange(0),
+    help="By how much a figure may be worse than in the baseline; default: 1e-9.",
+)
 @THREADS
 @JSON
+@click.pass_context
 def evaluate(
-    model: str, data: str, target: str | None, loss: str | None, as_json: bool, **options: Any
+    ctx: click.Context,
+    /,
+    model: str,
+    data: str,
+    target: str | None,
+    loss: str | None,
+    fail_if: list[Condition],
+    baseline: str | None,
+    tolerance: float | None,
+    as_json: bool,
+    **options: Any,
 ) -> None:
-    """Judge MODEL on DATA whose classes are known."""
+    """Judge MODEL on DATA whose classes are known.
+
+    A job may hang on it: --fail-if and --baseline say when it fails, with exit code 3.
+    """
+    if tolerance is not None and baseline is None:
+        raise click.UsageError("--tolerance goes with --baseline", ctx)
+    allowed = SAME if tolerance is None else tolerance
+    before = None if baseline is None else Baseline.read(baseline, allowed)
     fitted = model_from(model)
     matrix = loss_from(loss, fitted)
     with bar("scoring", data) as progress:
         result = fb.evaluate(fitted, data, target, loss=matrix, progress=progress, **options)
-    show(result.to_dict(), as_json, _figures(result))
+    found = plain(result.to_dict())
+    show(found, as_json, _figures(result))
+    failed = [said for one in fail_if if (said := one.failed(found)) is not None]
+    failed += () if before is None else before.failed(found)
+    for line in failed:
+        say(f"Failed: {line}")
+    if failed:
+        ctx.exit(FAILED)
 
 
 def _figures(result: Any) -> Iterator[str]:
