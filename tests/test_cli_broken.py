@@ -136,7 +136,7 @@ def test_fit__memory_limit(tmp_path: Path) -> None:
     data = parquet(table, tmp_path / "d.parquet", row_group_size=100_000)
     args = ("fit", data, "--target", "y", "--memory-limit", "20M", "-o", tmp_path / "m.fb")
     said = fails(*args, folder=tmp_path)
-    for word in ("'id'", "memory_limit=20,000,000", "leave it out"):
+    for word in ("'id'", "--memory-limit 20,000,000", "leave it out"):
         assert word in said
     run(*args, "--columns", "sky")
 

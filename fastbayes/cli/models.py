@@ -14,6 +14,8 @@ import click
 import pyarrow as pa
 
 import fastbayes as fb
+from fastbayes.cli.gates import FAILED, SAME, Baseline, Condition, conditions
+from fastbayes.cli.help import COMMON, BriefCommand
 from fastbayes.cli.options import (
     DISCRETIZE,
     FILES,
@@ -25,6 +27,7 @@ from fastbayes.cli.options import (
     OF_FILES,
     READ,
     READING,
+    TARGET,
     THREADS,
     WEIGHT,
     ModelCommand,
@@ -43,7 +46,7 @@ from fastbayes.cli.options import (
     statistics_from,
     unfitted,
 )
-from fastbayes.cli.show import MOST, bar, calibration, fields, learned, listed, show
+from fastbayes.cli.show import MOST, bar, calibration, fields, learned, listed, plain, say, show
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import SchemaError, refuse
 from fastbayes.core.files import check_target
@@ -75,10 +78,22 @@ COUNT_AGAIN = {
 }
 
 
-@click.command(cls=ModelCommand)
+@click.command(
+    cls=ModelCommand,
+    examples=[
+        "fastbayes fit penguins.csv --target species --null-values NA -o penguins.fb",
+        "fastbayes fit penguins.csv --target sex --null-values NA --model tan -o tan.fb",
+        "fastbayes fit penguins.csv --target species --columns island,year -o two.fb",
+    ],
+)
 @click.argument("data", required=False)
-@click.option("--target", help="Column that holds the class.")
-@click.option("--statistics", type=click.Path(), help="Fit what `count` or `merge` wrote instead.")
+@click.option("--target", help="Column that holds the class.", **COMMON)
+@click.option(
+    "--statistics",
+    type=click.Path(),
+    help="Fit what `count` or `merge` wrote instead.",
+    **COMMON,
+)
 @output("Model file to write (.fb).")
 @click.option(
     "--calibrate",
@@ -135,7 +150,8 @@ def fit(
             )
         for needed, remedy in COUNT_AGAIN.items():
             if needed in fitted._statistics and not _holds(stats, needed, fitted):
-                raise SchemaError(f"{statistics}: holds no {needed}, which {model} needs; {remedy}")
+                what = needed.replace("_", " ")
+                raise SchemaError(f"{statistics}: holds no {what}, which {model} needs; {remedy}")
         fitted.fit_statistics(stats)
     elif target is None:
         raise click.UsageError("Missing option '--target': the column that holds the class.", ctx)
@@ -191,7 +207,13 @@ def applied(model: Any, missing_columns: str | None) -> Any:
     return model
 
 
-@click.command()
+@click.command(
+    cls=BriefCommand,
+    examples=[
+        "fastbayes predict penguins.fb penguins.csv -o predicted.csv",
+        "fastbayes predict penguins.fb penguins.csv --proba --keys sex -o proba.parquet",
+    ],
+)
 @MODEL_FILE
 @click.argument("data")
 @output("File to write: .parquet, .arrow or .csv; or a directory for parts.", file_or_directory)
@@ -256,7 +278,14 @@ def predict(
     show(summary, as_json, fields(summary))
 
 
-@click.command()
+@click.command(
+    cls=BriefCommand,
+    examples=[
+        "fastbayes evaluate penguins.fb penguins.csv",
+        "fastbayes evaluate penguins.fb penguins.csv --json",
+        "fastbayes evaluate penguins.fb penguins.csv --fail-if 'log_loss > 0.4'",
+    ],
+)
 @MODEL_FILE
 @click.argument("data")
 @click.option(
@@ -315,7 +344,10 @@ def rows_at(source: Any, places: list[int]) -> tuple[pa.Table, int]:
     return pa.concat_tables(parts, promote_options="permissive"), done
 
 
-@click.command()
+@click.command(
+    cls=BriefCommand,
+    examples=["fastbayes explain penguins.fb penguins.csv --row 3"],
+)
 @MODEL_FILE
 @click.argument("data")
 @click.option("--target", help="Column that holds the class; default: the model's own.")
@@ -323,24 +355,63 @@ def rows_at(source: Any, places: list[int]) -> tuple[pa.Table, int]:
 @LOSS
 @MISSING_COLUMNS
 @FILES
+@click.option(
+    "--fail-if",
+    multiple=True,
+    callback=conditions,
+    metavar="CONDITION",
+    help="End with exit code 3 if a figure is so, for example 'log_loss > 0.4'; may be given "
+    "several times.",
+)
+@click.option(
+    "--baseline",
+    type=click.Path(),
+    metavar="FILE",
+    help="What `evaluate --json` printed before: end with exit code 3 if a figure is worse.",
+)
+@click.option(
+    "--tolerance",
+    type=click.FloatRange(0),
+    help="By how much a figure may be worse than in the baseline; default: 1e-9.",
+)
 @THREADS
 @JSON
+@click.pass_context
 def evaluate(
+    ctx: click.Context,
+    /,
     model: str,
     data: str,
     target: str | None,
     loss: str | None,
     missing_columns: str | None,
+    fail_if: list[Condition],
+    baseline: str | None,
+    tolerance: float | None,
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Judge MODEL on DATA whose classes are known."""
+    """Judge MODEL on DATA whose classes are known.
+
+    A job may hang on it: --fail-if and --baseline say when it fails, with exit code 3.
+    """
+    if tolerance is not None and baseline is None:
+        raise click.UsageError("--tolerance goes with --baseline", ctx)
+    allowed = SAME if tolerance is None else tolerance
+    before = None if baseline is None else Baseline.read(baseline, allowed)
     source = files_of(data, options)
     fitted = applied(model_from(model), missing_columns)
     matrix = loss_from(loss, fitted)
     with bar("scoring", source) as progress:
         result = fb.evaluate(fitted, source, target, loss=matrix, progress=progress, **options)
-    show(result.to_dict(), as_json, _figures(result))
+    found = plain(result.to_dict())
+    show(found, as_json, _figures(result))
+    failed = [said for one in fail_if if (said := one.failed(found)) is not None]
+    failed += () if before is None else before.failed(found)
+    for line in failed:
+        say(f"Failed: {line}")
+    if failed:
+        ctx.exit(FAILED)
 
 
 def _figures(result: Any) -> Iterator[str]:
@@ -352,20 +423,28 @@ def _figures(result: Any) -> Iterator[str]:
         yield f"confusion and calibration of {len(result.classes)} classes: see --json"
 
 
-@click.command()
+@click.command(
+    cls=BriefCommand,
+    examples=[
+        "fastbayes compare penguins.csv --target species --null-values NA",
+        "fastbayes compare penguins.csv --target island --models tan,kdb --folds 5",
+    ],
+)
 @click.argument("data")
-@click.option("--target", required=True, help="Column that holds the class.")
+@TARGET
 @click.option(
     "--models",
     cls=ModelOption,
     callback=names,
     metavar="A,B,...",
     help="Models: {MODELS}; default: all that the columns allow.",
+    common=True,
 )
 @click.option(
     "--folds",
     metavar="K|COLUMN",
     help="Judge by K folds of the rows, or one for each value of a column; default: leave-one-out.",
+    **COMMON,
 )
 @click.option("--seed", type=int, help="Seed of the order in which K folds take rows; default: 0.")
 @click.option(
@@ -431,9 +510,16 @@ def rows_or_share(value: str) -> float:
     return found[0]
 
 
-@click.command("learning-curve")
+@click.command(
+    "learning-curve",
+    cls=BriefCommand,
+    examples=[
+        "fastbayes learning-curve penguins.csv --target species --null-values NA",
+        "fastbayes learning-curve penguins.csv --target sex --sizes 50,200 --repeats 3",
+    ],
+)
 @click.argument("data")
-@click.option("--target", required=True, help="Column that holds the class.")
+@TARGET
 @defaulted(
     "--models",
     cls=ModelOption,
@@ -441,6 +527,7 @@ def rows_or_share(value: str) -> float:
     default="naive-bayes,logistic",
     metavar="A,B,...",
     help="Models: {MODELS}.",
+    common=True,
 )
 @click.option(
     "--sizes",
@@ -448,8 +535,11 @@ def rows_or_share(value: str) -> float:
     metavar="N,N,...",
     help="Rows to learn from, or shares up to 1.0 of those that are not tested on; default: eight, "
     "from 10 on.",
+    **COMMON,
 )
-@defaulted("--repeats", type=click.IntRange(1), default=10, help="How often rows are drawn anew.")
+@defaulted(
+    "--repeats", type=click.IntRange(1), default=10, help="How often rows are drawn anew.", **COMMON
+)
 @defaulted("--seed", type=int, default=0, help="Seed of the drawing.")
 @click.option(
     "--test",
@@ -469,7 +559,7 @@ def rows_or_share(value: str) -> float:
     default="log_loss",
     help="What is drawn, and where models are said to overtake each other.",
 )
-@click.option("--plot", type=click.Path(), help="File to draw: .png, .svg or .pdf.")
+@click.option("--plot", type=click.Path(), help="File to draw: .png, .svg or .pdf.", **COMMON)
 @DISCRETIZE
 @READING
 @FILES

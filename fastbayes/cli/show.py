@@ -16,6 +16,7 @@ from typing import Any
 import click
 import numpy as np
 
+from fastbayes.cli.remedies import in_options
 from fastbayes.core.errors import FastBayesWarning
 from fastbayes.core.text_tables import cell, visible
 from fastbayes.core.text_tables import size as size
@@ -185,7 +186,7 @@ class _Remarks(logging.Handler):
     """Prints what the library logs."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        say(f"note: {record.getMessage()}")
+        say(f"note: {in_options(record.getMessage())}")
 
 
 @contextmanager
@@ -199,7 +200,7 @@ def remarks(*, verbose: bool, quiet: bool) -> Iterator[None]:
     def once(message: Warning | str, *_: Any) -> None:
         if str(message) not in said:
             said.add(str(message))
-            say(f"note: {message}")
+            say(f"note: {in_options(str(message))}")
 
     try:
         with warnings.catch_warnings():

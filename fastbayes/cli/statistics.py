@@ -11,6 +11,7 @@ import click
 import pyarrow as pa
 
 import fastbayes as fb
+from fastbayes.cli.help import COMMON, BriefCommand
 from fastbayes.cli.network import describe
 from fastbayes.cli.options import (
     DISCRETIZE,
@@ -20,6 +21,7 @@ from fastbayes.cli.options import (
     MEMORY_LIMIT,
     NUMERIC,
     READING,
+    TARGET,
     THREADS,
     files_of,
     of_columns,
@@ -49,10 +51,21 @@ from fastbayes.scan.density_spec import DensitySpec
 LARGEST = 5  # pairs that are named
 
 
-@click.command()
+@click.command(
+    cls=BriefCommand,
+    examples=[
+        "fastbayes count penguins.csv --target island --pairs -o penguins.fbs",
+        "fastbayes fit --statistics penguins.fbs --model tan -o of-counts.fb",
+        "fastbayes count penguins.csv --target island --pairs --update -o penguins.fbs",
+        "fastbayes count 'flights/*.parquet' --target delayed --part 1/2 -o part-1.fbs",
+        "fastbayes count 'flights/*.parquet' --target delayed --part 2/2 -o part-2.fbs",
+    ],
+)
 @click.argument("data", nargs=-1, required=True)
-@click.option("--target", required=True, help="Column that holds the class.")
-@click.option("-o", "--output", required=True, type=click.Path(), help="File to write (.fbs).")
+@TARGET
+@click.option(
+    "-o", "--output", required=True, type=click.Path(), help="File to write (.fbs).", **COMMON
+)
 @click.option(
     "--part",
     metavar="I/N",
@@ -68,6 +81,7 @@ LARGEST = 5  # pairs that are named
     "--update",
     is_flag=True,
     help="Count those files alone that are not in OUTPUT yet, and add them to it.",
+    **COMMON,
 )
 @click.option(
     "--checkpoint",
@@ -87,7 +101,9 @@ LARGEST = 5  # pairs that are named
     show_default=True,
     help="Stop at a part of a file that cannot be used, or leave it out and say so.",
 )
-@click.option("--pairs", is_flag=True, help="Count pairs of values, for SPODE, TAN and AODE.")
+@click.option(
+    "--pairs", is_flag=True, help="Count pairs of values, for SPODE, TAN and AODE.", **COMMON
+)
 @click.option("--triples", is_flag=True, help="Count triples and pairs of values, for A2DE.")
 @click.option(
     "--scatter", is_flag=True, help="Take scatter matrices of numeric columns, for GaussianBayes."
@@ -182,7 +198,13 @@ def _numbers_of(part: str) -> tuple[int, int]:
     return int(i), int(n)
 
 
-@click.command()
+@click.command(
+    cls=BriefCommand,
+    examples=[
+        "fastbayes merge part-1.fbs part-2.fbs -o flights.fbs",
+        "fastbayes merge flights.fbs --minus part-1.fbs -o rest.fbs",
+    ],
+)
 @click.argument("files", nargs=-1, required=True, type=click.Path())
 @click.option(
     "--minus",
@@ -238,7 +260,14 @@ def _report(stats: fb.Statistics, output: str, as_json: bool, before: str = "") 
     show(summary, as_json, _lines(summary))
 
 
-@click.command()
+@click.command(
+    cls=BriefCommand,
+    examples=[
+        "fastbayes inspect penguins.csv --target species",
+        "fastbayes inspect penguins.fb",
+        "fastbayes inspect penguins.fbs --json",
+    ],
+)
 @click.argument("path")
 @click.option("--target", help="Column of DATA that holds the class.")
 @click.option("--pairs", is_flag=True, help="Plan to count pairs of values, too.")

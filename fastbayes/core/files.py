@@ -446,7 +446,7 @@ def check_directory(path: str | os.PathLike[str], *, force: bool = False) -> Non
     )
     refuse(
         bool(held) and not force,
-        f"{name} is not empty: name another directory, or overwrite it (force=True, --force)",
+        f"{name} is not empty: name another directory, or overwrite it with force=True",
     )
     for other in held:
         refuse(
@@ -465,7 +465,7 @@ def _check_target(path: str | os.PathLike[str], target: Path, force: bool) -> No
     )
     refuse(
         target.exists() and not force,
-        f"{name} exists: name another file, or overwrite it (force=True, --force)",
+        f"{name} exists: name another file, or overwrite it with force=True",
     )
     _check_parent(name, target)
 

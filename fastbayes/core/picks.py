@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from fastbayes.core.errors import SchemaError, refuse
+from fastbayes.core.suggestions import did_you_mean
 from fastbayes.core.text_tables import visible
 
 T = TypeVar("T")
@@ -77,12 +77,10 @@ def unknown_column(name: Any, names: Sequence[str], where: str) -> str:
 
     It is one line, whatever the names hold.
     """
-    close = difflib.get_close_matches(str(name), names, n=3)
-    hint = f"did you mean {' or '.join(map(repr, close))}? " if close else ""
     shown = ", ".join(names[:20]) + (f", ... ({len(names)} in all)" if len(names) > 20 else "")
     what = f"no column {'matches ' if is_pattern(name) else ''}{name!r}"
     here, of_what = (f" in {where}", "its columns") if where else ("", "the features")
-    return visible(f"{what}{here}; {hint}{of_what} are: {shown}")
+    return visible(f"{what}{here}; {of_what} are: {shown}{did_you_mean(name, names)}")
 
 
 class Chooser(ABC):

@@ -650,6 +650,7 @@ def check_number(name: str, kind: pa.DataType) -> None:
     """Raise SchemaError where a column does not hold numbers."""
     if not (is_number(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind)):
         value_type(name, kind)
+        held = kind.value_type if pa.types.is_dictionary(kind) else kind
         raise SchemaError(
-            f"column {name!r} is {kind}, but numbers are needed there; cast it to a number"
+            f"column {name!r} is {held}, but numbers are needed there; cast it to a number"
         )

@@ -20,6 +20,7 @@ from fastbayes.core.domains import declared, default_kind
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.picks import Picks, chosen, several
 from fastbayes.core.schema import Feature, Schema
+from fastbayes.core.suggestions import did_you_mean
 from fastbayes.data.columns import (
     BinBook,
     Codebook,
@@ -178,7 +179,10 @@ class Encoder:
         names = columns.names
         for name in (n for n in (target, weight) if n is not None):
             if name not in names:
-                raise SchemaError(f"there is no column {name!r}; the columns are {names}")
+                raise SchemaError(
+                    f"there is no column {name!r}; the columns are {names}"
+                    + did_you_mean(name, names)
+                )
         repeated = (
             sorted({n for n in names if names.count(n) > 1}) if len(set(names)) < len(names) else []
         )
@@ -191,10 +195,16 @@ class Encoder:
         forced = {*chosen(wanted, picks)}
         listed = declared(domains)
         if unknown := sorted(set(listed) - {*wanted, target}):
-            raise SchemaError(f"domains: there is no column {unknown[0]!r}; there are {names}")
+            raise SchemaError(
+                f"domains: there is no column {unknown[0]!r}; there are {names}"
+                + did_you_mean(unknown[0], names)
+            )
         cuts = cuts or {}
         if unknown := sorted(set(cuts) - {*wanted}):
-            raise SchemaError(f"cuts: there is no column {unknown[0]!r}; there are {wanted}")
+            raise SchemaError(
+                f"cuts: there is no column {unknown[0]!r}; there are {wanted}"
+                + did_you_mean(unknown[0], wanted)
+            )
         features: list[tuple[Feature, Book | None]] = []
         for name in wanted:
             part = derived.get(name)
@@ -481,6 +491,7 @@ class Encoder:
             raise DataError(
                 f"column {self.target.name!r}, {place.row(at)}: class {value!r} is not among the "
                 f"{prepared.size} known classes; correct the row or fit again with it"
+                + did_you_mean(value, self.target.values().to_pylist())
             )
         labelled = codes != prepared.size if prepared.missing else None
         return codes.astype(narrow, copy=False), prepared.size, labelled

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import DataError, SchemaError
+from fastbayes.core.suggestions import did_you_mean
 from fastbayes.data.encode import Encoder, filtered
 from fastbayes.data.segments import Segment, Source, SourceView, join, numbers, reblock
 from fastbayes.kernels import dispatch
@@ -73,7 +74,10 @@ class FoldsByColumn(Folds):
 
     def __init__(self, columns: pa.Schema, column: str) -> None:
         if column not in columns.names:
-            raise SchemaError(f"folds: there is no column {column!r}; there are {columns.names}")
+            raise SchemaError(
+                f"folds: there is no column {column!r}; there are {columns.names}"
+                + did_you_mean(column, columns.names)
+            )
         self.column = column
         self._encoder = Encoder.learning(columns.empty_table().select([column]).schema, column)
 

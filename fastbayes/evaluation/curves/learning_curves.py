@@ -27,6 +27,7 @@ from fastbayes.core.errors import (
 )
 from fastbayes.core.picks import Picks
 from fastbayes.core.schema import Schema
+from fastbayes.core.suggestions import use_one_of
 from fastbayes.data.columns import floats
 from fastbayes.data.dates import DateParts
 from fastbayes.data.encode import Encoder
@@ -304,7 +305,7 @@ def learners(
     for name, model in named_models(models):
         if isinstance(model, str):
             if model not in (known := candidates()):
-                raise ValueError(f"models: {model!r} is not available; there are {list(known)}")
+                raise ValueError(f"models: {model!r}: {use_one_of(model, known)}")
             name, model = name or model, _named(model, given)
         if isinstance(model, type) or not hasattr(model, "fit"):
             raise ValueError(f"models: {model!r} is neither a name nor an unfitted model")

@@ -18,6 +18,7 @@ from fastbayes.core.allocators import releasing
 from fastbayes.core.errors import DataError, FastBayesError, MemoryLimitError, SchemaError
 from fastbayes.core.picks import Picks
 from fastbayes.core.schema import Schema
+from fastbayes.core.suggestions import use_one_of
 from fastbayes.core.text_tables import ShortRepr, aligned, size
 from fastbayes.data.encode import Encoder
 from fastbayes.data.folds import Folds, FoldsByPlace
@@ -817,7 +818,7 @@ def _wanted(
     for name, model in named_models(models):
         if isinstance(model, str):
             if model not in known:
-                raise ValueError(f"models: {model!r} is not one of {list(known)}")
+                raise ValueError(f"models: {model!r}: {use_one_of(model, known)}")
             entry, candidate = known[model]
             make = partial(entry.load(), **candidate.parameters, missing=missing)
             bins = make()._discretizes if candidate.bins is None else candidate.bins

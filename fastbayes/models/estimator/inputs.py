@@ -15,6 +15,7 @@ from fastbayes.core.batch import GREATEST, LEAST
 from fastbayes.core.errors import DataError, FastBayesWarning, SchemaError, refuse, warn
 from fastbayes.core.picks import Selection
 from fastbayes.core.schema import Needed
+from fastbayes.core.suggestions import did_you_mean
 from fastbayes.data.memory import (
     Joined,
     Renamed,
@@ -309,7 +310,10 @@ def split_target(X: Any, y: Any) -> tuple[Any, Any]:
         )
     table = pa.table(X)
     if y not in table.column_names:
-        raise SchemaError(f"no column {y!r} in X; its columns are {table.column_names}")
+        raise SchemaError(
+            f"no column {y!r} in X; its columns are {table.column_names}"
+            + did_you_mean(y, table.column_names)
+        )
     return table.drop_columns([y]), table.column(y)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from fastbayes.core.batch import GREATEST
 from fastbayes.core.numbers import as_float
+from fastbayes.core.suggestions import use_one_of
 from fastbayes.core.threads import resolved_threads
 from fastbayes.scan.budget import check_limit
 
@@ -50,7 +51,7 @@ class Parameter:
     def validate(self, name: str, value: Any) -> None:
         """Raise ValueError where a value is not allowed; the message names both."""
         if self.choices and not _among(value, self.choices):
-            raise ValueError(f"{name}={value!r}: use one of {self.choices}")
+            raise ValueError(f"{name}={value!r}: {use_one_of(value, self.choices)}")
         if self.check is not None:
             self.check(name, value)
 

@@ -23,6 +23,7 @@ from fastbayes.core.errors import (
 from fastbayes.core.iteration import Found
 from fastbayes.core.layout import Layout
 from fastbayes.core.schema import Schema, labels
+from fastbayes.core.suggestions import did_you_mean
 from fastbayes.models.estimator.base import Classifier, Scans, check_learnable
 from fastbayes.models.estimator.column_table import ColumnTable
 from fastbayes.models.estimator.inputs import open_training
@@ -156,7 +157,10 @@ def given_class_weight(weight: Mapping[Any, float], classes: NDArray[Any]) -> Fl
     texts, found = [str(label) for label in known], np.ones(len(known))
     for label, value in weight.items():
         if label not in known and label not in texts:
-            raise ValueError(f"class_weight: there is no class {label!r}; there are {known}")
+            raise ValueError(
+                f"class_weight: there is no class {label!r}; there are {known}"
+                f"{did_you_mean(label, known)}"
+            )
         if not (isinstance(value, (int, float, np.number)) and 0 <= value < math.inf):
             raise ValueError(f"class_weight[{label!r}]={value!r}: use a finite number >= 0")
         found[known.index(label) if label in known else texts.index(label)] = value

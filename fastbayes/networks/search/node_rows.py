@@ -16,6 +16,7 @@ from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import DataError, MemoryLimitError, SchemaError, warn
 from fastbayes.core.picks import Picks, several
 from fastbayes.core.schema import Feature, Schema
+from fastbayes.core.suggestions import did_you_mean
 from fastbayes.data.encode import Encoder
 from fastbayes.data.segments import Segment
 from fastbayes.data.source import open_source
@@ -137,6 +138,7 @@ class ReadOptions:
         if unknown := [n for n in cuts if n not in kinds]:
             raise SchemaError(
                 f"discretize: there is no column {unknown[0]!r}; there are {[*kinds]}"
+                f"{did_you_mean(unknown[0], kinds)}"
             )
         for name in numbers:
             if self.discretize is None or (cuts and name not in cuts):
