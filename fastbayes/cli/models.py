@@ -280,11 +280,7 @@ def predict(
 
 @click.command(
     cls=BriefCommand,
-    examples=[
-        "fastbayes evaluate penguins.fb penguins.csv",
-        "fastbayes evaluate penguins.fb penguins.csv --json",
-        "fastbayes evaluate penguins.fb penguins.csv --fail-if 'log_loss > 0.4'",
-    ],
+    examples=["fastbayes explain penguins.fb penguins.csv --row 3"],
 )
 @MODEL_FILE
 @click.argument("data")
@@ -346,7 +342,11 @@ def rows_at(source: Any, places: list[int]) -> tuple[pa.Table, int]:
 
 @click.command(
     cls=BriefCommand,
-    examples=["fastbayes explain penguins.fb penguins.csv --row 3"],
+    examples=[
+        "fastbayes evaluate penguins.fb penguins.csv",
+        "fastbayes evaluate penguins.fb penguins.csv --json",
+        "fastbayes evaluate penguins.fb penguins.csv --fail-if 'log_loss > 0.4'",
+    ],
 )
 @MODEL_FILE
 @click.argument("data")
