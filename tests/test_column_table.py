@@ -136,7 +136,7 @@ def test_explained_row__must_be_there(row):
 def test_table__unknown_column_names_what_is_like_it():
     with pytest.raises(fb.SchemaError, match=r"no column 'skye' .* did you mean 'sky'\?"):
         fb.NaiveBayes().fit(ROWS, "play").table("skye")
-    with pytest.raises(fb.NotFittedError):
+    with pytest.raises(ValueError, match="not fitted yet"):
         fb.NaiveBayes().table("sky")
 
 

@@ -16,8 +16,8 @@ from fastbayes.core.errors import SchemaError
 from fastbayes.core.suggestions import did_you_mean, use_one_of
 from fastbayes.kernels import dispatch
 from fastbayes.models.discrete.one_dependence import OneDependence, code_rows
-from fastbayes.models.discrete.structure import class_information
 from fastbayes.models.estimator.column_table import Distribution
+from fastbayes.models.estimator.information import class_information
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.parameters import fitted, number, parameter, pseudo_count, switch
 from fastbayes.models.estimator.sampling import value_codes

@@ -310,6 +310,13 @@ class NaiveBayes(AsNetwork, Iterative):
         others = sum(density.n_parameters for density in self._densities.by_place.values())
         return k - 1 + discrete + p * k + spreads + others
 
+    _sums_columns: ClassVar[bool] = True
+
+    @property
+    def _keeps_terms(self) -> bool:  # type: ignore[override]
+        # These are found from all columns together.
+        return self.alpha != "loo" and self.variance != "single" and self._em is None
+
     def _dependencies(self) -> dict[str, tuple[str, ...]]:
         return dict.fromkeys(self.schema_.names, ())
 

@@ -151,6 +151,7 @@ class WeightedNaiveBayes(Classifier):
     _statistics: ClassVar[tuple[str, ...]] = ("values",)
     _of_rows: ClassVar[tuple[str, ...]] = ("_found",)
     _discretizes: ClassVar[bool] = True
+    _sums_columns: ClassVar[bool] = True
     _reads_rows: ClassVar[bool] = True  # counts are not all that it learns from
 
     partial_fit = unavailable(

@@ -834,6 +834,10 @@ class LogisticRegression(Classifier):
         c, layout, fit = self.coefficients_, self._fit.layout, self._fit
         return wald_table(c, layout, fit.information, fit.references, self.schema_, level)
 
+    @property
+    def _sums_columns(self) -> bool:  # type: ignore[override]
+        return not self.coefficients_.pairs
+
     def _column_table(self, j: int) -> ColumnTable:
         schema, table = self.schema_, self.coefficients()
         feature, values = schema.features[j], self.statistics_.values

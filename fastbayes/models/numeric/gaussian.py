@@ -523,6 +523,14 @@ class GaussianBayes(Discriminant, Classifier):
 
     # -- answers -------------------------------------------------------------------------------
 
+    @property
+    def _sums_columns(self) -> bool:  # type: ignore[override]
+        return self._by_column
+
+    @property
+    def _keeps_terms(self) -> bool:  # type: ignore[override]
+        return self.covariance == "diagonal"
+
     def _class_numbers(self, place: int) -> ClassNumbers:
         k, p = self.mean_.shape
         covariance, stats = np.asarray(self.covariance_), self.statistics_

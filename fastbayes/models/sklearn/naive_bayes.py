@@ -336,6 +336,8 @@ class BernoulliNB(SumsDropIn):
         default=0.0,
     )
 
+    _keeps_terms: ClassVar[bool] = True
+
     def _check_parameters(self) -> None:
         super()._check_parameters()
         if self.binarize is not None and not is_real(self.binarize):
@@ -443,6 +445,7 @@ class CategoricalNB(DiscreteDropIn):
 
     _positive_only: ClassVar[bool] = True
     _categorical: ClassVar[bool] = True
+    _keeps_terms: ClassVar[bool] = True
     _poor_score: ClassVar[bool] = True
     _parts: ClassVar[tuple[str, ...]] = ("values",)
 
