@@ -35,6 +35,7 @@ from fastbayes.cli.options import (
     output,
     reader,
     reading,
+    rejected,
     statistics_from,
     unfitted,
 )
@@ -144,6 +145,7 @@ def fit(
         "model": model,
         "rows": stats.n_rows,
         "rows_without_class": stats.dropped_rows,
+        **rejected(source),
         "features": len(stats.schema.names),
         "classes": fitted.classes_,
         "parameters": fitted.n_parameters_,
@@ -227,6 +229,7 @@ def predict(
         "columns": done.columns,
         "unseen_values": done.unseen,
         "rows_from_prior": done.prior_rows,
+        **rejected(source),
         "output": output,
     }
     show(summary, as_json, fields(summary))
@@ -250,7 +253,8 @@ def evaluate(
     matrix = loss_from(loss, fitted)
     with bar("scoring", source) as progress:
         result = fb.evaluate(fitted, source, target, loss=matrix, progress=progress, **options)
-    show(result.to_dict(), as_json, _figures(result))
+    left = rejected(source)
+    show({**result.to_dict(), **left}, as_json, [*_figures(result), *fields(left)])
 
 
 def _figures(result: Any) -> Iterator[str]:
@@ -313,7 +317,8 @@ def compare(
     source = files_of(data, options)
     with bar("comparing", source) as progress:
         result = fb.compare(source, target, models=models, progress=progress, **options)
-    show(result.to_dict(), as_json, str(result).splitlines())
+    left = rejected(source)
+    show({**result.to_dict(), **left}, as_json, [*str(result).splitlines(), *fields(left)])
 
 
 @reader
@@ -407,7 +412,7 @@ def learning_curve(
     source = files_of(data, options)
     with bar("learning", source) as progress:
         curve = fb.learning_curve(models, source, target, progress=progress, **options)
-    shown = curve.to_dict()
+    shown = curve.to_dict() | rejected(source)
     crossings, lines = [], [*str(curve).splitlines(), ""]
     for pair in combinations(curve.models, 2):
         found = [fb.crossover(curve, *names, metric) for names in (pair, pair[::-1])]

@@ -100,7 +100,7 @@ class Listing:
         return [file.origin for file in now if file.origin not in self._there]
 
 
-class Found(NamedTuple):
+class FoundFiles(NamedTuple):
     """The files that paths name.
 
     files        in their order, of one format
@@ -119,7 +119,7 @@ def find_files(
     on_error: OnError | None = None,
     *,
     partitions: bool = True,
-) -> Found:
+) -> FoundFiles:
     """Return the files that `source` names.
 
     A path or a sequence of paths: a file, a directory (searched through; names that begin with "."
@@ -156,7 +156,7 @@ def find_files(
         )
     count = f" ({len(files)} files)" if len(files) > 1 else ""
     more = ", ..." if len(listed) > 1 else ""
-    return Found(files, f"{names[0]}{more}{count}", listing)
+    return FoundFiles(files, f"{names[0]}{more}{count}", listing)
 
 
 def _resolve(name: str, filesystem: Any, partitions: bool) -> list[DataFile]:
