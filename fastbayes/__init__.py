@@ -25,6 +25,7 @@ PUBLIC = {
         "FileFormatError",
         "MemoryLimitError",
         "NotFittedError",
+        "RejectLimitError",
         "SchemaError",
     ),
     "data.files": ("Files",),

@@ -11,6 +11,7 @@ from fastbayes.core.errors import FastBayesWarning as FastBayesWarning
 from fastbayes.core.errors import FileFormatError as FileFormatError
 from fastbayes.core.errors import MemoryLimitError as MemoryLimitError
 from fastbayes.core.errors import NotFittedError as NotFittedError
+from fastbayes.core.errors import RejectLimitError as RejectLimitError
 from fastbayes.core.errors import SchemaError as SchemaError
 from fastbayes.data.files import Files as Files
 from fastbayes.evaluation.calibrate.calibration import Calibrated as Calibrated

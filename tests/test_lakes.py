@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,9 +13,10 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from commands import fails, run
+from commands import answer, fails, run
 
 import fastbayes as fb
+from fastbayes.data import text
 from fastbayes.data.source import open_source
 
 
@@ -285,3 +287,161 @@ def test_files__that_appear_or_vanish_while_they_are_read(tmp_path: Path) -> Non
     last = lake / "day=2026-11-03" / "part.parquet"
     with pytest.raises(fb.DataError, match=r"11-03/part\.parquet: no such file or directory"):
         fb.count(Disturbed(lake, last.unlink), "y")
+
+
+def small_blocks(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    for name in ("BLOCK_BYTES", "INFER_BYTES", "LEAST_INFER_BYTES"):
+        monkeypatch.setattr(text, name, size)
+
+
+BAD_CSV = [
+    b"yes,a,3\n",
+    b"no,b,1,2.5,7\n",
+    b"no,b,seven,2.5\n",
+    b"no,b,1,2.5.1\n",
+    b"y,\xff,1,2.5\n",
+]
+BAD_JSON = [
+    b'{"y": "no", "n": \n',
+    b'["no", "b"]\n',
+    b'{"y": "no", "t": "b", "n": "seven", "x": 1.5}\n',
+    b'{"y": "no", "t": 5, "n": 1, "x": 1.5}\n',
+    b'{"y": "no", "t": "\xff", "n": 1, "x": 1.5}\n',
+]
+
+
+def spoilt(path: Path, table: pa.Table, seed: int, every: int = 25) -> dict[int, bytes]:
+    """Write a table as text, with bad lines among the others; return these by line number."""
+    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+    header = path.suffix == ".csv"
+    if header:
+        lines = [b"y,t,n,x\n"]
+        for i, row in enumerate(table.to_pylist()):
+            cells = ["" if cell is None else str(cell) for cell in row.values()]
+            if i % 10 == 3:
+                cells[1] = '"a, ""or""\nb"'
+            lines.append((",".join(cells) + "\n").encode())
+    else:
+        lines = [(json.dumps(row) + "\n").encode() for row in table.to_pylist()]
+    random = np.random.default_rng(seed)
+    bad = BAD_CSV if header else BAD_JSON
+    mixed, found, number = lines[:header], {}, 1 + header
+    for i, line in enumerate(lines[header:]):
+        if i % every == every // 2:
+            worst = bad[int(random.integers(len(bad)))]
+            mixed.append(worst)
+            found[number] = worst
+            number += 1
+        mixed.append(line)
+        number += line.count(b"\n")
+    path.write_bytes(b"".join(mixed))
+    return found
+
+
+@pytest.mark.parametrize("size", [1 << 24, 3000])
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_bad_rows__are_left_out_and_written_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str, size: int
+) -> None:
+    """The rest counts, whatever the threads; each bad row is there once, with its line."""
+    small_blocks(monkeypatch, size)
+    lake = tmp_path / "lake"
+    lake.mkdir()
+    parts, injected = [drawn(500, i) for i in range(3)], {}
+    for i, part in enumerate(parts):
+        path = lake / f"{i}.{form}"
+        for number, line in spoilt(path, part, i).items():
+            injected[str(path), number] = line.rstrip(b"\n").decode(errors="backslashreplace")
+    if form == "csv":
+        quoted = [i % 10 == 3 for i in range(500)]
+        for i, part in enumerate(parts):
+            texts = [
+                'a, "or"\nb' if q else v for q, v in zip(quoted, part["t"].to_pylist(), strict=True)
+            ]
+            parts[i] = part.set_column(1, "t", pa.array(texts))
+    whole = pa.concat_tables(parts)
+    with pytest.raises(fb.DataError):
+        fb.count(lake, "y")
+    for form_of_rejects, threads in (("csv", 1), ("jsonl", 2)):
+        rejects = tmp_path / f"bad.{form_of_rejects}"
+        files = fb.Files(lake, on_error="skip-rows", rejects=rejects, max_rejected=0.2)
+        stats = fb.count(files, "y", pairs=True, threads=threads)  # of several scans
+        same(stats, fb.count(whole, "y", pairs=True))
+        same(fb.count(files, "y"), fb.count(whole, "y"))
+        assert files.rejected_rows == len(injected)
+        if form_of_rejects == "csv":
+            with rejects.open(newline="") as file:
+                written = list(csv.DictReader(file))
+        else:
+            written = [json.loads(line) for line in rejects.read_text().splitlines()]
+        assert {(row["file"], int(row["line"])): row["text"] for row in written} == injected
+        assert len(written) == len(injected)
+        assert all(row["reason"] for row in written)
+        notes = [note for note in stats.provenance if note.startswith("left out")]
+        assert [note.split()[2] for note in notes] == ["20"] * 3
+    model = fb.NaiveBayes().fit(files, "y")
+    same(model.statistics_, fb.NaiveBayes().fit(whole, "y").statistics_)
+    assert len(model.predict(files)) == 1500
+
+
+def test_bad_rows__too_many_are_an_error(tmp_path: Path) -> None:
+    spoilt(tmp_path / "t.csv", drawn(400, 0), 0, every=10)
+    with pytest.raises(
+        fb.RejectLimitError, match=r"t\.csv: 40 of 440 rows .*max_rejected=0\.05.*line 8"
+    ):
+        fb.count(fb.Files(tmp_path / "t.csv", on_error="skip-rows"), "y")
+    assert fb.count(
+        fb.Files(tmp_path / "t.csv", on_error="skip-rows", max_rejected=0.1), "y"
+    ).n_rows
+    with pytest.raises(fb.RejectLimitError, match=r"max_rejected=0 "):
+        fb.count(fb.Files(tmp_path / "t.csv", on_error="skip-rows", max_rejected=0), "y")
+
+
+def test_rejects__replace_nothing_and_are_no_data(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    lake.mkdir()
+    spoilt(lake / "t.csv", drawn(200, 0), 0)
+    before = (lake / "t.csv").read_bytes()
+
+    def rejecting(path: Path) -> Any:
+        files = fb.Files(lake, on_error="skip-rows", rejects=path, max_rejected=0.2)
+        return fb.count(files, "y")
+
+    with pytest.raises(fb.DataError, match="among the files that are read"):
+        rejecting(lake / "t.csv")
+    with pytest.raises(fb.DataError, match="among the files that are read"):
+        rejecting(lake / "bad.csv")
+    assert not (lake / "bad.csv").exists()
+    (tmp_path / "mine.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(fb.DataError, match="holds no rejected rows"):
+        rejecting(tmp_path / "mine.csv")
+    assert (tmp_path / "mine.csv").read_text() == "a,b\n1,2\n"
+    assert (lake / "t.csv").read_bytes() == before
+    for _ in range(2):
+        rejecting(tmp_path / "bad.csv")
+        assert (tmp_path / "bad.csv").read_text().count(str(lake)) == 8
+    with pytest.raises(fb.DataError, match=r"\.csv or \.jsonl"):
+        rejecting(tmp_path / "bad.txt")
+    with pytest.raises(ValueError, match="skip-rows"):
+        fb.Files(lake, rejects=tmp_path / "bad.csv")
+    with pytest.raises(fb.DataError, match="workers keep no rejected rows"):
+        fb.count(fb.engines.Paths(fb.Files(lake, on_error="skip-rows"), map, 2), "y")
+
+
+def test_command_line__skips_rows_and_says_how_many(tmp_path: Path) -> None:
+    spoilt(tmp_path / "t.csv", drawn(1000, 0), 0, every=50)
+    data, bad, model = tmp_path / "t.csv", tmp_path / "bad.csv", tmp_path / "m.fb"
+    skip = ("--on-error", "skip-rows", "--rejects", bad)
+    for command in (
+        ("fit", data, "--target", "y", "-o", model),
+        ("count", data, "--target", "y", "-o", tmp_path / "s.fbs"),
+        ("evaluate", model, data),
+        ("predict", model, data, "-o", tmp_path / "p.parquet"),
+        ("compare", data, "--target", "y", "--models", "naive-bayes"),
+    ):
+        assert answer(*command, *skip, "--json")["rejected_rows"] == 20
+        assert len(bad.read_text().splitlines()) == 21
+    said = run(
+        "fit", data, "--target", "y", "-o", tmp_path / "n.fb", "--rejects", bad, code=2
+    ).stderr
+    assert "go with --on-error skip-rows" in said

@@ -43,6 +43,7 @@ from fastbayes.cli.options import (
     output,
     reader,
     reading,
+    rejected,
     statistics_from,
     unfitted,
 )
@@ -174,6 +175,7 @@ def fit(
         "model": model,
         "rows": stats.n_rows,
         "rows_without_class": stats.dropped_rows,
+        **rejected(source),
         "features": len(stats.schema.names),
         "classes": fitted.classes_,
         "parameters": fitted.n_parameters_,
@@ -273,6 +275,7 @@ def predict(
         "columns": done.columns,
         "unseen_values": done.unseen,
         "rows_from_prior": done.prior_rows,
+        **rejected(source),
         "output": output,
     }
     show(summary, as_json, fields(summary))
@@ -404,8 +407,9 @@ def evaluate(
     matrix = loss_from(loss, fitted)
     with bar("scoring", source) as progress:
         result = fb.evaluate(fitted, source, target, loss=matrix, progress=progress, **options)
-    found = plain(result.to_dict())
-    show(found, as_json, _figures(result))
+    left = rejected(source)
+    found = plain({**result.to_dict(), **left})
+    show(found, as_json, [*_figures(result), *fields(left)])
     failed = [said for one in fail_if if (said := one.failed(found)) is not None]
     failed += () if before is None else before.failed(found)
     for line in failed:
@@ -482,7 +486,8 @@ def compare(
     source = files_of(data, options)
     with bar("comparing", source) as progress:
         result = fb.compare(source, target, models=models, progress=progress, **options)
-    show(result.to_dict(), as_json, str(result).splitlines())
+    left = rejected(source)
+    show({**result.to_dict(), **left}, as_json, [*str(result).splitlines(), *fields(left)])
 
 
 @reader
@@ -587,7 +592,7 @@ def learning_curve(
     source = files_of(data, options)
     with bar("learning", source) as progress:
         curve = fb.learning_curve(models, source, target, progress=progress, **options)
-    shown = curve.to_dict()
+    shown = curve.to_dict() | rejected(source)
     crossings, lines = [], [*str(curve).splitlines(), ""]
     for pair in combinations(curve.models, 2):
         found = [fb.crossover(curve, *names, metric) for names in (pair, pair[::-1])]

@@ -19,6 +19,7 @@ from fastbayes.core.decisions import loss_matrix
 from fastbayes.core.errors import DataError, refuse
 from fastbayes.core.picks import Picks, Selection
 from fastbayes.core.suggestions import use_one_of
+from fastbayes.data.files import ON_ERROR
 from fastbayes.data.filesource import SCHEMA_MODES
 from fastbayes.models.estimator.parameters import Parameter, is_number
 from fastbayes.models.registry import by_name, candidates
@@ -343,16 +344,42 @@ FILES = together(
         default=None,
         help="Whether directories KEY=VALUE are columns; default: they are.",
     ),
+    click.option(
+        "--on-error",
+        type=click.Choice(ON_ERROR),
+        help="Stop at what cannot be used (the default); leave out such parts of files and say so "
+        "(skip); or single rows of CSV and JSON lines, too (skip-rows).",
+    ),
+    click.option(
+        "--rejects",
+        type=click.Path(),
+        metavar="FILE",
+        help="File for rows that --on-error skip-rows leaves out: .csv or .jsonl.",
+    ),
+    click.option(
+        "--max-rejected",
+        type=click.FloatRange(0, 1),
+        metavar="SHARE",
+        help="Share of the rows of a file that may be left out; default: 0.05.",
+    ),
 )
 # Parameters of `fastbayes.Files`.
-OF_FILES = ("schema_mode", "partitions")
+OF_FILES = ("schema_mode", "partitions", "on_error", "rejects", "max_rejected")
 
 
 def files_of(data: Any, options: dict[str, Any]) -> Any:
     """Return DATA as it is to be read by the options of `FILES`, which are taken out of all."""
     said = {name: options.pop(name) for name in OF_FILES}
     said = {name: value for name, value in said.items() if value is not None}
+    if said.keys() & {"rejects", "max_rejected"} and said.get("on_error") != "skip-rows":
+        raise click.UsageError("--rejects and --max-rejected go with --on-error skip-rows")
     return fb.Files(data, **said) if said and data is not None else data
+
+
+def rejected(source: Any) -> dict[str, int]:
+    """Return how many rows were left out, where that was asked for."""
+    asked = isinstance(source, fb.Files) and source.on_error == "skip-rows"
+    return {"rejected_rows": source.rejected_rows} if asked else {}
 
 
 # Parameters of `fastbayes.count` that are no model's, and those that are.

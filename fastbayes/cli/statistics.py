@@ -25,6 +25,7 @@ from fastbayes.cli.options import (
     THREADS,
     files_of,
     of_columns,
+    rejected,
     statistics_from,
 )
 from fastbayes.cli.show import (
@@ -95,13 +96,6 @@ LARGEST = 5  # pairs that are named
     help="Least time between two writes of the checkpoint; default: 20, 0: as often as can be.",
 )
 @click.option(
-    "--on-error",
-    type=click.Choice(["stop", "skip"]),
-    default="stop",
-    show_default=True,
-    help="Stop at a part of a file that cannot be used, or leave it out and say so.",
-)
-@click.option(
     "--pairs", is_flag=True, help="Count pairs of values, for SPODE, TAN and AODE.", **COMMON
 )
 @click.option("--triples", is_flag=True, help="Count triples and pairs of values, for A2DE.")
@@ -159,7 +153,9 @@ def count(
         options["schema"] = statistics_from(schema)
     if update and Path(output).exists():
         options["update"] = statistics_from(output)
-    source = files_of(data[0] if len(data) == 1 else [*data], options)
+    files = source = files_of(data[0] if len(data) == 1 else [*data], options)
+    if isinstance(files, fb.Files) and files.on_error != "stop":
+        options["on_error"] = "skip"
     if part is not None:
         source = fb.engines.part(source, *_numbers_of(part))
     if numeric is not None:
@@ -184,7 +180,7 @@ def count(
     done = again or stats is options.get("update")
     if not done:
         stats.save(output, force=force or update)
-    _report(stats, output, as_json, "already complete: " * done)
+    _report(stats, output, as_json, "already complete: " * done, **rejected(files))
 
 
 def _refuse(output: str, _: int = 0) -> None:
@@ -253,10 +249,12 @@ def merge(
     _report(total, output, as_json)
 
 
-def _report(stats: fb.Statistics, output: str, as_json: bool, before: str = "") -> None:
+def _report(
+    stats: fb.Statistics, output: str, as_json: bool, before: str = "", **more: Any
+) -> None:
     if before and not as_json:
         click.echo(f"{before}{output}")
-    summary = {**_statistics(stats), "output": output}
+    summary = {**_statistics(stats), **more, "output": output}
     show(summary, as_json, _lines(summary))
 
 

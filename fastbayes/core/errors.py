@@ -25,6 +25,10 @@ class FileFormatError(DataError):
     """A file is not what its name or header says."""
 
 
+class RejectLimitError(FastBayesError, ValueError):
+    """More rows cannot be used than may be left out; no `on_error` leaves that out."""
+
+
 class MemoryLimitError(FastBayesError, MemoryError):
     """The plan needs more bytes than `memory_limit` allows; nothing was allocated."""
 

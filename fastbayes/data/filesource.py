@@ -40,6 +40,7 @@ from fastbayes.data.memory import TableSource
 from fastbayes.data.nested import flat, flat_schema, is_flat, roots
 from fastbayes.data.number_chunks import of_numbers, reading_numbers
 from fastbayes.data.paths import DataFile, Listing
+from fastbayes.data.rejects import Rejects
 from fastbayes.data.segments import (
     SEGMENT_BLOCKS,
     LateNumbers,
@@ -173,8 +174,9 @@ class FileSource(Source):
         on_error: OnError | None = None,
         schema_mode: str = "union",
         listing: Listing | None = None,
+        rejects: Rejects | None = None,
     ) -> None:
-        self._listing = listing
+        self._listing, self._rejects = listing, rejects
         self._readers = readers
         self._nested = not all(is_flat(reader.schema) for reader in readers)
         self._on_error = on_error
@@ -198,6 +200,11 @@ class FileSource(Source):
         bytes each; files are divided where their format allows it. What cannot be read is an error
         in each, whatever `on_error` says here.
         """
+        if self._rejects is not None:
+            raise DataError(
+                f"{self.description}: workers keep no rejected rows (on_error='skip-rows'); mend "
+                "the files, or read them here"
+            )
         shares = [self._of(readers) for readers in self._divided(most) if readers]
         for position, share in enumerate(shares):
             share.native, share._on_error, share.position = None, None, position
@@ -374,6 +381,10 @@ class FileSource(Source):
         fewer.schema = pa.schema([self.schema.field(name) for name in columns])
         fewer._projection = self._projection.onto(fewer.schema)
         return fewer
+
+    def left_out(self) -> list[str]:
+        """Return how many rows of which file were left out."""
+        return [] if self._rejects is None else self._rejects.notes()
 
     def handed_over(self) -> dict[str, str]:
         """Return the columns of the first file that pyarrow decodes, with the reasons."""

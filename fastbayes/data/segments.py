@@ -191,6 +191,10 @@ class Source(ABC):
         """Return the files whose rows these are; empty for rows that come from elsewhere."""
         return Ledger()
 
+    def left_out(self) -> list[str]:
+        """Return what was left out of the rows that were read so far, a line each."""
+        return []
+
     def only(self, columns: Sequence[str]) -> Source:
         """Return a source of the same rows that has these of its columns, if not all of them."""
         return self
@@ -260,6 +264,10 @@ class SourceView(Source):
     def ledger(self) -> Ledger:
         """Return the files whose rows these are."""
         return self.source.ledger()
+
+    def left_out(self) -> list[str]:
+        """Return what was left out of the rows that were read so far."""
+        return self.source.left_out()
 
     @abstractmethod
     def view(self, segment: Segment) -> Iterator[Rows]:

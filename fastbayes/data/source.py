@@ -36,6 +36,7 @@ from fastbayes.data.memory import (
 from fastbayes.data.nested import flat_schema, roots
 from fastbayes.data.orc import open_orc
 from fastbayes.data.paths import find_files
+from fastbayes.data.rejects import Rejects
 from fastbayes.data.segments import OnError, Segment, Source, first_line, reading
 from fastbayes.data.text import open_csv, open_json
 from fastbayes.data.unify import Columns, check_names, names_of
@@ -66,6 +67,7 @@ class _OfFiles(NamedTuple):
     on_error: OnError | None
     schema_mode: str
     partitions: bool
+    rejects: Rejects | None
 
 
 def open_source(
@@ -78,6 +80,7 @@ def open_source(
     on_error: OnError | None = None,
     schema_mode: str = "union",
     partitions: bool = True,
+    rejects: Rejects | None = None,
 ) -> Source:
     """Open anything that holds rows.
 
@@ -104,6 +107,8 @@ def open_source(
         How files of different columns are read together; see `Files`.
     partitions
         Whether directories `key=value` are columns; see `Files`.
+    rejects
+        Takes rows of CSV and JSON lines that cannot be used, which are left out; None: an error.
 
     Returns
     -------
@@ -118,7 +123,7 @@ def open_source(
         For what cannot be read; names the file, row and remedy where known.
     """
     options: dict[str, Any] = {"columns": columns, "null_values": null_values}
-    how = _OfFiles(filesystem, types, on_error, schema_mode, partitions)
+    how = _OfFiles(filesystem, types, on_error, schema_mode, partitions, rejects)
     module = type(source).__module__.partition(".")[0]
     if (opener := engine_opener(source)) is not None:
         return opener(**options, filesystem=filesystem, types=types, on_error=on_error)
@@ -194,14 +199,17 @@ def _open_files(
     files, description, listing = find_files(
         named, how.filesystem, on_error, partitions=how.partitions
     )
-    kind, columns = files[0].format, options["columns"]
+    kind, columns, rejects = files[0].format, options["columns"], how.rejects
+    if rejects is not None:
+        rejects.begin([file.path for file in files if file.local], listing.appeared)
     readers: Sequence[Any]
     if kind in _OPENERS:
         readers = _OPENERS[kind](files, on_error)
     elif kind == "json":
-        readers = open_json(files, columns, types, on_error, how.schema_mode)
+        readers = open_json(files, columns, types, on_error, how.schema_mode, rejects)
     else:
-        readers = open_csv(files, columns, types, list(options["null_values"] or []), on_error)
+        nulls = list(options["null_values"] or [])
+        readers = open_csv(files, columns, types, nulls, on_error, rejects)
         options = {**options, "null_values": None}  # the parser makes them null
     return FileSource(
         readers,
@@ -210,6 +218,7 @@ def _open_files(
         on_error=on_error,
         schema_mode=how.schema_mode,
         listing=listing,
+        rejects=rejects,
         **options,
     )
 

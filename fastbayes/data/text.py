@@ -16,15 +16,18 @@ import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fastbayes.core.errors import DataError, FileFormatError, SchemaError, refuse
 from fastbayes.data.filesource import FileReader, Piece, open_all
 from fastbayes.data.paths import DataFile
+from fastbayes.data.rejects import BadRow, Rejects
 from fastbayes.data.segments import OnError, first_line, waiting
 from fastbayes.data.unify import Columns, check_names, is_text, unify_types
 
@@ -201,9 +204,14 @@ BLOCK_BYTES = 16 << 20
 INFER_BYTES = 512 << 20
 LEAST_INFER_BYTES = 1 << 20
 
+# Numbers as CSV has them.
+_NUMBER = r"^\s*[-+]?((\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|(?i:nan|inf|infinity))\s*$"
+
 # Column -> type; None asks for inference.
 Types = Mapping[str, pa.DataType | None]
 
+# The way to do without rows that cannot be mended.
+_SKIP = "; or leave such rows out (Files(..., on_error='skip-rows'), --on-error skip-rows)"
 NOT_UTF8 = "is not UTF-8; convert the file, for instance: iconv -f latin1 -t utf8"
 
 
@@ -212,10 +220,13 @@ class TextReader(FileReader):
 
     n_rows = None
 
-    def __init__(self, file: DataFile, cut: Cut, skip: int = 0) -> None:
+    def __init__(
+        self, file: DataFile, cut: Cut, skip: int = 0, rejects: Rejects | None = None
+    ) -> None:
         self.file = file
         self._cut = cut
         self._skip = skip
+        self._rejects = rejects
         self._lock = threading.Lock()
         self._wider: dict[str, pa.DataType] = {}
 
@@ -237,6 +248,14 @@ class TextReader(FileReader):
     def count_rows(self, text: bytes) -> int:
         """Return the rows of a block."""
 
+    @abstractmethod
+    def ends(self, text: bytes) -> Positions:
+        """Return where the rows of a block end, blank lines included."""
+
+    @abstractmethod
+    def suspects(self, rows: Sequence[bytes], types: Types) -> dict[int, str]:
+        """Return rows that cannot be used, by position, with the reason; those easily told."""
+
     def blocks(self, size: int | None = None) -> Iterator[bytes]:
         """Yield the rows in blocks of about `size` bytes, by default what one worker gets."""
         with self.file.stream() as stream:
@@ -246,11 +265,33 @@ class TextReader(FileReader):
     def infer(self, types: Types, size: int) -> dict[str, pa.DataType]:
         """Return the types of the first block of `size` bytes."""
         text = next(self.blocks(size), b"")
+        if self._rejects is not None:
+            text = self._usable(text, types)
         try:
             table = self.parse(text, types)
         except pa.ArrowException as error:
             raise self.fault(error, text, 0, types) from error
         return dict(zip(table.schema.names, table.schema.types, strict=True))
+
+    def _usable(self, text: bytes, types: Types) -> bytes:
+        """Return the rows of the first block without those that cannot be used."""
+        assert self._rejects is not None
+        rows = _cut_at(text, self.ends(text))
+        bad = self.suspects(rows, types)
+        found = self._bad_rows(rows, bad, self._first_line())
+        self._rejects.check(self.file.origin, _n_rows(rows), found)
+        return b"".join(row for i, row in enumerate(rows) if i not in bad)
+
+    @staticmethod
+    def _bad_rows(rows: Sequence[bytes], bad: Mapping[int, str], line: int) -> list[BadRow]:
+        """Return the bad rows of a block that begins with a line of this number."""
+        lines = np.cumsum([line, *(_n_lines([row]) for row in rows)])
+        return [BadRow(int(lines[i]), bad[i], rows[i]) for i in sorted(bad)]
+
+    def _first_line(self) -> int:
+        """Return the number of the line in which the first block begins."""
+        with self.file.stream() as stream:
+            return 1 + _n_lines([stream.read(self._skip)])
 
     def held(self, schema: pa.Schema, threads: int, batch_bytes: int) -> int:
         """Return about how many bytes are held: text that waits, and the tables made of it.
@@ -266,42 +307,89 @@ class TextReader(FileReader):
     ) -> Iterator[Piece]:
         """Yield one piece per block of text; the bytes are read in the calling thread."""
         types = dict(zip(schema.names, schema.types, strict=True))
+        line = 0 if self._rejects is None else self._first_line()
         for index, text in enumerate(self.blocks()):
-            yield Piece(0 if index == 0 else -1, None, partial(self._read, index, text, types))
+            read = partial(self._read, index, text, types, line)
+            yield Piece(0 if index == 0 else -1, None, read)
+            line += 0 if self._rejects is None else _n_lines([text])
 
     def _read(
-        self, index: int, text: bytes, types: dict[str, pa.DataType]
+        self, index: int, text: bytes, types: dict[str, pa.DataType], line: int
     ) -> Iterator[pa.RecordBatch]:
-        yield from self._fitted(index, text, types).to_batches()
+        if self._rejects is None:
+            yield from self._fitted(index, text, types).to_batches()
+            return
+        try:
+            table = self._tried(text, types)
+        except (pa.ArrowException, _Conflict):
+            text = self._without_bad(self._rejects, index, text, types, line)
+            table = self._fitted(index, text, types)
+        yield from table.to_batches()
+
+    def _without_bad(
+        self, rejects: Rejects, index: int, text: bytes, types: dict[str, pa.DataType], line: int
+    ) -> bytes:
+        """Return the rows of a block that can be used, and take note of the others."""
+        rows = _cut_at(text, self.ends(text))
+        bad = self.suspects(rows, types)
+        left = [i for i in range(len(rows)) if i not in bad]
+        bad |= self._by_halves(rows, left, types, rejects.most(len(rows)) + 1)
+        found = self._bad_rows(rows, bad, line)
+        rejects.add(self.file.origin, index, _n_rows(rows), found)
+        return b"".join(row for i, row in enumerate(rows) if i not in bad)
+
+    def _by_halves(
+        self, rows: Sequence[bytes], some: Sequence[int], types: dict[str, pa.DataType], most: int
+    ) -> dict[int, str]:
+        """Return which of some rows cannot be parsed, and why; no more than so many."""
+        if not some or most <= 0:
+            return {}
+        try:
+            self._tried(b"".join(rows[i] for i in some), types, note=False)
+        except (pa.ArrowException, _Conflict) as error:
+            if len(some) == 1:
+                return {some[0]: first_line(error)}
+        else:
+            return {}
+        middle = len(some) // 2
+        found = self._by_halves(rows, some[:middle], types, most)
+        return found | self._by_halves(rows, some[middle:], types, most - len(found))
 
     def _fitted(self, index: int, text: bytes, types: dict[str, pa.DataType]) -> pa.Table:
+        try:
+            return self._tried(text, types)
+        except pa.ArrowException as error:
+            raise self.fault(error, text, index, types) from error
+        except _Conflict as found:
+            raise self._conflict(found.name, found.kind, index, text) from None
+
+    def _tried(self, text: bytes, types: dict[str, pa.DataType], *, note: bool = True) -> pa.Table:
+        """Parse a block; types that it widens are noted for the other blocks."""
         loose = {name: None if _may_widen(kind) else kind for name, kind in types.items()}
         expected = {name: loose[name] if name in self._wider else types[name] for name in types}
         try:
-            return self._widened(self.parse(text, expected), index, text, types)
-        except pa.ArrowException as error:
+            return self._widened(self.parse(text, expected), types, note)
+        except pa.ArrowException:
             if loose == expected:
-                raise self.fault(error, text, index, types) from error
-        try:
-            table = self.parse(text, loose)
-        except pa.ArrowException as error:
-            raise self.fault(error, text, index, types) from error
-        return self._widened(table, index, text, types)
+                raise
+        return self._widened(self.parse(text, loose), types, note)
 
-    def _widened(
-        self, table: pa.Table, index: int, text: bytes, types: dict[str, pa.DataType]
-    ) -> pa.Table:
+    def _widened(self, table: pa.Table, types: dict[str, pa.DataType], note: bool) -> pa.Table:
         """Check the types that were inferred anew against those of the other blocks."""
-        columns = []
-        for name, column in zip(table.schema.names, table.columns, strict=True):
-            with self._lock:
+        wider: dict[str, pa.DataType] = {}
+        with self._lock:
+            for name, kind in zip(table.schema.names, table.schema.types, strict=True):
                 before = self._wider.get(name, types[name])
-                after = unify_types(before, column.type)
-                if after is not None and after != types[name]:
-                    self._wider[name] = after
-            if after is None:
-                raise self._conflict(name, before, index, text)
-            columns.append(column if column.type == after else column.cast(after, safe=False))
+                after = unify_types(before, kind)
+                if after is None:
+                    raise _Conflict(name, before, kind)
+                wider[name] = after
+            if note:
+                self._wider |= {name: kind for name, kind in wider.items() if kind != types[name]}
+        columns = [
+            column if column.type == wider[name] else column.cast(wider[name], safe=False)
+            for name, column in zip(table.schema.names, table.columns, strict=True)
+        ]
         return pa.table(columns, names=table.schema.names)
 
     def _conflict(self, name: str, kind: pa.DataType, index: int, text: bytes) -> DataError:
@@ -321,7 +409,7 @@ class TextReader(FileReader):
         """Return the error for a cell that does not have the type of its column."""
         return DataError(
             f"{self.file.origin}, row {row}: column {name!r} is {kind} elsewhere but holds "
-            f"{value} here; {self.remedy(name)}"
+            f"{value} here; {self.remedy(name)}{_SKIP}"
         )
 
     @abstractmethod
@@ -333,6 +421,30 @@ class TextReader(FileReader):
         return sum(
             self.count_rows(text) for _, text in zip(range(index), self.blocks(), strict=False)
         )
+
+
+class _Conflict(Exception):
+    """A column is of a type in one block that does not go with that of others."""
+
+    def __init__(self, name: str, kind: pa.DataType, found: pa.DataType) -> None:
+        super().__init__(f"column {name!r} is {kind} elsewhere but {found} here")
+        self.name, self.kind = name, kind
+
+
+def _cut_at(text: bytes, ends: Positions) -> list[bytes]:
+    """Return the rows of a block."""
+    starts = [0, *ends.tolist()]
+    return [text[first:last] for first, last in pairwise(starts)]
+
+
+def _n_lines(rows: Sequence[bytes]) -> int:
+    """Return how many lines end in some rows."""
+    return sum(row.count(b"\n") or row.count(b"\r") for row in rows)
+
+
+def _n_rows(rows: Sequence[bytes]) -> int:
+    """Return how many rows are not blank."""
+    return sum(bool(row.strip(b"\r\n")) for row in rows)
 
 
 def _may_widen(kind: pa.DataType) -> bool:
@@ -357,13 +469,14 @@ class CsvReader(TextReader):
         types: Mapping[str, pa.DataType],
         null_values: Sequence[str],
         size: int,
+        rejects: Rejects | None = None,
     ) -> None:
         with file.stream() as stream:
             start = stream.read(_HEADER_BYTES)
         tabs = re.search(r"\.(tsv|tab)(\.|$)", file.path.lower()) is not None
         self._names, self._delimiter, skip = csv_header(start, tabs, file.origin)
         check_names(self._names, file.origin)
-        super().__init__(file, cut_rows(self._delimiter), skip)
+        super().__init__(file, cut_rows(self._delimiter), skip, rejects)
         self._nulls = ["", *null_values]
         wanted: Types = {
             name: types.get(name) for name in self._names if columns is None or name in columns
@@ -427,7 +540,7 @@ class CsvReader(TextReader):
             return DataError(
                 f"{self.file.origin}, row {row + int(ragged[1] or 1) - 1}: {ragged[3]} cells "
                 f"instead of {ragged[2]}: {ragged[4][:80]!r}; mend the row, or quote the cell "
-                f"that holds the delimiter {self._delimiter!r}"
+                f"that holds the delimiter {self._delimiter!r}{_SKIP}"
             )
         cell = re.search(r"CSV column #(\d+): (?:Row #(\d+): )?(.*)", said, re.DOTALL)
         if cell is None:
@@ -437,6 +550,63 @@ class CsvReader(TextReader):
             return self._not_text(name, text, types, row)
         value = cell[3].partition("invalid value ")[2]
         return self.misfit(name, types.get(name), value[:80], row + int(cell[2] or 1) - 1)
+
+    def ends(self, text: bytes) -> Positions:
+        """Return where the rows of a block end: lines end within quoted cells, too."""
+        mark = b"\n" if b"\n" in text else b"\r"
+        ends = self._outside(text, mark) + 1
+        whole = len(ends) and ends[-1] == len(text)
+        return ends if whole or not text else np.append(ends, len(text))
+
+    def _outside(self, text: bytes, mark: bytes) -> Positions:
+        """Return where a mark stands outside of quoted cells."""
+        found = np.flatnonzero(np.frombuffer(text, np.uint8) == mark[0])
+        edges, _ = _quoted(text, self._delimiter.encode())
+        return found[np.searchsorted(edges, found) % 2 == 0] if len(edges) else found
+
+    def suspects(self, rows: Sequence[bytes], types: Types) -> dict[int, str]:
+        """Return rows of a wrong width, those that are not UTF-8, and text in columns of numbers.
+
+        Where types are to be inferred, a column is of numbers if nearly all its cells are.
+        """
+        found: dict[int, str] = {}
+        ends = np.cumsum([len(row) for row in rows])
+        delimiters = self._outside(b"".join(rows), self._delimiter.encode())
+        owners = np.searchsorted(ends, delimiters, "right")
+        widths = np.bincount(owners, minlength=len(rows)) + 1
+        n_names = len(self._names)
+        for i in np.flatnonzero(widths != n_names).tolist():
+            if rows[i].strip(b"\r\n"):
+                found[i] = f"{widths[i]} cells instead of {n_names}"
+        for i, row in enumerate(rows):
+            try:
+                row.decode()
+            except UnicodeDecodeError:
+                found.setdefault(i, "not UTF-8")
+        # A blank line is no row where there are several columns.
+        blank = {i for i, row in enumerate(rows) if n_names > 1 and not row.strip(b"\r\n")}
+        left = [i for i in range(len(rows)) if i not in found and i not in blank]
+        text = b"".join(rows[i] for i in left)
+        numbers = {n: k for n, k in types.items() if k is None or _is_value(k)}
+        try:
+            columns = self.parse(text, dict.fromkeys(numbers, pa.binary()))
+        except pa.ArrowException:
+            return found
+        for name, kind in numbers.items():
+            if kind is not None and pa.types.is_boolean(kind):
+                continue
+            cells = columns[name]
+            odd = pc.invert(pc.match_substring_regex(cells, _NUMBER)).fill_null(False)
+            odd = np.flatnonzero(odd.to_numpy())
+            known = len(cells) - cells.null_count
+            assert self._rejects is not None
+            if kind is None and (len(odd) > self._rejects.most(known) or 2 * len(odd) >= known):
+                continue  # it is text
+            for at in odd.tolist():
+                value = cells[at].as_py().decode()
+                if len(left) == len(cells):
+                    found.setdefault(left[at], f"column {name!r} holds {value[:80]!r}, no number")
+        return found
 
     def remedy(self, name: str) -> str:
         """Return what to do about a column of several types."""
@@ -461,12 +631,11 @@ def open_csv(
     types: Mapping[str, pa.DataType],
     null_values: Sequence[str],
     on_error: OnError | None = None,
+    rejects: Rejects | None = None,
 ) -> list[CsvReader]:
     """Open CSV files."""
-    size = infer_bytes(files)
-    return open_all(
-        files, lambda file: CsvReader(file, columns, types, null_values, size), on_error
-    )
+    given = columns, types, null_values, infer_bytes(files), rejects
+    return open_all(files, lambda file: CsvReader(file, *given), on_error)
 
 
 class JsonReader(TextReader):
@@ -476,8 +645,14 @@ class JsonReader(TextReader):
     # All keys that a record may have; None: others are ignored.
     keys: Sequence[str] | None = None
 
-    def __init__(self, file: DataFile, types: Mapping[str, pa.DataType], size: int) -> None:
-        super().__init__(file, cut_lines)
+    def __init__(
+        self,
+        file: DataFile,
+        types: Mapping[str, pa.DataType],
+        size: int,
+        rejects: Rejects | None = None,
+    ) -> None:
+        super().__init__(file, cut_lines, rejects=rejects)
         with file.stream() as stream:
             start = stream.read(4096)
         refuse(
@@ -532,6 +707,46 @@ class JsonReader(TextReader):
         """Return the lines that are not blank."""
         return len(_lines(text))
 
+    def ends(self, text: bytes) -> Positions:
+        """Return where the lines of a block end."""
+        ends = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n")) + 1
+        whole = len(ends) and ends[-1] == len(text)
+        return ends if whole or not text else np.append(ends, len(text))
+
+    def suspects(self, rows: Sequence[bytes], types: Types) -> dict[int, str]:
+        """Return rows that are no JSON objects, and those with values of another kind than others.
+
+        Where types are to be inferred, that is the kind of nearly all values of a column.
+        """
+        found: dict[int, str] = {}
+        kinds: dict[str, dict[str, list[int]]] = {}
+        for i, row in enumerate(rows):
+            if not row.strip():
+                continue
+            try:
+                record = json.loads(row)
+            except (ValueError, RecursionError) as error:
+                found[i] = f"not JSON ({error})"
+                continue
+            if not isinstance(record, dict):
+                found[i] = "no object"
+                continue
+            for name, value in record.items():
+                if value is not None and (name in types or not types):
+                    kinds.setdefault(name, {}).setdefault(_kind(value), []).append(i)
+        assert self._rejects is not None
+        for name, held in kinds.items():
+            usual = _kind_of(types.get(name))
+            if usual is None:
+                n_values = sum(map(len, held.values()))
+                most = max(held, key=lambda kind: len(held[kind]))
+                if n_values - len(held[most]) <= self._rejects.most(n_values):
+                    usual = most
+            for kind, where in held.items():
+                for i in where if usual not in (None, kind) else ():
+                    found.setdefault(i, f"column {name!r} holds a {kind}, no {usual}")
+        return found
+
     def remedy(self, name: str) -> str:
         """Return what to do about a column of several types."""
         return "write its values as one type, null where one is missing"
@@ -548,7 +763,7 @@ class JsonReader(TextReader):
             except UnicodeDecodeError:
                 return FileFormatError(f"{where} {NOT_UTF8}")
             except (ValueError, RecursionError) as wrong:
-                return FileFormatError(f"{where} is not JSON ({wrong}): {line[:60]!r}")
+                return FileFormatError(f"{where} is not JSON ({wrong}): {line[:60]!r}{_SKIP}")
             if not isinstance(record, dict):
                 return FileFormatError(
                     f"{where}: {line[:60]!r} is no object; write one object per line"
@@ -591,10 +806,11 @@ def open_json(
     types: Mapping[str, pa.DataType],
     on_error: OnError | None = None,
     schema_mode: str = "union",
+    rejects: Rejects | None = None,
 ) -> list[JsonReader]:
     """Open files of JSON lines."""
     size = infer_bytes(files)
-    readers = open_all(files, lambda file: JsonReader(file, types, size), on_error)
+    readers = open_all(files, lambda file: JsonReader(file, types, size, rejects), on_error)
     if columns is None and schema_mode != "first":
         known = readers if schema_mode == "union" else readers[:1]
         keys = [*dict.fromkeys(name for reader in known for name in reader.schema.names)]

@@ -21,6 +21,7 @@ from fastbayes.core.ledger import Ledger, batch_of
 from fastbayes.core.picks import Picks, Selection, several, unknown_column
 from fastbayes.core.schema import Schema
 from fastbayes.data.encode import Encoder
+from fastbayes.data.files import Files
 from fastbayes.data.filesource import FileSource
 from fastbayes.data.folds import Census, Folds, FoldsByColumn, FoldsByPlace
 from fastbayes.data.memory import Joined, declared_domains, declared_values, is_name, to_array
@@ -333,8 +334,9 @@ def count(
         after others; no result changes. By default counts of pairs and the like may take half of
         the machine's memory, and reading 512 MiB, which very wide blocks exceed.
     on_error
-        "stop", or "skip" to leave out parts of files that cannot be read; `provenance` and the
-        log name them.
+        "stop", or "skip" to leave out parts of files that cannot be read, and files whose columns
+        conflict with those of the others; `provenance` and the log name them. `Files` has
+        "skip-rows", too.
     checkpoint
         Directory that keeps the work done: a stopped count goes on from there, to the same bits,
         and a complete one is not done again. One process at a time may use it.
@@ -399,7 +401,10 @@ def count(
         if not isinstance(asked, (bool, np.bool_)):
             raise ValueError(f"{name}={asked!r}: use True or False")
     if on_error not in ("stop", "skip"):
-        raise ValueError(f"on_error={on_error!r}: use 'stop' or 'skip'")
+        raise ValueError(
+            f"on_error={on_error!r}: use 'stop' or 'skip'; Files(..., on_error='skip-rows') leaves "
+            "out single rows of text"
+        )
     if batch is not None and not (isinstance(batch, str) and batch):
         raise ValueError(f"batch={batch!r}: give the rows a name, or None")
     as_before = {
@@ -421,6 +426,10 @@ def count(
         if as_before["discretize"] and numeric == "gaussian":
             kinds = DensitySpec(as_before["discretize"])
     discretize = as_before.pop("discretize")
+    if isinstance(source, Files) and source.on_error != "stop":
+        on_error = "skip"
+        if source.rejects is not None and checkpoint is not None:
+            raise ValueError("a checkpoint keeps no rejected rows: count with one of the two")
     left_out: list[str] = []
 
     def leave_out(error: DataError) -> None:

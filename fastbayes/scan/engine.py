@@ -340,7 +340,8 @@ def scan(
     _check_classes(encoder, counted.rows, counted.dropped, classless=classless)
     result = _finished(encoder, totals, counted.dropped, counted.provenance, crossing)
     files = (file for file in source.ledger() if file.path not in counted.lost)
-    result = replace(result, ledger=Ledger(files))
+    provenance = (*result.provenance, *source.left_out())
+    result = replace(result, ledger=Ledger(files), provenance=provenance)
     if checkpoint is not None:
         checkpoint.save(Progressed(0, counted.rows, result, complete=True))
     return result
