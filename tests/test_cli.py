@@ -334,8 +334,10 @@ def test_inspect__statistics_and_models(data: Path, model: Path, tmp_path: Path)
     statistics, of_model = answer("inspect", tmp_path / "s.fbs"), answer("inspect", model)
     assert statistics["columns"]["sky"] == {
         "kind": "categorical", "values": ["overcast", "rain", "sunny"], "declared": False,
+        "missing": 0.1,
     }  # fmt: skip
     assert statistics["columns"]["degrees"]["kind"] == "numeric"
+    assert statistics["columns"]["degrees"]["missing"] == 0.1
     assert statistics["classes"] == {"no": 400, "yes": 600}
     assert of_model["model"] == "NaiveBayes()"
     found = fb.load(model)
@@ -352,6 +354,11 @@ def test_inspect__statistics_and_models(data: Path, model: Path, tmp_path: Path)
     assert "sky      3 values  overcast, rain, sunny" in shown
     assert f"no {found.table('degrees').table['mean'][0].as_py():.5g} ±" in shown
     assert "classes             no 400, yes 600" in shown
+
+
+def test_inspect__a_model_of_arrays(tmp_path: Path) -> None:
+    fb.GaussianNB().fit([[1.0, 2.0], [2.0, 3.5]], [0, 1]).save(tmp_path / "m.fb")
+    assert "bare arrays" in fails("inspect", tmp_path / "m.fb", folder=tmp_path)
 
 
 def test_inspect__a_model_by_another_name(model: Path) -> None:

@@ -121,9 +121,10 @@ def coefficient_lines(lines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def said_of(model: Any, name: str) -> dict[str, Any]:
-    """Return what a model says of a column in few numbers, from its table."""
-    found = model.table(name)
-    said: dict[str, Any] = {"missing": found.missing}
+    """Return what tells the classes apart in a column; nothing where coefficients say it."""
+    if hasattr(model, "coefficients"):
+        return {}
+    found, said = model.table(name), dict[str, Any]()
     if found.telling:
         said["telling"] = [*found.telling]
     if "mean" in found.table.column_names:
@@ -136,11 +137,9 @@ def said_of(model: Any, name: str) -> dict[str, Any]:
     return said
 
 
-def said_in_words(column: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return cells of what `said_of` has: the share missing, and what tells classes apart."""
-    if "missing" not in column:
-        return ()
-    missing = f"{column['missing']:.3g} missing" if column["missing"] else ""
+def said_in_words(column: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the share missing of a column, and what tells the classes apart in it."""
+    missing = f"{column['missing']:.3g} missing" if column.get("missing") else ""
     telling = [
         f"{one['class']} {cell(one['value']) or 'missing'} {one['log_ratio']:+.3g}"
         for one in column.get("telling", ())

@@ -295,12 +295,18 @@ def inspect(path: str, target: str | None, as_json: bool, **planning: Any) -> No
         describe(held, as_json)
         return
     stats = held if isinstance(held, fb.Statistics) else held.statistics_
+    if not isinstance(stats, fb.Statistics):
+        raise fb.SchemaError(
+            f"{path}: holds a model of bare arrays, without named columns; fastbayes.load it in "
+            "Python, where model.table('x0') says what it learned"
+        )
     summary = _statistics(stats)
     inner = held.model_ if isinstance(held, fb.Calibrated) else held
     found = {} if held is stats else {**learned(inner), **calibration(held)}
     parents = found.pop("parents", {})
     if held is not stats:
         summary = {"model": repr(held), "parameters": held.n_parameters_, **found, **summary}
+    missing = _missing(stats)
     summary["columns"] = {
         f.name: {
             "kind": f.kind,
@@ -308,7 +314,8 @@ def inspect(path: str, target: str | None, as_json: bool, **planning: Any) -> No
             "declared": f.declared,
             **({} if f.cuts is None else {"cuts": f.cuts.tolist(), "bins": f.intervals}),
             **({"parents": parents[f.name]} if f.name in parents else {}),
-            **({} if held is stats else said_of(held, f.name)),
+            **({"missing": missing[f.name]} if f.name in missing else {}),
+            **({} if held is stats else said_of(inner, f.name)),
         }
         for f in stats.schema.features
     }
@@ -345,6 +352,20 @@ def _statistics(stats: fb.Statistics) -> dict[str, Any]:
         **({"folds": len(stats.folds)} if stats.folds else {}),
         "source": [*(file.path for file in stats.ledger), *stats.provenance],
     }
+
+
+def _missing(stats: fb.Statistics) -> dict[str, float]:
+    """Return the share of the rows in which each column is missing, where that was counted."""
+    schema, total, values = stats.schema, max(float(stats.n_rows), 1e-300), stats.values
+    lost = dict(zip([f.name for f in schema.categorical], values.missing.sum(axis=1), strict=True))
+    known = None
+    if "moments" in stats.parts:
+        known = stats.moments.count.sum(axis=1)
+    elif "scatter" in stats.parts:
+        known = stats.scatter.known().sum(axis=0)
+    if known is not None:
+        lost |= zip([f.name for f in schema.numeric], stats.n_rows - known, strict=True)
+    return {name: float(n) / total for name, n in lost.items()}
 
 
 def _count(part: Any) -> dict[str, int]:

@@ -239,15 +239,14 @@ def _of_rows(
         spread += log_odds(contributions).sum(axis=0)
         if y_codes is not None and (known := np.flatnonzero(y_codes >= 0)).size:
             truth = y_codes[known]
-            loss += _loss(model.predict_log_proba(rows)[known], truth)
             if not without:
                 without = [_fitted_without(model, j) for j in range(d)]
-            prior = model._explained_prior()
+            terms = Terms(model, contributions[known])
+            own = terms.log_posterior() if model._keeps_terms else None
+            loss += _loss(model.predict_log_proba(rows)[known] if own is None else own, truth)
             for j, (reduced, _) in enumerate(without):
                 if reduced is model:
-                    joint = _sum_without(contributions[known], j) + prior
-                    normalise(joint, model._log_prior())
-                    less[j] += _loss(joint, truth)
+                    less[j] += _loss(terms.log_posterior(j), truth)
                 elif reduced is not None:
                     few = rows.select(reduced.schema_.names)
                     less[j] += _loss(reduced.predict_log_proba(few)[known], truth)
@@ -266,9 +265,23 @@ def _of_rows(
     return mean, loss / labelled, losses, float(n)
 
 
-def _sum_without(contributions: Floats, j: int) -> Floats:
-    """Return the sum over the columns but one, (n_rows, n_classes)."""
-    return np.asarray(np.delete(contributions, j, axis=1).sum(axis=1))
+class Terms:
+    """The terms of rows in a product over columns, (n_rows, n_features, n_classes), summed once."""
+
+    def __init__(self, model: Any, contributions: Floats) -> None:
+        self._never = np.isneginf(contributions)
+        self._finite = np.where(self._never, 0.0, contributions)
+        self._sum, self._nevers = self._finite.sum(axis=1), self._never.sum(axis=1)
+        self._prior, self._log_prior = model._explained_prior(), model._log_prior()
+
+    def log_posterior(self, j: int | None = None) -> Floats:
+        """Return ln P(c | x), (n_rows, n_classes), by all columns or by all but one."""
+        total, nevers = self._sum, self._nevers
+        if j is not None:
+            total, nevers = total - self._finite[:, j], nevers - self._never[:, j]
+        joint = np.where(nevers > 0, -np.inf, total + self._prior)
+        normalise(joint, self._log_prior)
+        return joint
 
 
 def _loss(log_posterior: Floats, truth: NDArray[np.int64]) -> float:
