@@ -38,7 +38,9 @@ from fastbayes.cli.options import (
     statistics_from,
     unfitted,
 )
-from fastbayes.cli.show import MOST, bar, calibration, fields, learned, plain, say, show
+from fastbayes.cli.progress import bar
+from fastbayes.cli.remedies import in_options
+from fastbayes.cli.show import MOST, calibration, fields, learned, plain, say, show
 from fastbayes.core.errors import SchemaError, refuse
 from fastbayes.core.files import check_target
 from fastbayes.evaluation.calibrate.posterior_maps import MAPS
@@ -383,7 +385,7 @@ def compare(
         options["discretize"] = of_columns(discretize, options["columns"])
     with bar("comparing", data) as progress:
         result = fb.compare(data, target, models=models, progress=progress, **options)
-    show(result.to_dict(), as_json, str(result).splitlines())
+    show(result.to_dict(), as_json, map(in_options, str(result).splitlines()))
 
 
 @reader
