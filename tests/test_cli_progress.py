@@ -15,7 +15,7 @@ from test_cli_stopping import on_terminal, shown
 
 import fastbayes as fb
 from fastbayes.cli import main, progress
-from fastbayes.cli.progress import Steps, bar
+from fastbayes.cli.progress import JobProgress, bar
 from fastbayes.scan.request import stage
 
 ROWS = 3000
@@ -33,8 +33,8 @@ def command(**given: bool) -> Iterator[None]:
         yield
 
 
-class Recorded(Steps):
-    """Steps that remember what each stage did, of how much."""
+class Recorded(JobProgress):
+    """JobProgress that remember what each stage did, of how much."""
 
     def __init__(self) -> None:
         super().__init__("comparing", ROWS)
@@ -77,7 +77,7 @@ def test_compare__gives_rows_alone_to_what_knows_no_stages(data: Path) -> None:
 
 
 def test_steps__rows_that_are_read_again_are_another_scan() -> None:
-    steps = Steps("counting", 100)
+    steps = JobProgress("counting", 100)
     for done in (60, 40, 60):
         steps(done)
     assert (steps.n, steps.done, steps.scans) == (60, 160, 2)

@@ -18,7 +18,7 @@ from fastbayes.data.source import open_source
 HEARTBEAT = 10.0  # seconds between two lines without a terminal
 
 
-class Steps:
+class JobProgress:
     """Counts what is done of a stage: of its rows, or of another unit if it says so.
 
     A stage begins at 0 and ends with the next one; rows beyond its total are another scan.
@@ -63,8 +63,8 @@ class Steps:
         return f"{self.title}: {self.n:,}{of or f' {self.unit}'}, {self.n / seconds:,.0f} a second"
 
 
-class Bar(Steps):
-    """Steps that a bar shows."""
+class Bar(JobProgress):
+    """JobProgress that a bar shows."""
 
     def __init__(self, what: str, total: int | None, shown: Any) -> None:
         super().__init__(what, total)
@@ -83,7 +83,7 @@ class Bar(Steps):
 
 
 @contextmanager
-def bar(what: str, data: Any) -> Iterator[Steps | None]:
+def bar(what: str, data: Any) -> Iterator[JobProgress | None]:
     """Show what is done of a source, or so many rows; nothing if the command is to be quiet."""
     given = click.get_current_context().find_root().params
     if given.get("quiet"):
@@ -103,7 +103,7 @@ def _rows_of(data: Any) -> int | None:
 
 
 @contextmanager
-def _on_terminal(what: str, data: Any) -> Iterator[Steps]:
+def _on_terminal(what: str, data: Any) -> Iterator[JobProgress]:
     from tqdm import tqdm
 
     rows = _rows_of(data)
@@ -122,9 +122,9 @@ def _on_terminal(what: str, data: Any) -> Iterator[Steps]:
 
 
 @contextmanager
-def _heartbeat(what: str, data: Any) -> Iterator[Steps]:
+def _heartbeat(what: str, data: Any) -> Iterator[JobProgress]:
     """Say every few seconds how far it is, also while no row is read."""
-    steps, over = Steps(what, data if isinstance(data, int) else None), threading.Event()
+    steps, over = JobProgress(what, data if isinstance(data, int) else None), threading.Event()
     asked: list[bool] = []  # short jobs need no total, which takes opening every file
 
     def beat() -> None:
