@@ -332,7 +332,7 @@ def _figures(result: Any) -> Iterator[str]:
     cls=BriefCommand,
     examples=[
         "fastbayes compare penguins.csv --target species --null-values NA",
-        "fastbayes compare penguins.csv --target island --models tan,kdb --folds 5",
+        "fastbayes compare penguins.csv --target island --models tan,aode --folds year",
     ],
 )
 @click.argument("data")
