@@ -47,7 +47,9 @@ from fastbayes.cli.options import (
     statistics_from,
     unfitted,
 )
-from fastbayes.cli.show import MOST, bar, calibration, fields, learned, listed, plain, say, show
+from fastbayes.cli.progress import bar
+from fastbayes.cli.remedies import in_options
+from fastbayes.cli.show import MOST, calibration, fields, learned, listed, plain, say, show
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import SchemaError, refuse
 from fastbayes.core.files import check_target
@@ -431,7 +433,7 @@ def _figures(result: Any) -> Iterator[str]:
     cls=BriefCommand,
     examples=[
         "fastbayes compare penguins.csv --target species --null-values NA",
-        "fastbayes compare penguins.csv --target island --models tan,kdb --folds 5",
+        "fastbayes compare penguins.csv --target island --models tan,aode --folds year",
     ],
 )
 @click.argument("data")
@@ -487,7 +489,11 @@ def compare(
     with bar("comparing", source) as progress:
         result = fb.compare(source, target, models=models, progress=progress, **options)
     left = rejected(source)
-    show({**result.to_dict(), **left}, as_json, [*str(result).splitlines(), *fields(left)])
+    show(
+        {**result.to_dict(), **left},
+        as_json,
+        [*map(in_options, str(result).splitlines()), *fields(left)],
+    )
 
 
 @reader

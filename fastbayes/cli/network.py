@@ -31,7 +31,8 @@ from fastbayes.cli.options import (
     reader,
     together,
 )
-from fastbayes.cli.show import bar, fields, listed, say, show, table
+from fastbayes.cli.progress import bar
+from fastbayes.cli.show import fields, listed, say, show, table
 from fastbayes.core.errors import DataError, refuse
 from fastbayes.core.files import check_target
 from fastbayes.core.suggestions import did_you_mean

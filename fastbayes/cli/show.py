@@ -1,14 +1,13 @@
-"""How results, remarks and progress are shown."""
+"""How results and remarks are shown."""
 
 from __future__ import annotations
 
 import json
 import logging
 import math
-import os
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ from fastbayes.cli.remedies import in_options
 from fastbayes.core.errors import FastBayesWarning
 from fastbayes.core.text_tables import cell, visible
 from fastbayes.core.text_tables import size as size
-from fastbayes.data.source import open_source
 
 MOST = 12  # entries of a list that are shown
 
@@ -209,37 +207,3 @@ def remarks(*, verbose: bool, quiet: bool) -> Iterator[None]:
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)
-
-
-@contextmanager
-def bar(what: str, data: Any) -> Iterator[Callable[[int], Any] | None]:
-    """Show a progress bar over the rows of a source, or so many, on a terminal; else nothing."""
-    quiet = click.get_current_context().find_root().params.get("quiet")
-    if quiet or not sys.stderr.isatty():
-        yield None
-        return
-    from tqdm import tqdm
-
-    rows = data if isinstance(data, int) else open_source(data).n_rows
-    scans = 1
-
-    def update(done: int) -> None:
-        nonlocal scans
-        if rows and shown.n + done > rows:  # the rows are read again
-            scans += 1
-            shown.reset()
-            shown.set_description(f"{what}, scan {scans}", refresh=False)
-        shown.update(done)
-
-    known = os.get_terminal_size(sys.stderr.fileno()).columns > 0  # not so under some containers
-    with tqdm(
-        desc=what,
-        total=rows,
-        unit=" rows",
-        unit_scale=True,
-        ncols=None if known else 80,
-        nrows=None if known else 24,
-        dynamic_ncols=known,
-        file=sys.stderr,
-    ) as shown:
-        yield update

@@ -28,8 +28,8 @@ from fastbayes.cli.options import (
     rejected,
     statistics_from,
 )
+from fastbayes.cli.progress import bar
 from fastbayes.cli.show import (
-    bar,
     calibration,
     coefficient_lines,
     coefficients,
@@ -171,9 +171,9 @@ def count(
         options["discretize"] = of_columns(discretize, options["columns"], options["exclude"])
     if folds is not None:
         options["folds"] = int(folds) if folds.isdecimal() else folds
-    with bar("counting", source) as progress:
-        if again:  # what is complete has no rows to be read
-            progress = partial(_refuse, output)
+    with bar("counting", source) as steps:
+        # What is complete has no rows to be read.
+        progress = partial(_refuse, output) if again else steps
         stats = fb.count(source, target, progress=progress, **options)
     if again and stats != statistics_from(output):
         _refuse(output)

@@ -11,7 +11,8 @@ import click
 import fastbayes as fb
 from fastbayes.cli.help import BriefCommand
 from fastbayes.cli.options import FORCE, JSON, defaulted
-from fastbayes.cli.show import bar, fields, show, size, table
+from fastbayes.cli.progress import bar
+from fastbayes.cli.show import fields, show, size, table
 from fastbayes.core.suggestions import did_you_mean
 from fastbayes.evaluation.environment import Check
 from fastbayes.evaluation.environment import doctor as examine

@@ -20,6 +20,7 @@ from fastbayes.core.batch import BLOCK_ROWS, Batch
 from fastbayes.core.errors import DataError, MemoryLimitError
 from fastbayes.core.ledger import Ledger
 from fastbayes.core.schema import Shape
+from fastbayes.core.text_tables import size
 from fastbayes.core.threads import default_threads as default_threads
 from fastbayes.core.threads import in_order as in_order
 from fastbayes.core.threads import resolved_threads as resolved_threads
@@ -319,6 +320,16 @@ def scan(
     for part, share in runs:
         budget.besides = besides + share.charged + sum(total.nbytes for _, total in totals)
         budget.copies, budget.missing = share.threads + 1, None
+        logger.debug(
+            "plan: count %s of %d columns of %s on %d threads, reading takes about %s",
+            *(
+                ", ".join(wanted).replace("_", " "),
+                len(part.features),
+                source.description,
+                share.threads,
+            ),
+            size(share.held),
+        )
         if totals:  # what other columns were decoded to is no use any more
             release()
         before, counted = (
@@ -342,6 +353,8 @@ def scan(
     files = (file for file in source.ledger() if file.path not in counted.lost)
     provenance = (*result.provenance, *source.left_out())
     result = replace(result, ledger=Ledger(files), provenance=provenance)
+    for file in result.ledger if logger.isEnabledFor(logging.DEBUG) else ():
+        logger.debug("read %s, %s", file.path, size(file.size))
     if checkpoint is not None:
         checkpoint.save(Progressed(0, counted.rows, result, complete=True))
     return result

@@ -16,6 +16,22 @@ T = TypeVar("T")
 Progress = Callable[[int], None]
 
 
+def stage(
+    progress: Progress | None, name: str, total: int | None = None, unit: str = "rows"
+) -> Progress:
+    """Begin a stage of a job, and return what to call with how many of its units are done.
+
+    A progress that has a method `stage` knows of stages; another one counts rows alone, and is
+    given nothing else.
+    """
+    begin = getattr(progress, "stage", None)
+    if begin is None:
+        return lambda _: None
+    begin(name, total, unit)
+    assert progress is not None
+    return progress
+
+
 class Partial(NamedTuple, Generic[T]):
     """What a share of the rows says.
 

@@ -48,6 +48,7 @@ from fastbayes.scan.discretization import cuts_without_folds, numeric_cuts
 from fastbayes.scan.dual_encoding import OF_NUMBERS, Views, dual_encoding
 from fastbayes.scan.engine import Progress
 from fastbayes.scan.fold_statistics import training
+from fastbayes.scan.request import stage
 from fastbayes.statistics.bundle import Statistics
 
 # Log-losses closer than this share of themselves are equal.
@@ -385,6 +386,7 @@ class ComparisonRunner:
         start = time.perf_counter()
         if any(runner.bins for runner in self.runners):
             try:
+                stage(self.progress, "cut points")
                 self.cuts = numeric_cuts(
                     *(opened.source, opened.learning(), self.discretize),
                     progress=self.progress,
@@ -400,6 +402,7 @@ class ComparisonRunner:
         needed = {name for r in self._standing() for name in r.make()._statistics}
         self.of_numbers = [name for name in OF_NUMBERS if name in needed]
         start = time.perf_counter()
+        stage(self.progress, "counting")
         self.stats = self._counted()
         self.seconds["counting"] = time.perf_counter() - start
         check_learnable(self.stats, self.opened.source.description)
@@ -431,6 +434,7 @@ class ComparisonRunner:
 
     def _fit(self, runner: Runner) -> None:
         start, rows = time.perf_counter(), (self.opened.source, self.opened.learning)
+        stage(self.progress, f"fitting {runner.name}")
         runner.model = self._trained(runner, self.seen[runner.bins], *rows, self.cuts)
         runner.fit_seconds = time.perf_counter() - start
         parts = runner.model.statistics_.parts
@@ -528,6 +532,7 @@ class ComparisonRunner:
         if not self.racing or len(self._standing()) < 2:
             return
         start = time.perf_counter()
+        stage(self.progress, "race")
         if self.race is None:
             given = self.opened, self.stats, *self.options.values(), self.progress
             if (sample := race_sample(*given)) is None:
@@ -552,6 +557,7 @@ class ComparisonRunner:
         start = time.perf_counter()
         scans, folds = FoldScans(self.opened, self.stats), self.opened.folds
         assert folds is not None
+        stage(self.progress, "cut points of folds")
         cuts = cuts_without_folds(
             *(self.opened.source, self.opened.learning(), self.discretize, folds),
             progress=self.progress,
@@ -560,6 +566,8 @@ class ComparisonRunner:
         schemas = []
         for fold in range(len(scans.names)):
             given = *scans.of(fold), cuts[fold]
+            without = f"counting without fold {fold + 1} of {len(scans.names)}"
+            stage(self.progress, without, self._rows_without(fold))
             rest = self._scan(*given, whole=False)
             views = Views(rest.schema)
             seen = {bins: views.counted(rest, bins=bins) for bins in (False, True)}
@@ -573,6 +581,13 @@ class ComparisonRunner:
             schemas.append(rest.schema)
         self.seconds["counting folds"] = time.perf_counter() - start
         return schemas
+
+    def _rows_without(self, fold: int) -> int | None:
+        """Return how many rows are read without a fold, where the counts tell."""
+        stats = self.stats
+        if stats.weighted or stats.dropped_rows:
+            return None
+        return int(stats.n_rows - stats.folds[fold].n_rows)
 
     @property
     def classes(self) -> NDArray[Any]:
@@ -602,6 +617,7 @@ class ComparisonRunner:
         for first in range(0, len(standing), share.models):
             runners = standing[first : first + share.models]
             contestants = [self._contestant(runner) for runner in runners]
+            stage(self.progress, f"scoring {len(runners)} models")
             found, _ = scores(
                 source,
                 self.rows,
@@ -616,8 +632,11 @@ class ComparisonRunner:
             for runner, contestant in zip(runners, contestants, strict=True):
                 runner.fail(contestant.error)
             scored = [both for both in zip(runners, found, strict=True) if both[0].stands]
+            done = stage(self.progress, "ranking", len(scored), "models")
             made = engine.in_order(entry, scored, threads)
-            entries += made if limit is None else releasing(made)
+            for one in made if limit is None else releasing(made):
+                entries.append(one)
+                done(1)
             del found, scored
         self.seconds["scoring"] = time.perf_counter() - start
         return entries
@@ -714,7 +733,9 @@ def compare(
         models are scored in several scans, some after others; where ranks of a single one do not
         fit, its AUC is that of histograms, with `auc_error`.
     progress
-        Called with the number of rows done since the last call, in every scan.
+        Called with the number of rows done since the last call, in every scan. One that has a
+        method `stage(name, total, unit)` is given the name of each stage when it begins, and of
+        how many rows (or models, as the unit says) it is; None: of all rows.
     race
         Whether to drop a model once a sample of the rows has shown that it cannot win. Where
         workers read the rows none is.
