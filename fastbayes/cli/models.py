@@ -35,7 +35,7 @@ from fastbayes.cli.options import (
     statistics_from,
     unfitted,
 )
-from fastbayes.cli.show import MOST, bar, calibration, fields, learned, show
+from fastbayes.cli.show import MOST, bar, blended, calibration, fields, learned, show
 from fastbayes.core.errors import SchemaError, refuse
 from fastbayes.core.files import check_target
 from fastbayes.evaluation.calibrate.posterior_maps import MAPS
@@ -125,6 +125,10 @@ def fit(
         limits = {name: reading.pop(name) for name in ("threads", "memory_limit")}
         fitted = unfitted(ctx, model, options, missing=missing, categorical=categorical, **limits)
         if calibrate is not None:
+            if isinstance(fitted, fb.Blend):
+                raise click.UsageError(
+                    "--calibrate does not go with --model blend, which is calibrated.", ctx
+                )
             fitted = fb.Calibrated(fitted, method=calibrate)
         with bar("counting", str(data)) as progress:
             fit_source(fitted, data, target, columns=columns, progress=progress, **reading)
@@ -133,7 +137,8 @@ def fit(
             made.set_params(**dict.fromkeys(limits))
         stats = fitted.statistics_
     inner = fitted if calibrate is None else fitted.model_
-    remark(stats, densities=inner._has_densities)
+    if not isinstance(inner, fb.Blend):  # which says it while it learns
+        remark(stats, densities=inner._has_densities)
     fitted.save(output, force=force)
     summary = {
         "model": model,
@@ -145,6 +150,7 @@ def fit(
         "alpha": getattr(inner, "alpha_", getattr(inner, "alpha", None)),
         **learned(inner),
         **calibration(fitted),
+        **blended(fitted),
         "output": output,
     }
     above = summary.get("parents", {}).items()

@@ -136,6 +136,18 @@ def calibration(model: Any) -> dict[str, Any]:
     }
 
 
+def blended(model: Any) -> dict[str, Any]:
+    """Return what a blend is made of; nothing of another model."""
+    if not hasattr(model, "members_"):
+        return {}
+    linear, blend = model.log_loss_
+    return {
+        "members": {name: member.weight for name, member in model.members_.items()},
+        "dropped": model.dropped_,
+        "log_loss": {**model.member_log_loss_, "linear": linear, "blend": blend},
+    }
+
+
 def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """Yield rows in aligned columns."""
     rows = [[*map(visible, row)] for row in rows]

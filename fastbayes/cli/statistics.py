@@ -25,6 +25,7 @@ from fastbayes.cli.options import (
 )
 from fastbayes.cli.show import (
     bar,
+    blended,
     calibration,
     coefficient_lines,
     coefficients,
@@ -262,7 +263,7 @@ def inspect(path: str, target: str | None, as_json: bool, **planning: Any) -> No
     stats = held if isinstance(held, fb.Statistics) else held.statistics_
     summary = _statistics(stats)
     inner = held.model_ if isinstance(held, fb.Calibrated) else held
-    found = {} if held is stats else {**learned(inner), **calibration(held)}
+    found = {} if held is stats else {**learned(inner), **calibration(held), **blended(held)}
     parents = found.pop("parents", {})
     if held is not stats:
         summary = {"model": repr(held), "parameters": held.n_parameters_, **found, **summary}

@@ -48,6 +48,9 @@ class Explanation:
         (n_rows, n_features, n_classes) of averages over super-parents, None of other models: the
         share of each super-parent in the probability of a row and class. Shares sum to 1; a row
         that naive Bayes answers, and an impossible class, has none.
+    remainder
+        (n_rows, n_classes) nats of a blend, None of other models: what its members say together
+        beyond contributions and prior, with which it adds up to the log joint.
     """
 
     contributions: Floats
@@ -57,6 +60,7 @@ class Explanation:
     unseen: dict[str, int]
     prior_rows: int
     super_parents: Floats | None = None
+    remainder: Floats | None = None
 
 
 class Prediction(Estimator):
