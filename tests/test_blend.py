@@ -167,7 +167,7 @@ def test_pools__are_their_formula(classes: int) -> None:
     np.testing.assert_allclose(out.sum(axis=1), 1, atol=1e-14)
     before, after = pools.losses(rows)
     own = np.arange(300), rows.y
-    assert before == pytest.approx(-np.log(pools.linear(rows.posterior)[own]).mean())
+    assert before == pytest.approx(-np.log(rows.mixed(pools.weights)[own]).mean())
     assert after == pytest.approx(-np.log(out[own]).mean())
     assert after < rows.log_loss().min()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Self
@@ -76,16 +76,18 @@ class BlendScorer:
 
     def posterior(self, codes: Any, numeric: Any, out: Floats) -> int:
         """Write P(c | x), (n_rows, n_classes); return 0: no row takes the prior of the blend."""
+        self._pools(self._posteriors(codes, numeric, out.shape), out)
+        return 0
+
+    def _posteriors(self, codes: Any, numeric: Any, shape: tuple[int, ...]) -> Iterator[Floats]:
+        """Yield the posteriors of each member, in an array that the next one overwrites."""
         seen: dict[Any, Any] = {}
-        posteriors = []
+        posterior = np.empty(shape)
         for rows, scorer in self._members:
             if rows.key not in seen:
                 seen[rows.key] = rows(codes, numeric)
-            posterior = np.empty(out.shape)
             scorer.posterior(*seen[rows.key], posterior)
-            posteriors.append(posterior)
-        self._pools(posteriors, out)
-        return 0
+            yield posterior
 
     def predict(self, codes: Any, numeric: Any, out: NDArray[Any]) -> int:
         """Write the most probable class of every row; return 0."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
@@ -59,6 +59,10 @@ class HeldPosteriors(NamedTuple):
     def own(self) -> Floats:
         """P(y | x) of each row, (n_models, n)."""
         return self.posterior[:, np.arange(len(self.y)), self.y]
+
+    def mixed(self, weights: Floats) -> Floats:
+        """Return the linear pool of the models, (n, n_classes)."""
+        return np.asarray(np.tensordot(weights, self.posterior, 1))
 
     def log_loss(self) -> Floats:
         """Return the mean log-loss of each model, probabilities clipped at 1e-15, (n_models,)."""
@@ -202,7 +206,7 @@ class Pools:
         (weights,) = mixed.point
         n_classes = held.posterior.shape[2]
         rows = RowBuffer(n_classes)
-        rows.update(_log(_mixed(weights, held.posterior)), held.y, held.weight)
+        rows.update(_log(held.mixed(weights)), held.y, held.weight)
         # All rows are kept: there is nothing to scan again.
         temperature, convergence = Temperature.learned(rows, _never, n_classes, TOL, MAX_ITER)
         curved = log_linear(held, weights)
@@ -230,21 +234,19 @@ class Pools:
         """Return the pools of some of the models, all those that have a weight among them."""
         return Pools(self.weights[which], self.temperature, self.coefficients[which])
 
-    def linear(self, posteriors: Sequence[Floats] | Floats) -> Floats:
-        """Return the linear pool of (n, n_classes) posteriors as it is before the temperature."""
-        return _mixed(self.weights, posteriors)
-
-    def __call__(self, posteriors: Sequence[Floats] | Floats, out: Floats) -> None:
+    def __call__(self, posteriors: Iterable[Floats], out: Floats) -> None:
         """Write what the models say together, (n, n_classes); `posteriors` has one for each."""
-        tempered = _log(self.linear(posteriors))
+        linear, scores = np.zeros((2, *out.shape))
+        given = zip(self.weights.tolist(), self.coefficients.tolist(), posteriors, strict=True)
+        for weight, coefficient, posterior in given:
+            linear += weight * posterior
+            if coefficient > 0:
+                scores += coefficient * np.log(floored(posterior, LOG_LINEAR_FLOOR))
+        tempered = _log(linear)
         self.temperature(tempered)
         np.exp(tempered, out=out)
         if not self._alone:
-            scores = np.zeros_like(tempered)
-            for coefficient, posterior in zip(self.coefficients, posteriors, strict=True):
-                if coefficient > 0:
-                    scores += coefficient * np.log(floored(posterior, LOG_LINEAR_FLOOR))
-            normalise(scores, np.zeros(scores.shape[1]))
+            normalise(scores, np.zeros(out.shape[1]))
             out += np.exp(scores)
         out /= row_sum(out)[:, None]
 
@@ -255,7 +257,7 @@ class Pools:
         """
         out = np.empty(held.posterior.shape[1:])
         self(held.posterior, out)
-        both = np.stack([self.linear(held.posterior), out])
+        both = np.stack([held.mixed(self.weights), out])
         before, after = held._replace(posterior=both).log_loss()
         return float(before), float(after)
 
@@ -294,15 +296,6 @@ def cross_fitted(folds: Sequence[HeldPosteriors]) -> tuple[float, float]:
         lost += weight * np.array(Pools.learned(others).losses(held))
     before, after = (lost / max(total, np.finfo(np.float64).tiny)).tolist()
     return before, after
-
-
-def _mixed(weights: Floats, posteriors: Sequence[Floats] | Floats) -> Floats:
-    """Return the mixture of posteriors, each row by itself: blocks of rows change no bit."""
-    out = np.zeros_like(posteriors[0])
-    for weight, posterior in zip(weights, posteriors, strict=True):
-        if weight > 0:
-            out += weight * posterior
-    return out
 
 
 def _log(linear: Floats) -> Floats:
