@@ -155,6 +155,7 @@ def contributions_sum_to_the_log_joint(make: Make, table: pa.Table) -> None:
     model, X = fit(make, table), features(table).slice(0, 20)
     said = model.explain(X)
     joint, total = model.log_joint(X), said.prior + said.contributions.sum(axis=1)
+    total = total if said.remainder is None else total + said.remainder
     parameters = make().get_params()
     # What is missing says nothing, unless it hides what says something of the class's own table.
     if parameters.get("missing") == "marginalize" and parameters.get("network") is None:

@@ -589,6 +589,7 @@ MODELS: dict[str, Callable[[], Any]] = {
     "logistic": lambda: fb.LogisticRegression(),
     "network": lambda: fb.NetworkClassifier(),
     "calibrated": lambda: fb.Calibrated(fb.NaiveBayes()),
+    "blend": lambda: fb.Blend(["naive-bayes", "tan"]),
     "weighted": lambda: fb.WeightedNaiveBayes(),
 }
 
@@ -820,6 +821,8 @@ def test_calibrated__is_that_of_rows_read_here(
         np.testing.assert_allclose(there.calibration_.arrays()[name], array, rtol=1e-6)
     with pytest.raises(fb.DataError, match="folds by place cannot be told"):
         fb.Calibrated(fb.A2DE()).fit(shares, "y")
+    with pytest.raises(fb.DataError, match="folds by place cannot be told"):
+        fb.fit(shares, "y")
 
 
 @pytest.mark.parametrize("options", [{}, {"pairs": True, "discretize": ("width", 3)}], ids=str)

@@ -49,7 +49,7 @@ from fastbayes.cli.options import (
 )
 from fastbayes.cli.progress import bar
 from fastbayes.cli.remedies import in_options
-from fastbayes.cli.show import MOST, calibration, fields, learned, listed, plain, say, show
+from fastbayes.cli.show import MOST, blended, calibration, fields, learned, listed, plain, say, show
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import SchemaError, refuse
 from fastbayes.core.files import check_target
@@ -163,6 +163,10 @@ def fit(
         picks = {"categorical": categorical, "columns": columns, "exclude": exclude, "dates": dates}
         fitted = unfitted(ctx, model, options, missing=missing, **picks, **limits)
         if calibrate is not None:
+            if isinstance(fitted, fb.Blend):
+                raise click.UsageError(
+                    "--calibrate does not go with --model blend, which is calibrated.", ctx
+                )
             fitted = fb.Calibrated(fitted, method=calibrate)
         with bar("counting", source) as progress:
             fit_source(fitted, source, target, progress=progress, **reading)
@@ -171,7 +175,8 @@ def fit(
             made.set_params(**dict.fromkeys(limits))
         stats = fitted.statistics_
     inner = fitted if calibrate is None else fitted.model_
-    remark(stats, densities=inner._has_densities)
+    if not isinstance(inner, fb.Blend):  # which says it while it learns
+        remark(stats, densities=inner._has_densities)
     fitted.save(output, force=force)
     summary = {
         "model": model,
@@ -184,6 +189,7 @@ def fit(
         "alpha": getattr(inner, "alpha_", getattr(inner, "alpha", None)),
         **learned(inner),
         **calibration(fitted),
+        **blended(fitted),
         "output": output,
     }
     above = summary.get("parents", {}).items()

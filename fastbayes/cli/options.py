@@ -566,6 +566,12 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "joint-bayes and joint-gaussian 10000.",
         type=click.IntRange(1),
     ),
+    "members": _says(
+        "Models that are combined; default: those that the columns allow.",
+        "A,B,...",
+        callback=names,
+    ),
+    "folds": _says("Folds that the members are weighted by; default: 5.", type=click.IntRange(2)),
     "standard_errors": _says(
         "Keep what standard errors and Wald intervals of the coefficients need.", is_flag=True
     ),

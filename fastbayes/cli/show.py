@@ -122,6 +122,8 @@ def said_of(model: Any, name: str) -> dict[str, Any]:
     """Return what tells the classes apart in a column; nothing where coefficients say it."""
     if hasattr(model, "coefficients"):
         return {}
+    if not hasattr(model, "table"):
+        return {}
     found, said = model.table(name), dict[str, Any]()
     if found.telling:
         said["telling"] = [*found.telling]
@@ -159,6 +161,18 @@ def calibration(model: Any) -> dict[str, Any]:
         "temperature": getattr(model.calibration_, "temperature", None),
         "held_out_by": model.validation_,
         "log_loss": {"before": before, "after": after},
+    }
+
+
+def blended(model: Any) -> dict[str, Any]:
+    """Return what a blend is made of; nothing of another model."""
+    if not hasattr(model, "members_"):
+        return {}
+    linear, blend = model.log_loss_
+    return {
+        "members": {name: member.weight for name, member in model.members_.items()},
+        "dropped": model.dropped_,
+        "log_loss": {**model.member_log_loss_, "linear": linear, "blend": blend},
     }
 
 

@@ -30,6 +30,7 @@ from fastbayes.cli.options import (
 )
 from fastbayes.cli.progress import bar
 from fastbayes.cli.show import (
+    blended,
     calibration,
     coefficient_lines,
     coefficients,
@@ -302,7 +303,7 @@ def inspect(path: str, target: str | None, as_json: bool, **planning: Any) -> No
         )
     summary = _statistics(stats)
     inner = held.model_ if isinstance(held, fb.Calibrated) else held
-    found = {} if held is stats else {**learned(inner), **calibration(held)}
+    found = {} if held is stats else {**learned(inner), **calibration(held), **blended(held)}
     parents = found.pop("parents", {})
     if held is not stats:
         summary = {"model": repr(held), "parameters": held.n_parameters_, **found, **summary}

@@ -40,7 +40,7 @@ from fastbayes.models.discrete.one_dependence import OneDependence
 from fastbayes.models.estimator.base import Classifier, Scans, check_learnable
 from fastbayes.models.estimator.inputs import is_array
 from fastbayes.models.leave_one_out.loo import kind_of, loo_scorer
-from fastbayes.models.registry import candidates
+from fastbayes.models.registry import Candidate, candidates
 from fastbayes.scan import engine
 from fastbayes.scan.counting import Opened, opened_to_learn
 from fastbayes.scan.data_warnings import remark
@@ -373,6 +373,15 @@ class ComparisonRunner:
         self.numeric, self.categorical = True in kinds, False in kinds
         self.pairs, self.of_numbers = False, list[str]()
 
+    def suits(self, candidate: Candidate, *, named: bool = False) -> bool:
+        """Return whether the columns allow a candidate; `named`: one that has to be asked for."""
+        return {
+            "always": True,
+            "numeric": self.numeric,
+            "all_numeric": self.numeric and not self.categorical,
+            "named": named,
+        }[candidate.when]
+
     # -- counting and fitting ------------------------------------------------------------------
 
     def enter(self, wanted: Sequence[tuple[str, Callable[[], Any], bool]]) -> None:
@@ -456,7 +465,7 @@ class ComparisonRunner:
         model._check_suits(have)
         cuts = cuts if runner.bins else None
         scans = CountedScans(
-            *(source, learning, cuts, [], True, self.progress), besides=self._held(), have=have
+            *(source, learning, cuts, [], True, self.progress), besides=self.held(), have=have
         )
         stats = model._scanned(scans)
         model._learned(stats)
@@ -506,6 +515,11 @@ class ComparisonRunner:
             return of_folds(score, self.classes, names, self.loss, self.opened.source.description)
 
         self.figures = figures
+        self.fit_by_folds()
+        return self._entries()
+
+    def fit_by_folds(self) -> None:
+        """Fit every model to all rows, and without each fold."""
         if self.cuts is not None and learned_cuts(self.opened.learning(), self.discretize):
             for runner in self._standing():
                 runner.attempt(self._fit)
@@ -522,10 +536,11 @@ class ComparisonRunner:
                     for fold, rest in enumerate(rests[r.bins])
                 ]
             )
-        return self._entries()
 
-    def _contestant(self, runner: Runner) -> Contestant:
-        return Contestant(self.classes, runner.scorers, self.views.batches(bins=runner.bins))
+    def contestant(self, runner: Runner, summary: Callable[[], Any] | None = None) -> Contestant:
+        """Return a model as it is scored; `summary` gives what sums its posteriors up."""
+        view = self.views.batches(bins=runner.bins)
+        return Contestant(self.classes, runner.scorers, view, summary=summary)
 
     def _raced(self, runners: Sequence[Runner]) -> None:
         """Have models join the race, and drop those that a sample shows to lose."""
@@ -544,7 +559,7 @@ class ComparisonRunner:
             self.race = Race(sample, parts, len(self.runners), self.loss, self.options["threads"])
         for runner in runners:
             if runner.stands:
-                self.race.enter(runner.name, self._contestant(runner))
+                self.race.enter(runner.name, self.contestant(runner))
         found = {lagging.name: lagging for lagging in self.race.run()}
         for runner in self.runners:
             if (lagging := found.get(runner.name)) is not None:
@@ -599,7 +614,7 @@ class ComparisonRunner:
         if not (standing := self._standing()):
             return []
         limit, source = self.options["memory_limit"], self.opened.source
-        weighted, held = self.opened.weight is not None, self._held()
+        weighted, held = self.opened.weight is not None, self.held()
         n_folds = max(len(runner.scorers) for runner in standing)
         share = RanksShare.within(
             *(source, limit, len(self.classes), len(standing), n_folds),
@@ -616,7 +631,7 @@ class ComparisonRunner:
         start = time.perf_counter()
         for first in range(0, len(standing), share.models):
             runners = standing[first : first + share.models]
-            contestants = [self._contestant(runner) for runner in runners]
+            contestants = [self.contestant(runner) for runner in runners]
             stage(self.progress, f"scoring {len(runners)} models")
             found, _ = scores(
                 source,
@@ -641,7 +656,7 @@ class ComparisonRunner:
         self.seconds["scoring"] = time.perf_counter() - start
         return entries
 
-    def _held(self) -> int:
+    def held(self) -> int:
         """Return about how many bytes are held so far: counts, tables of models, and the race."""
         models = [runner.model for runner in self._standing() if runner.model is not None]
         bundles = [self.stats, *(model.statistics_ for model in models)]
@@ -657,14 +672,15 @@ class ComparisonRunner:
         failed = {runner.name for runner in self.runners if runner.reason}
         return any(runner.behind in failed for runner in self.runners)
 
-    def _none_left(self) -> DataError:
+    def none_left(self) -> DataError:
+        """Return the error that no model can be used, with what each of them says."""
         shown = "; ".join(f"{runner.name}: {runner.reason}" for runner in self.runners)
         return DataError(f"{self.opened.source.description}: no model can be used: {shown}")
 
     def result(self, how: str, entries: Sequence[Entry]) -> Comparison:
         """Return the leaderboard."""
         if not entries:
-            raise self._none_left()
+            raise self.none_left()
         lost = [r.lost or Entry(r.name, r.reason) for r in self.runners if not r.stands]
         first, *others = ranked([*entries, *lost])
         return Comparison(
@@ -812,7 +828,7 @@ def compare(
             race=race,
             named=not is_array(source),
         )
-        contest.enter(_wanted(models, contest, missing))
+        contest.enter(wanted(models, contest, missing))
         return contest, contest.by_folds() if by_folds else contest.by_leaving_out()
 
     contest, entries = judged(race)
@@ -822,19 +838,13 @@ def compare(
     return contest.result("k-fold" if by_folds else "leave-one-out", entries)
 
 
-def _wanted(
+def wanted(
     models: Any, contest: ComparisonRunner, missing: str
 ) -> list[tuple[str, Callable[[], Any], bool]]:
     """Return name, maker and whether it sees bins of each model that is to take part."""
     known = candidates()
     if models is None:
-        takes_part = {
-            "always": True,
-            "numeric": contest.numeric,
-            "all_numeric": contest.numeric and not contest.categorical,
-            "named": False,
-        }
-        models = [name for name, (_, candidate) in known.items() if takes_part[candidate.when]]
+        models = [name for name, (_, candidate) in known.items() if contest.suits(candidate)]
     found: dict[str, tuple[str, Callable[[], Any], bool]] = {}
     for name, model in named_models(models):
         if isinstance(model, str):

@@ -516,7 +516,7 @@ def encoders_by(opened: Opened, schema: Schema) -> Callable[..., Encoder]:
 
 def domains_of(schema: Schema, target: str) -> dict[str, Any]:
     """Return the domains of a schema, that of its classes among them, however few rows are read."""
-    found = {f.name: f.values for f in schema.categorical if f.cuts is None and not f.void}
+    found = {f.name: f.values for f in schema.categorical if f.cuts is None and f.size}
     return {**found, target: schema.classes}
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fastbayes.core.text_tables import cell
 from fastbayes.models.estimator.log_space import Floats
 
-PRIOR = "(prior)"  # as coefficients have "(intercept)"
+PRIOR, REMAINDER = "(prior)", "(remainder)"  # as coefficients have "(intercept)"
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,9 @@ class Explanation:
         that naive Bayes answers, and an impossible class, has none.
     rows
         The rows that are explained: a table, or (n_rows, n_features) numbers of a model of arrays.
+    remainder
+        (n_rows, n_classes) nats of a blend, None of other models: what its members say together
+        beyond contributions and prior, with which it adds up to the log joint.
     """
 
     contributions: Floats
@@ -49,6 +52,7 @@ class Explanation:
     prior_rows: int
     super_parents: Floats | None = None
     rows: Any = field(default=None, repr=False)
+    remainder: Floats | None = None
 
     def table(self, row: int = 0) -> pa.Table:
         """Return what each column of a row says, the one that says most first.
@@ -63,8 +67,9 @@ class Explanation:
         pyarrow.Table
             `column`, `value` (as text, null where it is missing), and for each class
             `contribution_<class>` in nats: what the value adds to its log joint, less the mean
-            over the classes. The first line, "(prior)", is ln P(c) less its mean; the others are
-            sorted by the largest absolute contribution. The lines sum to the log joint less its
+            over the classes. The first line, "(prior)", is ln P(c) less its mean, the last of a
+            blend "(remainder)"; the others are sorted by the largest absolute contribution. The
+            lines sum to the log joint less its
             mean, so that their differences are log odds. A value that makes a class impossible
             has -inf there, and means are over the classes that are possible.
 
@@ -88,13 +93,17 @@ class Explanation:
         if not (whole and 0 <= row < n_rows):
             rows = f"{n_rows:,} row{'s' * (n_rows != 1)}"
             raise ValueError(f"row={row!r}: there are {rows}, counted from 0")
-        parts = centred(np.vstack([self.prior, self.contributions[row]]))
-        order = np.argsort(-np.abs(parts[1:]).max(axis=1, initial=0.0), kind="stable")
-        parts = parts[[0, *(1 + order)]]
+        rest = [] if self.remainder is None else [self.remainder[row]]
+        parts = centred(np.vstack([self.prior, self.contributions[row], *rest]))
+        first, last = parts[:1], parts[len(parts) - len(rest) :]
+        parts = parts[1 : len(parts) - len(rest)]
+        order = np.argsort(-np.abs(parts).max(axis=1, initial=0.0), kind="stable")
+        parts = np.vstack([first, parts[order], last])
         values = self._values(int(row))
+        none, others = [None] * len(rest), [REMAINDER] * len(rest)
         columns: dict[str, Any] = {
-            "column": [PRIOR, *(self.features[j] for j in order)],
-            "value": pa.array([None, *(values[j] for j in order)], pa.string()),
+            "column": [PRIOR, *(self.features[j] for j in order), *others],
+            "value": pa.array([None, *(values[j] for j in order), *none], pa.string()),
         }
         for label, part in zip(self.classes.tolist(), parts.T, strict=True):
             columns[f"contribution_{label}"] = np.ascontiguousarray(part)
