@@ -77,7 +77,7 @@ def held(n: int, models: int, classes: int, seed: int, *, weighted: bool = False
     st.integers(0, 2**32 - 1), st.integers(1, 60), st.integers(1, 5), st.integers(1, 4),
     st.booleans(),
 )  # fmt: skip
-def test_weights__are_those_of_plain_steps(
+def test_weights__are_those_of_expectation_maximisation(
     seed: int, n: int, models: int, classes: int, weighted: bool
 ) -> None:
     rows = held(n, models, classes, seed, weighted=weighted)
@@ -87,7 +87,7 @@ def test_weights__are_those_of_plain_steps(
         share /= share.sum(axis=1, keepdims=True)
         w = rows.weight @ share + PSEUDO_ROWS
         w /= w.sum()
-    (found,) = simplex_weights(rows.own, rows.weight).point
+    found = simplex_weights(rows.own, rows.weight).point
     np.testing.assert_allclose(found, w, atol=1e-6)
     assert found.sum() == pytest.approx(1, abs=1e-12)
     assert (found > 0).all()
@@ -136,7 +136,7 @@ def test_linear_pool__is_no_worse_than_a_member_but_for_the_pseudo_rows(
     seed: int, n: int, models: int, classes: int
 ) -> None:
     rows = held(n, models, classes, seed)
-    (w,) = simplex_weights(rows.own, rows.weight).point
+    w = simplex_weights(rows.own, rows.weight).point
     mixed = -np.log(w @ rows.own).sum() - PSEUDO_ROWS * np.log(w).sum()
     # A weight of nearly 1 for one member costs what its pseudo-rows ask for.
     corner = np.full(models, 1 / (n + models))
