@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -445,3 +446,102 @@ def test_command_line__skips_rows_and_says_how_many(tmp_path: Path) -> None:
         "fit", data, "--target", "y", "-o", tmp_path / "n.fb", "--rejects", bad, code=2
     ).stderr
     assert "go with --on-error skip-rows" in said
+
+
+DAYS = 30
+
+
+def day_of(day: int) -> pa.Table:
+    """Return the rows of a day: three have a column more, one has wide integers, one has text."""
+    table = drawn(200, day)
+    if day in (9, 15, 21):
+        table = table.append_column("new", pa.array(["u", "v", None, "u"] * 50))
+    if day == 12:
+        table = table.set_column(2, "n", table["n"].cast(pa.int64()))
+    if day == 18:
+        table = table.set_column(2, "n", pa.array(["many"] * 200))
+    return table
+
+
+def named(row: pa.Table, day: int) -> pa.Table:
+    """Return rows with the column that their directory says."""
+    return row.append_column("day", pa.array([f"2026-11-{day + 1:02}"] * len(row)))
+
+
+@pytest.fixture
+def month(tmp_path: Path) -> Path:
+    """Return a lake of Parquet: thirty days, one file truncated."""
+    for day in range(DAYS):
+        folder = tmp_path / "lake" / f"day=2026-11-{day + 1:02}"
+        folder.mkdir(parents=True)
+        pq.write_table(day_of(day), folder / "part.parquet")
+    path = tmp_path / "lake" / "day=2026-11-25" / "part.parquet"
+    path.write_bytes(path.read_bytes()[:-30])
+    return tmp_path / "lake"
+
+
+def test_month__stopped_skipped_or_mended(month: Path, tmp_path: Path) -> None:
+    """One command each: to stop, to leave out what is broken, to take the union; sums are exact."""
+    count = ("count", month, "--target", "y", "--pairs", "-o", tmp_path / "s.fbs")
+    assert "day=2026-11-25/part.parquet" in fails(*count, folder=tmp_path)
+    good = [day for day in range(DAYS) if day not in (18, 24)]
+    result = run(*count, "--on-error", "skip")
+    for day in (19, 25):
+        assert f"left out: {'column' if day == 19 else month}" in result.stderr
+        assert f"day=2026-11-{day}/part.parquet" in result.stderr
+    stats = fb.load(tmp_path / "s.fbs")
+    tables = [named(day_of(day), day) for day in good]
+    whole = pa.concat_tables(tables, promote_options="permissive").select(
+        (*stats.schema.names, "y")
+    )
+    same(stats, fb.count(whole, "y", pairs=True))
+    assert [file.path.split("day=")[1][:10] for file in stats.ledger] == [
+        f"2026-11-{day + 1:02}" for day in good
+    ]
+    said = " ".join(stats.provenance)
+    assert said.count("left out: ") == 2
+    assert "column 'new' is null in 25 of 28 files" in said
+    # The union of what can be read, once the broken file is written again and text is numbers.
+    pq.write_table(day_of(24), month / "day=2026-11-25" / "part.parquet")
+    conflict = fails(*count, "--force", folder=tmp_path)
+    assert "column 'n' is int64" in conflict or "column 'n' is int32" in conflict
+    assert "day=2026-11-19/part.parquet" in conflict
+    mended = day_of(18).set_column(2, "n", pa.array([5] * 200, pa.int16()))
+    pq.write_table(mended, month / "day=2026-11-19" / "part.parquet")
+    run(*count, "--force")
+    tables = [named(mended if day == 18 else day_of(day), day) for day in range(DAYS)]
+    stats = fb.load(tmp_path / "s.fbs")
+    whole = pa.concat_tables(tables, promote_options="permissive").select(
+        (*stats.schema.names, "y")
+    )
+    same(stats, fb.count(whole, "y", pairs=True))
+    assert "int32" in fails(*count, "--force", "--schema-mode", "strict", "--columns", "n",
+                            folder=tmp_path)  # fmt: skip
+
+
+def test_month__of_csv_with_bad_lines(tmp_path: Path) -> None:
+    lake, bad = tmp_path / "lake", 0
+    for day in range(DAYS):
+        folder = lake / f"day=2026-11-{day + 1:02}"
+        folder.mkdir(parents=True)
+        bad += len(spoilt(folder / "part.csv", drawn(200, day), day, every=50))
+    (lake / "day=2026-11-25" / "part.csv").unlink()
+    bad -= 4
+    whole = gzip.compress(b"y,t,n,x\n" + b"no,a,1,0.5\n" * 9999)
+    (lake / "day=2026-11-25" / "part.csv.gz").write_bytes(whole[:60])
+    count = ("count", lake, "--target", "y", "-o", tmp_path / "s.fbs")
+    fails(*count, folder=tmp_path)
+    rejects = tmp_path / "bad.csv"
+    found = answer(*count, "--on-error", "skip-rows", "--rejects", rejects, "--json")
+    assert found["rejected_rows"] == bad == 116  # 2 % of all
+    with rejects.open(newline="") as file:
+        assert len(list(csv.DictReader(file))) == 116
+    assert sum("left out: 4 rows of " in line for line in found["source"]) == 29
+    assert sum("day=2026-11-25/part.csv.gz" in line for line in found["source"]) == 1
+    tables = []
+    for day in range(DAYS):
+        texts = drawn(200, day)["t"].to_pylist()
+        texts = ['a, "or"\nb' if i % 10 == 3 else text for i, text in enumerate(texts)]
+        if day != 24:
+            tables.append(named(drawn(200, day).set_column(1, "t", pa.array(texts)), day))
+    same(fb.load(tmp_path / "s.fbs"), fb.count(pa.concat_tables(tables), "y"))

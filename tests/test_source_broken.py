@@ -106,8 +106,8 @@ class TestPaths:
             open_source(["a.parquet", "*.parquet"])
 
     def test_unknown_scheme(self) -> None:
-        with says(DataError, "http://h/x.csv", "filesystem="):
-            open_source("http://h/x.csv")
+        with says(DataError, "nosuch://h/x.csv", "filesystem="):
+            open_source("nosuch://h/x.csv")
 
     def test_no_permission(self, folder: Path) -> None:
         pq.write_table(TABLE, "a.parquet")

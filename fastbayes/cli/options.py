@@ -331,6 +331,23 @@ DATES = click.option(
     help="Parts of dates and times, of year, month, weekday, hour and elapsed, or number for "
     "elapsed time alone; default: those that the span of the column says.",
 )
+
+
+def storage_options(
+    _: click.Context, __: click.Parameter, value: tuple[str, ...]
+) -> dict[str, Any] | None:
+    """Return options of a file system: what is JSON is read so (true, 5, {...}), else as text."""
+    found: dict[str, Any] = {}
+    for item in value:
+        key, equals, said = item.partition("=")
+        refuse(not (key and equals), f"{item!r}: write KEY=VALUE", click.BadParameter)
+        try:
+            found[key] = json.loads(said)
+        except ValueError:
+            found[key] = said
+    return found or None
+
+
 FILES = together(
     click.option(
         "--schema-mode",
@@ -362,9 +379,25 @@ FILES = together(
         metavar="SHARE",
         help="Share of the rows of a file that may be left out; default: 0.05.",
     ),
+    click.option(
+        "--storage-option",
+        "storage_options",
+        multiple=True,
+        callback=storage_options,
+        metavar="KEY=VALUE",
+        help="Option of the file system that a URI names, for example region=eu-west-1; may be "
+        "given several times.",
+    ),
 )
 # Parameters of `fastbayes.Files`.
-OF_FILES = ("schema_mode", "partitions", "on_error", "rejects", "max_rejected")
+OF_FILES = (
+    "schema_mode",
+    "partitions",
+    "on_error",
+    "rejects",
+    "max_rejected",
+    "storage_options",
+)
 
 
 def files_of(data: Any, options: dict[str, Any]) -> Any:

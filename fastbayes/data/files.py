@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Mapping
 from inspect import signature
 from typing import Any
 
@@ -59,6 +60,12 @@ class Files:
     max_rejected
         Share of rows that "skip-rows" may leave out, of each file or of each 16 MiB of a longer
         one, rounded up to rows; more of them are an error.
+    storage_options
+        Options of the file system that a URI names: for s3://, gs:// and abfs:// those of pyarrow's
+        `S3FileSystem`, `GcsFileSystem` and `AzureFileSystem` (`region`, `endpoint_override`,
+        `anonymous`, ...), for memory://, https:// and all others those of fsspec's class (extra
+        `fsspec`). Workers of engines get them, too. A store that does not answer within 8 seconds
+        is an error.
 
     Attributes
     ----------
@@ -90,6 +97,7 @@ class Files:
         on_error: str = "stop",
         rejects: str | os.PathLike[str] | None = None,
         max_rejected: float = 0.05,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         if schema_mode not in SCHEMA_MODES:
             raise ValueError(f"schema_mode={schema_mode!r}: use one of {', '.join(SCHEMA_MODES)}")
@@ -101,6 +109,7 @@ class Files:
             raise ValueError(f"max_rejected={max_rejected!r}: use a share from 0 to 1")
         self.source, self.schema_mode, self.partitions = source, schema_mode, partitions
         self.on_error, self.rejects, self.max_rejected = on_error, rejects, max_rejected
+        self.storage_options = storage_options
         self._rejects = Rejects(rejects, max_rejected) if on_error == "skip-rows" else None
         self._left_out: set[str] = set()
 
@@ -119,7 +128,8 @@ class Files:
         changed = [
             f", {name}={getattr(self, name)!r}"
             for name, parameter in parameters.items()
-            if name != "source" and getattr(self, name) != parameter.default
+            if name not in ("source", "storage_options")  # which may hold secrets
+            and getattr(self, name) != parameter.default
         ]
         return f"Files({self.source!r}{''.join(changed)})"
 
@@ -133,6 +143,7 @@ class Files:
             schema_mode=self.schema_mode,
             partitions=self.partitions,
             rejects=self._rejects,
+            storage_options=self.storage_options,
         )
         if not isinstance(files, FileSource):
             raise DataError(f"{files.description}: Files are paths; pass the rows as they are")

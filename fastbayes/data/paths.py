@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -16,7 +16,8 @@ import pyarrow.fs as pafs
 
 from fastbayes.core.errors import DataError, FileFormatError, refuse
 from fastbayes.core.ledger import digest_of
-from fastbayes.data.segments import OnError, first_line, leaving_out, reading
+from fastbayes.data.filesystems import CHECK, answered, file_system, scheme_of
+from fastbayes.data.segments import OnError, leaving_out, reading
 
 FORMATS = {
     "parquet": "parquet", "pq": "parquet", "parq": "parquet",
@@ -28,7 +29,6 @@ FORMATS = {
 COMPRESSIONS = {"gz": "gzip", "zst": "zstd", "bz2": "bz2"}
 _MAGIC = {b"PAR1": "parquet", b"ARROW1": "ipc", b"\xff\xff\xff\xff": "ipc", b"ORC": "orc"}
 _PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
-_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _WILD = re.compile(r"[*?\[]")
 # A directory that says what a column is in all files below it.
 _KEY = re.compile(r"\w[^/=]*=[^/]*")
@@ -81,13 +81,15 @@ class DataFile:
 class Listing:
     """What files paths named when they were looked up."""
 
-    def __init__(self, names: Sequence[str], filesystem: Any) -> None:
-        self._names, self._filesystem = names, filesystem
+    def __init__(
+        self, names: Sequence[str], filesystem: Any, storage_options: Mapping[str, Any]
+    ) -> None:
+        self._names, self._where = names, (filesystem, storage_options)
         self._there: set[str] = set()
 
     def look_up(self, name: str, *, partitions: bool) -> list[DataFile]:
         """Return the files of one path, glob, directory or URI."""
-        files = _resolve(name, self._filesystem, partitions)
+        files = _resolve(name, *self._where, partitions)
         self._there.update(file.origin for file in files)
         return files
 
@@ -96,7 +98,7 @@ class Listing:
         now: list[DataFile] = []
         for name in self._names:
             with suppress(DataError):  # what is named vanished: of its files that is known
-                now += _resolve(name, self._filesystem, False)
+                now += _resolve(name, *self._where, False)
         return [file.origin for file in now if file.origin not in self._there]
 
 
@@ -119,14 +121,16 @@ def find_files(
     on_error: OnError | None = None,
     *,
     partitions: bool = True,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> FoundFiles:
     """Return the files that `source` names.
 
     A path or a sequence of paths: a file, a directory (searched through; names that begin with "."
     or "_" are ignored), a glob (`**` too), or a URI of one of these. With `partitions` directories
     `key=value` are columns: those below what is named, and those that lead to it, one after
-    another. `on_error` gets the error of each file that is empty or not recognised, which is left
-    out then. Raises DataError for a path that does not exist, is empty or matches nothing.
+    another. `storage_options` are those of the file system that a URI names. `on_error` gets the
+    error of each file that is empty or not recognised, which is left out then. Raises DataError
+    for a path that does not exist, is empty or matches nothing.
     """
     listed = [source] if isinstance(source, str | os.PathLike) else list(source)
     for item in listed:
@@ -135,7 +139,7 @@ def find_files(
             f"{item!r} among the paths is no path but {type(item).__name__}",
         )
     names = [os.fspath(item) for item in listed]
-    listing = Listing(names, filesystem)
+    listing = Listing(names, filesystem, storage_options or {})
     files: list[DataFile] = []
     for name in names:
         for file in listing.look_up(name, partitions=partitions):
@@ -159,11 +163,18 @@ def find_files(
     return FoundFiles(files, f"{names[0]}{more}{count}", listing)
 
 
-def _resolve(name: str, filesystem: Any, partitions: bool) -> list[DataFile]:
+def _resolve(
+    name: str, filesystem: Any, storage_options: Mapping[str, Any], partitions: bool
+) -> list[DataFile]:
     """Return the files of one path, glob, directory or URI."""
-    with reading(name):
-        fs, path = _filesystem(name, filesystem)
-        info = fs.get_file_info(path)
+
+    def ask() -> tuple[pafs.FileSystem, str, pafs.FileInfo]:
+        fs, path = _filesystem(name, filesystem, storage_options)
+        return fs, path, fs.get_file_info(path)
+
+    remote = scheme_of(name) not in (None, "file", "memory")
+    with reading(name, CHECK if remote else ""):
+        fs, path, info = answered(name, ask) if remote else ask()
         if info.type == pafs.FileType.NotFound:
             refuse(not _WILD.search(path), f"{name}: no such file or directory")
             found = _glob(fs, path)
@@ -179,23 +190,21 @@ def _resolve(name: str, filesystem: Any, partitions: bool) -> list[DataFile]:
     return files
 
 
-def _filesystem(name: str, filesystem: Any) -> tuple[pafs.FileSystem, str]:
+def _filesystem(
+    name: str, filesystem: Any, storage_options: Mapping[str, Any]
+) -> tuple[pafs.FileSystem, str]:
     if filesystem is not None:
-        path = name.split("://", 1)[1] if _URI.match(name) else name
+        path = name if scheme_of(name) is None else name.split("://", 1)[1]
         if isinstance(filesystem, pafs.FileSystem):
             return filesystem, path
         return pafs.PyFileSystem(pafs.FSSpecHandler(filesystem)), path
-    if not _URI.match(name):
+    if scheme_of(name) is None:
+        refuse(storage_options, f"{name}: storage options go with a URI, such as s3://bucket/path")
         return pafs.LocalFileSystem(), os.path.expanduser(name)
     # wildcards are not legal everywhere in a URI: only what stands before them is one
     wild = _WILD.search(name)
     fixed = name[: wild.start()].rpartition("/")[0] if wild else name
-    try:
-        fs, path = pafs.FileSystem.from_uri(fixed)
-    except pa.ArrowInvalid as error:
-        raise DataError(
-            f"{name}: {first_line(error)}; give filesystem=, for instance of fsspec"
-        ) from error
+    fs, path = file_system(fixed, storage_options)
     return fs, f"{path.rstrip('/')}/{name[len(fixed) + 1 :]}" if wild else path
 
 

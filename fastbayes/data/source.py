@@ -68,6 +68,7 @@ class _OfFiles(NamedTuple):
     schema_mode: str
     partitions: bool
     rejects: Rejects | None
+    storage_options: Mapping[str, Any] | None
 
 
 def open_source(
@@ -81,6 +82,7 @@ def open_source(
     schema_mode: str = "union",
     partitions: bool = True,
     rejects: Rejects | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Source:
     """Open anything that holds rows.
 
@@ -109,6 +111,8 @@ def open_source(
         Whether directories `key=value` are columns; see `Files`.
     rejects
         Takes rows of CSV and JSON lines that cannot be used, which are left out; None: an error.
+    storage_options
+        Options of the file system that a URI names; see `Files`.
 
     Returns
     -------
@@ -123,7 +127,7 @@ def open_source(
         For what cannot be read; names the file, row and remedy where known.
     """
     options: dict[str, Any] = {"columns": columns, "null_values": null_values}
-    how = _OfFiles(filesystem, types, on_error, schema_mode, partitions, rejects)
+    how = _OfFiles(filesystem, types, on_error, schema_mode, partitions, rejects, storage_options)
     module = type(source).__module__.partition(".")[0]
     if (opener := engine_opener(source)) is not None:
         return opener(**options, filesystem=filesystem, types=types, on_error=on_error)
@@ -197,7 +201,11 @@ def _open_files(
 ) -> Source:
     on_error, types = how.on_error, how.types or {}
     files, description, listing = find_files(
-        named, how.filesystem, on_error, partitions=how.partitions
+        named,
+        how.filesystem,
+        on_error,
+        partitions=how.partitions,
+        storage_options=how.storage_options,
     )
     kind, columns, rejects = files[0].format, options["columns"], how.rejects
     if rejects is not None:

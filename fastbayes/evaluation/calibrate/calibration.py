@@ -41,7 +41,7 @@ from fastbayes.models.leave_one_out.loo import kind_of
 from fastbayes.models.sklearn.array_rows import DropIn
 
 # What a calibrated classifier has from its model.
-FROM_MODEL = ("schema_", "statistics_", "unseen", "threads")
+FROM_MODEL = ("schema_", "statistics_", "unseen", "threads", "columns", "exclude")
 # Log joints this close to the best, in units of it, tie: they differ by rounding alone.
 EXACT = 8 * 2.0**-53
 

@@ -1,0 +1,139 @@
+"""File systems by URI: those that pyarrow has, and through fsspec all others."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from fastbayes.core.errors import DataError, refuse
+from fastbayes.data.segments import first_line
+
+T = TypeVar("T")
+
+# Within so many seconds a store must answer for the first time.
+ANSWER_SECONDS = 8.0
+
+# What to do where it does not.
+CHECK = "check address, network and credentials (storage_options, --storage-option)"
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+# File systems of pyarrow that take options.
+_ARROW = {
+    "s3": "S3FileSystem",
+    "gs": "GcsFileSystem",
+    "gcs": "GcsFileSystem",
+    "abfs": "AzureFileSystem",
+    "abfss": "AzureFileSystem",
+}
+# What a store of S3 is given where nothing is said: requests that are not answered end.
+_SECONDS = {"connect_timeout": ANSWER_SECONDS, "request_timeout": 60.0}
+
+
+def scheme_of(name: str) -> str | None:
+    """Return the scheme of a URI, None for a path."""
+    found = _SCHEME.match(name)
+    return None if found is None else found[1].lower()
+
+
+def file_system(name: str, options: Mapping[str, Any]) -> tuple[pafs.FileSystem, str]:
+    """Return the file system of a URI and the path in it.
+
+    Options are those of the class of pyarrow (`S3FileSystem`, `GcsFileSystem`, `AzureFileSystem`)
+    for s3, gs and abfs, and otherwise of the class of fsspec. Raises DataError where there is none.
+    """
+    scheme = scheme_of(name)
+    path = name.split("://", 1)[1]
+    kind: Any = getattr(pafs, _ARROW.get(scheme or "", ""), None)
+    if kind is not None and (options or scheme == "s3"):
+        known = _documented(kind)
+        for option in options:
+            refuse(
+                option not in known,
+                f"{name}: storage option {option!r} is none of pyarrow.fs.{kind.__name__}, which "
+                f"has {', '.join(known)}",
+            )
+        given = dict(options)
+        if scheme == "s3":
+            given = _SECONDS | given
+            if "region" not in given and "endpoint_override" not in given:
+                bucket = path.partition("/")[0]
+                given["region"] = pafs.resolve_s3_region(bucket)
+            # Requests under way keep the process from ending, and each is tried several times.
+            once = pafs.AwsStandardS3RetryStrategy(max_attempts=1)
+            first = {"request_timeout": 0.875 * ANSWER_SECONDS, "retry_strategy": once}
+            kind(**(given | first)).get_file_info(path)
+        return kind(**given), path
+    if not options:
+        try:
+            found, path = pafs.FileSystem.from_uri(name)
+            return found, path
+        except pa.ArrowInvalid as error:
+            if "nrecognized filesystem type" not in str(error):
+                raise DataError(f"{name}: {first_line(error)}") from error
+    return _by_fsspec(name, scheme or "", options)
+
+
+def _documented(kind: Any) -> list[str]:
+    """Return the parameters that the documentation of a compiled class names."""
+    return re.findall(r"^(\w+) : ", inspect.getdoc(kind) or "", re.MULTILINE)
+
+
+def _by_fsspec(name: str, scheme: str, options: Mapping[str, Any]) -> tuple[pafs.FileSystem, str]:
+    try:
+        fsspec: Any = importlib.import_module("fsspec")
+    except ModuleNotFoundError as error:
+        raise DataError(
+            f"{name}: {scheme}:// needs fsspec; pip install 'fastbayes[fsspec]', or give "
+            "filesystem="
+        ) from error
+    given = dict(options)
+    if scheme in ("http", "https"):
+        given.setdefault("client_kwargs", {})
+        given["get_client"] = given.get("get_client", _client)
+    try:
+        found, path = fsspec.core.url_to_fs(name, **given)
+    except (ValueError, TypeError) as error:
+        raise DataError(f"{name}: {first_line(error)}; or give filesystem=") from error
+    except ImportError as error:
+        raise DataError(
+            f"{name}: {first_line(error)}; install what it names, or give filesystem="
+        ) from error
+    return pafs.PyFileSystem(pafs.FSSpecHandler(found)), path
+
+
+async def _client(**given: Any) -> Any:
+    """Return a client of HTTP whose requests end when nothing comes."""
+    aiohttp: Any = importlib.import_module("aiohttp")
+    given.setdefault(
+        "timeout", aiohttp.ClientTimeout(sock_connect=ANSWER_SECONDS, sock_read=ANSWER_SECONDS)
+    )
+    return aiohttp.ClientSession(**given)
+
+
+def answered(name: str, ask: Callable[[], T]) -> T:
+    """Return what a store says, if it does within `ANSWER_SECONDS`; raises DataError otherwise."""
+    found: list[T] = []
+    wrong: list[BaseException] = []
+
+    def asking() -> None:
+        try:
+            found.append(ask())
+        except BaseException as error:
+            wrong.append(error)
+
+    # It cannot be stopped, and must not keep the process from ending.
+    thread = threading.Thread(target=asking, daemon=True)
+    thread.start()
+    thread.join(ANSWER_SECONDS)
+    if wrong:
+        raise wrong[0]
+    if not found:
+        raise DataError(f"{name}: nothing answered within {ANSWER_SECONDS:g} seconds; {CHECK}")
+    return found[0]

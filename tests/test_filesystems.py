@@ -1,0 +1,146 @@
+"""Files by URI: memory, HTTP, S3; their options, and stores that do not answer."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from commands import fails, run
+from stores import serving
+
+import fastbayes as fb
+from fastbayes.data import filesystems
+from fastbayes.engines import pool
+
+KEYS = {"access_key": "a", "secret_key": "b", "region": "us-east-1", "scheme": "http"}
+
+
+def drawn(seed: int) -> pa.Table:
+    random = np.random.default_rng(seed)
+    return pa.table({"y": random.choice(["no", "yes"], 300), "x": random.integers(0, 9, 300)})
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    """Return a directory whose sub-directory `bucket` holds a lake of three days."""
+    for day in range(3):
+        folder = tmp_path / "store" / "bucket" / "lake" / f"day={day}"
+        folder.mkdir(parents=True)
+        pq.write_table(drawn(day), folder / "part.parquet", row_group_size=100)
+    (tmp_path / "store" / "bucket" / "one.csv").write_text("y,x\nno,1\nyes,2\nno,\n")
+    return tmp_path / "store"
+
+
+def counted(source: Any) -> fb.Statistics:
+    return fb.count(source, "y", pairs=True)
+
+
+@pytest.fixture
+def memory(lake: Path) -> Iterator[str]:
+    fsspec = pytest.importorskip("fsspec")
+    fs = fsspec.filesystem("memory")
+    for file in lake.rglob("*"):
+        if file.is_file():
+            fs.pipe(f"/{file.relative_to(lake)}", file.read_bytes())
+    yield "memory://bucket"
+    fs.rm("/bucket", recursive=True)
+
+
+def test_memory__is_read_as_files_are(lake: Path, memory: str, tmp_path: Path) -> None:
+    here = lake / "bucket"
+    for name in (
+        "lake",
+        "lake/day=1",
+        "lake/**/*.parquet",
+        "lake/day=[12]/part.parquet",
+        "one.csv",
+    ):
+        assert counted(f"{memory}/{name}") == counted(here / name)
+    model = fb.NaiveBayes().fit(f"{memory}/lake", "y")
+    there = model.predict_proba(f"{memory}/lake/day=1")
+    np.testing.assert_array_equal(there, model.predict_proba(here / "lake" / "day=1"))
+    run("count", f"{memory}/lake", "--target", "y", "-o", tmp_path / "s.fbs")
+    assert fb.load(tmp_path / "s.fbs") == fb.count(here / "lake", "y")
+    with pytest.raises(fb.DataError, match=r"memory://bucket/no\.csv: no such file"):
+        counted(f"{memory}/no.csv")
+
+
+def test_s3__on_the_loopback(lake: Path, tmp_path: Path) -> None:
+    here = lake / "bucket"
+    with serving(lake) as host:
+        options = KEYS | {"endpoint_override": host}
+        for name in ("lake", "lake/day=1", "lake/**/*.parquet", "one.csv"):
+            there = fb.Files(f"s3://bucket/{name}", storage_options=options)
+            assert counted(there) == counted(here / name)
+        assert "secret" not in repr(there)
+        lake_there = fb.Files("s3://bucket/lake", storage_options=options)
+        paths = pool.paths(lake_there, processes=2)
+        assert counted(paths) == counted(here / "lake")
+        said = [f"--storage-option={key}={value}" for key, value in options.items()]
+        run("count", "s3://bucket/lake", *said, "--target", "y", "-o", tmp_path / "s.fbs")
+        assert fb.load(tmp_path / "s.fbs") == fb.count(here / "lake", "y")
+        with pytest.raises(fb.DataError, match=r"storage option 'key' is none of .*access_key"):
+            counted(fb.Files("s3://bucket/lake", storage_options={"key": "a"}))
+        with pytest.raises(fb.DataError, match=r"s3://bucket/no\.csv: no such file"):
+            counted(fb.Files("s3://bucket/no.csv", storage_options=options))
+
+
+def test_http__on_the_loopback(lake: Path) -> None:
+    pytest.importorskip("aiohttp")
+    here = lake / "bucket"
+    with serving(lake) as host:
+        for name in ("lake/day=1/part.parquet", "one.csv"):
+            assert counted(f"http://{host}/bucket/{name}") == counted(here / name)
+        days = [f"http://{host}/bucket/lake/day={day}/part.parquet" for day in range(3)]
+        assert counted(days) == counted(here / "lake")
+        assert counted(pool.paths(days, processes=2)) == counted(here / "lake")
+        with pytest.raises(fb.DataError, match=r"http://.*no\.csv: no such file"):
+            counted(f"http://{host}/bucket/no.csv")
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """Return the address of what takes connections and never says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("scheme", ["s3", "http"])
+def test_store__that_does_not_answer(
+    silent: str, scheme: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(filesystems, "ANSWER_SECONDS", 2.0)
+    name, options = f"http://{silent}/x.csv", []
+    if scheme == "s3":
+        said = KEYS | {"endpoint_override": silent, "request_timeout": 2}
+        name, options = "s3://b/x.csv", [f"--storage-option={k}={v}" for k, v in said.items()]
+    else:
+        pytest.importorskip("aiohttp")
+    begun = time.monotonic()
+    said = fails("count", name, *options, "--target", "y", "-o", tmp_path / "s", folder=tmp_path)
+    assert name in said
+    assert "; check address, network and credentials" in said
+    assert time.monotonic() - begun < 60  # it ends
+
+
+def test_scheme__that_nobody_knows(tmp_path: Path) -> None:
+    pytest.importorskip("fsspec")
+    with pytest.raises(fb.DataError, match="nosuch://x/y"):
+        counted("nosuch://x/y")
+    with pytest.raises(fb.DataError, match="storage options go with a URI"):
+        counted(fb.Files(tmp_path, storage_options={"region": "x"}))
+    said = run("count", "x", "--storage-option", "region", "--target", "y", "-o", "z", code=2)
+    assert "write KEY=VALUE" in said.stderr
+
+
+def test_fsspec__is_asked_for_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "fsspec", None)
+    with pytest.raises(fb.DataError, match=r"pip install 'fastbayes\[fsspec\]'"):
+        counted("memory://bucket/lake")
